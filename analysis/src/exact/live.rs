@@ -15,7 +15,8 @@ use kmemtrace_tests::recording::seeds;
 use super::stacks::{Known, Sums, made, replay, trace};
 use crate::ModuleRule;
 use crate::live::{
-    Fed, LiveGroup, LiveKey, LiveName, LiveRow, Monitor, MonitorBase, MonitorOptions, Selection, SnapshotRequest,
+    Fed, LiveGroup, LiveKey, LiveName, LiveRow, Monitor, MonitorBase, MonitorOptions, ObjectNames, Selection,
+    SnapshotRequest,
 };
 
 fn deadline() -> Instant {
@@ -24,6 +25,11 @@ fn deadline() -> Instant {
 
 fn request(group: LiveGroup) -> SnapshotRequest {
     SnapshotRequest { group, selection: None, window: 60_000_000_000, detail: None, points: 4 }
+}
+
+/// Facts of a finished trace, whose objects all count.
+fn base(trace: &mut Trace) -> MonitorBase {
+    MonitorBase::new(trace, MonitorOptions { shows_own: true, ..MonitorOptions::default() }).unwrap()
 }
 
 /// Key of a row as text, the same for a row and for an allocation.
@@ -59,8 +65,7 @@ fn live_figures_are_those_of_a_replay() {
         let mut random = Random::new(seed);
         let events = made(&mut random);
         let mut trace = trace(&events);
-        let base =
-            MonitorBase::new(&mut trace, MonitorOptions { shows_own: true, ..MonitorOptions::default() }).unwrap();
+        let base = base(&mut trace);
         let mut monitor = Monitor::new(&base, &mut trace);
         let mut until = 0;
         while monitor.feed(&mut trace, Some(until), deadline()) != Fed::Ended {
@@ -112,8 +117,8 @@ impl Selection for SomeObjects {
         &self.text
     }
 
-    fn takes_objects(&self, _: Kind, [site, ..]: [&LiveName; 4]) -> bool {
-        matches!(site, LiveName::Site(site, _) if self.takes_site(*site))
+    fn takes_objects(&self, _: Kind, names: &ObjectNames<'_>) -> bool {
+        matches!(names.site, LiveName::Site(site, _) if self.takes_site(*site))
     }
 
     fn takes_thread(&self, task: &LiveName) -> bool {
@@ -142,8 +147,7 @@ fn selected_figures_are_those_of_a_replay() {
         let mut random = Random::new(seed);
         let events = made(&mut random);
         let mut trace_read = trace(&events);
-        let options = MonitorOptions { shows_own: true, ..MonitorOptions::default() };
-        let base = MonitorBase::new(&mut trace_read, options).unwrap();
+        let base = base(&mut trace_read);
         let mut monitor = Monitor::new(&base, &mut trace_read);
         let some = |text: &str, parity, leaves_out| {
             Arc::new(SomeObjects { text: text.to_owned(), parity, leaves_out: AtomicI32::new(leaves_out) })
@@ -212,8 +216,7 @@ fn nodes_of_live_stacks_have_the_peaks_of_a_replay() {
     for seed in seeds(0..60) {
         let events = made(&mut Random::new(seed));
         let mut trace = trace(&events);
-        let options = MonitorOptions { shows_own: true, ..MonitorOptions::default() };
-        let base = MonitorBase::new(&mut trace, options).unwrap();
+        let base = base(&mut trace);
         let mut monitor = Monitor::new(&base, &mut trace);
         while monitor.feed(&mut trace, None, deadline()) != Fed::Ended {}
         let expected = replay(&events, |known| {

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kmemtrace_abi::event::Kind;
-
 use super::figures::Birth;
 use super::naming::NameMemory;
-use super::numbering::{Numbering, RowNumbers};
+use super::numbering::{Numbering, Places, RowNumbers};
 use super::selected::Selected;
 use super::snapshot::{LiveGroup, RowChoice, Selection};
-use super::sums::{Places, Sums};
+use super::sums::Sums;
 use super::ticks::Ticks;
 use super::watched::Watched;
 use crate::account::classes::{Class, Classes};
@@ -98,17 +96,13 @@ impl<'a> Ledger<'a> {
     #[inline]
     fn change(&mut self, class: &Class, pid: u32, mut change: impl FnMut(&mut Sums, Places<'_>)) -> Option<RowNumbers> {
         let Ledger { numbering, sums, selected, .. } = self;
-        let rows = numbering.of_object(class, pid)?;
-        let is_selected = match selected {
-            Some(selected) => selected.takes(numbering, class.row, pid),
-            None => true,
-        };
-        let places = Places { rows, nodes: numbering.nodes(&rows), is_pages: class.kind == Kind::Pages };
+        let is_selected = selected.as_mut().is_none_or(|selected| selected.takes(numbering, class.row, pid));
+        let places = numbering.places(class, pid)?;
         change(sums, places);
         if let Some(selected) = selected.as_mut().filter(|_| is_selected) {
             change(&mut selected.sums, places);
         }
-        is_selected.then_some(rows)
+        is_selected.then_some(places.rows)
     }
 
     /// The watched row, where an object of these rows counts in it.
@@ -202,7 +196,7 @@ impl<'a> Ledger<'a> {
         let Ledger { numbering, selected, .. } = self;
         pairing.each_live(|object| {
             let LiveObject { class, info, whole, left } = object;
-            let Some(rows) = numbering.of_class(class) else { return };
+            let Some(rows) = numbering.of_class(class.row) else { return };
             if watched.has(&rows, class.kind, info.pid)
                 && selected.as_mut().is_none_or(|selected| selected.takes(numbering, class.row, info.pid))
             {
@@ -216,18 +210,18 @@ impl<'a> Ledger<'a> {
 /// Adds an object to the sums that was live before they took it.
 fn found(numbering: &mut Numbering<'_>, sums: &mut Sums, ticks: &Ticks, object: &LiveObject) {
     let LiveObject { class, info, left, .. } = object;
-    let Some(rows) = numbering.of_object(class, info.pid) else { return };
     let birth = Birth { at: info.at, slice: ticks.slice(info.at), ticks: ticks.len() };
-    let places = Places { rows, nodes: numbering.nodes(&rows), is_pages: class.kind == Kind::Pages };
-    sums.found(places, birth, *left);
+    if let Some(places) = numbering.places(class, info.pid) {
+        sums.found(places, birth, *left);
+    }
 }
 
 /// Takes an object that stays live off the sums.
 fn lost(numbering: &mut Numbering<'_>, sums: &mut Sums, ticks: &Ticks, object: &LiveObject) {
     let LiveObject { class, info, left, .. } = object;
-    let Some(rows) = numbering.of_object(class, info.pid) else { return };
-    let places = Places { rows, nodes: numbering.nodes(&rows), is_pages: class.kind == Kind::Pages };
-    sums.lost(places, (ticks.slice(info.at), ticks.len()), *left);
+    if let Some(places) = numbering.places(class, info.pid) {
+        sums.lost(places, (ticks.slice(info.at), ticks.len()), *left);
+    }
 }
 
 /// Sink of one window's objects.

@@ -86,6 +86,16 @@ impl RowNumbers {
     }
 }
 
+/// Rows, nodes and total that an object counts in.
+#[derive(Clone, Copy)]
+pub(super) struct Places<'n> {
+    pub(super) rows: RowNumbers,
+    /// Nodes of its stack.
+    pub(super) nodes: &'n NodePaths,
+    /// The total is that of pages.
+    pub(super) is_pages: bool,
+}
+
 /// All rows by their numbers.
 pub(super) struct Numbering<'a> {
     classes: &'a Classes,
@@ -95,7 +105,7 @@ pub(super) struct Numbering<'a> {
     pub(super) tree: StackTree,
     /// Rows of the latest threads, by kind and the low bits of their ids.
     recent: Box<[(u32, u32); 3 * RECENT]>,
-    pub(super) names: NameMemory,
+    names: NameMemory,
     /// Symbols as the trace had them at the begin.
     first_symbols: &'a Symbolizer,
     /// Symbols as the trace has them now, where it has more.
@@ -138,37 +148,35 @@ impl<'a> Numbering<'a> {
         self.names.name(key, self.classes, symbols, &self.module_names)
     }
 
-    /// Rows of a class; the first object of a class makes them. The row of tasks is none.
+    /// Rows of classes, by the pairing's number of their row; the first object makes them. A class does not tell the row of tasks.
     #[inline]
-    pub(super) fn of_class(&mut self, class: &Class) -> Option<RowNumbers> {
-        if class.row as usize >= self.rows.len() {
+    pub(super) fn of_class(&mut self, row: u32) -> Option<RowNumbers> {
+        if row as usize >= self.rows.len() {
             self.learn();
         }
-        self.rows.get(class.row as usize).copied()
+        self.rows.get(row as usize).copied()
     }
 
-    /// Rows of an object of a class that a thread has allocated.
+    /// Places of an object of a class that a thread has allocated.
     #[inline]
-    pub(super) fn of_object(&mut self, class: &Class, pid: u32) -> Option<RowNumbers> {
-        let mut rows = self.of_class(class)?;
+    pub(super) fn places(&mut self, class: &Class, pid: u32) -> Option<Places<'_>> {
+        let mut rows = self.of_class(class.row)?;
         rows.0[LiveGroup::Tasks as usize] = self.task(pid, folded(class.kind));
-        Some(rows)
+        let nodes = self.tree.paths(rows.of(LiveGroup::Stacks));
+        Some(Places { rows, nodes, is_pages: class.kind == Kind::Pages })
     }
 
-    /// Nodes of the trees that objects of these rows count in.
-    #[inline]
-    pub(super) fn nodes(&self, rows: &RowNumbers) -> &NodePaths {
-        self.tree.paths(rows.of(LiveGroup::Stacks))
-    }
-
-    /// Kind, call-site, module, cache and use of the rows of a class, by the pairing's number of them; `None` for no class.
-    pub(super) fn names_of_class(&mut self, row: u32) -> Option<(Kind, [Arc<LiveName>; 4])> {
-        let numbers = *self.rows.get(row as usize)?;
-        let groups = [LiveGroup::Sites, LiveGroup::Modules, LiveGroup::Caches, LiveGroup::Uses];
+    /// Kind of classes and the names of their rows of these groupings, by the pairing's number of their row; `None` for no class.
+    pub(super) fn names_of_class<const N: usize>(
+        &mut self,
+        row: u32,
+        groups: [LiveGroup; N],
+    ) -> Option<(Kind, [Arc<LiveName>; N])> {
+        let numbers = self.of_class(row)?;
         let line = |group: LiveGroup| self.lines(group).lines.get(numbers.of(group) as usize);
         let kind = line(LiveGroup::Sites)?.kind;
-        let keys = groups.map(|group| line(group).map(|line| line.key));
-        Some((kind, keys.map(|key| self.name(key.unwrap_or(LiveKey::Cache(0))))))
+        let keys = groups.map(|group| line(group).map_or(LiveKey::Cache(0), |line| line.key));
+        Some((kind, keys.map(|key| self.name(key))))
     }
 
     #[cold]

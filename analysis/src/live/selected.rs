@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::numbering::Numbering;
-use super::snapshot::{LiveKey, Selection};
+use super::snapshot::{LiveGroup, LiveKey, ObjectNames, Selection};
 use super::sums::Sums;
 
 /// Figures of the objects that a selection takes.
@@ -56,8 +56,10 @@ impl Selected {
 
     #[cold]
     fn judge_class(&mut self, numbering: &mut Numbering<'_>, row: u32) -> bool {
-        let Some((kind, names)) = numbering.names_of_class(row) else { return false };
-        let takes = self.selection.takes_objects(kind, names.each_ref().map(|name| &**name));
+        let groups = [LiveGroup::Sites, LiveGroup::Modules, LiveGroup::Caches, LiveGroup::Uses];
+        let Some((kind, [site, module, cache, usage])) = numbering.names_of_class(row, groups) else { return false };
+        let names = ObjectNames { site: &site, module: &module, cache: &cache, usage: &usage };
+        let takes = self.selection.takes_objects(kind, &names);
         let row = row as usize;
         if row >= self.judged.classes.len() {
             self.judged.classes.resize(row + 1, None);
@@ -75,7 +77,7 @@ impl Selected {
         takes
     }
 
-    /// Asks the selection again, after names have changed; what it had said, where it says something else now.
+    /// Asks the selection again, after names have changed. Returns its answers before, where one is another now.
     pub(super) fn judge_again(&mut self, numbering: &mut Numbering<'_>) -> Option<Judged> {
         let before = std::mem::take(&mut self.judged);
         for (row, _) in (0..).zip(&before.classes).filter(|(_, judged)| judged.is_some()) {

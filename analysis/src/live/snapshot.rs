@@ -201,13 +201,26 @@ pub struct SizeShare {
 /// Grouping, key and kind of a row.
 pub type RowChoice = (LiveGroup, LiveKey, Kind);
 
+/// Names that the class of an allocation tells.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectNames<'n> {
+    /// Call-site.
+    pub site: &'n LiveName,
+    /// Module that the allocation belongs to.
+    pub module: &'n LiveName,
+    /// Cache.
+    pub cache: &'n LiveName,
+    /// Use of pages.
+    pub usage: &'n LiveName,
+}
+
 /// Condition on allocations.
 pub trait Selection: Debug + Send + Sync {
     /// Text of the condition: two with the same text are the same.
     fn text(&self) -> &str;
 
-    /// True where allocations of this kind are taken that have these names: of their call-site, module, cache and use.
-    fn takes_objects(&self, kind: Kind, names: [&LiveName; 4]) -> bool;
+    /// True where allocations of this kind are taken that have these names.
+    fn takes_objects(&self, kind: Kind, names: &ObjectNames<'_>) -> bool;
 
     /// True where allocations of a thread are taken.
     fn takes_thread(&self, task: &LiveName) -> bool;

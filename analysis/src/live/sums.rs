@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::figures::{Birth, Figures};
-use super::numbering::RowNumbers;
+use super::numbering::Places;
 use super::snapshot::LiveGroup;
-use super::stack_tree::NodePaths;
 use crate::pairing::table::Sizes;
 
 /// Limit of pairs of a call-site and the call-site that frees its objects.
@@ -29,14 +28,6 @@ pub(super) struct Sums {
     pub(super) slab: Figures,
     /// Frees by row of the call-site and freeing call-site.
     pub(super) freers: HashMap<(u32, u64), u64, RandomState>,
-}
-
-/// Rows, nodes and total that an object counts in.
-#[derive(Clone, Copy)]
-pub(super) struct Places<'n> {
-    pub(super) rows: RowNumbers,
-    pub(super) nodes: &'n NodePaths,
-    pub(super) is_pages: bool,
 }
 
 impl Sums {

@@ -18,8 +18,8 @@ pub(super) fn height(screen: u16) -> u16 {
 /// Width from which on sizes stand beside the ages.
 const WIDE_ENOUGH_FOR_SIZES: u16 = 150;
 /// Widths of the columns of ages and of sizes.
-const AGES: u16 = 54;
-const SIZES: usize = 33;
+const AGES: u16 = 43;
+const SIZES: u16 = 33;
 
 /// Draws the pane.
 pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
@@ -29,27 +29,27 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
     let Some(row) = all.get(view.state.chosen_index(&all)) else { return };
     let detail = view.snapshot.detail.clone().unwrap_or_default();
     let mark = rows::cut_mark(view);
-    let end = match width {
-        ..WIDE => width,
-        WIDE..WIDE_ENOUGH_FOR_SIZES => width - AGES,
-        WIDE_ENOUGH_FOR_SIZES.. => width - 76,
+    let (ages_width, sizes_width) = match width {
+        ..WIDE => (0, 0),
+        WIDE..WIDE_ENOUGH_FOR_SIZES => (AGES, 0),
+        WIDE_ENOUGH_FOR_SIZES.. => (AGES, SIZES),
     };
+    let end = width - ages_width - sizes_width;
     let room = lines.len() - 1;
     let mut text = words(view, row, &detail, usize::from(end), mark);
-    if text.len() < room || detail.stack.is_none() {
+    if text.len() < room {
         text.insert(text.len() - usize::from(detail.stack.is_some()), who_and_when(view, row, &detail));
     }
     for (text, y) in text.into_iter().zip(lines.start + 1..lines.end) {
         pen.put(0, y, &cut::middle(&text, usize::from(end), mark), Paint::Plain);
     }
-    if width < WIDE {
+    if ages_width == 0 {
         return;
     }
-    let sizes = if width >= WIDE_ENOUGH_FOR_SIZES { sizes(&detail) } else { Vec::new() };
+    let sizes = if sizes_width > 0 { sizes(&detail) } else { Vec::new() };
     let sizes = sizes.into_iter().chain(std::iter::repeat(String::new()));
     for ((age, size), y) in ages(&detail).into_iter().zip(sizes).zip(lines.start + 1..lines.end) {
-        let size_width = if width >= WIDE_ENOUGH_FOR_SIZES { SIZES } else { 0 };
-        pen.put(end, y, &format!("| {size:<size_width$}{age}"), Paint::Plain);
+        pen.put(end, y, &format!("| {size:<width$}{age}", width = usize::from(sizes_width)), Paint::Plain);
     }
 }
 

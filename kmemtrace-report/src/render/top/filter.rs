@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kmemtrace::live::{LiveGroup, LiveName, LiveRow, Selection};
+use kmemtrace::live::{LiveGroup, LiveName, LiveRow, ObjectNames, Selection};
 use kmemtrace::{Glob, Kind};
 
 use super::who;
@@ -102,19 +102,23 @@ impl Selection for RowFilter {
         &self.text
     }
 
-    fn takes_objects(&self, kind: Kind, [site, module, cache, usage]: [&LiveName; 4]) -> bool {
+    fn takes_objects(&self, kind: Kind, names: &ObjectNames<'_>) -> bool {
         // The module that an allocation belongs to comes before that of its call-site.
-        let names = [module, site, cache, usage];
-        let is_of_objects =
-            |member| matches!(member, Member::Site | Member::Module | Member::Cache | Member::Kind | Member::Use);
-        let conditions = self.conditions.iter().filter(|condition| is_of_objects(condition.member));
-        conditions.into_iter().all(|condition| condition.is_met(kind, names.into_iter()))
+        let names = [names.module, names.site, names.cache, names.usage];
+        let mut conditions = self.conditions.iter();
+        conditions.all(|condition| match condition.member {
+            Member::Comm | Member::Pid | Member::Name => true,
+            _ => condition.is_met(kind, names.into_iter()),
+        })
     }
 
     fn takes_thread(&self, task: &LiveName) -> bool {
-        let conditions =
-            self.conditions.iter().filter(|condition| matches!(condition.member, Member::Comm | Member::Pid));
-        conditions.into_iter().all(|condition| condition.is_met(Kind::Kmalloc, [task].into_iter()))
+        let mut conditions = self.conditions.iter();
+        conditions.all(|condition| match condition.member {
+            // A thread has objects of all kinds.
+            Member::Comm | Member::Pid => condition.is_met(Kind::Kmalloc, std::iter::once(task)),
+            _ => true,
+        })
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use kmemtrace::Kind;
 use kmemtrace::live::{
-    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, Selection, SizeShare, Snapshot, Totals,
+    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, ObjectNames, Selection, SizeShare, Snapshot,
+    Totals,
 };
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -243,14 +244,15 @@ fn a_filter_by_other_keys_selects_allocations() {
     let [user, slab] = [LiveName::Use(Some(b"user"[..].into())), LiveName::Use(None)];
     let (module, cache) = (LiveName::Module(None), LiveName::Cache(None));
     let ring = site(1, b"foo_ring_alloc", 0, None);
-    assert!(!of.takes_objects(Kind::Pages, [&ring, &module, &cache, &user]));
-    assert!(of.takes_objects(Kind::Kmalloc, [&ring, &module, &cache, &slab]));
+    let names = |module, usage| ObjectNames { site: &ring, module, cache: &cache, usage };
+    assert!(!of.takes_objects(Kind::Pages, &names(&module, &user)));
+    assert!(of.takes_objects(Kind::Kmalloc, &names(&module, &slab)));
     assert!(of.takes_thread(&task(1, b"food")) && !of.takes_thread(&task(1, b"bar")));
     assert!(!of.takes_thread(&LiveName::Task(None, None)), "a name that is not known is not foo");
     let of_module = RowFilter::parse("module=foo pid!=7").unwrap();
     let foo = LiveName::Module(Some(b"foo"[..].into()));
-    assert!(of_module.takes_objects(Kind::Pages, [&ring, &foo, &cache, &user]), "the module of the stack");
-    assert!(!of_module.takes_objects(Kind::Pages, [&ring, &module, &cache, &user]));
+    assert!(of_module.takes_objects(Kind::Pages, &names(&foo, &user)), "the module of the stack");
+    assert!(!of_module.takes_objects(Kind::Pages, &names(&module, &user)));
     // Rows of modules have one kind for all slab objects.
     for (text, is_of_objects) in [("kind=cache", true), ("kind!=pages", false), ("kind=pages", false)] {
         let filter = RowFilter::parse(text).unwrap();
