@@ -37,6 +37,9 @@ pub(crate) fn latency(
     let latency = query.latency(&mut trace, asked, &mut ProgressLine::new(args.quiet))?;
     let observed = latency.observed();
     report::explain_empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
+    if let Some(paths) = latency.source_paths() {
+        report::check_branches(args, paths)?;
+    }
     if let Some(missing) = missing(&latency, needs) {
         say(missing);
     }

@@ -266,8 +266,34 @@ fn filters_by_site_take_the_stalls_with_that_call_site() {
         found.as_array().unwrap().iter().map(key).collect::<Vec<_>>(),
         wanted.iter().map(|row| key(row)).collect::<Vec<_>>()
     );
-    for nothing in [["--site", "nothing"], ["--module", "nothing"], ["--branch", "drivers/nothing"]] {
+    for nothing in [["--site", "nothing"], ["--module", "nothing"]] {
         assert_eq!(of(&nothing).as_array().unwrap().len(), 0, "{nothing:?}");
+    }
+}
+
+/// A folder takes the stalls of its functions; one that holds no call-site would look like one without stalls, and is refused.
+#[test]
+fn filters_by_folder_take_the_stalls_of_its_functions() {
+    let (dir, tree) = tree();
+    let all = document(&["stalls"], &tree);
+    let function = all["rows"][0]["symbol"].as_str().unwrap().split_once('+').unwrap().0.to_owned();
+    let map = zstd::encode_all(format!("/mm/filemap.c\n{function}\n").as_bytes(), 3).unwrap();
+    dir.write("map", &[b"kmemtrace.names/1\n", &map[..]].concat());
+    let map = dir.file("map").display().to_string();
+    for view in ["stalls", "latency"] {
+        let of_function = document(&[view, "--site", &function], &tree);
+        let of_folder = document(&[view, "--names", &map, "--branch", "mm"], &tree);
+        for member in ["rows", "spans", "nesting", "tasks"] {
+            assert_eq!(of_folder[member], of_function[member], "{view}: {member}");
+        }
+        for (arguments, reason) in [
+            (&[view, "--branch", "mm"][..], "--branch mm: no source folder is known"),
+            (&[view, "--names", &map, "--branch", "mn"], "--branch mn: no call-site of this trace is there"),
+        ] {
+            let output = run(REPORT, arguments, &[&tree]);
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code() == Some(2) && told.contains(reason), "{arguments:?}: {told}");
+        }
     }
 }
 

@@ -16,7 +16,7 @@ mod stacks;
 mod sums;
 mod task;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use kmemtrace_abi::clock::Unit;
@@ -122,6 +122,11 @@ impl Latency {
     /// Totals of the pass.
     pub fn observed(&self) -> &Observed {
         &self.observed
+    }
+
+    /// Folders and files of the call-sites that a filter by branch was asked about, ascending; `None` where there was no such call-site.
+    pub fn source_paths(&self) -> Option<&BTreeSet<Box<[u8]>>> {
+        (!self.names.places.is_unused()).then_some(&self.observed.source_paths)
     }
 
     /// Calls of timed functions that were read.

@@ -148,6 +148,11 @@ impl Places {
         place
     }
 
+    /// True where no call-site was asked for so far.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.known.lock().is_ok_and(|known| known.places.is_empty())
+    }
+
     /// Folders and files of the call-sites that were asked for so far, ascending.
     pub(crate) fn paths(&self) -> BTreeSet<Box<[u8]>> {
         let mut paths = BTreeSet::new();
