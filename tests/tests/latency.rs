@@ -288,6 +288,7 @@ fn filters_by_folder_take_the_stalls_of_its_functions() {
         }
         for (arguments, reason) in [
             (&[view, "--branch", "mm"][..], "--branch mm: no source folder is known"),
+            (&["stalls", "--follow", "--branch", "mm"], "--branch mm: no source folder is known"),
             (&[view, "--names", &map, "--branch", "mn"], "--branch mn: no call-site of this trace is there"),
         ] {
             let output = run(REPORT, arguments, &[&tree]);

@@ -74,6 +74,9 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
     let written = written.and_then(|()| lines::totals(request, &latency, totals, late_events, &mut out));
     out.finish(written)?;
     tell(&latency, late_events);
+    if let Some(paths) = latency.source_paths() {
+        report::check_branches(args, paths)?;
+    }
     Ok(report::status(args, &latency.observed().completeness))
 }
 
