@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::figures::Birth;
 use super::naming::NameMemory;
@@ -22,6 +23,10 @@ use crate::pairing::table::Sizes;
 
 /// Rows of tasks from which on idle ones are dropped: a machine that starts programs all the time makes thousands of them.
 const MANY_TASKS: usize = 4096;
+/// Time of a pass over the live objects that needs no limit.
+const SHORT_PASS: Duration = Duration::from_millis(5);
+/// Time between two longer passes, as a multiple of what one takes.
+const PASS_SHARE: u32 = 20;
 
 /// Rows and figures of all objects, and of those that are selected.
 pub(super) struct Ledger<'a> {
@@ -31,6 +36,8 @@ pub(super) struct Ledger<'a> {
     pub(super) selected: Option<Selected>,
     /// The row that more is told about.
     pub(super) watched: Option<Watched>,
+    /// Time before which no other row is watched, where a pass over the live objects takes long.
+    watch_due: Option<Instant>,
     pub(super) ticks: Ticks,
     /// Key of the mark.
     pub(super) mark: Option<u64>,
@@ -44,6 +51,7 @@ impl<'a> Ledger<'a> {
             sums: Sums::default(),
             selected: None,
             watched: None,
+            watch_due: None,
             ticks: Ticks::new(0),
             mark: None,
         }
@@ -184,12 +192,17 @@ impl<'a> Ledger<'a> {
         });
     }
 
-    /// Tells more about a row from now on.
+    /// Tells more about a row from now on. The first row of a busy screen is another one each second, so long passes over the live
+    /// objects take a small share of the time.
     pub(super) fn watch(&mut self, choice: Option<RowChoice>, pairing: &mut Pairing<'_>) {
         if self.watched.as_ref().map(|watched| watched.choice) == choice {
             return;
         }
         self.watched = None;
+        let begun = Instant::now();
+        if self.watch_due.is_some_and(|due| begun < due) {
+            return;
+        }
         let Some((group, key, kind)) = choice else { return };
         let Some((number, _)) = self.numbering.lines(group).find(key, kind) else { return };
         let mut watched = Watched::new((group, key, kind), number);
@@ -204,6 +217,8 @@ impl<'a> Ledger<'a> {
             }
         });
         self.watched = Some(watched);
+        let taken = begun.elapsed();
+        self.watch_due = (taken > SHORT_PASS).then(|| Instant::now() + taken * PASS_SHARE);
     }
 }
 
