@@ -19,6 +19,6 @@ mod watched;
 
 pub use monitor::{Fed, Monitor, MonitorBase, MonitorOptions};
 pub use snapshot::{
-    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, ObjectNames, RowChoice, Selection, SizeShare,
-    Snapshot, SnapshotRequest, Totals,
+    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, ObjectNames, RowChoice, Selection, Shares,
+    SizeShare, Snapshot, SnapshotRequest, Totals,
 };

@@ -11,7 +11,7 @@ use super::figures::Figures;
 use super::monitor::Monitor;
 use super::numbering::Line;
 use super::snapshot::{
-    Ages, Detail, LiveGroup, LiveKey, LiveRow, RowChoice, SizeShare, Snapshot, SnapshotRequest, Totals,
+    Ages, Detail, LiveGroup, LiveKey, LiveRow, RowChoice, Shares, SizeShare, Snapshot, SnapshotRequest, Totals,
 };
 use super::sums::Sums;
 use super::ticks::TICK;
@@ -222,22 +222,28 @@ impl Monitor<'_> {
         let times = (figures.allocs > 0).then(|| (since(figures.first_at), since(figures.last_at)));
         let requested = figures.live_requested;
         let page_bytes = self.page_bytes.filter(|_| kind == Kind::Pages);
-        let watched = self.ledger.watched.as_ref();
-        let sizes = watched.map(|watched| watched.largest_sizes(SIZES)).unwrap_or_default().into_iter();
         let order = |bytes: u64| Some(bytes.checked_div(page_bytes?)?.checked_ilog2().unwrap_or(0));
-        let sizes = sizes.map(|OfSize { allocated, objects, live }| SizeShare {
-            allocated,
-            order: order(allocated),
-            objects,
-            live,
-        });
-        let sizes = sizes.collect();
-        let threads = watched.map(|watched| watched.largest_threads(THREADS)).unwrap_or_default();
         let numbering = &mut self.ledger.numbering;
+        let shares = self.ledger.watched.as_ref().map(|watched| Shares {
+            sizes: watched
+                .largest_sizes(SIZES)
+                .into_iter()
+                .map(|OfSize { allocated, objects, live }| SizeShare {
+                    allocated,
+                    order: order(allocated),
+                    objects,
+                    live,
+                })
+                .collect(),
+            threads: watched
+                .largest_threads(THREADS)
+                .into_iter()
+                .map(|(pid, live)| (numbering.name(LiveKey::Task(pid)), live))
+                .collect(),
+        });
         let stack = (stack > 0).then(|| numbering.name(LiveKey::Stack(stack, 0)));
         let freed_by = freed_by.into_iter().map(|(site, count)| (numbering.name(LiveKey::Site(site)), count)).collect();
-        let threads = threads.into_iter().map(|(pid, live)| (numbering.name(LiveKey::Task(pid)), live)).collect();
-        Some(Detail { ages, requested, freed_by, stack, sizes, threads, times })
+        Some(Detail { ages, requested, freed_by, stack, shares, times })
     }
 }
 

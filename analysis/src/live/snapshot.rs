@@ -177,12 +177,20 @@ pub struct Detail {
     pub freed_by: Vec<(Arc<LiveName>, u64)>,
     /// Latest new stack of the row's allocations, where they have one.
     pub stack: Option<Arc<LiveName>>,
+    /// Shares of the live objects; `None` where they are not counted yet, as counting them is put off while it would take too much
+    /// of the time.
+    pub shares: Option<Shares>,
+    /// Times of the first and of the last allocation since the begin of the trace, in nanoseconds.
+    pub times: Option<(u64, u64)>,
+}
+
+/// Sizes and threads of the live objects of a row.
+#[derive(Clone, Debug, Default)]
+pub struct Shares {
     /// Sizes with most live bytes.
     pub sizes: Vec<SizeShare>,
     /// Threads whose allocations have most live bytes, and these.
     pub threads: Vec<(Arc<LiveName>, u64)>,
-    /// Times of the first and of the last allocation since the begin of the trace, in nanoseconds.
-    pub times: Option<(u64, u64)>,
 }
 
 /// Live objects of one size.

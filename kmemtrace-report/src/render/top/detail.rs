@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kmemtrace::live::{Detail, LiveName, LiveRow, SizeShare};
+use kmemtrace::live::{Detail, LiveName, LiveRow, Shares, SizeShare};
 use kmemtrace_abi::text::units::grouped;
 
 use super::view::{Paint, Pen, View, WIDE};
@@ -27,7 +27,9 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
     pen.put(0, lines.start, &"-".repeat(usize::from(width)), Paint::Faint);
     let all = view.state.rows(view.snapshot);
     let Some(row) = all.get(view.state.chosen_index(&all)) else { return };
-    let detail = view.snapshot.detail.clone().unwrap_or_default();
+    // An inner node of a tree has no details.
+    let none = Detail { shares: Some(Shares::default()), ..Detail::default() };
+    let detail = view.snapshot.detail.clone().unwrap_or(none);
     let mark = rows::cut_mark(view);
     let (ages_width, sizes_width) = match width {
         ..WIDE => (0, 0),
@@ -57,7 +59,8 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
 fn who_and_when(view: View<'_>, row: &LiveRow, detail: &Detail) -> String {
     let share =
         |(name, live): &(Arc<LiveName>, u64)| format!("{} {}", who::name(name), figures::percent(*live, row.live));
-    let threads: Vec<String> = detail.threads.iter().filter(|(_, live)| *live > 0).map(share).collect();
+    let threads = detail.shares.iter().flat_map(|shares| &shares.threads);
+    let threads: Vec<String> = threads.filter(|(_, live)| *live > 0).map(share).collect();
     let mut parts = Vec::new();
     if let Some((first, last)) = detail.times.filter(|_| !view.is_still()) {
         parts.push(format!("first {}, last {}", figures::moment(first), figures::moment(last)));
@@ -75,7 +78,11 @@ fn sizes(detail: &Detail) -> Vec<String> {
         format!("{name:<11}{:>9}  {:>9}", grouped(size.objects), figures::long_bytes(size.live))
     };
     let title = format!("{:<11}{:>9}  {:>9}", "size, order", "OBJS", "live now");
-    std::iter::once(title).chain(detail.sizes.iter().map(of)).collect()
+    let lines = match &detail.shares {
+        Some(shares) => shares.sizes.iter().map(of).collect(),
+        None => vec!["not counted yet".to_owned()],
+    };
+    std::iter::once(title).chain(lines).collect()
 }
 
 /// Lines about a row.

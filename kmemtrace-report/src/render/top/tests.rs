@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kmemtrace::Kind;
 use kmemtrace::live::{
-    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, ObjectNames, Selection, SizeShare, Snapshot,
-    Totals,
+    Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, ObjectNames, Selection, Shares, SizeShare,
+    Snapshot, Totals,
 };
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -79,8 +79,10 @@ fn snapshot() -> Snapshot {
             requested: 8000,
             stack: None,
             freed_by: vec![(site(9, b"foo_put", 0x31, Some(b"foo")), 9)],
-            sizes: vec![SizeShare { allocated: 65536, order: Some(4), objects: 6432, live: 402 * MIB }],
-            threads: vec![(task(812, b"ringd"), 398 * MIB), (task(790, b"insmod"), 4 * MIB)],
+            shares: Some(Shares {
+                sizes: vec![SizeShare { allocated: 65536, order: Some(4), objects: 6432, live: 402 * MIB }],
+                threads: vec![(task(812, b"ringd"), 398 * MIB), (task(790, b"insmod"), 4 * MIB)],
+            }),
             times: Some((118 * SECOND, 192 * SECOND)),
         }),
         groups: vec![LiveGroup::Sites, LiveGroup::Modules, LiveGroup::Tasks, LiveGroup::Caches],
@@ -163,6 +165,9 @@ fn the_large_screen_has_all_columns_and_two_panes() {
     }
     let ring = screen.lines().find(|line| line.contains("foo_ring_alloc")).unwrap();
     assert!(ring.contains("102,912") && ring.contains("12 s") && ring.contains("40%"), "{ring}");
+    let later = snapshot().detail.map(|detail| Detail { shares: None, ..detail });
+    let screen = shown(&Snapshot { detail: later, ..snapshot() }, 160, 45);
+    assert!(screen.contains("| not counted yet ") && !screen.contains("ringd (812) 99%"), "{screen}");
 }
 
 #[test]
