@@ -17,7 +17,7 @@ use crate::views::view::Needs;
 /// Prints a view.
 pub(crate) fn latency(
     request: &Request,
-    (lists_stalls, by_call_site): (bool, bool),
+    asked: LatencyRequest,
     document: for<'a> fn(&'a Latency, &Args, Option<usize>) -> Document<'a>,
     needs: Needs,
 ) -> anyhow::Result<u8> {
@@ -29,10 +29,9 @@ pub(crate) fn latency(
     let asked = LatencyRequest {
         threshold: args.threshold.unwrap_or(0),
         spans: args.span.clone(),
-        lists_stalls,
-        by_call_site,
         lists_events: args.timeline,
         waits_by: args.by.iter().filter_map(wait_key).collect(),
+        ..asked
     };
     let latency = query.latency(&mut trace, asked, &mut ProgressLine::new(args.quiet))?;
     let observed = latency.observed();

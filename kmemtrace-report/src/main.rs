@@ -33,6 +33,7 @@ mod views;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use kmemtrace::latency::LatencyRequest;
 use kmemtrace::{AnalysisError, OpenError};
 use kmemtrace_abi::text::escape::escape;
 
@@ -81,8 +82,9 @@ fn run(request: &Request) -> anyhow::Result<u8> {
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
         Run::Latency { .. } if args.follow => follow::follow(request),
-        Run::Latency { lists_stalls, by_call_site, document, needs } => {
-            latency::latency(request, (lists_stalls, by_call_site), document, needs)
+        Run::Latency { lists_stalls, by_call_site, takes_inside, document, needs } => {
+            let asked = LatencyRequest { lists_stalls, by_call_site, takes_inside, ..LatencyRequest::default() };
+            latency::latency(request, asked, document, needs)
         }
         Run::Events => report::events(request, None),
         Run::Compare => report::compare(request),

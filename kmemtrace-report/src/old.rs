@@ -45,7 +45,6 @@ mod with_pictures {
 
     use kmemtrace::Branch;
     use kmemtrace::documents::static_sizes::{self, SizeNode, StaticShape};
-    use kmemtrace::documents::sums::PrintedStats;
     use kmemtrace::documents::tree::TreeNode;
     use kmemtrace_abi::text::escape::escape;
 
@@ -74,12 +73,11 @@ mod with_pictures {
         TreeNode {
             name: sizes.name,
             kind: sizes.kind,
-            stats: PrintedStats::default(),
             static_bytes: Some(bytes),
             current: Some(bytes),
             folded: sizes.folded,
             children: sizes.children.into_iter().map(node).collect(),
-            key: None,
+            ..TreeNode::default()
         }
     }
 }

@@ -392,7 +392,7 @@ pub(crate) fn tell_rejected(analysis: &Analysis) {
 
 /// Refuses options that a tree over folders, or one over keys, does not have.
 fn check_tree(request: &Request) -> anyhow::Result<()> {
-    let (args, sort) = (&request.args, request.sort_keys());
+    let args = &request.args;
     if request.view.name != "tree" {
         return Ok(());
     }
@@ -401,13 +401,7 @@ fn check_tree(request: &Request) -> anyhow::Result<()> {
         anyhow::bail!("--by: folder and area make a tree of their own; name them alone");
     }
     if !args.is_key_tree() {
-        let given = [
-            ("--throttle", args.throttle.is_some()),
-            ("--module-rule", args.module_rule.is_some()),
-            ("--uses", args.uses.is_some()),
-            ("--sort peak", sort.contains(&SortKey::Peak)),
-            ("--sort growth", sort.contains(&SortKey::Growth)),
-        ];
+        let given = [("--module-rule", args.module_rule.is_some()), ("--uses", args.uses.is_some())];
         return match given.into_iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) => {
                 anyhow::bail!("{option}: not for a tree of folders; for one with --by stack, for example")

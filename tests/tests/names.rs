@@ -191,3 +191,70 @@ fn every_sample_has_a_tree_that_sums_up() {
         assert!(sample == "amd64-6.18" || number(child(&tree["root"], "net"), "allocs") > 0, "{sample}");
     }
 }
+
+/// Nodes of a tree with the path of each, folders and files joined by slashes.
+fn each_node<'v>(node: &'v Value, path: &str, take: &mut dyn FnMut(&'v Value, &str)) {
+    take(node, path);
+    for child in node["children"].as_array().unwrap_or_else(|| panic!("children of {node}")) {
+        let name = child["name"].as_str().unwrap_or_else(|| panic!("name of {child}"));
+        each_node(child, &[path, name].join("/"), take);
+    }
+}
+
+#[test]
+fn each_node_of_a_tree_of_folders_has_the_peak_of_its_own_objects() {
+    let files = files();
+    let peak = |of: &Value| number(of, "peak_live_allocated");
+    let tree = document(&files, &["tree"]);
+    let (mut checked, mut sums_differ) = (0, false);
+    each_node(&tree["root"], "", &mut |node, path| {
+        let is_of_sources = ["folder", "file"].contains(&node["kind"].as_str().unwrap_or_default());
+        if is_of_sources && !path.is_empty() {
+            let alone = document(&files, &["summary", "--branch", &path[1..]]);
+            assert_eq!(peak(node), peak(&alone["total"]), "{path}");
+            checked += 1;
+        }
+        let children: Vec<u64> = node["children"].as_array().map_or(&[][..], |all| all).iter().map(peak).collect();
+        assert!(children.iter().all(|child| *child <= peak(node)), "{path}");
+        sums_differ |= !children.is_empty() && children.iter().sum::<u64>() != peak(node);
+    });
+    assert_eq!((checked, sums_differ), (7, true), "the map has so many folders and files");
+    assert_eq!(peak(&tree["root"]), peak(&document(&files, &["summary"])["total"]));
+    for (by, kind) in [("file", "file"), ("function", "function"), ("site", "site"), ("area", "area")] {
+        let areas = files.file("areas").display().to_string();
+        let areas = if by == "area" { &["--by", "area", "--areas", &areas][..] } else { &[] };
+        let tree = document(&files, &[&["tree", "--kind", "cache"][..], areas].concat());
+        let areas = if by == "area" { &areas[2..] } else { &[] };
+        let rows = document(&files, &[&["sites", "--kind", "cache", "--by", by][..], areas].concat());
+        let rows = rows["rows"].as_array().unwrap_or_else(|| panic!("{rows}"));
+        let named = rows.iter().filter(|row| !row[if by == "site" { "call_site" } else { by }].is_null());
+        let mut wanted: Vec<u64> = named.map(peak).collect();
+        let mut found = Vec::new();
+        each_node(&tree["root"], "", &mut |node, _| found.extend((node["kind"] == kind).then(|| peak(node))));
+        wanted.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, wanted, "{by}");
+        assert!(!found.is_empty(), "{by}");
+    }
+    let one = document(&files, &["tree", "-j", "1"]);
+    assert_eq!((&one["root"], &document(&files, &["tree", "-j", "8"])["root"]), (&tree["root"], &tree["root"]));
+}
+
+#[test]
+fn folders_come_by_their_peaks_and_their_growth() {
+    let files = files();
+    for (sort, member) in [("peak", "peak_live_allocated"), ("growth", "grew")] {
+        let tree = document(&files, &["tree", "--sort", sort]);
+        each_node(&tree["root"], "", &mut |node, path| {
+            let figures = node["children"].as_array().map_or(&[][..], |all| all).iter();
+            let figures: Vec<i64> = figures.map(|child| child[member].as_i64().unwrap_or(i64::MIN)).collect();
+            assert!(figures.is_sorted_by(|a, b| a >= b) && !figures.contains(&i64::MIN), "{sort}: {path}");
+        });
+    }
+    let kept = document(&files, &["tree", "--throttle", "50"]);
+    assert_sums(&kept["root"]);
+    let children = kept["root"]["children"].as_array().unwrap_or_else(|| panic!("{kept}"));
+    assert_eq!(children.last().map(|child| &child["kind"]), Some(&json!("others")));
+    let greatest = number(&children[0], "live_allocated") + number(&children[1], "live_allocated");
+    assert!(children.len() == 3 && greatest * 2 >= number(&kept["root"], "live_allocated"), "{kept}");
+}

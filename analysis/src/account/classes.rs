@@ -4,12 +4,13 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
 
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, RowKey, ValueLists};
+use crate::account::place_paths::PlaceSteps;
 use crate::account::row_paths::{NO_FRAME, SharedPaths, Step};
 use crate::account::stacks::{KnownStacks, StackNumber, StackTable};
 
@@ -87,6 +88,17 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
     }
 }
 
+/// Nodes of rows, where a query wants them.
+#[derive(Debug)]
+pub(crate) struct NodesOfRows {
+    /// Keys that nodes are made of.
+    pub(crate) grouping: Grouping,
+    pub(crate) rule: ModuleRule,
+    /// Steps to call-sites, where nodes are places in the sources and not keys.
+    pub(crate) places: Option<Arc<PlaceSteps>>,
+    pub(crate) paths: SharedPaths,
+}
+
 /// All rows and classes by their numbers.
 #[derive(Debug)]
 pub(crate) struct Registry {
@@ -100,8 +112,8 @@ pub(crate) struct Registry {
     /// Number of values of each list.
     list_len: usize,
     stacks: StackTable,
-    /// Nodes of rows, where a query wants them: their keys, the rule of modules and the paths.
-    paths: Option<(Grouping, ModuleRule, SharedPaths)>,
+    /// Nodes of rows, where a query wants them.
+    paths: Option<NodesOfRows>,
     max_sized: u32,
     classes: Numbered<Class>,
     /// True if there were more classes than numbers.
@@ -111,11 +123,16 @@ pub(crate) struct Registry {
 impl Registry {
     /// Adds the nodes of a new row.
     fn add_path(&mut self, key: RowKey) {
-        let Some((grouping, rule, paths)) = self.paths.take() else { return };
+        let Some(of) = self.paths.take() else { return };
+        if let Some(places) = &of.places {
+            of.paths.add(key.kind, places.of(key.site).iter().copied());
+            self.paths = Some(of);
+            return;
+        }
         let list = self.list_of(key.others);
         let mut others = list.iter().copied();
         let mut steps = Vec::new();
-        for name in grouping.keys() {
+        for name in of.grouping.keys() {
             let value = if name == GroupKey::Site { key.site } else { others.next().unwrap_or(0) };
             match name {
                 GroupKey::Stack => {
@@ -123,15 +140,15 @@ impl Registry {
                     let none = frames.is_empty().then_some(NO_FRAME);
                     steps.extend(frames.iter().rev().copied().chain(none).map(|value| Step { key: name, value }));
                 }
-                GroupKey::Module if rule == ModuleRule::Any => {
+                GroupKey::Module if of.rule == ModuleRule::Any => {
                     let modules = self.names_of_list(value);
                     steps.extend(modules.into_iter().map(|value| Step { key: name, value }));
                 }
                 _ => steps.push(Step { key: name, value }),
             }
         }
-        paths.add(key.kind, steps.into_iter());
-        self.paths = Some((grouping, rule, paths));
+        of.paths.add(key.kind, steps.into_iter());
+        self.paths = Some(of);
     }
 
     fn list_of(&self, others: u64) -> Vec<GroupValue> {
@@ -187,9 +204,9 @@ impl Classes {
         }))
     }
 
-    /// Classes whose rows, of this grouping, are added to `paths`.
-    pub(crate) fn with_paths(self, grouping: Grouping, rule: ModuleRule, paths: SharedPaths) -> Classes {
-        self.lock().paths = Some((grouping, rule, paths));
+    /// Classes whose rows have nodes.
+    pub(crate) fn with_nodes(self, nodes: NodesOfRows) -> Classes {
+        self.lock().paths = Some(nodes);
         self
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod module_loads;
 pub(crate) mod node_peaks;
 pub(crate) mod over_time;
 pub(crate) mod peak;
+pub(crate) mod place_paths;
 pub(crate) mod row_paths;
 pub(crate) mod slices;
 pub(crate) mod stack_reader;

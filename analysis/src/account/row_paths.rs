@@ -19,12 +19,63 @@ pub(crate) enum PathForm {
     Groups,
 }
 
+/// Kind of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NodeKind {
+    /// Folder of sources; the root, too.
+    #[default]
+    Folder,
+    /// Source file.
+    File,
+    /// Function.
+    Function,
+    /// Call-site.
+    Site,
+    /// Module; in a tree of folders one whose folder is not known.
+    Module,
+    /// Area of the kernel's MAINTAINERS.
+    Area,
+    /// Frame of a stack.
+    Frame,
+    /// Thread.
+    Task,
+    /// Use of pages.
+    Use,
+    /// All of a tree over keys.
+    Root,
+    /// Call-sites whose folder is not known.
+    Unknown,
+    /// Children that were folded.
+    Others,
+}
+
+impl NodeKind {
+    /// Word of documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeKind::Folder => "folder",
+            NodeKind::File => "file",
+            NodeKind::Function => "function",
+            NodeKind::Site => "site",
+            NodeKind::Module => "module",
+            NodeKind::Area => "area",
+            NodeKind::Frame => "frame",
+            NodeKind::Task => "task",
+            NodeKind::Use => "use",
+            NodeKind::Root => "root",
+            NodeKind::Unknown => "unknown",
+            NodeKind::Others => "others",
+        }
+    }
+}
+
 /// Step from a node to one below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Step {
     /// Key of the node; [`GroupKey::Stack`] for a frame.
     pub(crate) key: GroupKey,
-    /// Value of the key; for a frame its return address, [`NO_FRAME`] where there is no stack.
+    /// Value of the key; for a frame its return address, [`NO_FRAME`] where there is no stack; for a place see
+    /// [`PlaceSteps`](super::place_paths::PlaceSteps).
     pub(crate) value: GroupValue,
 }
 

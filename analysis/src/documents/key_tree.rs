@@ -8,7 +8,7 @@ use super::row::Address;
 use super::shown::{self, Grown, Shown};
 use super::stacks::{StackCounts, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation};
-use super::tree::{KeyNode, KeyTree, NodeKind, TreeBody, TreeNode, TreeOptions};
+use super::tree::{KeyTree, NodeKind, TreeBody, TreeNode, TreeOptions};
 use crate::account::grouping::GroupKey;
 use crate::account::row_paths::{NO_FRAME, Nodes, Step, root_of_tree};
 use crate::analysis::Analysis;
@@ -74,12 +74,12 @@ impl KeyForm<'_, '_> {
             Some(step) => self.names(step),
             None => {
                 let name = if at == root_of_tree(true) { Shown::Pages } else { Shown::Slab };
-                (name.name().as_bytes().into(), NodeKind::Root, KeyNode::default())
+                (name.name().as_bytes().into(), NodeKind::Root, TreeNode::default())
             }
         };
         let children = if depth == 0 { Vec::new() } else { self.children(at, depth - 1) };
-        let key = KeyNode { grew: self.sums[at].printed_growth(), ..names };
-        TreeNode { children, key: Some(Box::new(key)), ..self.plain(name, kind, &self.sums[at]) }
+        let TreeNode { address, module, is_gone, pid, .. } = names;
+        TreeNode { address, module, is_gone, pid, children, ..self.plain(name, kind, &self.sums[at]) }
     }
 
     fn plain(&self, name: Box<[u8]>, kind: NodeKind, grown: &Grown) -> TreeNode {
@@ -87,11 +87,8 @@ impl KeyForm<'_, '_> {
             name,
             kind,
             stats: PrintedStats::new(&grown.stats, self.ordering),
-            static_bytes: None,
-            current: None,
-            folded: 0,
-            children: Vec::new(),
-            key: Some(Box::new(KeyNode { grew: grown.printed_growth(), ..KeyNode::default() })),
+            grew: grown.printed_growth(),
+            ..TreeNode::default()
         }
     }
 
@@ -115,25 +112,25 @@ impl KeyForm<'_, '_> {
         shown
     }
 
-    /// Name, kind, address and module of a node.
-    fn names(&self, step: Step) -> (Box<[u8]>, NodeKind, KeyNode) {
+    /// Name and kind of a node, and a node with its address, module and thread.
+    fn names(&self, step: Step) -> (Box<[u8]>, NodeKind, TreeNode) {
         let named = |unknown: &str| {
             let name = self.naming.naming.numbered(step.value);
             name.map_or_else(|| unknown.as_bytes().into(), Into::into)
         };
         match step.key {
             GroupKey::Stack if step.value == NO_FRAME => {
-                (b"(no stack)"[..].into(), NodeKind::Frame, KeyNode::default())
+                (b"(no stack)"[..].into(), NodeKind::Frame, TreeNode::default())
             }
             GroupKey::Task => {
                 let pid = self.naming.task(step.value).0;
-                (self.task(step.value), NodeKind::Task, KeyNode { pid, ..KeyNode::default() })
+                (self.task(step.value), NodeKind::Task, TreeNode { pid, ..TreeNode::default() })
             }
             GroupKey::Module => {
                 let module = self.naming.naming.numbered(step.value).map(Into::into);
-                (named("(kernel)"), NodeKind::Module, KeyNode { module, ..KeyNode::default() })
+                (named("(kernel)"), NodeKind::Module, TreeNode { module, ..TreeNode::default() })
             }
-            GroupKey::Use => (named("(slab)"), NodeKind::Use, KeyNode::default()),
+            GroupKey::Use => (named("(slab)"), NodeKind::Use, TreeNode::default()),
             key => {
                 let frame = self.stacks.frame(step.value);
                 let kind = if key == GroupKey::Stack { NodeKind::Frame } else { NodeKind::Site };
@@ -141,11 +138,11 @@ impl KeyForm<'_, '_> {
                 (
                     frame.text().into(),
                     kind,
-                    KeyNode {
+                    TreeNode {
                         address: Some(Address(step.value)),
                         module,
                         is_gone: frame.is_gone,
-                        ..KeyNode::default()
+                        ..TreeNode::default()
                     },
                 )
             }
@@ -159,7 +156,7 @@ impl KeyForm<'_, '_> {
 }
 
 /// Number of the greatest figures, which are sorted, that make up so many percent of all.
-fn kept(figures: &[i128], percent: f64) -> usize {
+pub(super) fn kept(figures: &[i128], percent: f64) -> usize {
     let all: i128 = figures.iter().sum();
     let mut sum = 0i128;
     let enough = |figure: &i128| {

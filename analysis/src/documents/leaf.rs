@@ -1,20 +1,14 @@
 //! Call-site of a tree, before the tree is made.
 
-use std::sync::Arc;
-
-use crate::account::stats::Stats;
-use crate::names::place::Place;
+use super::shown::Grown;
+use crate::account::place_paths::PlacedSite;
 
 /// Call-site of the tree, with its sums.
 pub(super) struct Leaf<'a> {
-    /// Call-site.
-    pub(crate) call_site: u64,
-    /// `function+0x1f`, if it is known.
-    pub(crate) symbol: Option<Vec<u8>>,
-    /// Module of the call-site.
-    pub(crate) module: Option<&'a [u8]>,
-    /// Place in the sources.
-    pub(crate) place: Arc<Place>,
+    /// Call-site and its names.
+    pub(crate) site: PlacedSite<'a>,
     /// Sums over its objects.
-    pub(crate) stats: &'a Stats,
+    pub(crate) grown: Grown,
+    /// Numbers of the nodes from the root to the call-site, where their peaks were counted.
+    pub(crate) nodes: &'a [u32],
 }

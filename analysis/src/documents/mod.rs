@@ -53,7 +53,8 @@ use std::sync::LazyLock;
 
 use kmemtrace_abi::event::Kind;
 
-use crate::account::grouping::{GroupKey, Grouping};
+use crate::account::grouping::{GroupKey, Grouping, RowKey};
+use crate::account::row_paths::root_of_tree;
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::pairing::findings::Finding;
@@ -65,9 +66,11 @@ use group::GroupNaming;
 use head::CompletenessMembers;
 pub use head::Head;
 use holders::HoldersBody;
+use leaf::Leaf;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
+use tree::Counted;
 pub use tree::TreeOptions;
 
 /// Call-sites in each list of `summary`.
@@ -148,17 +151,29 @@ pub fn growth<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     })
 }
 
-/// `tree`: sums by folder, file, function and call-site of the kernel's sources, or by area. The query is [`crate::Query::by_site`].
-/// Pages are never added to the objects that they hold: the tree has them where the query selects no other kind.
+/// `tree`: sums by folder, file, function and call-site of the kernel's sources, or by area. The query is [`crate::Query::by_site`];
+/// nodes have peaks of their own where it is one [`crate::Query::with_place_nodes`], too. Pages are never added to the objects that they hold: the tree has them where the query selects no other kind.
 pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) -> Document<'a> {
     let naming = Naming::of(analysis);
     let mut document = of("tree", analysis, |sums| {
-        let paired = grouped(analysis, Grouping::SITE);
-        let leaves = paired.rows.iter().filter(|(key, _)| (key.kind == Kind::Pages) == analysis.selects_pages);
-        let leaves = leaves.filter(|(_, stats)| !stats.is_empty()).map(|(key, stats)| naming.leaf(key.site, stats));
+        let rows = (0..).zip(&grouped(analysis, Grouping::SITE).rows).zip(shown::rows(analysis));
+        let is_shown = |key: &RowKey| (key.kind == Kind::Pages) == analysis.selects_pages;
+        let rows = rows.filter(|((_, (key, stats)), _)| is_shown(key) && !stats.is_empty());
+        let nodes = analysis.paired.nodes.as_ref();
+        let leaves = rows.map(|((row, (key, _)), grown)| Leaf {
+            site: naming.placed(key.site),
+            grown,
+            nodes: nodes.map_or(&[][..], |nodes| nodes.paths.of(row)),
+        });
+        let counted = nodes.map(|nodes| Counted {
+            peaks: &nodes.peaks,
+            root: root_of_tree(analysis.selects_pages) as u32,
+            page_bytes: analysis.info.page_bytes,
+        });
         Body::Tree(Box::new(tree::tree(
             leaves,
             (&analysis.names.places.options.areas, analysis.static_sizes.as_ref()),
+            counted,
             options,
             shape,
             sums,

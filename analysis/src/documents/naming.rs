@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use kmemtrace_abi::event::Names;
 
-use super::leaf::Leaf;
 use super::row::{Address, Cell, Field, Name, TakeMember, row};
-use crate::account::stats::Stats;
+use crate::account::place_paths::PlacedSite;
 use crate::analysis::Analysis;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::place::{NameSource, Place};
@@ -120,16 +119,9 @@ impl<'a> Naming<'a> {
         self.places.place(call_site, self.symbols)
     }
 
-    /// Call-site of a tree.
-    pub(super) fn leaf(&self, call_site: u64, stats: &'a Stats) -> Leaf<'a> {
-        let symbol = self.symbols.lookup(call_site);
-        Leaf {
-            call_site,
-            symbol: symbol.map(|symbol| symbol.text()),
-            module: symbol.and_then(|symbol| symbol.module),
-            place: self.place(call_site),
-            stats,
-        }
+    /// Call-site with all of its names.
+    pub(super) fn placed(&self, call_site: u64) -> PlacedSite<'a> {
+        PlacedSite::of(call_site, self.symbols, self.places)
     }
 
     /// Name with this number, which is one more than its index; 0 is none.

@@ -97,6 +97,7 @@ impl Query {
                 loads: None,
             },
             over_time: OverTimeRequest::default(),
+            places: None,
             parallelism: Parallelism { sized_classes: self.sized_classes, ..Parallelism::of_threads(1) },
             budget,
             notes: self.notes.clone(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
-use crate::account::classes::Classes;
+use crate::account::classes::{Classes, NodesOfRows};
 use crate::account::group_reader::GroupReader;
 use crate::account::grouping::GroupKey;
 use crate::account::over_time::{OverTime, OverTimeFigures};
@@ -50,7 +50,12 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     let paths = config.over_time.nodes.map(SharedPaths::new);
     let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
     let classes = match &paths {
-        Some(paths) => classes.with_paths(config.grouping, config.facts.module_rule, paths.clone()),
+        Some(paths) => classes.with_nodes(NodesOfRows {
+            grouping: config.grouping,
+            rule: config.facts.module_rule,
+            places: config.places.clone(),
+            paths: paths.clone(),
+        }),
         None => classes,
     };
     let seed = Seed::random();

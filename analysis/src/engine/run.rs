@@ -1,9 +1,9 @@
 //! Runs a query: finds the index, the window and the filters, runs the analysis, and makes an [`Analysis`] of its result.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZero;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use kmemtrace_abi::clock::{OrderKey, Unit};
 use kmemtrace_abi::disk::block::End;
@@ -18,6 +18,7 @@ use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
+use crate::account::place_paths::{PlaceSteps, PlacedSite};
 use crate::analysis::Analysis;
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
@@ -142,6 +143,7 @@ impl Query {
         let symbols = request.grouping.keys().any(GroupKey::is_of_call_site).then(|| names.symbolizer());
         let (gfp_names, parallelism) = (trace.metadata.gfp_names.clone(), self.parallelism());
         let loads = self.module_loads(trace, progress)?;
+        let places = self.place_steps(trace, &names, progress)?;
         let config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
@@ -155,7 +157,11 @@ impl Query {
                 module_rule: self.module_rule,
                 loads: loads.as_ref(),
             },
-            over_time: self.over_time,
+            over_time: OverTimeRequest {
+                nodes: self.over_time.nodes.filter(|_| self.place_nodes.is_none() || places.is_some()),
+                ..self.over_time
+            },
+            places,
             parallelism,
             budget,
             notes: self.notes.clone(),
@@ -286,6 +292,31 @@ impl Query {
             return Ok(None);
         }
         Ok(Some(sequential::module_loads(&mut Trace::open(&trace.inputs)?, progress)))
+    }
+
+    /// Steps to call-sites in a tree of places, whose call-sites a pass of its own, or the index, tells. Debug information is checked by
+    /// all call-sites and read at once for all of them, so their places are not looked up one by one in the pass over the events.
+    fn place_steps(
+        &self,
+        trace: &Trace,
+        names: &KnownNames,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<Arc<PlaceSteps>>, AnalysisError> {
+        let is_asked = self.over_time.nodes.is_some() && !trace.info.input.is_of_one_moment();
+        let Some(by_area) = self.place_nodes.filter(|_| is_asked) else { return Ok(None) };
+        let finding = Query {
+            over_time: OverTimeRequest::default(),
+            window: None,
+            has_static: false,
+            // Only a filter by folders needs the sources of call-sites here.
+            names: if self.select.branch.is_empty() { NameOptions::default() } else { self.names.clone() },
+            ..self.clone()
+        };
+        let found = finding.run_with(&mut Trace::open(&trace.inputs)?, progress)?;
+        names.find_places(&found.paired)?;
+        let sites: BTreeSet<u64> = found.paired.rows.iter().map(|(key, _)| key.site).collect();
+        let sites = sites.into_iter().map(|site| PlacedSite::of(site, names.symbolizer(), &names.places));
+        Ok(Some(Arc::new(PlaceSteps::new(sites, by_area))))
     }
 
     pub(super) fn find_index(&self, trace: &Trace, budget: Budget) -> Option<Index> {

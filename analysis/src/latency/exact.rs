@@ -169,10 +169,16 @@ fn check(seed: u64) {
         assert_eq!(document[member], wanted[member], "seed {seed}: {member}");
     }
     let shrinkers = serde_json::to_value(documents::shrinkers(&latency, false, None)).unwrap();
-    assert_eq!(shrinkers["rows"], model::shrinkers(&timeline), "seed {seed}: shrinkers");
+    assert_eq!(shrinkers["rows"], model::shrinkers(&timeline, None), "seed {seed}: shrinkers");
     let stalls = serde_json::to_value(documents::stalls(&latency, true, None)).unwrap();
     let members = ["at", "end", "pid", "span", "total", "self", "order", "reclaimed"];
     assert_eq!(picked(&stalls["rows"], &members), model::stalls(&timeline), "seed {seed}: stalls");
+    let span = *random.pick(&SPANS);
+    let spans = vec![span.name().unwrap().to_owned()];
+    let inside = LatencyRequest { spans, takes_inside: true, ..request.clone() };
+    let latency_inside = query.latency(&mut made(), inside, &mut Silent).unwrap();
+    let shrinkers = serde_json::to_value(documents::shrinkers(&latency_inside, false, None)).unwrap();
+    assert_eq!(shrinkers["rows"], model::shrinkers(&timeline, Some(span)), "seed {seed}: shrinkers, {span:?}");
     let span = *random.pick(&[Span::Direct, Span::Node, Span::Compaction]);
     let spans = vec![span.name().unwrap().to_owned()];
     let of_span = query.latency(&mut made(), LatencyRequest { spans, ..request }, &mut Silent).unwrap();

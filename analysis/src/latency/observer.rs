@@ -131,7 +131,7 @@ impl<'a> LatencyObserver<'a> {
         }
         self.events += u64::from(event.mark != Mark::None);
         if event.mark == Mark::Function {
-            self.function(event, comm);
+            self.function(event, names, comm);
             if !self.request.lists_events {
                 return;
             }
@@ -203,7 +203,8 @@ impl<'a> LatencyObserver<'a> {
                 self.sums.merge(if is_unstarted { suspect } else { clean });
             }
         }
-        if let Some(closed) = outcome.closed {
+        if let Some(mut closed) = outcome.closed {
+            closed.is_inside = self.request.takes_inside && task.spans.is_inside(counts);
             // The event that ends a span of reclaim is no event after it.
             let next = (closed.may_be_misplaced() && task.spans.reclaim_events() > closed.mark.number).then_some(false);
             self.recent.push(Recent { task: number, end: event.at, what: RecentKind::Span(closed, next) });
@@ -249,7 +250,8 @@ impl<'a> LatencyObserver<'a> {
             ended.add(&facts, closed, is_suspect, (&mut self.stacks, names, self.select));
         }
         let request = self.request;
-        if !task.is_taken || !request.takes_span(closed.span, names) || !request.takes_duration(closed.total()) {
+        let is_of_kind = closed.is_inside || request.takes_span(closed.span, names);
+        if !task.is_taken || !is_of_kind || !request.takes_duration(closed.total()) {
             return;
         }
         if request.by_call_site && !self.stacks.takes_stack(self.select, closed.outer_stack, names) {
@@ -310,9 +312,16 @@ impl<'a> LatencyObserver<'a> {
         })
     }
 
-    fn function(&mut self, event: &Event, comm: Option<&[u8]>) {
+    fn function(&mut self, event: &Event, names: &Names, comm: Option<&[u8]>) {
         if !takes_task(self.select, event.pid, comm) {
             return;
+        }
+        if self.request.takes_inside && !self.request.spans.is_empty() {
+            let number = self.task(event, comm) as usize;
+            let takes = |span| self.request.takes_span(span, names);
+            if !self.tasks.get(number).is_some_and(|task| task.spans.is_inside(takes)) {
+                return;
+            }
         }
         let duration = event.value.map(|value| value.max(0).cast_unsigned());
         if self.request.threshold > 0 && duration.is_none_or(|duration| !self.request.takes_duration(duration)) {

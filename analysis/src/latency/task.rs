@@ -112,6 +112,8 @@ pub(super) struct Closed {
     pub(super) own: u64,
     pub(super) class: SpanClass,
     pub(super) parent: Option<Span>,
+    /// A span around it is of a kind that counts, and what is inside such a span does, too.
+    pub(super) is_inside: bool,
     /// Compaction that an allocation attempted.
     pub(super) is_attempted: bool,
     pub(super) shrinker: ShrinkerKey,
@@ -183,6 +185,11 @@ impl TaskSpans {
     /// True without an open span.
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// True inside a span of which `takes` is true.
+    pub(super) fn is_inside(&self, takes: impl Fn(Span) -> bool) -> bool {
+        self.open.iter().any(|open| takes(open.span))
     }
 
     /// Takes an event that shows that no compaction is attempted any more.
@@ -292,6 +299,7 @@ impl TaskSpans {
                 own: total.saturating_sub(open.children),
                 class: open.class,
                 parent: open.parent,
+                is_inside: false,
                 is_attempted: open.is_attempted,
                 shrinker: open.shrinker,
                 order: open.order,
@@ -334,6 +342,7 @@ impl TaskSpans {
             own: event.at - begin,
             class: if parent.is_some() { SpanClass::Inner } else { SpanClass::Asked },
             parent: parent.map(|open| open.span),
+            is_inside: false,
             is_attempted: false,
             shrinker: ShrinkerKey::default(),
             order: None,

@@ -43,6 +43,8 @@ pub struct Query {
     pub(crate) lists_live: bool,
     pub(crate) splits_stacks: bool,
     pub(crate) over_time: OverTimeRequest,
+    /// The nodes whose peaks are counted are places of call-sites: areas where it is true, else folders.
+    pub(crate) place_nodes: Option<bool>,
     pub(crate) free_sites: bool,
     pub(crate) learns_caches: bool,
     pub(crate) module_rule: ModuleRule,
@@ -91,6 +93,7 @@ impl Query {
             lists_live: false,
             splits_stacks: false,
             over_time: OverTimeRequest::default(),
+            place_nodes: None,
             free_sites: false,
             learns_caches: false,
             module_rule: ModuleRule::Site,
@@ -116,6 +119,14 @@ impl Query {
     pub fn with_nodes(mut self, yes: bool) -> Query {
         let form = if self.module_rule == ModuleRule::Any { PathForm::Groups } else { PathForm::Tree };
         self.over_time.nodes = yes.then_some(form);
+        self
+    }
+
+    /// Counts the peaks of all nodes of a tree of the kernel's sources: of areas with `by_area`, else of folders. The trace is read
+    /// twice, or its index once. For a query [`Query::by_site`].
+    pub fn with_place_nodes(mut self, by_area: bool) -> Query {
+        self.over_time.nodes = Some(PathForm::Tree);
+        self.place_nodes = Some(by_area);
         self
     }
 

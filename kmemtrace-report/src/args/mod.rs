@@ -307,6 +307,19 @@ impl Args {
         }
     }
 
+    /// Query of a tree of the kernel's sources. Outputs with all members have the peaks of its nodes, too, and the table where it is sorted
+    /// by them: they take another pass over the trace, and its index does not know them.
+    pub(crate) fn placed(&self, format: Format) -> Query {
+        let by_peak = self.sort.contains(&SortBy::Peak);
+        let query = Query::by_site().with_static_sizes(true).with_growth(self.sort.contains(&SortBy::Growth));
+        let query =
+            if by_peak || format != Format::Table { query.with_place_nodes(self.tree().by_area) } else { query };
+        match self.at {
+            Some(moment) => query.at(moment),
+            None => query,
+        }
+    }
+
     /// True for a tree over keys of allocations rather than over folders.
     pub(crate) fn is_key_tree(&self) -> bool {
         self.by.first().is_some_and(|by| ![GroupBy::Folder, GroupBy::Area].contains(by))

@@ -201,9 +201,15 @@ pub(crate) const SITES: [Column<'static>; FIGURES.len() + 2] = {
 };
 
 /// `tree`; the sort key's column comes first.
-pub(crate) const TREE: [Column<'static>; 10] = [
+pub(crate) const TREE: [Column<'static>; 12] = [
     Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
     Column::figure("LIVE%", 6, "Share of the root's."),
+    Column::figure(
+        "PEAK",
+        0,
+        "Greatest number of live bytes at any time, not the sum of the peaks below; with --sort peak.",
+    ),
+    Column::figure("GREW", 0, "Live bytes at the end less those at the end of the first slice; with --sort growth."),
     Column::figure("LIVE WASTE", 8, "Bytes of the live objects that were handed out and not asked for."),
     Column::figure("WASTED", 3, "Bytes handed out and not asked for, over all allocations: cumulative."),
     Column::figure("TOTAL", 2, "Bytes handed out, over all allocations."),

@@ -147,7 +147,7 @@ fn tell_limits(tree: &TreeBody, reports: &[Report], is_explained: bool) {
         return;
     }
     let mut frames = tree.root.children.iter().flat_map(|row| &row.children);
-    if frames.all(|frame| frame.key.as_ref().is_none_or(|key| key.address.is_none())) {
+    if frames.all(|frame| frame.address.is_none()) {
         say("no stacks were recorded: modules and callers are not known; kmemtraced --stack records them");
     }
     if stats.live_is_upper_bound {

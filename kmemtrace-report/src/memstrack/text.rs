@@ -14,28 +14,24 @@ const NO_NAME: &str = "(null)";
 
 /// Modules of a tree; the kernel itself is none.
 pub(super) fn modules(root: &TreeNode) -> impl Iterator<Item = &TreeNode> {
-    let is_module = |node: &&TreeNode| node.kind == NodeKind::Module && module(node).is_some();
+    let is_module = |node: &&TreeNode| node.kind == NodeKind::Module && node.module.is_some();
     root.children.iter().filter(is_module)
-}
-
-fn module(node: &TreeNode) -> Option<&[u8]> {
-    node.key.as_ref()?.module.as_deref()
 }
 
 /// Name of a thread without its id, and the id; -1 where it is not known.
 pub(super) fn task(node: &TreeNode) -> (&[u8], i32) {
-    let Some(pid) = node.key.as_ref().and_then(|key| key.pid) else { return (&node.name, -1) };
+    let Some(pid) = node.pid else { return (&node.name, -1) };
     let id = format!(" ({pid})");
     (node.name.strip_suffix(id.as_bytes()).unwrap_or(&node.name), pid)
 }
 
 /// `function (0xADDRESS)`, or `function MODULE (0xADDRESS)`: any bytes.
 pub(super) fn frame(node: &TreeNode) -> Vec<u8> {
-    let Some(address) = node.key.as_ref().and_then(|key| key.address) else { return NO_NAME.into() };
+    let Some(address) = node.address else { return NO_NAME.into() };
     let name = &node.name;
     let offset = name.windows(3).rposition(|three| three == b"+0x").filter(|at| *at > 0);
     let function = &name[..offset.unwrap_or(name.len())];
-    let module = module(node).map_or(Vec::new(), |module| [b" ", module].concat());
+    let module = node.module.as_deref().map_or(Vec::new(), |module| [b" ", module].concat());
     [function, &module, &address.told().map_or(Vec::new(), |address| format!(" ({address})").into_bytes())].concat()
 }
 
@@ -58,7 +54,7 @@ pub(super) fn module_summary(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     for node in choice.rows(modules(root)) {
-        let (name, stats) = (escape(module(node).unwrap_or_default()), &node.stats);
+        let (name, stats) = (escape(node.module.as_deref().unwrap_or_default()), &node.stats);
         let [live, peak] = [stats.live_pages, stats.peak_live_pages].map(|pages| size(pages, page_bytes));
         writeln!(out, "Module {name} using {live}, peak allocation {peak}")?;
     }
@@ -68,7 +64,7 @@ pub(super) fn module_summary(
 /// `module_top`.
 pub(super) fn module_top(root: &TreeNode, choice: &Choice, out: &mut dyn Write) -> io::Result<()> {
     for node in choice.rows(modules(root)) {
-        writeln!(out, "Top stack usage of module {}:", escape(module(node).unwrap_or_default()))?;
+        writeln!(out, "Top stack usage of module {}:", escape(node.module.as_deref().unwrap_or_default()))?;
         let indent = INDENT;
         writeln!(out, "{:indent$}{NO_NAME} {}", "", pages(node))?;
         callers(node, indent + INDENT, choice, out)?;

@@ -123,11 +123,11 @@ pub(super) const TREE: View = View {
     help: "\
 Figures of each folder of the kernel's sources, of the files in it, their functions and call-sites. Source files come from debug \
 information, from a built tree (-k) or from a map (--names); without any, call-sites are sorted into modules. The sort key sizes the \
-nodes and is the first column. Objects of kmalloc and of caches count; --kind pages makes a tree of pages.
+nodes and is the first column. Each node has a peak of its own, which is not the sum of those below; of folders it is counted for \
+--sort peak and for JSON, JSON Lines and CSV, with one more pass over the trace. Objects of kmalloc and of caches count; --kind pages makes a tree of pages.
 
 --by stack, task, module, site or use, or several of them, makes a tree over these: the first key at the top, stacks from their \
-outermost frame to the call-site. There each node has a peak of its own, and pages count where they were recorded, else objects of \
-slabs; --kind chooses. An allocation without a stack stands under its call-site.",
+outermost frame to the call-site. There pages count where they were recorded, else objects of slabs; --kind chooses. An allocation without a stack stands under its call-site.",
     examples: &[
         ("tree --depth 2 DIR", "folders of two levels"),
         ("tree --branch fs/ext4 DIR", "one folder, with its functions"),
@@ -157,10 +157,9 @@ slabs; --kind chooses. An allocation without a stack stands under its call-site.
         SortBy::Current,
     ],
     run: Run::Document {
-        query: |_, args| {
+        query: |format, args| {
             if !args.is_key_tree() {
-                let query = Query::by_site().with_static_sizes(true);
-                return args.at.map_or(query.clone(), |moment| query.at(moment));
+                return args.placed(format);
             }
             let keys: Vec<_> = args.by.iter().map(|by| by.key()).collect();
             args.held_by(&keys).with_nodes(true)

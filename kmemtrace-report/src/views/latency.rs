@@ -24,6 +24,7 @@ recording needs the events of reclaim: kmemtraced -e latency.",
     run: Run::Latency {
         lists_stalls: false,
         by_call_site: true,
+        takes_inside: false,
         document: |latency, _, _| documents::latency(latency),
         needs: Needs::Spans,
     },
@@ -35,17 +36,19 @@ pub(super) const SHRINKERS: View = View {
     meaning: "Time in shrinkers, each superblock apart",
     help: "\
 Calls of each shrinker on each node: durations, and objects freed. Superblocks share a function and have a shrinker each; with \
---by function they are one row. --site and --module go by the function.",
+--by function they are one row. --site and --module go by the function, --span by the spans that \
+a shrinker runs in.",
     examples: &[
         ("shrinkers --show-addresses DIR", "each shrinker with its address"),
         ("shrinkers --by function DIR", "a row for each function"),
     ],
-    options: &["by", "threshold", "site", "module", "top"],
+    options: &["by", "threshold", "span", "site", "module", "top"],
     groupings: &[GroupBy::Function],
     sort_keys: &[],
     run: Run::Latency {
         lists_stalls: false,
         by_call_site: false,
+        takes_inside: true,
         document: |latency, args, top| documents::shrinkers(latency, args.by.first() == Some(&GroupBy::Function), top),
         needs: Needs::Spans,
     },
@@ -84,6 +87,7 @@ written, or of the stream that kmemtraced watch pipes to it.",
     run: Run::Latency {
         lists_stalls: true,
         by_call_site: false,
+        takes_inside: false,
         document: |latency, args, top| documents::stalls(latency, args.sort.first() == Some(&SortBy::Time), top),
         needs: Needs::Spans,
     },
@@ -104,6 +108,7 @@ kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocatio
     run: Run::Latency {
         lists_stalls: false,
         by_call_site: false,
+        takes_inside: false,
         document: |latency, _, top| documents::waits(latency, top),
         needs: Needs::Pages,
     },
@@ -115,14 +120,16 @@ pub(super) const FUNCTIONS: View = View {
     meaning: "Time in functions that the kernel timed",
     help: "\
 Calls of the functions that the kernel's function_graph tracer timed, by function. The recording needs kmemtraced -e latency --functions, \
-where the kernel has that tracer. --site and --module go by the function.",
+where the kernel has that tracer. --site and --module go by the function, --span by the spans that \
+a call ends in.",
     examples: &[("functions --threshold 1ms DIR", "long calls")],
-    options: &["threshold", "site", "module", "top"],
+    options: &["threshold", "span", "site", "module", "top"],
     groupings: &[],
     sort_keys: &[],
     run: Run::Latency {
         lists_stalls: false,
         by_call_site: false,
+        takes_inside: true,
         document: |latency, _, top| documents::functions(latency, top),
         needs: Needs::Functions,
     },

@@ -46,6 +46,8 @@ pub(crate) enum Run {
         lists_stalls: bool,
         /// Filters by call-site choose among all spans, by the outermost one around each.
         by_call_site: bool,
+        /// `--span` takes what is inside such spans, too.
+        takes_inside: bool,
         /// Document of the answer.
         document: for<'a> fn(&'a Latency, &Args, Option<usize>) -> Document<'a>,
         /// Events that the view needs.

@@ -29,6 +29,8 @@ struct Found {
     exposed_from: u64,
     children: u64,
     parent: Option<Span>,
+    /// Kinds of all spans around it.
+    around: Vec<Span>,
     attempted: bool,
     /// Numbers of its events in the task's list.
     opened: usize,
@@ -92,7 +94,7 @@ fn walk(task: (i32, u32), events: &[&Event]) -> Walk {
                 if own_kind && open.last().is_some_and(|last| last.span == span) {
                     walk.unfinished.extend(open.pop().map(|found| found.span));
                 }
-                open.push(begun(task, span, number, events, open.last().map(|parent| parent.span)));
+                open.push(begun(task, span, number, events, open.iter().map(|open| open.span).collect()));
             }
             Mark::End(span) => {
                 let fits =
@@ -126,7 +128,8 @@ fn walk(task: (i32, u32), events: &[&Event]) -> Walk {
                 let before = walk.spans.last().map_or(0, |before| before.end);
                 let least = before.max(parent.map_or(0, |parent| parent.begin));
                 let exposed_from = event.at.saturating_sub(delayed);
-                let mut found = begun(task, Span::Throttled, number, events, parent.map(|parent| parent.span));
+                let mut found =
+                    begun(task, Span::Throttled, number, events, open.iter().map(|open| open.span).collect());
                 (found.begin, found.end, found.closed) = (exposed_from.max(least).min(event.at), event.at, number);
                 found.exposed_from = exposed_from;
                 if let Some(parent) = open.last_mut() {
@@ -141,7 +144,8 @@ fn walk(task: (i32, u32), events: &[&Event]) -> Walk {
     walk
 }
 
-fn begun(task: (i32, u32), span: Span, number: usize, events: &[&Event], parent: Option<Span>) -> Found {
+fn begun(task: (i32, u32), span: Span, number: usize, events: &[&Event], around: Vec<Span>) -> Found {
+    let parent = around.last().copied();
     let event = events[number];
     // An attempt counts until an allocation of pages or a begin of direct reclaim.
     let ends = |event: &&&Event| event.action == Action::Alloc(Kind::Pages) || event.mark == Mark::Begin(Span::Direct);
@@ -161,6 +165,7 @@ fn begun(task: (i32, u32), span: Span, number: usize, events: &[&Event], parent:
         exposed_from: event.at,
         children: 0,
         parent,
+        around,
         attempted,
         opened: number,
         closed: number,
@@ -315,10 +320,12 @@ pub fn latency(timeline: &Timeline) -> Value {
     })
 }
 
-/// Rows of the document `shrinkers`, without symbols.
-pub fn shrinkers(timeline: &Timeline) -> Value {
+/// Rows of the document `shrinkers`, without symbols; `within`: of shrinkers inside spans of this kind.
+pub fn shrinkers(timeline: &Timeline, within: Option<Span>) -> Value {
     let (spans, _) = all(timeline);
-    let is_taken = |found: &&Found| found.span == Span::Shrinker && total(found) >= timeline.threshold;
+    let is_within = |found: &Found| within.is_none_or(|span| found.span == span || found.around.contains(&span));
+    let is_taken =
+        |found: &&Found| found.span == Span::Shrinker && total(found) >= timeline.threshold && is_within(found);
     let mut rows: BTreeMap<(u64, u64, Option<i32>), Vec<Found>> = BTreeMap::new();
     for found in spans.iter().filter(is_taken) {
         rows.entry(found.key).or_default().push(found.clone());

@@ -271,7 +271,7 @@ mod tests {
             partial_frees: None,
         };
         let name = name.as_bytes().into();
-        TreeNode { name, kind, stats, static_bytes: None, current: None, folded: 0, children, key: None }
+        TreeNode { name, kind, stats, children, ..TreeNode::default() }
     }
 
     /// Nodes below and with this one; fails where a parent is not the sum of its children.

@@ -16,7 +16,7 @@ fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeN
         current: Some(live.saturating_mul(3)),
         folded: if kind == NodeKind::Others { 7 } else { 0 },
         children,
-        key: None,
+        ..TreeNode::default()
     }
 }
 

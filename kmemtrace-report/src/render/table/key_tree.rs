@@ -20,8 +20,7 @@ pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write)
         return heading::empty("no allocation", options, out);
     }
     let is_pages = view.keys.is_some_and(|keys| keys.shows == "pages");
-    let ranked =
-        options.ranked.and_then(|key| if key == SortKey::Growth { Some("GREW") } else { figures::ranked(key) });
+    let ranked = options.ranked.and_then(table::ranked);
     // Pages waste nothing.
     let is_shown = |column: &Column<'_>| match column.title {
         "GREW" => options.ranked == Some(SortKey::Growth),
@@ -37,13 +36,12 @@ pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write)
 fn cells_of(node: &TreeNode, depth: usize, root: &TreeNode, options: &TableOptions) -> Vec<Cell> {
     let stats = &node.stats;
     let is_bound = stats.live_is_upper_bound;
-    let grew = node.key.as_ref().and_then(|key| key.grew);
     vec![
         cells::upper(is_bound, cells::bytes(stats.live_allocated, options)),
         cells::percent(stats.live_allocated, root.stats.live_allocated).into(),
         cells::upper(is_bound, cells::bytes(stats.peak_live_allocated, options)),
         cells::bytes(stats.allocated, options).into(),
-        grew.map_or("-".to_owned(), |grew| cells::change(grew, options)).into(),
+        table::grew(node, options),
         cells::upper(is_bound, cells::count(stats.live_pages)),
         cells::upper(is_bound, cells::count(stats.live_objects)),
         cells::upper(is_bound, cells::bytes(stats.live_wasted, options)),
@@ -57,11 +55,10 @@ fn cells_of(node: &TreeNode, depth: usize, root: &TreeNode, options: &TableOptio
 /// Name of a node, with the module of a frame or call-site.
 fn name(node: &TreeNode) -> String {
     let name = escape(&node.name);
-    let key = node.key.as_ref().and_then(|key| Some((key.module.as_deref()?, key.is_gone)));
-    match (node.kind, key) {
+    match (node.kind, node.module.as_deref()) {
         (NodeKind::Others, _) => figures::others_text(node.folded),
-        (NodeKind::Frame | NodeKind::Site, Some((module, is_gone))) => {
-            format!("{name} {}", cells::in_brackets(&escape(module), is_gone))
+        (NodeKind::Frame | NodeKind::Site, Some(module)) => {
+            format!("{name} {}", cells::in_brackets(&escape(module), node.is_gone))
         }
         _ => name.into_owned(),
     }

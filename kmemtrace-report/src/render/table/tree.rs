@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use kmemtrace::SortKey;
 use kmemtrace::documents::tree::{NodeKind, TreeBody, TreeNode};
 use kmemtrace_abi::text::escape::escape;
 
@@ -12,19 +13,26 @@ use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 
-/// Titles of columns that only trees with static sizes have.
-const OF_STATIC: [&str; 2] = ["STATIC", "CURRENT"];
-
 /// Writes the table of `tree`.
 pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let root = &view.root;
     if root.children.is_empty() && root.stats.allocs == 0 && root.static_bytes.is_none() {
         return heading::empty("no allocation", options, out);
     }
-    let ranked = options.ranked.and_then(figures::ranked);
-    let is_shown = |column: &Column<'_>| root.static_bytes.is_some() || !OF_STATIC.contains(&column.title);
+    let ranked = options.ranked.and_then(self::ranked);
+    // The column of the sort key is shown in any case.
+    let is_shown = |column: &Column<'_>| match column.title {
+        "STATIC" | "CURRENT" => root.static_bytes.is_some(),
+        "PEAK" | "GREW" => false,
+        _ => true,
+    };
     let columns = shown(&TREE, ranked, is_shown);
     grid(root, (&TREE, &columns), cells_of, options, out)
+}
+
+/// Column that a sort key ranks by.
+pub(super) fn ranked(by: SortKey) -> Option<&'static str> {
+    if by == SortKey::Growth { Some("GREW") } else { figures::ranked(by) }
 }
 
 /// The columns that are shown; that of the sort key comes first.
@@ -66,6 +74,11 @@ fn flatten<'n>(node: &'n TreeNode, depth: usize, nodes: &mut Vec<(&'n TreeNode, 
     node.children.iter().for_each(|child| flatten(child, depth + 1, nodes));
 }
 
+/// Cell of a node's growth.
+pub(super) fn grew(node: &TreeNode, options: &TableOptions) -> Cell {
+    node.grew.map_or("-".to_owned(), |grew| cells::change(grew, options)).into()
+}
+
 /// Cells of a node, in the order of [`TREE`].
 fn cells_of(node: &TreeNode, depth: usize, root: &TreeNode, options: &TableOptions) -> Vec<Cell> {
     let stats = &node.stats;
@@ -77,6 +90,8 @@ fn cells_of(node: &TreeNode, depth: usize, root: &TreeNode, options: &TableOptio
     vec![
         cells::upper(is_bound, cells::bytes(stats.live_allocated, options)),
         cells::percent(stats.live_allocated, root.stats.live_allocated).into(),
+        cells::upper(is_bound, cells::bytes(stats.peak_live_allocated, options)),
+        grew(node, options),
         cells::upper(is_bound, cells::bytes(stats.live_wasted, options)),
         cells::bytes(stats.wasted, options).into(),
         cells::bytes(stats.allocated, options).into(),

@@ -1,0 +1,118 @@
+//! Ways to call-sites in a tree of the kernel's sources: folders and file, or area and file, then function and call-site.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use super::grouping::GroupKey;
+use super::row_paths::{NodeKind, Step};
+use crate::names::kallsyms::Symbolizer;
+use crate::names::place::Place;
+use crate::names::resolver::Places;
+
+/// Name of the node of call-sites without a folder.
+pub(crate) const NO_FOLDER: &[u8] = b"(no folder known)";
+/// Name of the node of call-sites without an area.
+pub(crate) const NO_AREA: &[u8] = b"(no area known)";
+
+/// Limit of folders within each other: paths of files are a stranger's.
+const MAX_DEPTH: usize = 64;
+
+/// Steps from the root to a node.
+pub(crate) type PlacePath = Vec<(NodeKind, Box<[u8]>)>;
+
+/// Call-site with its names.
+#[derive(Debug)]
+pub(crate) struct PlacedSite<'a> {
+    /// Return address.
+    pub(crate) address: u64,
+    /// `function+0x1f`, if it is known.
+    pub(crate) symbol: Option<Vec<u8>>,
+    /// Module of the call-site.
+    pub(crate) module: Option<&'a [u8]>,
+    /// True where the module was gone at the end of the recording.
+    pub(crate) is_gone: bool,
+    /// Place in the sources.
+    pub(crate) place: Arc<Place>,
+}
+
+impl<'a> PlacedSite<'a> {
+    pub(crate) fn of(address: u64, symbols: &'a Symbolizer, places: &Places) -> PlacedSite<'a> {
+        let symbol = symbols.lookup(address);
+        PlacedSite {
+            address,
+            symbol: symbol.map(|symbol| symbol.text()),
+            module: symbol.and_then(|symbol| symbol.module),
+            is_gone: symbol.is_some_and(|symbol| symbol.is_gone),
+            place: places.place(address, symbols),
+        }
+    }
+
+    /// Steps to the call-site.
+    pub(crate) fn path(&self, by_area: bool) -> PlacePath {
+        let source = self.place.source.as_ref();
+        let file = source.and_then(|source| source.file.as_deref());
+        let mut path = match (&self.place.folder, self.module, file) {
+            _ if by_area => {
+                let area = self.place.area.as_deref();
+                let step = area.map_or((NodeKind::Unknown, NO_AREA), |area| (NodeKind::Area, area));
+                let file = file.map(|file| (NodeKind::File, file));
+                [Some(step), file].into_iter().flatten().map(|(kind, name)| (kind, name.into())).collect()
+            }
+            (Some(_), _, Some(file)) => steps_of_file(file),
+            (Some(folder), _, None) => steps_of_folder(folder),
+            (None, Some(module), _) => vec![(NodeKind::Module, [b"[", module, b"]"].concat().into())],
+            (None, None, _) => vec![(NodeKind::Unknown, NO_FOLDER.into())],
+        };
+        path.extend(source.map(|source| (NodeKind::Function, source.function.clone())));
+        let site = self.symbol.clone().unwrap_or_else(|| format!("{:#x}", self.address).into_bytes());
+        path.push((NodeKind::Site, site.into()));
+        path
+    }
+}
+
+/// Folders and name of a source file.
+pub(crate) fn steps_of_file(file: &[u8]) -> PlacePath {
+    let mut path = steps_of_folder(file);
+    if let Some((kind, _)) = path.last_mut() {
+        *kind = NodeKind::File;
+    }
+    path
+}
+
+fn steps_of_folder(folder: &[u8]) -> PlacePath {
+    let parts = folder.splitn(MAX_DEPTH, |byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+    parts.map(|part| (NodeKind::Folder, part.into())).collect()
+}
+
+/// Steps of each call-site, where the nodes of a tree are places. The value of a step is the number of its kind and name.
+#[derive(Debug, Default)]
+pub(crate) struct PlaceSteps(HashMap<u64, Box<[Step]>, RandomState>);
+
+impl PlaceSteps {
+    pub(crate) fn new<'a>(sites: impl Iterator<Item = PlacedSite<'a>>, by_area: bool) -> PlaceSteps {
+        let mut numbers: HashMap<(NodeKind, Box<[u8]>), u64, RandomState> = HashMap::default();
+        let mut step = |of| {
+            let next = numbers.len() as u64;
+            Step { key: GroupKey::Folder, value: *numbers.entry(of).or_insert(next) }
+        };
+        PlaceSteps(sites.map(|site| (site.address, site.path(by_area).into_iter().map(&mut step).collect())).collect())
+    }
+
+    /// Steps to a call-site.
+    pub(crate) fn of(&self, site: u64) -> &[Step] {
+        self.0.get(&site).map_or(&[], |steps| steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_a_million_folders_is_cut() {
+        let deep = "a/".repeat(1_000_000) + "x.c";
+        assert_eq!(steps_of_file(deep.as_bytes()).len(), MAX_DEPTH);
+    }
+}
