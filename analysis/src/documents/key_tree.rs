@@ -100,7 +100,7 @@ impl KeyForm<'_, '_> {
         nodes.sort_by_cached_key(|&node| (Reverse(figure(node)), name(node)));
         let kept = self.throttle.map_or(nodes.len(), |percent| {
             let figures: Vec<i128> = nodes.iter().map(|&node| figure(node).max(0)).collect();
-            kept(&figures, percent)
+            shown::kept(&figures, percent)
         });
         let rest = nodes.split_off(kept.min(self.shape.top.unwrap_or(kept)).min(nodes.len()));
         let mut shown: Vec<TreeNode> = nodes.into_iter().map(|node| self.node(node, depth)).collect();
@@ -152,31 +152,5 @@ impl KeyForm<'_, '_> {
     fn task(&self, value: u64) -> Box<[u8]> {
         let (Some(pid), comm) = self.naming.task(value) else { return b"(unknown)"[..].into() };
         [comm.as_deref().unwrap_or(b"(no name)"), format!(" ({pid})").as_bytes()].concat().into()
-    }
-}
-
-/// Number of the greatest figures, which are sorted, that make up so many percent of all.
-pub(super) fn kept(figures: &[i128], percent: f64) -> usize {
-    let all: i128 = figures.iter().sum();
-    let mut sum = 0i128;
-    let enough = |figure: &i128| {
-        let is_enough = sum as f64 >= all as f64 * percent / 100.0;
-        sum += figure;
-        is_enough
-    };
-    figures.iter().position(enough).unwrap_or(figures.len())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::kept;
-
-    #[test]
-    fn the_greatest_that_make_up_a_share_are_kept() {
-        let figures = [50, 30, 15, 5];
-        for (percent, want) in [(0.0, 0), (50.0, 1), (51.0, 2), (80.0, 2), (95.0, 3), (100.0, 4)] {
-            assert_eq!(kept(&figures, percent), want, "{percent}");
-        }
-        assert_eq!((kept(&[0, 0], 80.0), kept(&[], 80.0)), (0, 0));
     }
 }

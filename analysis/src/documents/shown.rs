@@ -99,3 +99,29 @@ pub(super) fn rows(analysis: &Analysis) -> impl Iterator<Item = Grown> + '_ {
         Grown { stats: stats.clone(), grew }
     })
 }
+
+/// Number of the greatest figures, which are sorted, that make up so many percent of all.
+pub(super) fn kept(figures: &[i128], percent: f64) -> usize {
+    let all: i128 = figures.iter().sum();
+    let mut sum = 0i128;
+    let enough = |figure: &i128| {
+        let is_enough = sum as f64 >= all as f64 * percent / 100.0;
+        sum += figure;
+        is_enough
+    };
+    figures.iter().position(enough).unwrap_or(figures.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kept;
+
+    #[test]
+    fn the_greatest_that_make_up_a_share_are_kept() {
+        let figures = [50, 30, 15, 5];
+        for (percent, want) in [(0.0, 0), (50.0, 1), (51.0, 2), (80.0, 2), (95.0, 3), (100.0, 4)] {
+            assert_eq!(kept(&figures, percent), want, "{percent}");
+        }
+        assert_eq!((kept(&[0, 0], 80.0), kept(&[], 80.0)), (0, 0));
+    }
+}

@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::key_tree::kept;
 use super::leaf::Leaf;
 use super::ranked::{Shape, SortKey};
 use super::row::{Address, Cell, Row, RowSource, TakeMember, TakeRow, text_of};
-use super::shown::Grown;
+use super::shown::{self, Grown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::place_paths::{NO_AREA, NO_FOLDER, PlacePath, PlacedSite, steps_of_file};
@@ -253,7 +252,7 @@ impl Form<'_> {
         children.sort_by_cached_key(|(node, grown)| (Reverse(self.figure(node, grown)), node.name.clone(), node.kind));
         let kept = self.throttle.map_or(children.len(), |percent| {
             let figures: Vec<i128> = children.iter().map(|(node, grown)| self.figure(node, grown).max(0)).collect();
-            kept(&figures, percent)
+            shown::kept(&figures, percent)
         });
         let rest = children.split_off(kept.min(self.top.unwrap_or(kept)));
         let mut shown: Vec<TreeNode> = children.into_iter().map(|(node, _)| node).collect();

@@ -140,16 +140,14 @@ impl Query {
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
         let filter = Selected::new(&select, &names, &caches);
-        let symbols = request.grouping.keys().any(GroupKey::is_of_call_site).then(|| names.symbolizer());
         let (gfp_names, parallelism) = (trace.metadata.gfp_names.clone(), self.parallelism());
-        let loads = self.module_loads(trace, progress)?;
-        let places = self.place_steps(trace, &names, progress)?;
+        let (loads, places) = (self.module_loads(trace, progress)?, self.place_steps(trace, &names, progress)?);
         let config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
             facts: GroupFacts {
                 comms: &names.comms,
-                symbols,
+                symbols: request.grouping.keys().any(GroupKey::is_of_call_site).then(|| names.symbolizer()),
                 places: &names.places,
                 caches: &caches,
                 names: Some(&names),
@@ -157,10 +155,7 @@ impl Query {
                 module_rule: self.module_rule,
                 loads: loads.as_ref(),
             },
-            over_time: OverTimeRequest {
-                nodes: self.over_time.nodes.filter(|_| self.place_nodes.is_none() || places.is_some()),
-                ..self.over_time
-            },
+            over_time: self.over_time(places.is_some()),
             places,
             parallelism,
             budget,
@@ -292,6 +287,12 @@ impl Query {
             return Ok(None);
         }
         Ok(Some(sequential::module_loads(&mut Trace::open(&trace.inputs)?, progress)))
+    }
+
+    /// Figures over time; a trace whose places are not known has no nodes of places.
+    fn over_time(&self, has_places: bool) -> OverTimeRequest {
+        let nodes = self.over_time.nodes.filter(|_| self.place_nodes.is_none() || has_places);
+        OverTimeRequest { nodes, ..self.over_time }
     }
 
     /// Steps to call-sites in a tree of places, whose call-sites a pass of its own, or the index, tells. Debug information is checked by
