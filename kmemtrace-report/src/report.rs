@@ -125,6 +125,11 @@ pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf
         anyhow::bail!("{path_name}: a saved document has no times to sort by: name the text of page_owner");
     }
     let view = request.view.name;
+    if view == "tree" && request.args.sort.contains(&SortBy::Peak) {
+        anyhow::bail!(
+            "{path_name}: a saved document has peaks of call-sites, and none of folders: name the trace itself"
+        );
+    }
     if !OF_DOCUMENTS.contains(&view) {
         anyhow::bail!("{path_name}: {view} needs a trace; {} take a saved document, too", OF_DOCUMENTS.join(", "));
     }

@@ -559,3 +559,38 @@ fn an_output_that_cannot_be_written_is_named_and_a_closed_pipe_is_none() {
         assert_eq!((closed.status.code(), closed.stderr.len()), (Some(0), 0), "{view}");
     }
 }
+
+/// What is inside spans of a kind is what the nesting of all spans says.
+#[test]
+fn shrinkers_and_functions_are_selected_by_the_spans_around_them() {
+    for name in TREES {
+        let (_dir, tree) = unpacked(name);
+        let nesting = document(&["latency"], &tree)["nesting"].take();
+        let nested =
+            nesting.as_array().unwrap().iter().filter(|row| row["span"] == "shrinker" && row["parent"] == "memcg");
+        let nested = nested
+            .fold((0, 0), |sum, row| (sum.0 + row["count"].as_u64().unwrap(), sum.1 + row["total"].as_u64().unwrap()));
+        let rows = |arguments: &[&str]| document(&[&["shrinkers"], arguments].concat(), &tree)["rows"].take();
+        let inside = rows(&["--span", "memcg"]);
+        let sum =
+            |member: &str| inside.as_array().unwrap().iter().map(|row| row[member].as_u64().unwrap()).sum::<u64>();
+        assert_eq!((sum("count"), sum("total")), nested, "{name}");
+        assert!(nested.0 > 0 || name != TREE, "the recording has shrinkers inside");
+        assert_eq!(rows(&["--span", "shrinker"]), rows(&[]), "{name}");
+    }
+    let sample = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/latency-amd64-6.12");
+    let calls = |arguments: &[&str]| {
+        let rows = document(&[&["functions"], arguments].concat(), &sample)["rows"].take();
+        let calls =
+            rows.as_array().unwrap().iter().map(|row| (row["symbol"].to_string(), row["count"].as_u64().unwrap()));
+        calls.collect::<HashMap<_, _>>()
+    };
+    let (all, inside) = (calls(&[]), calls(&["--span", "memcg"]));
+    // Reclaim of a memory cgroup begins in try_to_free_mem_cgroup_pages, which so ends after the span.
+    let of = |calls: &HashMap<String, u64>, name: &str| {
+        calls.iter().find(|(symbol, _)| symbol.contains(name)).map_or(0, |(_, count)| *count)
+    };
+    assert_eq!(of(&inside, "try_to_free_mem_cgroup_pages"), 0);
+    assert_eq!(of(&inside, "shrink_node"), of(&all, "shrink_node"));
+    assert!(of(&inside, "do_shrink_slab") < of(&all, "do_shrink_slab"), "{inside:?} {all:?}");
+}

@@ -75,7 +75,7 @@ impl Query {
         let asked = [
             (self.free_sites, "frees by their own callers"),
             (self.lists_live, "objects"),
-            (self.over_time.is_asked(), "changes over time"),
+            (self.over_time(false).is_asked(), "changes over time"),
             (self.matrix, "pairs of CPUs"),
             (self.window.is_some(), "times of events"),
             (self.grouping != Grouping::SITE, "groups but call-sites"),

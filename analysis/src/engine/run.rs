@@ -290,7 +290,7 @@ impl Query {
     }
 
     /// Figures over time; a trace whose places are not known has no nodes of places.
-    fn over_time(&self, has_places: bool) -> OverTimeRequest {
+    pub(crate) fn over_time(&self, has_places: bool) -> OverTimeRequest {
         let nodes = self.over_time.nodes.filter(|_| self.place_nodes.is_none() || has_places);
         OverTimeRequest { nodes, ..self.over_time }
     }
