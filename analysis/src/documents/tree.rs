@@ -126,6 +126,7 @@ pub struct TreeOptions {
 
 /// Name of the root.
 const ROOT: &[u8] = b"linux";
+
 /// Address and module of a call-site.
 #[derive(Debug)]
 struct SiteNames {
