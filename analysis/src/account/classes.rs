@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
@@ -95,7 +95,7 @@ pub(crate) struct NodesOfRows {
     pub(crate) grouping: Grouping,
     pub(crate) rule: ModuleRule,
     /// Steps to call-sites, where nodes are places in the sources and not keys.
-    pub(crate) places: Option<Arc<PlaceSteps>>,
+    pub(crate) places: Option<PlaceSteps>,
     pub(crate) paths: SharedPaths,
 }
 
@@ -123,9 +123,9 @@ pub(crate) struct Registry {
 impl Registry {
     /// Adds the nodes of a new row.
     fn add_path(&mut self, key: RowKey) {
-        let Some(of) = self.paths.take() else { return };
-        if let Some(places) = &of.places {
-            of.paths.add(key.kind, places.of(key.site).iter().copied());
+        let Some(mut of) = self.paths.take() else { return };
+        if let Some(places) = &mut of.places {
+            of.paths.add(key.kind, places.to(key.site).into_iter());
             self.paths = Some(of);
             return;
         }

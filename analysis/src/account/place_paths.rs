@@ -8,6 +8,7 @@ use foldhash::fast::RandomState;
 use super::grouping::GroupKey;
 use super::row_paths::{NodeKind, Step};
 use crate::names::kallsyms::Symbolizer;
+use crate::names::known::KnownNames;
 use crate::names::place::Place;
 use crate::names::resolver::Places;
 
@@ -86,23 +87,29 @@ fn steps_of_folder(folder: &[u8]) -> PlacePath {
     parts.map(|part| (NodeKind::Folder, part.into())).collect()
 }
 
-/// Steps of each call-site, where the nodes of a tree are places. The value of a step is the number of its kind and name.
-#[derive(Debug, Default)]
-pub(crate) struct PlaceSteps(HashMap<u64, Box<[Step]>, RandomState>);
+/// Steps to call-sites, where the nodes of a tree are places. The value of a step is the number of its kind and name.
+#[derive(Debug)]
+pub(crate) struct PlaceSteps {
+    names: Arc<KnownNames>,
+    by_area: bool,
+    numbers: HashMap<(NodeKind, Box<[u8]>), u64, RandomState>,
+}
 
 impl PlaceSteps {
-    pub(crate) fn new<'a>(sites: impl Iterator<Item = PlacedSite<'a>>, by_area: bool) -> PlaceSteps {
-        let mut numbers: HashMap<(NodeKind, Box<[u8]>), u64, RandomState> = HashMap::default();
-        let mut step = |of| {
-            let next = numbers.len() as u64;
-            Step { key: GroupKey::Folder, value: *numbers.entry(of).or_insert(next) }
-        };
-        PlaceSteps(sites.map(|site| (site.address, site.path(by_area).into_iter().map(&mut step).collect())).collect())
+    /// Steps of folders, or of areas with `by_area`.
+    pub(crate) fn new(names: Arc<KnownNames>, by_area: bool) -> PlaceSteps {
+        PlaceSteps { names, by_area, numbers: HashMap::default() }
     }
 
     /// Steps to a call-site.
-    pub(crate) fn of(&self, site: u64) -> &[Step] {
-        self.0.get(&site).map_or(&[], |steps| steps)
+    pub(crate) fn to(&mut self, site: u64) -> Vec<Step> {
+        let PlaceSteps { names, by_area, numbers } = self;
+        let path = PlacedSite::of(site, names.symbolizer(), &names.places).path(*by_area);
+        let step = |of| {
+            let next = numbers.len() as u64;
+            Step { key: GroupKey::Folder, value: *numbers.entry(of).or_insert(next) }
+        };
+        path.into_iter().map(step).collect()
     }
 }
 

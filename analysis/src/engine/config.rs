@@ -6,8 +6,8 @@ use crate::account::classes::MAX_SIZED_CLASSES;
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::Grouping;
 use crate::account::over_time::OverTimeRequest;
-use crate::account::place_paths::PlaceSteps;
 use crate::memory::budget::Budget;
+use crate::names::known::KnownNames;
 use crate::order::merge::MAX_CHUNKS;
 use crate::pairing::pairs::PairingOptions;
 use crate::pairing::result::Live;
@@ -22,8 +22,8 @@ pub(crate) struct RunConfig<'a> {
     pub(crate) facts: GroupFacts<'a>,
     /// Figures over time that are counted.
     pub(crate) over_time: OverTimeRequest,
-    /// Steps to call-sites, where the nodes whose peaks are counted are places.
-    pub(crate) places: Option<Arc<PlaceSteps>>,
+    /// Names of the places that are the nodes whose peaks are counted; true for areas, else folders.
+    pub(crate) places: Option<(Arc<KnownNames>, bool)>,
     pub(crate) parallelism: Parallelism,
     pub(crate) budget: Budget,
     /// Receiver of the stages' times.

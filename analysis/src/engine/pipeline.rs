@@ -12,6 +12,7 @@ use crate::account::classes::{Classes, NodesOfRows};
 use crate::account::group_reader::GroupReader;
 use crate::account::grouping::GroupKey;
 use crate::account::over_time::{OverTime, OverTimeFigures};
+use crate::account::place_paths::PlaceSteps;
 use crate::account::row_paths::{Nodes, SharedPaths};
 use crate::engine::config::{RunConfig, batch};
 use crate::engine::figures;
@@ -53,7 +54,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         Some(paths) => classes.with_nodes(NodesOfRows {
             grouping: config.grouping,
             rule: config.facts.module_rule,
-            places: config.places.clone(),
+            places: config.places.take().map(|(names, by_area)| PlaceSteps::new(names, by_area)),
             paths: paths.clone(),
         }),
         None => classes,

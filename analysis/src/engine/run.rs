@@ -1,7 +1,7 @@
 //! Runs a query: finds the index, the window and the filters, runs the analysis, and makes an [`Analysis`] of its result.
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +18,6 @@ use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
-use crate::account::place_paths::{PlaceSteps, PlacedSite};
 use crate::analysis::Analysis;
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
@@ -133,6 +132,7 @@ impl Query {
             names.symbolizer();
             names.find_sources(trace)?;
         }
+        let names = Arc::new(names);
         let is_whole = self.select.is_all() && window.is_none();
         let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
         let is_answered = is_whole && index.as_ref().is_some_and(|index| !index.misses(request));
@@ -141,7 +141,7 @@ impl Query {
         let select = self.select.with_aliases(aliases.as_ref());
         let filter = Selected::new(&select, &names, &caches);
         let (gfp_names, parallelism) = (trace.metadata.gfp_names.clone(), self.parallelism());
-        let (loads, places) = (self.module_loads(trace, progress)?, self.place_steps(trace, &names, progress)?);
+        let (loads, by_area) = (self.module_loads(trace, progress)?, self.place_nodes(trace, &names, progress)?);
         let config = RunConfig {
             rules: self.pairing_options(trace, request),
             grouping: request.grouping,
@@ -155,8 +155,8 @@ impl Query {
                 module_rule: self.module_rule,
                 loads: loads.as_ref(),
             },
-            over_time: self.over_time(places.is_some()),
-            places,
+            over_time: self.over_time(by_area.is_some()),
+            places: by_area.map(|by_area| (Arc::clone(&names), by_area)),
             parallelism,
             budget,
             notes: self.notes.clone(),
@@ -175,6 +175,7 @@ impl Query {
         }
         let static_sizes = if self.has_static { names.places.static_sizes()? } else { None };
         let trace_names = std::mem::take(&mut trace.names);
+        let names = Arc::into_inner(names).ok_or(AnalysisError::Thread)?;
         Ok(Analysis {
             info: trace.info.clone(),
             completeness,
@@ -295,29 +296,24 @@ impl Query {
         OverTimeRequest { nodes, ..self.over_time }
     }
 
-    /// Steps to call-sites in a tree of places, whose call-sites a pass of its own, or the index, tells. Debug information is checked by
-    /// all call-sites and read at once for all of them, so their places are not looked up one by one in the pass over the events.
-    fn place_steps(
+    /// True for a tree of areas, false for one of folders, where peaks of its nodes are counted. Debug information is checked by all
+    /// call-sites, and read for all of them at once: a pass of its own, or the index, tells them before.
+    fn place_nodes(
         &self,
         trace: &Trace,
         names: &KnownNames,
         progress: &mut dyn Progress,
-    ) -> Result<Option<Arc<PlaceSteps>>, AnalysisError> {
+    ) -> Result<Option<bool>, AnalysisError> {
         let is_asked = self.over_time.nodes.is_some() && !trace.info.input.is_of_one_moment();
         let Some(by_area) = self.place_nodes.filter(|_| is_asked) else { return Ok(None) };
-        let finding = Query {
-            over_time: OverTimeRequest::default(),
-            window: None,
-            has_static: false,
+        if names.places.has_debug_information() {
             // Only a filter by folders needs the sources of call-sites here.
-            names: if self.select.branch.is_empty() { NameOptions::default() } else { self.names.clone() },
-            ..self.clone()
-        };
-        let found = finding.run_with(&mut Trace::open(&trace.inputs)?, progress)?;
-        names.find_places(&found.paired)?;
-        let sites: BTreeSet<u64> = found.paired.rows.iter().map(|(key, _)| key.site).collect();
-        let sites = sites.into_iter().map(|site| PlacedSite::of(site, names.symbolizer(), &names.places));
-        Ok(Some(Arc::new(PlaceSteps::new(sites, by_area))))
+            let sources = if self.select.branch.is_empty() { NameOptions::default() } else { self.names.clone() };
+            let over_time = OverTimeRequest::default();
+            let finding = Query { over_time, window: None, has_static: false, names: sources, ..self.clone() };
+            names.find_places(&finding.run_with(&mut Trace::open(&trace.inputs)?, progress)?.paired)?;
+        }
+        Ok(Some(by_area))
     }
 
     pub(super) fn find_index(&self, trace: &Trace, budget: Budget) -> Option<Index> {

@@ -148,6 +148,15 @@ impl Places {
         place
     }
 
+    /// True where debug information of the kernel tells places.
+    pub(crate) fn has_debug_information(&self) -> bool {
+        #[cfg(feature = "dwarf")]
+        let has = self.debug.as_ref().is_some_and(|debug| debug.report().kernel.is_some());
+        #[cfg(not(feature = "dwarf"))]
+        let has = false;
+        has
+    }
+
     /// True where no call-site was asked for so far.
     pub(crate) fn is_unused(&self) -> bool {
         self.known.lock().is_ok_and(|known| known.places.is_empty())

@@ -122,8 +122,8 @@ impl Query {
         self
     }
 
-    /// Counts the peaks of all nodes of a tree of the kernel's sources: of areas with `by_area`, else of folders. The trace is read
-    /// twice, or its index once. For a query [`Query::by_site`].
+    /// Counts the peaks of all nodes of a tree of the kernel's sources: of areas with `by_area`, else of folders. Where debug
+    /// information tells the folders, the trace is read twice. For a query [`Query::by_site`].
     pub fn with_place_nodes(mut self, by_area: bool) -> Query {
         self.over_time.nodes = Some(PathForm::Tree);
         self.place_nodes = Some(by_area);

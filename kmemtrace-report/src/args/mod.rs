@@ -308,7 +308,7 @@ impl Args {
     }
 
     /// Query of a tree of the kernel's sources. Outputs with all members have the peaks of its nodes, too, and the table where it is sorted
-    /// by them: they take another pass over the trace, and its index does not know them.
+    /// by them: no index knows them.
     pub(crate) fn placed(&self, format: Format) -> Query {
         let by_peak = self.sort.contains(&SortBy::Peak);
         let query = Query::by_site().with_static_sizes(true).with_growth(self.sort.contains(&SortBy::Growth));
