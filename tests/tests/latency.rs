@@ -560,7 +560,7 @@ fn an_output_that_cannot_be_written_is_named_and_a_closed_pipe_is_none() {
     }
 }
 
-/// What is inside spans of a kind is what the nesting of all spans says.
+/// Shrinkers inside spans of a kind are those that the nesting of all spans has there.
 #[test]
 fn shrinkers_and_functions_are_selected_by_the_spans_around_them() {
     for name in TREES {

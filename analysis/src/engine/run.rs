@@ -162,9 +162,7 @@ impl Query {
             notes: self.notes.clone(),
         };
         let pass = AnalysisRun { trace, index, config, request, progress };
-        let known = own_threads.as_deref().filter(|threads| !threads.is_empty());
-        // A filter with own threads, be they none, reads the flags, which tell the context.
-        let known = known.or(request.grouping.has(GroupKey::Context).then_some(&[])).map(OwnThreads::new);
+        let known = known_threads(own_threads.as_deref(), request.grouping);
         let (order, paired, mut completeness) = analyse(pass, filter, known, self.shows_own, window)?;
         completeness.inferred_frees = paired.counts.all_inferred;
         completeness.frees_without_alloc = paired.counts.all_without_alloc;
@@ -366,6 +364,12 @@ impl Query {
         size.sized_classes = self.sized_classes;
         size
     }
+}
+
+/// The recorder's own threads. A filter with own threads, be they none, reads the flags of events, which tell the context.
+fn known_threads(own: Option<&[i32]>, grouping: Grouping) -> Option<OwnThreads<'_>> {
+    let own = own.filter(|threads| !threads.is_empty());
+    own.or(grouping.has(GroupKey::Context).then_some(&[])).map(OwnThreads::new)
 }
 
 /// Bytes of MemFree in the text of `/proc/meminfo`.
