@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         ("old_blocks_are_given_back", old_blocks_are_given_back),
         ("a_text_of_page_owner_stands_still", a_text_of_page_owner_stands_still),
         ("buffers_are_shown_beside_any_recorder", buffers_are_shown_beside_any_recorder),
+        ("the_screen_shows_itself_with_own_alone", the_screen_shows_itself_with_own_alone),
         ("what_is_no_terminal_is_refused_with_the_way_out", what_is_no_terminal_is_refused_with_the_way_out),
         ("a_clock_without_seconds_is_named_with_the_way_out", a_clock_without_seconds_is_named_with_the_way_out),
         ("keys_work_on_a_terminal", keys_work_on_a_terminal),
@@ -604,6 +605,26 @@ fn buffers_are_shown_beside_any_recorder() -> Result<(), Skip> {
     std::thread::sleep(Duration::from_millis(500));
     let screens = text(&["top", "--batch", "2", "--flush", "100ms"], &recorder.trace());
     assert!(screens.lines().any(|line| line.contains("buffers ") && line.contains('%')), "{screens}");
+    recorder.stop_whole();
+    Ok(())
+}
+
+/// The screen takes some megabytes for what it counts, and is no answer to who takes memory.
+fn the_screen_shows_itself_with_own_alone() -> Result<(), Skip> {
+    can_record()?.need_event("kmem/mm_page_alloc")?;
+    let place = Directory::new(&[]);
+    place.write("keys", b"text mm\n");
+    let keys = place.file("keys").display().to_string();
+    let recorder = Recorder::start_of("page", Directory::new(&[]), &instance_name(), &["--flush", "100ms"]);
+    for own in [false, true] {
+        let mut top = Command::new(program(REPORT));
+        top.args(["top", "--batch", "4", "--flush", "100ms", "--script", &keys]).args(own.then_some("--own"));
+        let top = must("top", top.arg(recorder.trace()).stdout(Stdio::piped()).spawn());
+        let itself = format!("({})", top.id());
+        let last = frames(&must("top", top.wait_with_output()).stdout).pop().unwrap_or_default();
+        assert!(last.contains("[tasks]"), "{last}");
+        assert_eq!(last.contains(&itself), own, "{itself}: {last}");
+    }
     recorder.stop_whole();
     Ok(())
 }

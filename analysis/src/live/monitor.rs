@@ -51,6 +51,9 @@ pub struct MonitorOptions {
     pub follows: bool,
     /// Objects that the recorder itself allocates count, too.
     pub shows_own: bool,
+    /// Thread of the caller, where its id is that of the trace's events: its objects count as the recorder's, if the trace tells those
+    /// apart. A screen would otherwise show itself among those that take memory.
+    pub caller: Option<i32>,
     /// Flush interval of the recorder, in nanoseconds; `None` for that of a recorder that was not asked for another one.
     pub flush: Option<u64>,
     /// Memory limit, in bytes.
@@ -87,6 +90,11 @@ impl MonitorBase {
         let mut rules = Query::by_site().pairing_options(trace, request);
         rules.cpus = trace.streams.iter().map(CpuStream::cpu).collect();
         trace.streams.iter_mut().for_each(|stream| stream.follow(options.follows));
+        let mut own_threads = trace.metadata.own_threads.take().unwrap_or_default();
+        if !own_threads.is_empty() {
+            own_threads.extend(options.caller);
+            own_threads.sort_unstable();
+        }
         Ok(MonitorBase {
             options,
             rules,
@@ -96,7 +104,7 @@ impl MonitorBase {
             comms: HashMap::new(),
             places: Places::default(),
             caches: CacheNames::of(&trace.metadata),
-            own_threads: trace.metadata.own_threads.take().unwrap_or_default(),
+            own_threads,
             budget: Budget::new(options.max_memory),
         })
     }

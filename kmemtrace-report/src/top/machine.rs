@@ -1,4 +1,4 @@
-//! Memory of this machine, beside a recording of it.
+//! Facts of this machine, beside a recording of it: its memory, and the thread of this program.
 
 use std::fs;
 
@@ -20,6 +20,13 @@ pub(super) fn memory(start: &[u8]) -> Option<Memory> {
         available: bytes(&now, "MemAvailable")?,
         taken: fall.and_then(|(start, now)| start.checked_sub(now)),
     })
+}
+
+/// Thread id of this process as events of this machine have it; `None` in a pid namespace of its own, where it is another one. The
+/// link has the inode number of the first namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`, Linux 3.8 on).
+pub(super) fn own_thread() -> Option<i32> {
+    let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+    if namespace.as_os_str() == "pid:[4026531836]" { i32::try_from(std::process::id()).ok() } else { None }
 }
 
 #[cfg(test)]

@@ -41,7 +41,8 @@ pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
     let mut trace = source.trace()?;
     let subject = source.subject(&trace);
     let (shows_own, max_memory, flush) = (args.own, args.max_memory, args.live.flush);
-    let options = MonitorOptions { follows: source.is_growing, shows_own, max_memory, flush };
+    let caller = if source.is_growing { machine::own_thread() } else { None };
+    let options = MonitorOptions { follows: source.is_growing, shows_own, caller, max_memory, flush };
     let base = MonitorBase::new(&mut trace, options)?;
     let monitor = Monitor::new(&base, &mut trace);
     let mut player = Player::new(source, trace, monitor, subject);
