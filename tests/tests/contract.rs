@@ -493,6 +493,27 @@ fn events_tell_their_contexts_and_leave_nothing_out() {
     assert!(events(dir.path()).iter().all(|line| line.get("context").is_none()));
 }
 
+/// Pages and the objects that they hold have peaks at different times: a view shows the moment of the kind that it has.
+#[test]
+fn the_moment_of_the_peak_is_that_of_the_shown_kind() {
+    let work = Scenario::new(Shape::plain(), 1)
+        .kmalloc(1, 0, SITE, A, (64, 64))
+        .kfree(2, 0, FREE_SITE, A)
+        .page_alloc(3, 0, 0x1234, 4096)
+        .finish();
+    let dir = Directory::new(&trace_dir(&work, 1));
+    for (view, live) in [
+        (&["tree"][..], 64),
+        (&["tree", "--kind", "pages"], 4096),
+        (&["tree", "--by", "site"], 4096),
+        (&["tree", "--by", "site", "--kind", "kmalloc"], 64),
+    ] {
+        let arguments = [view, &["--at", "peak", "--format", "json"]].concat();
+        let document = json(&run_to(0, "kmemtrace-report", &arguments, &[dir.path()]));
+        assert_eq!(document["root"]["live_allocated"], live, "{view:?}");
+    }
+}
+
 #[test]
 fn an_input_without_the_recorders_threads_leaves_nothing_out() {
     let scenario = || Scenario::new(Shape::plain(), 1).thread(77, 0).kmalloc(1, 0, SITE, A, (8, 8));

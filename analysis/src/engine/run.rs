@@ -98,7 +98,7 @@ impl Query {
         };
         let found = finding.run_with(trace, progress)?.paired;
         let is_pages = match &self.select.kind[..] {
-            [] => found.has_pages,
+            [] => found.has_pages && !self.slab_peak,
             kinds => kinds == [Kind::Pages],
         };
         let peak_at = if is_pages { found.pages_peak_at } else { found.peak_at };

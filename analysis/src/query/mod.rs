@@ -53,6 +53,8 @@ pub struct Query {
     pub(crate) given: Vec<(&'static str, Vec<String>)>,
     pub(crate) window: Option<TimeWindow>,
     pub(crate) at_peak: bool,
+    /// Pages have a peak only where they are selected.
+    pub(crate) slab_peak: bool,
     pub(crate) threads: Option<usize>,
     pub(crate) max_memory: Option<u64>,
     pub(crate) uses_index: bool,
@@ -102,6 +104,7 @@ impl Query {
             given: Vec::new(),
             window: None,
             at_peak: false,
+            slab_peak: false,
             threads: None,
             max_memory: None,
             uses_index: false,
@@ -211,12 +214,19 @@ impl Query {
     }
 
     /// Takes events up to a moment: live figures are those of that moment. At the peak the trace is read twice; it is that of pages
-    /// where they were recorded, or are the only kind that the query selects, else that of `kmalloc` and `cache`.
+    /// where they were recorded, or are the only kind that the query selects, else that of `kmalloc` and `cache`;
+    /// [`Query::with_slab_peak`] says otherwise.
     pub fn at(mut self, moment: Moment) -> Query {
         match moment {
             Moment::Peak => self.at_peak = true,
             Moment::Until(window) => self.window = Some(window),
         }
+        self
+    }
+
+    /// The view shows `kmalloc` and `cache` where no kind is selected, so their peak is the one meant, whether pages were recorded or not.
+    pub fn with_slab_peak(mut self) -> Query {
+        self.slab_peak = true;
         self
     }
 

@@ -311,7 +311,8 @@ impl Args {
     /// by them: no index knows them.
     pub(crate) fn placed(&self, format: Format) -> Query {
         let by_peak = self.sort.contains(&SortBy::Peak);
-        let query = Query::by_site().with_static_sizes(true).with_growth(self.sort.contains(&SortBy::Growth));
+        let query =
+            Query::by_site().with_static_sizes(true).with_slab_peak().with_growth(self.sort.contains(&SortBy::Growth));
         let query =
             if by_peak || format != Format::Table { query.with_place_nodes(self.tree().by_area) } else { query };
         match self.at {
