@@ -104,7 +104,7 @@ fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<S
     let mut line = verdict(head, events);
     if let Some((shows, _, stacks)) = shown {
         line.insert(1, shows.to_owned());
-        line.extend(stack_counts(stacks));
+        line.extend(stack_counts(stacks, head.query.time.is_some()));
     }
     if let Body::Latency(view) = body {
         line.extend(totals(view));
@@ -138,11 +138,12 @@ fn totals(view: &Spans<'_>) -> Vec<String> {
     vec![line, if unpaired.is_empty() { "all paired".to_owned() } else { unpaired.join(", ") }]
 }
 
-/// Numbers of stacks, where the trace has some.
-fn stack_counts(stacks: StackCounts) -> Option<String> {
+/// Numbers of stacks, where the trace has some: those of the whole trace, of which a window has only a part.
+fn stack_counts(stacks: StackCounts, is_window: bool) -> Option<String> {
     let StackCounts { seen, distinct, unmatched } = stacks;
     let unmatched = if unmatched > 0 { format!(", {} unmatched", count(unmatched)) } else { String::new() };
-    (seen > 0).then(|| format!("{}, {} distinct{unmatched}", counted(seen, "stack"), count(distinct)))
+    let of = if is_window { " in the whole trace" } else { "" };
+    (seen > 0).then(|| format!("{}, {} distinct{unmatched}{of}", counted(seen, "stack"), count(distinct)))
 }
 
 /// Origin of the names, where it is not the trace alone.
