@@ -141,7 +141,7 @@ fn an_option_of_another_view_is_refused_by_name() -> Result<(), Skip> {
         (&["--sort", "wasted", "summary"], "summary has no --sort; it has --fail-on, --explain, and"),
         (
             &["live", "--class", "kind_mismatch"],
-            "live has no --class; it has --by, --objects, --sort, --top, --inlines, and",
+            "live has no --class (mismatch has it); it has --by, --objects, --sort, --top, --inlines, and",
         ),
         (&["cross", "-s", "live"], "cross has no --sort; it has --top, and"),
         (&["pack", "--format", "json"], "pack has no --format; it has --level"),

@@ -111,7 +111,10 @@ fn request(view: &'static View, is_named: bool, words: &[OsString]) -> Result<Co
     Ok(CommandLine::Request(Box::new(Request { view, args, asked, is_named })))
 }
 
-/// Refusal of an option that other views have, by the names of those that this one has; else the parser's own.
+/// Views that a refusal names at most.
+const FEW_VIEWS: usize = 6;
+
+/// Refusal of an option that other views have, by the names of these and of the options that this view has; else the parser's own.
 fn refusal(view: &'static View, error: clap::Error) -> Refusal {
     let name = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(name)) if error.kind() == ErrorKind::UnknownArgument => name.clone(),
@@ -125,9 +128,19 @@ fn refusal(view: &'static View, error: clap::Error) -> Refusal {
     let Some(long) = union.get_arguments().find(is_meant).and_then(clap::Arg::get_long) else {
         return Refusal::Clap(error);
     };
+    let others: Vec<&str> =
+        VIEWS.iter().filter(|other| other.options.contains(&long)).map(|other| other.name).collect();
+    // An option of nearly every view is no option of those that list it themselves alone.
+    let is_common = commands::of_view(&VIEWS[0]).get_arguments().any(|arg| arg.get_long() == Some(long));
+    let others = match &others[..] {
+        _ if is_common => String::new(),
+        [one] => format!(" ({one} has it)"),
+        few if few.len() <= FEW_VIEWS => format!(" ({} have it)", few.join(", ")),
+        _ => String::new(),
+    };
     let own: Vec<String> = view.options.iter().map(|option| format!("--{option}")).collect();
     Refusal::Line(format!(
-        "{view} has no --{long}; it has {own}, and the options of every view: see {PROGRAM} help {view}",
+        "{view} has no --{long}{others}; it has {own}, and the options of every view: see {PROGRAM} help {view}",
         view = view.name,
         own = own.join(", ")
     ))
