@@ -627,7 +627,9 @@ fn the_screen_shows_itself_with_own_alone() -> Result<(), Skip> {
         let itself = format!("({})", top.id());
         let last = frames(&must("top", top.wait_with_output()).stdout).pop().unwrap_or_default();
         assert!(last.contains("[tasks]"), "{last}");
-        assert_eq!(last.contains(&itself), own, "{itself}: {last}");
+        // An interrupt may allocate while the screen runs, but no megabyte.
+        let holds_much = last.lines().any(|line| line.contains(&itself) && line.contains(" M "));
+        assert_eq!(holds_much, own, "{itself}: {last}");
     }
     recorder.stop_whole();
     Ok(())
