@@ -175,6 +175,10 @@ pub struct Metadata {
 /// Greatest number of thread ids that a recording may have: several for each CPU that a kernel can have.
 pub const MAX_OWN_THREADS: usize = 1 << 16;
 
+/// Inode number of the first pid namespace, whose thread ids the events have (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`, Linux 3.8
+/// on).
+pub const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
 /// Why nothing could be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::text::units::bytes;
+use kmemtrace_abi::trace::FIRST_PID_NAMESPACE;
 use kmemtrace_tests::archive;
 use kmemtrace_tests::generate::symbols::Function;
 use kmemtrace_tests::generate::{Shape, trace_dir};
@@ -613,7 +614,7 @@ fn buffers_are_shown_beside_any_recorder() -> Result<(), Skip> {
 fn the_screen_shows_itself_with_own_alone() -> Result<(), Skip> {
     can_record()?.need_event("kmem/mm_page_alloc")?;
     let namespace = must("pid namespace", fs::read_link("/proc/self/ns/pid"));
-    if namespace.as_os_str() != "pid:[4026531836]" {
+    if namespace.as_os_str() != &*format!("pid:[{FIRST_PID_NAMESPACE}]") {
         return Err(Skip("thread ids of events are not those of this pid namespace".to_owned()));
     }
     let place = Directory::new(&[]);

@@ -124,15 +124,20 @@ impl Registry {
     /// Adds the nodes of a new row.
     fn add_path(&mut self, key: RowKey) {
         let Some(mut of) = self.paths.take() else { return };
-        if let Some(places) = &mut of.places {
-            of.paths.add(key.kind, places.to(key.site).into_iter());
-            self.paths = Some(of);
-            return;
-        }
+        let steps = match &mut of.places {
+            Some(places) => places.to(key.site),
+            None => self.steps(key, of.grouping, of.rule),
+        };
+        of.paths.add(key.kind, steps.into_iter());
+        self.paths = Some(of);
+    }
+
+    /// Steps to the values of a row's keys.
+    fn steps(&mut self, key: RowKey, grouping: Grouping, rule: ModuleRule) -> Vec<Step> {
         let list = self.list_of(key.others);
         let mut others = list.iter().copied();
         let mut steps = Vec::new();
-        for name in of.grouping.keys() {
+        for name in grouping.keys() {
             let value = if name == GroupKey::Site { key.site } else { others.next().unwrap_or(0) };
             match name {
                 GroupKey::Stack => {
@@ -140,15 +145,14 @@ impl Registry {
                     let none = frames.is_empty().then_some(NO_FRAME);
                     steps.extend(frames.iter().rev().copied().chain(none).map(|value| Step { key: name, value }));
                 }
-                GroupKey::Module if of.rule == ModuleRule::Any => {
+                GroupKey::Module if rule == ModuleRule::Any => {
                     let modules = self.names_of_list(value);
                     steps.extend(modules.into_iter().map(|value| Step { key: name, value }));
                 }
                 _ => steps.push(Step { key: name, value }),
             }
         }
-        of.paths.add(key.kind, steps.into_iter());
-        self.paths = Some(of);
+        steps
     }
 
     fn list_of(&self, others: u64) -> Vec<GroupValue> {

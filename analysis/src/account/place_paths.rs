@@ -20,8 +20,8 @@ pub(crate) const NO_AREA: &[u8] = b"(no area known)";
 /// Limit of folders within each other: paths of files are a stranger's.
 const MAX_DEPTH: usize = 64;
 
-/// Steps from the root to a node.
-pub(crate) type PlacePath = Vec<(NodeKind, Box<[u8]>)>;
+/// Kind and name of a node below another one.
+pub(crate) type PlaceStep = (NodeKind, Box<[u8]>);
 
 /// Call-site with its names.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl<'a> PlacedSite<'a> {
     }
 
     /// Steps to the call-site.
-    pub(crate) fn path(&self, by_area: bool) -> PlacePath {
+    pub(crate) fn path(&self, by_area: bool) -> Vec<PlaceStep> {
         let source = self.place.source.as_ref();
         let file = source.and_then(|source| source.file.as_deref());
         let mut path = match (&self.place.folder, self.module, file) {
@@ -74,7 +74,7 @@ impl<'a> PlacedSite<'a> {
 }
 
 /// Folders and name of a source file.
-pub(crate) fn steps_of_file(file: &[u8]) -> PlacePath {
+pub(crate) fn steps_of_file(file: &[u8]) -> Vec<PlaceStep> {
     let mut path = steps_of_folder(file);
     if let Some((kind, _)) = path.last_mut() {
         *kind = NodeKind::File;
@@ -82,7 +82,7 @@ pub(crate) fn steps_of_file(file: &[u8]) -> PlacePath {
     path
 }
 
-fn steps_of_folder(folder: &[u8]) -> PlacePath {
+fn steps_of_folder(folder: &[u8]) -> Vec<PlaceStep> {
     let parts = folder.splitn(MAX_DEPTH, |byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
     parts.map(|part| (NodeKind::Folder, part.into())).collect()
 }
@@ -92,7 +92,7 @@ fn steps_of_folder(folder: &[u8]) -> PlacePath {
 pub(crate) struct PlaceSteps {
     names: Arc<KnownNames>,
     by_area: bool,
-    numbers: HashMap<(NodeKind, Box<[u8]>), u64, RandomState>,
+    numbers: HashMap<PlaceStep, u64, RandomState>,
 }
 
 impl PlaceSteps {

@@ -60,7 +60,7 @@ pub(super) fn key_tree(
     let root = if root < form.sums.len() {
         form.node(root as u32, options.depth.unwrap_or(usize::MAX))
     } else {
-        form.plain(shown.name().as_bytes().into(), NodeKind::Root, &Grown::default())
+        form.with_sums(plain(shown.name(), NodeKind::Root), &Grown::default())
     };
     let keys = KeyTree { shows: shown.name(), events: analysis.order.events, stacks: StackCounts::of(analysis) };
     TreeBody { sort: sort.name(), branch: None, wrapped_live: 0, root, keys: Some(keys) }
@@ -70,81 +70,57 @@ impl KeyForm<'_, '_> {
     /// Node with its children, to `depth` levels below it. Stacks and keys limit how deep it is.
     fn node(&self, index: u32, depth: usize) -> TreeNode {
         let at = index as usize;
-        let (name, kind, names) = match self.nodes.nodes[at].step {
-            Some(step) => self.names(step),
-            None => {
-                let name = if at == root_of_tree(true) { Shown::Pages } else { Shown::Slab };
-                (name.name().as_bytes().into(), NodeKind::Root, TreeNode::default())
-            }
+        let named = match self.nodes.nodes[at].step {
+            Some(step) => self.named(step),
+            None => plain((if at == root_of_tree(true) { Shown::Pages } else { Shown::Slab }).name(), NodeKind::Root),
         };
         let children = if depth == 0 { Vec::new() } else { self.children(at, depth - 1) };
-        let TreeNode { address, module, is_gone, pid, .. } = names;
-        TreeNode { address, module, is_gone, pid, children, ..self.plain(name, kind, &self.sums[at]) }
+        TreeNode { children, ..self.with_sums(named, &self.sums[at]) }
     }
 
-    fn plain(&self, name: Box<[u8]>, kind: NodeKind, grown: &Grown) -> TreeNode {
-        TreeNode {
-            name,
-            kind,
-            stats: PrintedStats::new(&grown.stats, self.ordering),
-            grew: grown.printed_growth(),
-            ..TreeNode::default()
-        }
+    fn with_sums(&self, node: TreeNode, grown: &Grown) -> TreeNode {
+        TreeNode { stats: PrintedStats::new(&grown.stats, self.ordering), grew: grown.printed_growth(), ..node }
     }
 
     /// Children, greatest first; those beyond the limits folded into one.
     fn children(&self, parent: usize, depth: usize) -> Vec<TreeNode> {
         let figure = |node: u32| self.sums[node as usize].figure(self.sort, self.ordering);
         let mut nodes = self.children[parent].clone();
-        let name = |node: u32| self.nodes.nodes[node as usize].step.map(|step| (self.names(step).0, step.value));
+        let name = |node: u32| self.nodes.nodes[node as usize].step.map(|step| (self.named(step).name, step.value));
         nodes.sort_by_cached_key(|&node| (Reverse(figure(node)), name(node)));
-        let kept = self.throttle.map_or(nodes.len(), |percent| {
-            let figures: Vec<i128> = nodes.iter().map(|&node| figure(node).max(0)).collect();
-            shown::kept(&figures, percent)
-        });
-        let rest = nodes.split_off(kept.min(self.shape.top.unwrap_or(kept)).min(nodes.len()));
+        let rest = shown::cut_off(&mut nodes, |&node| figure(node), self.throttle, self.shape.top);
         let mut shown: Vec<TreeNode> = nodes.into_iter().map(|node| self.node(node, depth)).collect();
         if !rest.is_empty() {
             let mut sum = Grown::default();
             rest.iter().for_each(|&node| sum.add(&self.sums[node as usize]));
-            shown.push(TreeNode { folded: rest.len(), ..self.plain(b"others"[..].into(), NodeKind::Others, &sum) });
+            shown.push(TreeNode { folded: rest.len(), ..self.with_sums(plain("others", NodeKind::Others), &sum) });
         }
         shown
     }
 
-    /// Name and kind of a node, and a node with its address, module and thread.
-    fn names(&self, step: Step) -> (Box<[u8]>, NodeKind, TreeNode) {
-        let named = |unknown: &str| {
-            let name = self.naming.naming.numbered(step.value);
-            name.map_or_else(|| unknown.as_bytes().into(), Into::into)
-        };
+    /// Node with its names, and without sums.
+    fn named(&self, step: Step) -> TreeNode {
+        let numbered = || self.naming.naming.numbered(step.value);
+        let node = |name: Box<[u8]>, kind| TreeNode { name, kind, ..TreeNode::default() };
+        let or = |unknown: &str| numbered().unwrap_or(unknown.as_bytes()).into();
         match step.key {
-            GroupKey::Stack if step.value == NO_FRAME => {
-                (b"(no stack)"[..].into(), NodeKind::Frame, TreeNode::default())
-            }
+            GroupKey::Stack if step.value == NO_FRAME => plain("(no stack)", NodeKind::Frame),
             GroupKey::Task => {
-                let pid = self.naming.task(step.value).0;
-                (self.task(step.value), NodeKind::Task, TreeNode { pid, ..TreeNode::default() })
+                TreeNode { pid: self.naming.task(step.value).0, ..node(self.task(step.value), NodeKind::Task) }
             }
             GroupKey::Module => {
-                let module = self.naming.naming.numbered(step.value).map(Into::into);
-                (named("(kernel)"), NodeKind::Module, TreeNode { module, ..TreeNode::default() })
+                TreeNode { module: numbered().map(Into::into), ..node(or("(kernel)"), NodeKind::Module) }
             }
-            GroupKey::Use => (named("(slab)"), NodeKind::Use, TreeNode::default()),
+            GroupKey::Use => node(or("(slab)"), NodeKind::Use),
             key => {
                 let frame = self.stacks.frame(step.value);
                 let kind = if key == GroupKey::Stack { NodeKind::Frame } else { NodeKind::Site };
-                let module = frame.module.as_deref().map(Into::into);
-                (
-                    frame.text().into(),
-                    kind,
-                    TreeNode {
-                        address: Some(Address(step.value)),
-                        module,
-                        is_gone: frame.is_gone,
-                        ..TreeNode::default()
-                    },
-                )
+                TreeNode {
+                    address: Some(Address(step.value)),
+                    module: frame.module.as_deref().map(Into::into),
+                    is_gone: frame.is_gone,
+                    ..node(frame.text().into(), kind)
+                }
             }
         }
     }
@@ -153,4 +129,9 @@ impl KeyForm<'_, '_> {
         let (Some(pid), comm) = self.naming.task(value) else { return b"(unknown)"[..].into() };
         [comm.as_deref().unwrap_or(b"(no name)"), format!(" ({pid})").as_bytes()].concat().into()
     }
+}
+
+/// Node that has a name and nothing else.
+fn plain(name: &str, kind: NodeKind) -> TreeNode {
+    TreeNode { name: name.as_bytes().into(), kind, ..TreeNode::default() }
 }

@@ -31,7 +31,6 @@ pub mod head;
 pub mod holders;
 pub(crate) mod key_tree;
 pub mod latency;
-mod leaf;
 pub mod live;
 pub mod live_groups;
 pub mod mismatch;
@@ -66,12 +65,11 @@ use group::GroupNaming;
 use head::CompletenessMembers;
 pub use head::Head;
 use holders::HoldersBody;
-use leaf::Leaf;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
-use tree::Counted;
 pub use tree::TreeOptions;
+use tree::{Counted, Leaf};
 
 /// Call-sites in each list of `summary`.
 const TOP_SITES: usize = 5;
@@ -152,7 +150,8 @@ pub fn growth<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 }
 
 /// `tree`: sums by folder, file, function and call-site of the kernel's sources, or by area. The query is [`crate::Query::by_site`];
-/// nodes have peaks of their own where it is one [`crate::Query::with_place_nodes`], too. Pages are never added to the objects that they hold: the tree has them where the query selects no other kind.
+/// nodes have peaks of their own where it is one [`crate::Query::with_place_nodes`], too. Pages are never added to the objects that they
+/// hold: the tree has them where the query selects no other kind.
 pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) -> Document<'a> {
     let naming = Naming::of(analysis);
     let mut document = of("tree", analysis, |sums| {

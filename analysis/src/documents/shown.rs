@@ -100,8 +100,23 @@ pub(super) fn rows(analysis: &Analysis) -> impl Iterator<Item = Grown> + '_ {
     })
 }
 
+/// Takes off the rows beyond the limits, the greatest of which come first: those beyond the number `top`, and beyond the largest that
+/// make up `throttle` percent of all.
+pub(super) fn cut_off<T>(
+    rows: &mut Vec<T>,
+    figure: impl Fn(&T) -> i128,
+    throttle: Option<f64>,
+    top: Option<usize>,
+) -> Vec<T> {
+    let kept = throttle.map_or(rows.len(), |percent| {
+        let figures: Vec<i128> = rows.iter().map(|row| figure(row).max(0)).collect();
+        kept(&figures, percent)
+    });
+    rows.split_off(kept.min(top.unwrap_or(kept)))
+}
+
 /// Number of the greatest figures, which are sorted, that make up so many percent of all.
-pub(super) fn kept(figures: &[i128], percent: f64) -> usize {
+fn kept(figures: &[i128], percent: f64) -> usize {
     let all: i128 = figures.iter().sum();
     let mut sum = 0i128;
     let enough = |figure: &i128| {

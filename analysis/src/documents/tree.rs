@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::leaf::Leaf;
 use super::ranked::{Shape, SortKey};
 use super::row::{Address, Cell, Row, RowSource, TakeMember, TakeRow, text_of};
 use super::shown::{self, Grown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation};
-use crate::account::place_paths::{NO_AREA, NO_FOLDER, PlacePath, PlacedSite, steps_of_file};
+use crate::account::place_paths::{NO_AREA, NO_FOLDER, PlaceStep, PlacedSite, steps_of_file};
 pub use crate::account::row_paths::NodeKind;
 use crate::names::areas::Areas;
 use crate::names::place::StaticByFile;
@@ -127,6 +126,16 @@ pub struct TreeOptions {
 /// Name of the root.
 const ROOT: &[u8] = b"linux";
 
+/// Call-site of the tree, with its sums.
+pub(super) struct Leaf<'a> {
+    /// Call-site and its names.
+    pub(super) site: PlacedSite<'a>,
+    /// Sums over its objects.
+    pub(super) grown: Grown,
+    /// Numbers of the nodes from the root to the call-site, where their peaks were counted.
+    pub(super) nodes: &'a [u32],
+}
+
 /// Address and module of a call-site.
 #[derive(Debug)]
 struct SiteNames {
@@ -145,13 +154,13 @@ struct Growing {
     counted: Option<u32>,
     /// The call-site that the node is.
     site: Option<SiteNames>,
-    children: BTreeMap<(NodeKind, Box<[u8]>), Growing>,
+    children: BTreeMap<PlaceStep, Growing>,
 }
 
 impl Growing {
     /// The node at the end of a path; `counted`: numbers of the nodes on the way, where peaks were counted.
-    fn at(&mut self, path: PlacePath, mut counted: impl Iterator<Item = u32>) -> &mut Growing {
-        path.into_iter().fold(self, |node, step| {
+    fn at(&mut self, path: impl Iterator<Item = PlaceStep>, mut counted: impl Iterator<Item = u32>) -> &mut Growing {
+        path.fold(self, |node, step| {
             let child = node.children.entry(step).or_default();
             child.counted = counted.next().or(child.counted);
             child
@@ -163,7 +172,7 @@ impl Growing {
         let path = leaf.site.path(options.by_area);
         let begin = options.above_root(path.len());
         let nodes = leaf.nodes.get(begin + 1..).unwrap_or_default().iter().copied();
-        let node = self.at(path.into_iter().skip(begin).collect(), nodes);
+        let node = self.at(path.into_iter().skip(begin), nodes);
         node.own.add(&leaf.grown);
         let PlacedSite { address, module, is_gone, .. } = leaf.site;
         node.site = Some(SiteNames { address: Address(address), module: module.map(Into::into), is_gone });
@@ -176,22 +185,19 @@ impl Growing {
                 let area = areas.of_file(file).map(|area| (NodeKind::Area, area.as_bytes().into()));
                 vec![area.unwrap_or((NodeKind::Unknown, NO_AREA.into())), (NodeKind::File, file.into())]
             }
-            Some(file) if options.takes(file) => {
-                let path = steps_of_file(file);
-                let begin = options.above_root(path.len());
-                path.into_iter().skip(begin).collect()
-            }
+            Some(file) if options.takes(file) => steps_of_file(file),
             None if options.branches.is_empty() => {
                 vec![(NodeKind::Unknown, if options.by_area { NO_AREA } else { NO_FOLDER }.into())]
             }
             _ => return,
         };
-        let node = self.at(path, std::iter::empty());
+        let begin = options.above_root(path.len());
+        let node = self.at(path.into_iter().skip(begin), std::iter::empty());
         node.own_static = node.own_static.saturating_add(bytes);
     }
 
     /// Node with its children in order, to `depth` levels below it.
-    fn finish(self, step: (NodeKind, Box<[u8]>), depth: usize, form: &Form<'_>) -> (TreeNode, Grown) {
+    fn finish(self, step: PlaceStep, depth: usize, form: &Form<'_>) -> (TreeNode, Grown) {
         let (mut sum, mut static_bytes) = (self.own, self.own_static);
         let mut children = Vec::new();
         for (step, child) in self.children {
@@ -251,11 +257,8 @@ impl Form<'_> {
     /// Children, greatest first; those beyond the limits folded into one.
     fn ordered(&self, mut children: Vec<(TreeNode, Grown)>) -> Vec<TreeNode> {
         children.sort_by_cached_key(|(node, grown)| (Reverse(self.figure(node, grown)), node.name.clone(), node.kind));
-        let kept = self.throttle.map_or(children.len(), |percent| {
-            let figures: Vec<i128> = children.iter().map(|(node, grown)| self.figure(node, grown).max(0)).collect();
-            shown::kept(&figures, percent)
-        });
-        let rest = children.split_off(kept.min(self.top.unwrap_or(kept)));
+        let figure = |(node, grown): &(TreeNode, Grown)| self.figure(node, grown);
+        let rest = shown::cut_off(&mut children, figure, self.throttle, self.top);
         let mut shown: Vec<TreeNode> = children.into_iter().map(|(node, _)| node).collect();
         if !rest.is_empty() {
             let mut sum = Grown::default();

@@ -299,8 +299,12 @@ impl Args {
 
     /// Query by these keys, with growth where rows are sorted by it, at the moment that was asked for.
     pub(crate) fn held_by(&self, keys: &[GroupKey]) -> Query {
-        let query =
-            Query::by(keys).module_rule(self.rule_of_modules()).with_growth(self.sort.contains(&SortBy::Growth));
+        self.at_moment(Query::by(keys).module_rule(self.rule_of_modules()))
+    }
+
+    /// The query at the moment that was asked for, with growth where rows are sorted by it.
+    fn at_moment(&self, query: Query) -> Query {
+        let query = query.with_growth(self.sort.contains(&SortBy::Growth));
         match self.at {
             Some(moment) => query.at(moment),
             None => query,
@@ -310,15 +314,9 @@ impl Args {
     /// Query of a tree of the kernel's sources. Outputs with all members have the peaks of its nodes, too, and the table where it is sorted
     /// by them: no index knows them.
     pub(crate) fn placed(&self, format: Format) -> Query {
-        let by_peak = self.sort.contains(&SortBy::Peak);
-        let query =
-            Query::by_site().with_static_sizes(true).with_slab_peak().with_growth(self.sort.contains(&SortBy::Growth));
-        let query =
-            if by_peak || format != Format::Table { query.with_place_nodes(self.tree().by_area) } else { query };
-        match self.at {
-            Some(moment) => query.at(moment),
-            None => query,
-        }
+        let query = self.at_moment(Query::by_site().with_static_sizes(true).with_slab_peak());
+        let has_peaks = format != Format::Table || self.sort.contains(&SortBy::Peak);
+        if has_peaks { query.with_place_nodes(self.tree().by_area) } else { query }
     }
 
     /// True for a tree over keys of allocations rather than over folders.

@@ -130,7 +130,7 @@ fn refusal(view: &'static View, error: clap::Error) -> Refusal {
     };
     let others: Vec<&str> =
         VIEWS.iter().filter(|other| other.options.contains(&long)).map(|other| other.name).collect();
-    // An option of nearly every view is no option of those that list it themselves alone.
+    // Views that list a common option themselves are not the only ones that have it.
     let is_common = commands::of_view(&VIEWS[0]).get_arguments().any(|arg| arg.get_long() == Some(long));
     let others = match &others[..] {
         _ if is_common => String::new(),

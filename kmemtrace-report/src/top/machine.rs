@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use kmemtrace_abi::trace::FIRST_PID_NAMESPACE;
+
 use crate::render::top::Memory;
 
 /// Bytes of a line of the text of `/proc/meminfo`.
@@ -22,11 +24,11 @@ pub(super) fn memory(start: &[u8]) -> Option<Memory> {
     })
 }
 
-/// Thread id of this process as events of this machine have it; `None` in a pid namespace of its own, where it is another one. The
-/// link has the inode number of the first namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`, Linux 3.8 on).
+/// Thread id of this process as events of this machine have it; `None` in a pid namespace of its own, where it is another one.
 pub(super) fn own_thread() -> Option<i32> {
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
-    if namespace.as_os_str() == "pid:[4026531836]" { i32::try_from(std::process::id()).ok() } else { None }
+    let is_first = namespace.to_str()? == format!("pid:[{FIRST_PID_NAMESPACE}]");
+    if is_first { i32::try_from(std::process::id()).ok() } else { None }
 }
 
 #[cfg(test)]

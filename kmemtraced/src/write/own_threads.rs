@@ -5,11 +5,9 @@ use std::sync::{Arc, OnceLock};
 use kmemtrace_abi::kernel::format::{EventFormat, PageShape};
 use kmemtrace_abi::kernel::subbuffer::SubBuffer;
 use kmemtrace_abi::kernel::target::{Big, Endian, Little, TargetOrder};
+use kmemtrace_abi::trace::FIRST_PID_NAMESPACE;
 
 use crate::fs::kernelfs::{KernelFs, PROC};
-
-/// Inode number of the first pid namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`, Linux 3.8 on).
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// True if this process is in the first pid namespace, whose thread ids the events have. Assumed without proc, as in an initramfs.
 pub(crate) fn has_ids_of_events() -> bool {
