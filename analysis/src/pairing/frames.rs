@@ -1,9 +1,9 @@
 //! Table of page frames: the block that each live frame belongs to, and one bit for each frame that was ever seen.
 //!
 //! Frames are kept in regions of 4,096, made when one of their frames is first seen. A region has a bit for each frame that was
-//! seen; while frames are live, a bit for each of these, and 16 chunks of 256 frames. A chunk has one word where all of its live
-//! frames have the same, else a word for each live frame, or, where most are live, one for each frame. The word of a single page
-//! is the state of its allocation; that of a frame in a larger block is the number of the block in `blocks.rs`.
+//! seen, and a word for each frame that is live: in `runs.rs` where these are few, else in 16 chunks of 256 frames, `chunk.rs`.
+//! A live frame takes 16 bytes at most, wherever it is. The word of a single page is the state of its allocation; that of a frame
+//! in a larger block is the number of the block in `blocks.rs`.
 
 use std::collections::HashMap;
 
@@ -16,17 +16,23 @@ use crate::pairing::loss::LossEpoch;
 use crate::pairing::slot::{AllocInfo, SlotState};
 
 mod chunk;
+mod runs;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use chunk::Hit;
 use chunk::{Bits, CHUNK, Chunk, WORDS, masks};
+pub(crate) use runs::Hit;
+use runs::Runs;
 
 /// Greatest order of a block. The decoder takes larger ones for unreadable.
 const MAX_ORDER: u8 = FRAME_BITS as u8;
 
 const REGION: usize = 4096;
 const CHUNKS: usize = REGION / CHUNK;
+/// Runs from which a region has chunks.
+const MANY: usize = 288;
+/// Live frames below which a region with chunks has runs again: its chunks would take more than 16 bytes a frame.
+const FEW: usize = 232;
 /// Bytes of a region's key and pointer in the map, at most.
 const KEY_BYTES: usize = 32;
 
@@ -65,18 +71,26 @@ pub(crate) struct Before {
     pub(crate) unseen: u32,
 }
 
-/// Live frames of a region.
+/// Live frames of a region that has many: a bit for each frame, and their words.
 #[derive(Debug)]
-struct LiveFrames {
+struct Chunks {
     bits: [Bits; CHUNKS],
     chunks: [Chunk; CHUNKS],
+    /// Live frames.
     count: usize,
+}
+
+/// Live frames of a region.
+#[derive(Debug)]
+enum Live {
+    Few(Runs),
+    Many(Box<Chunks>),
 }
 
 #[derive(Debug)]
 struct Region {
     seen: [u64; REGION / 64],
-    live: Option<Box<LiveFrames>>,
+    live: Live,
 }
 
 /// Frames of one partition.
@@ -140,22 +154,28 @@ impl FrameTable {
         }
     }
 
-    /// Starts loading a frame's bit and chunk, if frames of its region are live: the second step.
+    /// Starts loading a frame's bit and chunk, or the runs of its region: the second step.
     #[inline(always)]
     pub(crate) fn prefetch_chunk(&self, frame: u64) {
-        if let Some(live) = self.regions.get(&(frame / REGION as u64)).and_then(|region| region.live.as_deref()) {
-            let chunk = frame as usize % REGION / CHUNK;
-            prefetch(&live.bits, chunk);
-            prefetch(&live.chunks, chunk);
+        match self.regions.get(&(frame / REGION as u64)).map(|region| &region.live) {
+            Some(Live::Many(live)) => {
+                let chunk = frame as usize % REGION / CHUNK;
+                prefetch(&live.bits, chunk);
+                prefetch(&live.chunks, chunk);
+            }
+            Some(Live::Few(runs)) => runs.prefetch(),
+            None => {}
         }
     }
 
-    /// Starts loading the frame's word: the third step.
+    /// Starts loading the frame's word, if its region has chunks: the third step.
     #[inline(always)]
     pub(crate) fn prefetch_word(&self, frame: u64) {
-        let live = self.regions.get(&(frame / REGION as u64)).and_then(|region| region.live.as_deref());
+        let Some(Live::Many(live)) = self.regions.get(&(frame / REGION as u64)).map(|region| &region.live) else {
+            return;
+        };
         let index = frame as usize % REGION / CHUNK;
-        if let Some((bits, chunk)) = live.and_then(|live| Some((live.bits.get(index)?, live.chunks.get(index)?))) {
+        if let (Some(bits), Some(chunk)) = (live.bits.get(index), live.chunks.get(index)) {
             chunk.prefetch(bits, frame as usize % CHUNK);
         }
     }
@@ -234,11 +254,11 @@ impl FrameTable {
                 std::collections::hash_map::Entry::Occupied(region) => &mut **region.into_mut(),
                 std::collections::hash_map::Entry::Vacant(place) => {
                     self.bytes += size_of::<Region>() + KEY_BYTES;
-                    place.insert(Box::new(Region { seen: [0; REGION / 64], live: None }))
+                    place.insert(Box::new(Region { seen: [0; REGION / 64], live: Live::Few(Runs::default()) }))
                 }
             };
-            let (new, bytes) = (see(seen, from, pages), &mut self.bytes);
-            let taken = change(live, from, pages, now, hits, bytes);
+            let new = see(seen, from, pages);
+            let taken = live.change(from, pages, now, hits, &mut self.bytes);
             before.unseen += new;
             before.live += taken;
             before.seen += pages as u32 - new - taken;
@@ -256,14 +276,7 @@ impl FrameTable {
         }
         // Numbers begin again, so no old one may be left.
         self.blocks.forget_epochs();
-        let chunks = self.regions.values_mut().flat_map(|region| &mut region.live).flat_map(|live| &mut live.chunks);
-        for chunk in chunks {
-            let words = match chunk {
-                Chunk::Same(word) => std::slice::from_mut(word),
-                Chunk::Each(words) => words.as_mut_slice(),
-            };
-            words.iter_mut().filter(|word| word.is_live()).for_each(SlotState::forget_epoch);
-        }
+        self.regions.values_mut().for_each(|region| region.live.each_single(SlotState::forget_epoch));
     }
 
     /// Hands over the allocations that have live pages, in no order. A table without lists of objects has none.
@@ -301,49 +314,100 @@ fn see(seen: &mut [u64; REGION / 64], from: usize, pages: usize) -> u32 {
     new
 }
 
-/// Takes frames of a region off their blocks, and makes them live under `now`; the number of those that were live.
-#[inline]
-fn change(
-    live: &mut Option<Box<LiveFrames>>,
-    from: usize,
-    pages: usize,
-    now: Option<SlotState>,
-    hits: &mut Vec<Hit>,
-    bytes: &mut usize,
-) -> u32 {
-    if live.is_none() {
-        if now.is_none() {
-            return 0;
-        }
-        *bytes += size_of::<LiveFrames>();
-    }
-    let frames = live.get_or_insert_with(LiveFrames::new);
-    let (mut from, mut left, mut taken) = (from, pages, 0);
-    while left > 0 {
-        let (index, first) = (from / CHUNK, from % CHUNK);
-        let pages = left.min(CHUNK - first);
-        if let (Some(bits), Some(chunk)) = (frames.bits.get_mut(index), frames.chunks.get_mut(index)) {
-            let had = chunk.bytes();
-            taken += chunk.take(bits, first, pages, hits);
-            if let Some(word) = now {
-                chunk.put(bits, first, pages, word);
+impl Live {
+    /// Takes frames off their blocks, and makes them live under `now`; the number of those that were live. `bytes` gets what
+    /// memory that takes, or gives back.
+    #[inline(always)]
+    fn change(
+        &mut self,
+        from: usize,
+        pages: usize,
+        now: Option<SlotState>,
+        hits: &mut Vec<Hit>,
+        bytes: &mut usize,
+    ) -> u32 {
+        match self {
+            Live::Few(runs) => {
+                let had = runs.bytes();
+                let taken = runs.change(from, pages, now, hits);
+                *bytes = (*bytes + runs.bytes()).saturating_sub(had);
+                if runs.len() >= MANY {
+                    self.spread(bytes);
+                }
+                taken
             }
-            *bytes = (*bytes + chunk.bytes()).saturating_sub(had);
+            Live::Many(chunks) => {
+                let taken = chunks.change(from, pages, now, hits, bytes);
+                if chunks.count < FEW {
+                    self.gather(bytes);
+                }
+                taken
+            }
         }
-        from += pages;
-        left -= pages;
     }
-    frames.count = (frames.count + if now.is_some() { pages } else { 0 }).saturating_sub(taken as usize);
-    if frames.count == 0 {
-        *live = None;
-        *bytes = bytes.saturating_sub(size_of::<LiveFrames>());
+
+    /// Makes chunks of runs.
+    #[cold]
+    fn spread(&mut self, bytes: &mut usize) {
+        let Live::Few(runs) = self else { return };
+        *bytes = (*bytes + size_of::<Chunks>()).saturating_sub(runs.bytes());
+        let nothing = Chunk::Same(SlotState::default());
+        let chunks = [(); CHUNKS].map(|()| nothing.clone());
+        let mut chunks = Box::new(Chunks { bits: [[0; WORDS]; CHUNKS], chunks, count: 0 });
+        for (from, pages, word) in runs.iter() {
+            chunks.change(from, pages, Some(word), &mut Vec::new(), bytes);
+        }
+        *self = Live::Many(chunks);
     }
-    taken
+
+    /// Makes runs of chunks.
+    #[cold]
+    fn gather(&mut self, bytes: &mut usize) {
+        let Live::Many(chunks) = self else { return };
+        let mut runs = Runs::default();
+        for (number, (bits, chunk)) in chunks.bits.iter().zip(&chunks.chunks).enumerate() {
+            *bytes = bytes.saturating_sub(chunk.bytes());
+            chunk.each_live(bits, |index, word| runs.put(number * CHUNK + index, 1, word));
+        }
+        *bytes = (*bytes + runs.bytes()).saturating_sub(size_of::<Chunks>());
+        *self = Live::Few(runs);
+    }
+
+    /// Changes the words of single pages.
+    fn each_single(&mut self, change: impl Fn(&mut SlotState)) {
+        match self {
+            Live::Few(runs) => runs.each_single(change),
+            Live::Many(chunks) => chunks.chunks.iter_mut().for_each(|chunk| chunk.each_single(&change)),
+        }
+    }
 }
 
-impl LiveFrames {
-    fn new() -> Box<LiveFrames> {
-        let nothing = Chunk::Same(SlotState::default());
-        Box::new(LiveFrames { bits: [[0; WORDS]; CHUNKS], chunks: [(); CHUNKS].map(|()| nothing.clone()), count: 0 })
+impl Chunks {
+    #[inline(always)]
+    fn change(
+        &mut self,
+        mut from: usize,
+        pages: usize,
+        now: Option<SlotState>,
+        hits: &mut Vec<Hit>,
+        bytes: &mut usize,
+    ) -> u32 {
+        let (mut left, mut taken) = (pages, 0);
+        while left > 0 {
+            let (index, first) = (from / CHUNK, from % CHUNK);
+            let pages = left.min(CHUNK - first);
+            if let (Some(bits), Some(chunk)) = (self.bits.get_mut(index), self.chunks.get_mut(index)) {
+                let had = chunk.bytes();
+                taken += chunk.take(bits, first, pages, hits);
+                if let Some(word) = now {
+                    chunk.put(bits, first, pages, word);
+                }
+                *bytes = (*bytes + chunk.bytes()).saturating_sub(had);
+            }
+            from += pages;
+            left -= pages;
+        }
+        self.count = (self.count + if now.is_some() { pages } else { 0 }).saturating_sub(taken as usize);
+        taken
     }
 }

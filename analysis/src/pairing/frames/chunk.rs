@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::runs::{Hit, add_hit};
 use crate::memory::prefetch::prefetch;
 use crate::pairing::slot::SlotState;
 
@@ -16,13 +17,6 @@ const FEW: usize = 112;
 
 /// A bit for each frame of a chunk.
 pub(super) type Bits = [u64; WORDS];
-
-/// Live frames that an event has taken from one block, or from single pages of like allocations.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit {
-    pub(super) word: SlotState,
-    pub(crate) pages: u32,
-}
 
 /// Words of the live frames of a chunk.
 #[derive(Clone, Debug)]
@@ -65,24 +59,34 @@ fn count(bits: &Bits) -> usize {
     bits.iter().map(|word| word.count_ones() as usize).sum()
 }
 
-/// Adds frames with one word to the hits.
-#[inline]
-fn add_hit(hits: &mut Vec<Hit>, word: SlotState, pages: u32) {
-    match hits.last_mut() {
-        Some(last) if last.word.is_same_word(word) => last.pages += pages,
-        _ => hits.push(Hit { word, pages }),
-    }
-}
-
 impl Chunk {
     /// Bytes of memory beside its own.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         match self {
             Chunk::Same(_) => 0,
-            // An allocation has a header of 16 bytes in most allocators.
-            Chunk::Each(words) => words.capacity() * size_of::<SlotState>() + 16,
+            // An allocation has 8 bytes of its allocator, and ends at a multiple of 16.
+            Chunk::Each(words) => (words.capacity() * size_of::<SlotState>() + 8).next_multiple_of(16),
         }
+    }
+
+    /// Hands over each live frame and its word, in order.
+    pub(super) fn each_live(&self, bits: &Bits, mut take: impl FnMut(usize, SlotState)) {
+        let live = (0..CHUNK).filter(|index| bits[index / 64] >> (index % 64) & 1 != 0);
+        match self {
+            Chunk::Same(word) => live.for_each(|index| take(index, *word)),
+            Chunk::Each(words) if words.len() == CHUNK => live.for_each(|index| take(index, words[index])),
+            Chunk::Each(words) => live.zip(words).for_each(|(index, word)| take(index, *word)),
+        }
+    }
+
+    /// Changes the words of single pages.
+    pub(super) fn each_single(&mut self, change: impl Fn(&mut SlotState)) {
+        let words = match self {
+            Chunk::Same(word) => std::slice::from_mut(word),
+            Chunk::Each(words) => words.as_mut_slice(),
+        };
+        words.iter_mut().filter(|word| word.is_live()).for_each(change);
     }
 
     /// Starts loading the word of a frame.
@@ -152,10 +156,9 @@ impl Chunk {
             *self = Chunk::Same(SlotState::default());
         } else if words.len() == CHUNK && live < FEW {
             let mut packed = Vec::with_capacity(live + live / 16 + 2);
-            let is_live = |index: usize| bits[index / 64] >> (index % 64) & 1 != 0;
-            packed.extend(words.iter().enumerate().filter(|(index, _)| is_live(*index)).map(|(_, word)| *word));
-            *words = packed;
-        } else if words.len() < CHUNK && words.capacity() > live + live / 2 + 8 {
+            self.each_live(bits, |_, word| packed.push(word));
+            *self = Chunk::Each(packed);
+        } else if words.len() < CHUNK && words.capacity() > live + (live / 2 + 8).min(live.saturating_sub(10).max(4)) {
             words.shrink_to(live + live / 16 + 2);
         }
     }
@@ -203,7 +206,7 @@ impl Chunk {
             return;
         }
         if words.capacity() - live < pages {
-            words.reserve_exact(pages + live / 16 + 2);
+            words.reserve_exact((pages + live / 16 + 2) | 1);
         }
         let rank = rank(bits, first);
         if pages == 1 {
