@@ -367,7 +367,7 @@ impl Live {
         let mut runs = Runs::default();
         for (number, (bits, chunk)) in chunks.bits.iter().zip(&chunks.chunks).enumerate() {
             *bytes = bytes.saturating_sub(chunk.bytes());
-            chunk.each_live(bits, |index, word| runs.put(number * CHUNK + index, 1, word));
+            chunk.each_live(bits, |index, word| runs.push(number * CHUNK + index, 1, word));
         }
         *bytes = (*bytes + runs.bytes()).saturating_sub(size_of::<Chunks>());
         *self = Live::Few(runs);

@@ -91,29 +91,30 @@ impl Runs {
     /// Takes frames off their blocks, and makes them live under `now`; the number of those that were live.
     #[inline]
     pub(super) fn change(&mut self, from: usize, pages: usize, now: Option<SlotState>, hits: &mut Vec<Hit>) -> u32 {
-        let taken = self.take(from, pages, hits);
+        let (mut index, end) = (self.at(from), from + pages);
+        let mut taken = 0;
+        match self.0.get_mut(index).filter(|run| run.from() < end) {
+            None => {}
+            Some(run) if run.from() == from && run.end() == end => {
+                add_hit(hits, SlotState::from_halves(run.word), run.pages.into());
+                taken = pages as u32;
+                self.0.remove(index);
+                self.shrink();
+            }
+            Some(_) => {
+                taken = self.take_parts(index, from, end, hits);
+                index = self.at(from);
+            }
+        }
         if let Some(word) = now {
-            self.put(from, pages, word);
+            self.put(index, from, pages, word);
         }
         taken
     }
 
-    /// Takes frames out; returns the number of those that were live.
-    #[inline]
-    fn take(&mut self, from: usize, pages: usize, hits: &mut Vec<Hit>) -> u32 {
-        let (index, end) = (self.at(from), from + pages);
-        match self.0.get(index) {
-            Some(run) if run.from() >= end => return 0,
-            Some(run) if run.from() == from && run.end() == end => {
-                add_hit(hits, SlotState::from_halves(run.word), run.pages.into());
-                self.0.remove(index);
-                self.shrink();
-                return pages as u32;
-            }
-            Some(_) => {}
-            None => return 0,
-        }
-        self.take_parts(index, from, end, hits)
+    /// Adds frames behind all others.
+    pub(super) fn push(&mut self, from: usize, pages: usize, word: SlotState) {
+        self.put(self.0.len(), from, pages, word);
     }
 
     /// Takes frames out that are parts of runs, or of several: of that at `index`, and those after it.
@@ -148,10 +149,9 @@ impl Runs {
         taken
     }
 
-    /// Makes frames live, none of which is.
+    /// Makes frames live, none of which is; `index`: the first run behind them.
     #[inline]
-    pub(super) fn put(&mut self, from: usize, pages: usize, now: SlotState) {
-        let index = self.at(from);
+    fn put(&mut self, index: usize, from: usize, pages: usize, now: SlotState) {
         let is_like = |run: &Run| SlotState::from_halves(run.word).is_same_word(now);
         let joins_last = index > 0 && self.0.get(index - 1).is_some_and(|run| run.end() == from && is_like(run));
         let joins_next = self.0.get(index).is_some_and(|run| run.from() == from + pages && is_like(run));
