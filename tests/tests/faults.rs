@@ -261,10 +261,10 @@ fn a_second_recorder_is_refused() -> Result<(), Skip> {
 fn a_thread_that_cannot_be_had_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let cpus = must("affinity", load::cpus()).len() as u32;
-    // Threads in the order of their start: main, messages and record, then writer and reader of each CPU.
-    for (threads, refused) in [(1, "messages"), (2, "record"), (3, "write0"), (4, "read0"), (5, "write1"), (6, "read1")]
-    {
-        if threads > 2 + 2 * cpus {
+    // Threads in the order of their start: main, messages, record and names, then writer and reader of each CPU.
+    let refused = ["messages", "record", "names", "write0", "read0", "write1", "read1"];
+    for (threads, refused) in (1..).zip(refused) {
+        if threads > 3 + 2 * cpus {
             continue;
         }
         let (directory, instance) = (Directory::new(&[]), instance_name());

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         ("a_text_of_page_owner_stands_still", a_text_of_page_owner_stands_still),
         ("buffers_are_shown_beside_any_recorder", buffers_are_shown_beside_any_recorder),
         ("the_screen_shows_itself_with_own_alone", the_screen_shows_itself_with_own_alone),
+        ("threads_that_have_ended_have_names", threads_that_have_ended_have_names),
         ("what_is_no_terminal_is_refused_with_the_way_out", what_is_no_terminal_is_refused_with_the_way_out),
         ("a_clock_without_seconds_is_named_with_the_way_out", a_clock_without_seconds_is_named_with_the_way_out),
         ("keys_work_on_a_terminal", keys_work_on_a_terminal),
@@ -633,6 +634,35 @@ fn the_screen_shows_itself_with_own_alone() -> Result<(), Skip> {
         assert_eq!(holds_much, own, "{itself}: {last}");
     }
     recorder.stop_whole();
+    Ok(())
+}
+
+/// The kernel forgets the names of threads, and the recorder has them in its file within seconds, not at its end alone.
+fn threads_that_have_ended_have_names() -> Result<(), Skip> {
+    can_record()?;
+    let place = Directory::new(&[]);
+    must("copy of cp", fs::copy("/bin/cp", place.file("gone-early")));
+    let [copies, end] = ["gone-early", "end"].map(|name| place.file(name).display().to_string());
+    let script = format!("{copies} {copies} {copies}-2; touch {copies}-3; until [ -e {end} ]; do sleep 0.1; done");
+    let mut recorder = Command::new(program("kmemtraced"));
+    recorder.args(["--only-command", "-B", &instance_name(), "-o"]).arg(place.file("trace"));
+    let recorder = must("kmemtraced", recorder.args(["--", "sh", "-c", &script]).stderr(Stdio::piped()).spawn());
+    wait_until("copy", || place.file("gone-early-3").exists());
+    place.write("keys", b"text mm\n");
+    let mut top = Command::new(program(REPORT));
+    top.args(["top", "--batch", "60", "--script"]).arg(place.file("keys")).arg(place.file("trace"));
+    let mut top = must("top", top.env("LINES", "60").stdout(Stdio::piped()).spawn());
+    let output = top.stdout.take().unwrap_or_else(|| panic!("no output"));
+    let lines = BufReader::new(output).lines().map_while(Result::ok);
+    let lines: Vec<String> = lines.take_while(|line| !line.contains("gone-early (")).collect();
+    must("top", top.kill());
+    must("top", top.wait());
+    place.write("end", b"");
+    let ended = must("kmemtraced", recorder.wait_with_output());
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(lines.len() < 60 * 60 && lines.iter().any(|line| line.contains("[tasks]")), "{}", lines.join("\n"));
+    let running = lines.iter().filter(|line| line.contains("REC +")).count();
+    assert!(running > 0 && running < 20, "no name in {running} s: {}", lines.join("\n"));
     Ok(())
 }
 

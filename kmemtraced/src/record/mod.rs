@@ -35,9 +35,9 @@ use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::process::thread::not_started;
 use crate::source::{SourceFacts, TraceSource, undo};
-use crate::write::comms::Comms;
 use crate::write::header::Description;
 use crate::write::meta::{MetaFile, MetaOptions};
+use crate::write::names::Names;
 use crate::write::outcome::Outcome;
 use crate::write::own_threads::{self, OwnThreads};
 use crate::write::workers::{RecordOptions, Workers};
@@ -155,39 +155,39 @@ fn run(
     let knows_own = own_threads::has_ids_of_events();
     let own = own_threads(args, &facts, knows_own);
     let options = options(args, &facts, changes.clone(), own);
+    let mut names = Names::start(args.viewer.is_some() || args.reader.is_some())?;
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let launcher = launcher(args, knows_own);
     let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
-    workers.tids.extend(launcher_tid);
+    workers.tids.extend(launcher_tid.into_iter().chain([names.tid]));
+    if let Some(own) = &options.own {
+        own.set(&workers.tids);
+    }
     let threads = put_threads(args, &mut meta, &workers.tids, knows_own);
+    names.begin(meta);
     let started = threads.with_context(|| output.unwritable("meta.out"));
     let started = started.and(launcher);
     let started =
         started.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
-    let mut comms = Comms::new(args.viewer.is_some() || args.reader.is_some());
     if started.is_ok() {
         source.begun();
-        meta.begun();
+        names.begun();
         workers.go();
         take_name(args, output);
     }
-    let score = memory::OomScore::lower();
-    if let Err(line) = &score {
-        say_verbose(args, line);
-    }
+    let score = memory::OomScore::lower().inspect_err(|line| say_verbose(args, line));
     let waited = started.map(|mut started| {
         if let Some(child) = started.child.as_ref().filter(|_| knows_own) {
-            comms.add(rustix::process::Pid::from_child(child).as_raw_nonzero().get(), &command_comm(args));
+            names.add(rustix::process::Pid::from_child(child).as_raw_nonzero().get(), &command_comm(args));
         }
         let (watcher, child, source) = (watcher.as_mut(), started.child.as_mut(), &*source);
-        let (comms, meta) = (&mut comms, &mut meta);
-        let workers = &workers;
-        let stop = Running { args, workers, output, signals, source, watcher, child, comms, meta, viewer }.wait();
+        let (names, workers) = (&mut names, &workers);
+        let stop = Running { args, workers, output, signals, source, watcher, child, names, viewer }.wait();
         (stop, started)
     });
     if waited.is_ok() {
         // After a failed start the source is not stopped: a buffer that was taken over goes on recording.
-        stop(&*source, watcher.as_mut(), &mut meta);
+        stop(&*source, watcher.as_mut(), &mut names);
     }
     let reason = waited.as_ref().map_or(END_ERROR, |(stop, ..)| stop.reason);
     let outcomes = workers.stop(reason, |workers| {
@@ -202,7 +202,7 @@ fn run(
     drop(watcher);
     // Reported before the source is undone, which may take the rest of a second.
     let cut = report_cut(output, waited.as_ref().ok(), outcomes.as_deref().ok());
-    comms.add_lines(&source.comms());
+    names.add_lines(&source.comms());
     drop(source);
     drop(score);
     let ((stop, Started { child, priority }), outcomes) = (waited?, outcomes?);
@@ -211,7 +211,7 @@ fn run(
         child.map(|child| command::leave(child, signals));
         return Ok(status);
     }
-    let finished = meta.finish(&comms.lines(), stop.reason);
+    let finished = names.finish(stop.reason);
     let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign };
     let status = shutdown::close(args, output, &facts, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, child, signals))
@@ -242,12 +242,12 @@ fn meta_options(args: &Args) -> MetaOptions {
 }
 
 /// Ends the recording of events, after a last look at the control files and the machine's memory.
-fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, meta: &mut MetaFile) {
+fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, names: &mut Names) {
     report_change(watcher.as_mut().and_then(|watcher| watcher.compare(true)));
     if let Some(watcher) = watcher {
         watcher.switch(false);
     }
-    meta.stopping();
+    names.stopping();
     source.stop();
 }
 

@@ -15,8 +15,7 @@ use crate::process::signals::Signals;
 use crate::record::notices::{answer_counters, has_status_line, report_change};
 use crate::record::viewer::Viewer;
 use crate::source::TraceSource;
-use crate::write::comms::Comms;
-use crate::write::meta::MetaFile;
+use crate::write::names::Names;
 use crate::write::outcome::Progress;
 use crate::write::workers::Workers;
 
@@ -46,9 +45,7 @@ pub(crate) struct Running<'a> {
     pub(crate) source: &'a dyn TraceSource,
     pub(crate) watcher: Option<&'a mut Watcher>,
     pub(crate) child: Option<&'a mut Child>,
-    /// Names of the threads that were seen.
-    pub(crate) comms: &'a mut Comms,
-    pub(crate) meta: &'a mut MetaFile,
+    pub(crate) names: &'a mut Names,
     pub(crate) viewer: Option<&'a mut Viewer>,
 }
 
@@ -72,7 +69,7 @@ impl Running<'_> {
                     "kmemtraced: {dir}: its file system takes no part of a file back: the recording grows until it is full, or to --max-size"
                 ));
             }
-            self.comms.add_if_due(|| self.source.comms());
+            self.names.look(|| self.source.comms());
             if show && status.shown.elapsed() >= STATUS_INTERVAL {
                 status.show(&self);
             }
@@ -111,8 +108,7 @@ impl Running<'_> {
 
     /// A stop by a failure: a file cannot be written, or the source or the trace directory is gone.
     fn failed(&mut self) -> Option<Stop> {
-        let is_unwritable = self.meta.add_new_names(self.comms).is_err();
-        if is_unwritable || self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
+        if self.names.has_failed() || self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             return Stop::new("cannot write", END_ERROR);
         }
         report_change(self.watcher.as_mut().and_then(|watcher| watcher.compare(false)));
@@ -127,7 +123,7 @@ impl Running<'_> {
 
     /// Bytes of all files.
     fn bytes(&self) -> u64 {
-        self.sum(|p| &p.bytes) + self.meta.bytes()
+        self.sum(|p| &p.bytes) + self.names.bytes()
     }
 
     fn sum(&self, counter: fn(&Progress) -> &AtomicU64) -> u64 {

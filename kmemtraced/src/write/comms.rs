@@ -21,8 +21,8 @@ const MAX_THREADS: usize = 1 << 18;
 pub(crate) struct Comms {
     /// Each name ends at its first NUL.
     names: BTreeMap<i32, [u8; MAX_NAME]>,
-    /// Threads whose names were learnt or have changed since they were last taken; `None` in a recording that no viewer follows.
-    new: Option<BTreeSet<i32>>,
+    /// Threads whose names were learnt or have changed since they were last taken.
+    new: BTreeSet<i32>,
     /// Longest interval between two readings, in units of [`INTERVAL`].
     max_intervals: usize,
     /// Time of the next reading.
@@ -33,7 +33,7 @@ impl Comms {
     /// No names. A viewer that follows the recording shows them as they come, which is worth more readings.
     pub(crate) fn new(is_followed: bool) -> Comms {
         let max_intervals = if is_followed { MAX_INTERVALS_FOLLOWED } else { MAX_INTERVALS };
-        Comms { names: BTreeMap::new(), new: is_followed.then(BTreeSet::new), max_intervals, due: None }
+        Comms { names: BTreeMap::new(), new: BTreeSet::new(), max_intervals, due: None }
     }
 
     /// Adds `PID COMM` lines of the kernel, every 100 ms to one second; a later name of a thread wins.
@@ -67,32 +67,27 @@ impl Comms {
         if self.names.len() >= MAX_THREADS && !self.names.contains_key(&thread) {
             return;
         }
-        let is_new = self.names.insert(thread, bytes) != Some(bytes);
-        if let Some(new) = self.new.as_mut().filter(|_| is_new) {
-            new.insert(thread);
+        if self.names.insert(thread, bytes) != Some(bytes) {
+            self.new.insert(thread);
         }
     }
 
-    /// All names as `PID COMM` lines.
-    pub(crate) fn lines(&self) -> Vec<u8> {
-        lines(self.names.iter())
+    /// Makes all names new.
+    pub(crate) fn renew(&mut self) {
+        self.new = self.names.keys().copied().collect();
     }
 
-    /// Names that are new since the last call, as `PID COMM` lines; none in a recording that no viewer follows.
+    /// Names that are new since the last call, as `PID COMM` lines.
     pub(crate) fn take_new(&mut self) -> Vec<u8> {
-        let new = self.new.as_mut().map(std::mem::take).unwrap_or_default();
-        lines(new.iter().filter_map(|thread| self.names.get_key_value(thread)))
+        let mut lines = Vec::new();
+        for thread in std::mem::take(&mut self.new) {
+            let Some(name) = self.names.get(&thread) else { continue };
+            lines.extend_from_slice(format!("{thread} ").as_bytes());
+            lines.extend(name.iter().take_while(|&&b| b != 0));
+            lines.push(b'\n');
+        }
+        lines
     }
-}
-
-fn lines<'n>(names: impl Iterator<Item = (&'n i32, &'n [u8; MAX_NAME])>) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (thread, name) in names {
-        out.extend_from_slice(format!("{thread} ").as_bytes());
-        out.extend(name.iter().take_while(|&&b| b != 0));
-        out.push(b'\n');
-    }
-    out
 }
 
 #[cfg(test)]
@@ -105,11 +100,12 @@ mod tests {
         comms.add(12, b"a-command-with-a-long-name");
         comms.add_lines(b"  7 sh\n9 Web Content\ngarbage\nx y\n");
         comms.add_lines(b"7 make\n10 \n");
-        assert_eq!(comms.lines(), b"7 make\n9 Web Content\n10 \n12 a-command-with-\n");
-        assert_eq!(comms.take_new(), comms.lines());
+        assert_eq!(comms.take_new(), b"7 make\n9 Web Content\n10 \n12 a-command-with-\n");
         comms.add_lines(b"7 make\n9 Web\n13 sh\n");
         assert_eq!(comms.take_new(), b"9 Web\n13 sh\n");
         assert_eq!(comms.take_new(), b"");
+        comms.renew();
+        assert_eq!(comms.take_new(), b"7 make\n9 Web\n10 \n12 a-command-with-\n13 sh\n");
     }
 
     #[test]
@@ -117,9 +113,9 @@ mod tests {
         let mut comms = Comms::new(true);
         comms.add_if_due(|| b"1 first\n".to_vec());
         comms.add_if_due(|| b"1 second\n".to_vec());
-        assert_eq!(comms.lines(), b"1 first\n");
+        assert_eq!(comms.take_new(), b"1 first\n");
         comms.due = None;
         comms.add_if_due(|| b"1 second\n".to_vec());
-        assert_eq!(comms.lines(), b"1 second\n");
+        assert_eq!(comms.take_new(), b"1 second\n");
     }
 }

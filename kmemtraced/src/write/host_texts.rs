@@ -1,4 +1,4 @@
-//! Texts of proc and sysfs that name what is in a trace: symbols, modules, caches, threads, NUMA nodes; and figures of the memory.
+//! Texts of proc and sysfs that name what is in a trace: symbols, modules, caches, threads, NUMA nodes.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,8 +17,6 @@ use crate::write::line_hashes::LineHashes;
 use crate::write::new_modules::{KnownModules, SymbolsOf};
 use crate::write::{module_info, slab_aliases};
 
-/// Name of `meminfo` and `vmstat` for messages.
-const MEMORY: &str = "figures of the machine's memory";
 /// File with the symbols.
 const KALLSYMS: &str = "kallsyms";
 /// Bytes of symbols that are read at once.
@@ -51,8 +49,6 @@ pub(crate) struct HostTexts {
     module_info: LineHashes,
     kallsyms: LineHashes,
     known_modules: KnownModules,
-    /// Texts of memory by item tag, read while the kernel records.
-    memory: Vec<(u16, Vec<u8>)>,
 }
 
 impl HostTexts {
@@ -67,7 +63,6 @@ impl HostTexts {
             module_info: LineHashes::default(),
             kallsyms: LineHashes::default(),
             known_modules: KnownModules::default(),
-            memory: Vec::new(),
         }
     }
 
@@ -179,18 +174,6 @@ impl HostTexts {
         ]
     }
 
-    /// Reads the texts of memory once the kernel records: their change is that of the recording.
-    pub(crate) fn begun(&mut self) {
-        self.memory.push((item::MEMINFO_START, self.proc("meminfo", MEMORY)));
-        self.memory.push((item::VMSTAT_START, self.proc("vmstat", MEMORY)));
-    }
-
-    /// Reads the texts of memory before the kernel stops to record.
-    pub(crate) fn stopping(&mut self) {
-        self.memory.push((item::MEMINFO_END, self.proc("meminfo", MEMORY)));
-        self.memory.push((item::VMSTAT_END, self.proc("vmstat", MEMORY)));
-    }
-
     /// Texts by item tag about modules that are new since the last call. A file that cannot be read is told at the end.
     pub(crate) fn new_modules(&mut self) -> Vec<(u16, Vec<u8>)> {
         let text = self.proc.as_ref().and_then(|proc| proc.read("modules").ok()).unwrap_or_default();
@@ -233,8 +216,7 @@ impl HostTexts {
         let symbols = if has_new { self.kallsyms.later(&self.proc(KALLSYMS, "symbols")) } else { Vec::new() };
         let slabinfo = self.proc("slabinfo", "some caches");
         let aliases = self.of_sysfs("other names of caches", |sysfs| slab_aliases::lines(sysfs, &slabinfo));
-        let mut texts = std::mem::take(&mut self.memory);
-        texts.extend([
+        vec![
             (item::MODULES_LATER, modules),
             (item::MODULE_INFO_LATER, module_info),
             (item::KALLSYMS_LATER, symbols),
@@ -242,8 +224,7 @@ impl HostTexts {
             (item::CACHE_ALIASES, aliases),
             (item::COMMS, [saved_cmdlines, &self.live_comms()].concat()),
             (item::STOPPED, now().to_vec()),
-        ]);
-        texts
+        ]
     }
 
     /// Lines about the modules in a text of `/proc/modules`.
@@ -305,7 +286,7 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Reports that the trace has no names for some things; its events are complete.
-fn unnamed(named: &str, error: &anyhow::Error) {
+pub(crate) fn unnamed(named: &str, error: &anyhow::Error) {
     messages::say(format!("kmemtraced: {error:#}: {named} will have no names in the trace"));
 }
 

@@ -1,8 +1,7 @@
 //! `meta.out`: texts that name things in a trace, written before the first event and after the last one; those of a
-//! new module at once.
+//! new module or thread at once, by the thread of `names`.
 
 use std::io;
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use kmemtrace_abi::disk::block::{End, NO_CPU, item, kind};
@@ -10,14 +9,14 @@ use zerocopy::IntoBytes;
 
 use crate::output::destination::Destination;
 use crate::write::block_file::BlockFile;
-use crate::write::comms::Comms;
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
 use crate::write::host_texts::{self, HostTexts};
+use crate::write::memory_texts::MemoryTexts;
 
 const NAME: &str = "meta.out";
-/// Interval between two looks for new modules.
-const MODULES_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of command names that are worth a compressor.
+const MANY_NAMES: usize = 4096;
 
 /// Options of a recording for its names.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +33,6 @@ pub(crate) struct MetaFile {
     file: BlockFile,
     texts: HostTexts,
     options: MetaOptions,
-    /// Time of the last look for new modules.
-    looked: Instant,
 }
 
 impl MetaFile {
@@ -46,7 +43,7 @@ impl MetaFile {
         options: &MetaOptions,
     ) -> anyhow::Result<MetaFile> {
         let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording);
-        let mut meta = MetaFile { file, texts: HostTexts::open(), options: *options, looked: Instant::now() };
+        let mut meta = MetaFile { file, texts: HostTexts::open(), options: *options };
         meta.put_start(description).with_context(|| output.unwritable(NAME))?;
         Ok(meta)
     }
@@ -80,24 +77,19 @@ impl MetaFile {
         self.put(&[(item::OWN_THREADS, lines.join("\n").into_bytes())])
     }
 
-    /// Keeps the figures of memory that hold once the kernel records; they are written at the end.
-    pub(crate) fn begun(&mut self) {
-        self.texts.begun();
+    /// Adds command names of threads, as `PID COMM` lines.
+    pub(crate) fn put_comms(&mut self, lines: Vec<u8>) -> io::Result<()> {
+        if lines.len() >= MANY_NAMES {
+            return self.put(&[(item::COMMS, lines)]);
+        }
+        for payload in host_texts::payloads(&[(item::COMMS, lines)]) {
+            put(&mut self.file, &mut None, &payload)?;
+        }
+        Ok(())
     }
 
-    /// Adds names that are new, for a viewer that follows the recording: command names of threads, and once a second symbols of modules.
-    pub(crate) fn add_new_names(&mut self, comms: &mut Comms) -> io::Result<()> {
-        let new = comms.take_new();
-        if !new.is_empty() {
-            // A few names are not worth a compressor. Without a viewer there are none: a disk that stalls must not hold up this thread.
-            for payload in host_texts::payloads(&[(item::COMMS, new)]) {
-                put(&mut self.file, &mut None, &payload)?;
-            }
-        }
-        if self.looked.elapsed() < MODULES_INTERVAL {
-            return Ok(());
-        }
-        self.looked = Instant::now();
+    /// Looks for modules that are new, and adds their symbols.
+    pub(crate) fn put_new_modules(&mut self) -> io::Result<()> {
         let texts = self.texts.new_modules();
         if texts.is_empty() {
             return Ok(());
@@ -106,15 +98,12 @@ impl MetaFile {
         if self.options.sync { self.file.sync() } else { Ok(()) }
     }
 
-    /// Keeps the figures of memory that hold before the kernel stops to record.
-    pub(crate) fn stopping(&mut self) {
-        self.texts.stopping();
-    }
-
-    /// Adds the texts that are known after the last event, with `comms` (`PID COMM` lines of the kernel), and the end block.
-    pub(crate) fn finish(mut self, comms: &[u8], reason: u32) -> io::Result<()> {
+    /// Adds the texts that are known after the last event, with `comms` (`PID COMM` lines of the kernel) and those of the machine's
+    /// memory, and the end block.
+    pub(crate) fn finish(mut self, comms: &[u8], memory: MemoryTexts, reason: u32) -> io::Result<()> {
         let late_symbols = self.options.late_symbols;
-        let texts = self.texts.at_end(comms, !late_symbols);
+        let mut texts = memory.take();
+        texts.extend(self.texts.at_end(comms, !late_symbols));
         self.put(&texts)?;
         if late_symbols {
             self.put_symbols()?;

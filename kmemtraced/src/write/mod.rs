@@ -4,7 +4,8 @@
 //! from the `block_pool`,
 //! `writer` counts them (`tally`), accounts for `loss` and appends to a `block_file`, with or without `compress`; `freeing` gives old
 //! blocks back to the file system where only a live screen reads them. `header` is the
-//! first block of each file, `meta` the file that names things, from `host_texts` (with `line_hashes`, `module_info`, `new_modules` and `slab_aliases`) and `comms`.
+//! first block of each file, `meta` the file that names things, from `host_texts` (with `line_hashes`, `module_info`, `new_modules` and
+//! `slab_aliases`), `memory_texts` and `comms`; `names` is the thread that adds to it meanwhile.
 //! `own_threads` counts the recorder's own events, `outcome` has the figures of a file.
 //!
 //! Room for more kinds of blocks and other ways to store them. Records are never decoded or changed here.
@@ -21,8 +22,10 @@ pub(crate) mod header;
 pub(crate) mod host_texts;
 mod line_hashes;
 mod loss;
+pub(crate) mod memory_texts;
 pub(crate) mod meta;
 mod module_info;
+pub(crate) mod names;
 mod new_modules;
 pub(crate) mod outcome;
 pub(crate) mod own_threads;

@@ -312,9 +312,6 @@ impl Workers {
             let _ = workers.stop(END_ERROR, |_| {});
             return Err(error);
         }
-        if let Some(own) = &options.own {
-            own.set(&workers.tids);
-        }
         workers.go = Some(go_in);
         Ok(workers)
     }

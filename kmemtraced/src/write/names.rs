@@ -1,0 +1,146 @@
+//! Names while the kernel records, and the thread that adds them to `meta.out`: command names of threads, and once a second the
+//! symbols of new modules. A disk that stalls holds up this thread alone.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use crate::process::thread::{not_started, own_tid};
+use crate::write::comms::Comms;
+use crate::write::memory_texts::MemoryTexts;
+use crate::write::meta::MetaFile;
+
+/// Stack of the thread, bytes.
+const STACK: usize = 256 << 10;
+/// Interval between two looks for new modules, and between two blocks of command names that no viewer waits for.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Figures of the thread for the others.
+#[derive(Debug, Default)]
+struct Shared {
+    bytes: AtomicU64,
+    has_failed: AtomicBool,
+}
+
+/// Names of a recording, and the thread that has `meta.out` meanwhile.
+pub(crate) struct Names {
+    /// Id of the thread.
+    pub(crate) tid: i32,
+    comms: Comms,
+    memory: MemoryTexts,
+    file: Sender<MetaFile>,
+    lines: Sender<Vec<u8>>,
+    shared: Arc<Shared>,
+    thread: JoinHandle<Option<(MetaFile, io::Result<()>)>>,
+    /// Least time between two blocks of command names.
+    interval: Duration,
+    due: Instant,
+}
+
+impl Names {
+    /// Starts the thread, which waits for its file. A viewer that follows the recording gets command names as they come.
+    pub(crate) fn start(is_followed: bool) -> anyhow::Result<Names> {
+        let name = "names";
+        let (tid_out, tid) = crossbeam_channel::bounded(1);
+        let (file, files) = crossbeam_channel::bounded(1);
+        let (lines, lines_out) = crossbeam_channel::bounded(1);
+        let shared = Arc::<Shared>::default();
+        let figures = Arc::clone(&shared);
+        let work = move || {
+            let _ = tid_out.send(own_tid());
+            files.recv().ok().map(|file| write(file, &lines_out, &figures))
+        };
+        let started = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work);
+        let thread = started.map_err(|error| not_started(name, &error))?;
+        let tid = tid.recv().map_err(|error| not_started(name, &io::Error::other(error)))?;
+        let interval = if is_followed { Duration::ZERO } else { INTERVAL };
+        let (comms, memory) = (Comms::new(is_followed), MemoryTexts::open());
+        Ok(Names { tid, comms, memory, file, lines, shared, thread, interval, due: Instant::now() + interval })
+    }
+
+    /// Gives the thread its file.
+    pub(crate) fn begin(&self, file: MetaFile) {
+        let _ = self.file.send(file);
+    }
+
+    /// Keeps the figures of memory that hold once the kernel records; they are written at the end.
+    pub(crate) fn begun(&mut self) {
+        self.memory.begun();
+    }
+
+    /// Keeps the figures of memory that hold before the kernel stops to record.
+    pub(crate) fn stopping(&mut self) {
+        self.memory.stopping();
+    }
+
+    /// Adds the name of a thread.
+    pub(crate) fn add(&mut self, thread: i32, name: &[u8]) {
+        self.comms.add(thread, name);
+    }
+
+    /// Adds `PID COMM` lines of the kernel, after the last event.
+    pub(crate) fn add_lines(&mut self, lines: &[u8]) {
+        self.comms.add_lines(lines);
+    }
+
+    /// Adds `PID COMM` lines of the kernel from time to time, and hands the new ones to the thread, where it has written the last.
+    pub(crate) fn look(&mut self, lines: impl FnOnce() -> Vec<u8>) {
+        self.comms.add_if_due(lines);
+        if Instant::now() < self.due || self.lines.is_full() {
+            return;
+        }
+        self.due = Instant::now() + self.interval;
+        let new = self.comms.take_new();
+        if !new.is_empty() {
+            let _ = self.lines.send(new);
+        }
+    }
+
+    /// True where the file could not be written.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.shared.has_failed.load(Ordering::Acquire)
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Ends the thread and completes the file. Where a block of it could not be written meanwhile, its names come at the end.
+    pub(crate) fn finish(self, reason: u32) -> io::Result<()> {
+        let Names { mut comms, memory, file, lines, thread, .. } = self;
+        drop((file, lines));
+        let ended = thread.join().ok().flatten();
+        let (file, written) = ended.ok_or_else(|| io::Error::other("the thread of the names has failed"))?;
+        if written.is_err() {
+            comms.renew();
+        }
+        let finished = file.finish(&comms.take_new(), memory, reason);
+        written.and(finished)
+    }
+}
+
+/// Adds names to the file until there will be no more, or until it cannot be written.
+fn write(mut file: MetaFile, lines: &Receiver<Vec<u8>>, shared: &Shared) -> (MetaFile, io::Result<()>) {
+    let mut look = Instant::now() + INTERVAL;
+    let written = loop {
+        shared.bytes.store(file.bytes(), Ordering::Relaxed);
+        let written = match lines.recv_deadline(look) {
+            Ok(lines) => file.put_comms(lines),
+            Err(RecvTimeoutError::Timeout) => {
+                look = Instant::now() + INTERVAL;
+                file.put_new_modules()
+            }
+            Err(RecvTimeoutError::Disconnected) => break Ok(()),
+        };
+        if written.is_err() {
+            shared.has_failed.store(true, Ordering::Release);
+            break written;
+        }
+    };
+    (file, written)
+}
