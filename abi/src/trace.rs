@@ -332,6 +332,12 @@ impl Trace {
         })
     }
 
+    /// True where the file of each CPU is there, with its first block: a recorder that has just started may still be writing them.
+    /// Traces of other programs have no such block, and count as whole.
+    pub fn has_all_files(&self) -> bool {
+        self.info.input != InputKind::Kmemtrace || self.streams.iter().all(|stream| stream.recording().is_some())
+    }
+
     /// Marks the streams as being read; false if they were before. Streams are read once.
     pub fn begin(&mut self) -> bool {
         !std::mem::replace(&mut self.has_begun, true)

@@ -275,6 +275,28 @@ fn a_directory_is_followed_while_it_grows() {
     assert_eq!(end["completeness"]["verdict"], "complete");
 }
 
+/// A recorder that has just started has made a file, and not yet written its first block.
+#[test]
+fn a_file_without_its_first_block_is_waited_for() {
+    let recording = data(RECORDINGS[0]);
+    for there in [0, 96] {
+        let mut growing = Growing::new(&recording);
+        let directory = growing.directory.path().to_owned();
+        let header = std::fs::read(directory.join("cpu1.out")).unwrap();
+        std::fs::write(directory.join("cpu1.out"), &header[..there]).unwrap();
+        let mut child = follower(&[directory.to_str().unwrap(), "--format", "jsonl"]);
+        drop(child.stdin.take());
+        std::thread::sleep(Duration::from_millis(300));
+        std::fs::write(directory.join("cpu1.out"), header).unwrap();
+        growing.finish();
+        let _directory = growing.unlock();
+        let (found, end) = lines(&child.wait_with_output().unwrap());
+        let rows = document(&["stalls"], &recording);
+        assert_eq!(keys(clean(&found)), keys(rows["rows"].as_array().unwrap()));
+        assert_eq!(end["completeness"]["verdict"], "complete");
+    }
+}
+
 #[test]
 fn a_recorder_that_is_killed_leaves_what_there_is() {
     let recording = data(RECORDINGS[0]);

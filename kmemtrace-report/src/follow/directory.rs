@@ -38,7 +38,7 @@ impl Growing {
             // A recorder that has just started is still making its files.
             let is_early = growing.grows && begun.elapsed() < STARTING;
             match report::open(request, &inputs) {
-                Ok(mut trace) if trace.info.missing.is_empty() || !is_early => {
+                Ok(mut trace) if trace.has_all_files() || !is_early => {
                     trace.streams.iter_mut().for_each(|stream| stream.follow(growing.grows));
                     return Ok((growing, Some(trace)));
                 }

@@ -59,7 +59,7 @@ impl Source {
             // A recorder that has just started is still making its files.
             let is_early = self.is_growing && begun.elapsed() < STARTING;
             match Trace::open(&self.paths) {
-                Ok(trace) if trace.info.missing.is_empty() || !is_early => break trace,
+                Ok(trace) if trace.has_all_files() || !is_early => break trace,
                 Err(error) if !is_early => return Err(error.into()),
                 Ok(_) | Err(_) => std::thread::sleep(PAUSE),
             }
