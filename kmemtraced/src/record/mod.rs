@@ -171,7 +171,7 @@ fn run(
         started.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
     if started.is_ok() {
         source.begun();
-        names.begun();
+        names.begun(&source.comms(), knows_own);
         workers.go();
         take_name(args, output);
     }

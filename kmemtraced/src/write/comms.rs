@@ -23,6 +23,9 @@ pub(crate) struct Comms {
     names: BTreeMap<i32, [u8; MAX_NAME]>,
     /// Threads whose names were learnt or have changed since they were last taken.
     new: BTreeSet<i32>,
+    /// Threads that had ended before the recording. A viewer that follows it would give their names to threads that get their
+    /// numbers, and so gets them at the end only, as far as they still hold.
+    ended: BTreeSet<i32>,
     /// Longest interval between two readings, in units of [`INTERVAL`].
     max_intervals: usize,
     /// Time of the next reading.
@@ -33,7 +36,15 @@ impl Comms {
     /// No names. A viewer that follows the recording shows them as they come, which is worth more readings.
     pub(crate) fn new(is_followed: bool) -> Comms {
         let max_intervals = if is_followed { MAX_INTERVALS_FOLLOWED } else { MAX_INTERVALS };
-        Comms { names: BTreeMap::new(), new: BTreeSet::new(), max_intervals, due: None }
+        Comms { names: BTreeMap::new(), new: BTreeSet::new(), ended: BTreeSet::new(), max_intervals, due: None }
+    }
+
+    /// Adds `PID COMM` lines of the kernel at the begin of the recording, which names threads that have ended, too.
+    pub(crate) fn begin(&mut self, lines: &[u8], lives: impl Fn(i32) -> bool) {
+        self.add_lines(lines);
+        let ended: BTreeSet<i32> = self.new.iter().copied().filter(|thread| !lives(*thread)).collect();
+        self.new.retain(|thread| !ended.contains(thread));
+        self.ended = ended;
     }
 
     /// Adds `PID COMM` lines of the kernel, every 100 ms to one second; a later name of a thread wins.
@@ -69,7 +80,13 @@ impl Comms {
         }
         if self.names.insert(thread, bytes) != Some(bytes) {
             self.new.insert(thread);
+            self.ended.remove(&thread);
         }
+    }
+
+    /// Makes the names new that were kept for the end.
+    pub(crate) fn stop(&mut self) {
+        self.new.append(&mut self.ended);
     }
 
     /// Makes all names new.
@@ -106,6 +123,17 @@ mod tests {
         assert_eq!(comms.take_new(), b"");
         comms.renew();
         assert_eq!(comms.take_new(), b"7 make\n9 Web\n10 \n12 a-command-with-\n13 sh\n");
+    }
+
+    #[test]
+    fn names_of_threads_that_had_ended_come_at_the_end_if_they_hold() {
+        let mut comms = Comms::new(true);
+        comms.begin(b"7 sh\n8 old\n9 older\n", |thread| thread == 7);
+        assert_eq!(comms.take_new(), b"7 sh\n");
+        comms.add_lines(b"7 sh\n8 make\n9 older\n");
+        assert_eq!(comms.take_new(), b"8 make\n");
+        comms.stop();
+        assert_eq!(comms.take_new(), b"9 older\n");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
+use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::process::thread::{not_started, own_tid};
 use crate::write::comms::Comms;
 use crate::write::memory_texts::MemoryTexts;
@@ -67,9 +68,13 @@ impl Names {
         let _ = self.file.send(file);
     }
 
-    /// Keeps the figures of memory that hold once the kernel records; they are written at the end.
-    pub(crate) fn begun(&mut self) {
+    /// Takes the figures of memory and the `PID COMM` lines of the kernel that hold once it records. `knows_threads`: its ids of
+    /// threads are those of proc.
+    pub(crate) fn begun(&mut self, lines: &[u8], knows_threads: bool) {
         self.memory.begun();
+        let proc = KernelFs::find(&PROC).ok().filter(|_| knows_threads);
+        self.comms
+            .begin(lines, |thread| proc.as_ref().is_none_or(|proc| proc.has(&thread.to_string()).unwrap_or(true)));
     }
 
     /// Keeps the figures of memory that hold before the kernel stops to record.
@@ -116,6 +121,7 @@ impl Names {
         drop((file, lines));
         let ended = thread.join().ok().flatten();
         let (file, written) = ended.ok_or_else(|| io::Error::other("the thread of the names has failed"))?;
+        comms.stop();
         if written.is_err() {
             comms.renew();
         }
