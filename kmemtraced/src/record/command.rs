@@ -50,26 +50,19 @@ pub(crate) enum Reported {
     Interrupted,
 }
 
-/// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH.
-pub(crate) fn report(args: &Args, dir: &Path, signals: &Signals) -> Reported {
+/// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH, to standard output or to
+/// `file`.
+pub(crate) fn report(args: &Args, dir: &Path, file: Option<&File>, signals: &Signals) -> Reported {
     let program = report::program();
     if !args.report.is_empty() {
         // Earlier messages come first where both go to one terminal.
         messages::finish(LAST_WORDS);
     }
-    let mut file = match args.memstrack.report_file.as_ref().map(File::create).transpose() {
-        Ok(file) => file,
-        Err(error) => {
-            let file = args.memstrack.report_file.as_deref().unwrap_or(Path::new(""));
-            say(format!("kmemtraced: {}: cannot be written: {error}: it has no report", file.display()));
-            return Reported::NotAll;
-        }
-    };
     let mut reported = Reported::All;
     for words in memstrack::reports(args) {
         let mut command = Command::new(&program);
         command.args(&words).arg(dir);
-        let spawned = file.as_mut().map(|file| file.try_clone()).transpose().and_then(|file| {
+        let spawned = file.map(File::try_clone).transpose().and_then(|file| {
             if let Some(file) = file {
                 command.stdout(file);
             }

@@ -1,8 +1,9 @@
 //! The command line of memstrack, in words of our own.
 
+use std::fs::File;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::memstrack::{Layout, Report};
 
@@ -119,6 +120,15 @@ fn view(report: &Report) -> String {
         line += &format!(" --throttle {percent}");
     }
     line
+}
+
+/// The file of the reports, where there is one, made before the recording: the reports are all that stays of it.
+pub(crate) fn report_file(args: &Args) -> anyhow::Result<Option<File>> {
+    let file = args.memstrack.report_file.as_deref();
+    let made = file.map(|file| {
+        File::create(file).with_context(|| format!("{}: cannot be made: name another file with --output", shown(file)))
+    });
+    made.transpose()
 }
 
 /// True if only the reports stay of the recording.

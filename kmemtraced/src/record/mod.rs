@@ -79,6 +79,7 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
 }
 
 fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
+    let report_file = memstrack::report_file(args)?;
     let source = set_up::set_up(args)?;
     let (mut output, mut viewer) = destination(args, signals)?;
     if let Some(reader) = args.reader {
@@ -101,11 +102,16 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     }
     let status = status.map(|status| if status == 0 { viewed } else { status });
     let Some(dir) = output.path() else { return status };
-    let reported = command::report(args, dir, signals);
+    let reported = command::report(args, dir, report_file.as_ref(), signals);
     if memstrack::is_private(args) {
         remove_private(dir, reported);
     }
-    if reported == Reported::Interrupted { Ok(shutdown::ENDED_EARLY) } else { status }
+    match reported {
+        Reported::Interrupted => Ok(shutdown::ENDED_EARLY),
+        // The reports are what was asked for.
+        Reported::NotAll if memstrack::is_private(args) => Ok(shutdown::ENDED_EARLY),
+        Reported::NotAll | Reported::All => status,
+    }
 }
 
 /// Destination of the recording, and the program that shows it where the command line names one: without a directory there are no

@@ -26,6 +26,10 @@ fn main() -> ExitCode {
         ("figures_of_random_traces_are_those_of_our_views", figures_of_random_traces_are_those_of_our_views),
         ("names_are_escaped_and_json_parses", names_are_escaped_and_json_parses),
         ("words_that_are_none_are_refused", words_that_are_none_are_refused),
+        (
+            "a_report_without_a_place_is_refused_before_it_records",
+            a_report_without_a_place_is_refused_before_it_records,
+        ),
         ("outputs_fail_as_those_of_views_do", outputs_fail_as_those_of_views_do),
         ("a_layout_that_cannot_mark_loss_leaves_it_to_a_line", a_layout_that_cannot_mark_loss_leaves_it_to_a_line),
         ("slabs_are_those_that_the_kernel_counted", beside::slabs_are_those_that_the_kernel_counted),
@@ -140,6 +144,18 @@ fn words_that_are_none_are_refused() -> Result<(), Skip> {
     ] {
         let line = told(&run(REPORT, line, &[directory.path()]), 2);
         assert!(line.contains(said), "{line}");
+    }
+    Ok(())
+}
+
+fn a_report_without_a_place_is_refused_before_it_records() -> Result<(), Skip> {
+    let directory = Directory::new(&[]);
+    for (file, reason) in [("none/report", "No such file"), (".", "Is a directory")] {
+        let mut recorder = Command::new(program("kmemtraced"));
+        recorder.args(["--report", "task_summary", "--notui", "-d", "1", "--output"]).arg(directory.file(file));
+        let line = told(&recorder.output().unwrap(), 2);
+        assert!(line.contains(reason) && line.contains("name another file with --output"), "{line}");
+        assert!(!line.contains("recording"), "{line}");
     }
     Ok(())
 }
