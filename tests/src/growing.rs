@@ -85,6 +85,18 @@ impl Growing {
         }
     }
 
+    /// Appends the rest of one file.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn finish_file(&mut self, name: &str) {
+        for Part { path, bytes, there } in self.parts.iter_mut().filter(|part| part.path.ends_with(name)) {
+            let mut file = must(path, OpenOptions::new().append(true).open(&*path));
+            must(path, file.write_all(&bytes[*there..]));
+            *there = bytes.len();
+        }
+    }
+
     /// Appends the rest of all files.
     ///
     /// # Panics

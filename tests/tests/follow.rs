@@ -297,6 +297,33 @@ fn a_file_without_its_first_block_is_waited_for() {
     }
 }
 
+/// The merge has passed the times of events that come late: spans that they begin or end have wrong lengths.
+#[test]
+fn spans_of_events_that_come_late_are_suspect() {
+    let recording = data(RECORDINGS[1]);
+    let rows = document(&["stalls"], &recording);
+    let whole = keys(rows["rows"].as_array().unwrap());
+    let mut marked = 0;
+    for early in ["cpu0.out", "cpu1.out"] {
+        let mut growing = Growing::new(&recording);
+        let directory = growing.directory.path().to_owned();
+        let child = follower(&[directory.to_str().unwrap(), "--format", "jsonl", "--flush", "1ms"]);
+        std::thread::sleep(Duration::from_millis(300));
+        growing.finish_file(early);
+        std::thread::sleep(Duration::from_millis(700));
+        growing.finish();
+        let _directory = growing.unlock();
+        let (found, end) = lines(&child.wait_with_output().unwrap());
+        assert!(end["totals"]["late_events"].as_u64() > Some(0), "{early}: {end}");
+        // Lines that were printed before stay.
+        let since = found.iter().position(|line| line["suspect"] == true).unwrap_or(found.len());
+        let since = keys(clean(&found[since..]));
+        assert!(since.iter().all(|key| whole.binary_search(key).is_ok()), "{early}: {since:?}");
+        marked += found.iter().filter(|line| line["suspect"] == true).count();
+    }
+    assert!(marked > 0);
+}
+
 #[test]
 fn a_recorder_that_is_killed_leaves_what_there_is() {
     let recording = data(RECORDINGS[0]);

@@ -234,9 +234,13 @@ impl<'a> Follower<'a> {
         has_read
     }
 
-    /// Adds a chunk of a stream. Events that come after their time move to the present: the merge has passed their keys.
+    /// Adds a chunk of a stream. Events that come after their time move to the present: the merge has passed their keys. Times of
+    /// spans that they begin or end are wrong then, as in a gap.
     fn add(&mut self, index: usize, mut chunk: Chunk<Event>, stream: &CpuStream) {
         let frontier = self.frontier;
+        if let Some(first) = chunk.events.first().filter(|event| event.at < frontier) {
+            self.pass.gap(first.at, frontier);
+        }
         for event in chunk.events.iter_mut().take_while(|event| event.at < frontier) {
             event.at = frontier;
             self.late_events += 1;

@@ -190,6 +190,11 @@ impl<'a> Pass<'a> {
         self.observer.settle_before(window.complete_until.unwrap_or(u64::MAX), names);
     }
 
+    /// Takes a gap that is not one of a window.
+    pub(crate) fn gap(&mut self, from: u64, to: u64) {
+        self.observer.gap_ahead(from, to);
+    }
+
     /// Adds what has ended, at the end of the events.
     pub(crate) fn settle(&mut self, names: &Names) {
         self.observer.settle_before(u64::MAX, names);
