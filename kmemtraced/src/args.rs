@@ -193,7 +193,7 @@ impl Args {
         let words: Vec<OsString> = std::env::args_os().collect();
         Args::try_parse_from(&words).unwrap_or_else(|error| match without_dashes(&words, &error) {
             Some(line) => {
-                let _ = writeln!(io::stderr(), "kmemtraced: put -- before the command: {line}");
+                let _ = writeln!(io::stderr(), "kmemtraced: put {line}");
                 std::process::exit(NOT_STARTED.into())
             }
             None => error.exit(),
@@ -265,7 +265,7 @@ impl TypedValueParser for ReportName {
     }
 }
 
-/// The command line with `--` before the command, where `error` is that it lacks one.
+/// Remedy where `error` is that the command line lacks `--` before the command, or has a verb behind options.
 fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
     let kind = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
@@ -280,7 +280,13 @@ fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
     (1..words.len()).filter(|&at| words[at] == *word.as_str()).find_map(|at| {
         let mended = [&words[..at], std::slice::from_ref(&dashes), &words[at..]].concat();
         let args = Args::try_parse_from(&mended).ok().filter(|args| args.command.len() == words.len() - at);
-        let line = args.map(|_| mended.iter().map(|word| as_typed(word)).collect::<Vec<_>>().join(" "))?;
+        let typed = |words: &[OsString]| words.iter().map(|word| as_typed(word)).collect::<Vec<_>>().join(" ");
+        args?;
+        if VERBS.contains(&word.as_str()) {
+            let first = [&words[..1], &words[at..=at], &words[1..at], &words[at + 1..]].concat();
+            return Some(format!("{word} before its options: {}", typed(&first)));
+        }
+        let line = format!("-- before the command: {}", typed(&mended));
         let verb = VERBS.into_iter().find(|verb| words.len() == at + 1 && is_alike(verb, word));
         Some(verb.map_or_else(|| line.clone(), |verb| format!("{line} (or did you mean kmemtraced {verb}?)")))
     })
@@ -419,10 +425,16 @@ mod tests {
             let words: Vec<OsString> = line.split(' ').map(|word| word.replace('_', " ").into()).collect();
             Args::try_parse_from(&words).err().and_then(|error| without_dashes(&words, &error))
         };
-        assert_eq!(mended("kmemtraced make -C x").unwrap(), "kmemtraced -- make -C x");
-        assert_eq!(mended("kmemtraced -B make make -j").unwrap(), "kmemtraced -B make -- make -j");
-        assert_eq!(mended("kmemtraced -d 5s sh -c it's;_x").unwrap(), "kmemtraced -d 5s -- sh -c 'it'\\''s; x'");
-        let verb = "kmemtraced -- recovr (or did you mean kmemtraced recover?)";
+        let dashes = |line: &str| format!("-- before the command: {line}");
+        assert_eq!(mended("kmemtraced make -C x").unwrap(), dashes("kmemtraced -- make -C x"));
+        assert_eq!(mended("kmemtraced -B make make -j").unwrap(), dashes("kmemtraced -B make -- make -j"));
+        assert_eq!(
+            mended("kmemtraced -d 5s sh -c it's;_x").unwrap(),
+            dashes("kmemtraced -d 5s -- sh -c 'it'\\''s; x'")
+        );
+        let verb = dashes("kmemtraced -- recovr (or did you mean kmemtraced recover?)");
+        let first = "watch before its options: kmemtraced watch -B x -d 1";
+        assert_eq!(mended("kmemtraced -B x watch -d 1").unwrap(), first);
         assert_eq!(mended("kmemtraced recovr").unwrap(), verb);
         for other in
             ["kmemtraced -- make", "kmemtraced --mak", "kmemtraced -b x make", "kmemtraced", "kmemtraced probe"]
