@@ -106,6 +106,22 @@ pub(super) fn begin(text: &str, limit: usize, mark: char) -> String {
     format!("{mark}{}", &text[start..])
 }
 
+/// Text that fits `limit` columns: a long one loses its end.
+pub(super) fn end(text: &str, limit: usize, mark: char) -> String {
+    if width(text) <= limit {
+        return text.to_owned();
+    }
+    let (mut used, mut end) = (0, 0);
+    for (range, wide) in units(text) {
+        if used + wide > limit.saturating_sub(1) {
+            break;
+        }
+        used += wide;
+        end = range.end;
+    }
+    format!("{}{mark}", &text[..end])
+}
+
 /// Pieces that stay whole, with their widths: escape sequences, and characters with those that combine with them.
 fn units(text: &str) -> Vec<(Range<usize>, usize)> {
     let mut units: Vec<(Range<usize>, usize)> = Vec::new();

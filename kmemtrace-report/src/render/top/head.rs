@@ -4,8 +4,10 @@ use kmemtrace::live::{LiveGroup, LiveName, LiveSymbol, Snapshot, Totals};
 use kmemtrace_abi::text::units::grouped;
 
 use super::figures::{count, curve, long_bytes, long_change, moment, percent, window};
+use super::rows::cut_mark;
 use super::state::Sort;
 use super::view::{Memory, Paint, Pen, Recording, View, WIDE};
+use crate::render::cut;
 
 /// Fall of MemFree below which a share of it says nothing, in bytes.
 const LEAST_TAKEN: u64 = 16 << 20;
@@ -27,7 +29,7 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>) -> u16 {
         title(view, pen.area().width),
         totals(view, pen.area().width),
         history(view, pen.area().width),
-        settings(view),
+        settings(view, pen.area().width),
     ];
     for (y, parts) in (0..).zip(lines) {
         line(pen, y, parts);
@@ -37,20 +39,28 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>) -> u16 {
 
 /// Writes the parts that fit a line, two blanks between them.
 fn line(pen: &mut Pen<'_>, y: u16, mut parts: Vec<Part>) {
-    let width = usize::from(pen.area().width);
-    let gap = if pen.area().width < WIDE { 2 } else { 3 };
+    let width = pen.area().width;
     parts.retain(|part| !part.text.is_empty());
-    let used =
-        |parts: &[Part]| parts.iter().map(|part| part.text.chars().count() + gap).sum::<usize>().saturating_sub(gap);
-    while used(&parts) > width {
+    while used(&parts, width) > usize::from(width) {
         let Some(rank) = parts.iter().map(|part| part.rank).max().filter(|rank| *rank > 0) else { break };
         parts.retain(|part| part.rank < rank);
     }
     let mut x = 0;
     for part in parts {
         pen.put(x, y, &part.text, part.paint);
-        x += u16::try_from(part.text.chars().count() + gap).unwrap_or(u16::MAX);
+        x = x.saturating_add(u16::try_from(cut::width(&part.text) + gap(width)).unwrap_or(u16::MAX));
     }
+}
+
+/// Blanks between two parts of a line.
+fn gap(width: u16) -> usize {
+    if width < WIDE { 2 } else { 3 }
+}
+
+/// Columns of the parts of a line, and of the gaps between them.
+fn used(parts: &[Part], width: u16) -> usize {
+    let texts = parts.iter().filter(|part| !part.text.is_empty());
+    texts.map(|part| cut::width(&part.text) + gap(width)).sum::<usize>().saturating_sub(gap(width))
 }
 
 /// Program, trace, state of the recording, rate and loss.
@@ -215,13 +225,35 @@ fn memory(view: View<'_>, width: u16) -> String {
     }
 }
 
-/// Groupings, sort key, window, filter and mark.
-fn settings(view: View<'_>) -> Vec<Part> {
+/// Steps that make room for a filter in the line of settings: other groupings, the window, the words for the filter's begin, the mark.
+const STEPS: u8 = 4;
+
+/// Groupings, sort key, window, filter and mark. A filter is always there: without it, its figures would pass for the machine's.
+fn settings(view: View<'_>, width: u16) -> Vec<Part> {
+    let filter = view.state.filter.text.as_str();
+    if filter.is_empty() {
+        return settings_after(view, 0, "");
+    }
+    let filter = format!("filter {filter}");
+    for step in 0..=STEPS {
+        let parts = settings_after(view, step, &filter);
+        if used(&parts, width) <= usize::from(width) {
+            return parts;
+        }
+    }
+    let others = used(&settings_after(view, STEPS, ""), width) + gap(width);
+    let room = usize::from(width).saturating_sub(others);
+    settings_after(view, STEPS, &cut::end(&filter, room, cut_mark(view)))
+}
+
+/// Settings after some of the steps that make room.
+fn settings_after(view: View<'_>, step: u8, filter: &str) -> Vec<Part> {
     let View { state, snapshot, .. } = view;
     let group = |group: LiveGroup| {
         if group == state.group { format!("[{}]", group.name()) } else { format!(" {} ", group.name()) }
     };
-    let groups: String = snapshot.groups.iter().copied().map(group).collect();
+    let groups = snapshot.groups.iter().copied().filter(|of| step < 1 || *of == state.group);
+    let groups: String = groups.map(group).collect();
     let seconds = window(state.window());
     let sort = match state.sort {
         Sort::Growth => format!("+{}", seconds.replace(' ', "")),
@@ -234,19 +266,17 @@ fn settings(view: View<'_>) -> Vec<Part> {
         Sort::Name => "name".to_owned(),
     };
     let order = if state.is_reversed { " ^" } else { " v" };
-    let filter = match state.filter.text.as_str() {
-        "" => String::new(),
-        text => format!("filter {text}"),
-    };
+    let seconds = if step < 2 { format!("window {seconds}") } else { String::new() };
     let selected = snapshot.selected.as_ref().filter(|_| !view.is_still());
-    let selected = selected.map_or(String::new(), |(_, since)| format!("peaks, changes since {}", moment(*since)));
-    let mark = snapshot.mark.map_or(String::new(), |at| format!("mark {}", moment(at)));
+    let words = if step < 3 { "peaks, changes since" } else { "since" };
+    let selected = selected.map_or(String::new(), |(_, since)| format!("{words} {}", moment(*since)));
+    let mark = snapshot.mark.filter(|_| step < 4).map_or(String::new(), |at| format!("mark {}", moment(at)));
     vec![
         part(groups, Paint::Plain, 0),
         part(format!("sort {sort}{order}"), Paint::Plain, 0),
-        part(format!("window {seconds}"), Paint::Plain, 3),
-        part(filter, Paint::Strong, 1),
-        part(selected, Paint::Plain, 4),
+        part(seconds, Paint::Plain, 3),
+        part(filter, Paint::Strong, 0),
+        part(selected, Paint::Plain, 1),
         part(mark, Paint::Plain, 2),
     ]
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::filter::RowFilter;
 use super::keys::{Command, Key, press};
-use super::state::ScreenState;
+use super::state::{ScreenState, Sort};
 use super::{Look, Memory, Recording, Subject, View, draw, text};
 
 const MIB: u64 = 1 << 20;
@@ -244,6 +244,35 @@ fn a_filter_by_other_keys_selects_allocations() {
     let screen = shown_as(&selected, &subject(), &state, 160, 45);
     assert!(screen.contains("filter comm=foo* use != user   peaks, changes since +00:01:58"), "{screen}");
     assert!(screen.contains("foo_ring_alloc"), "{screen}");
+    // Other parts of line 4 make room for the filter, and for the time from which on its figures count.
+    let selected = Snapshot { mark: Some(120 * SECOND), ..selected };
+    let settings = |state: &ScreenState, width| {
+        let snapshot = Snapshot { group: state.group, groups: LiveGroup::ALL.to_vec(), ..selected.clone() };
+        shown_as(&snapshot, &subject(), state, width, 24).lines().nth(3).unwrap().to_owned()
+    };
+    for (width, line) in [
+        (
+            140,
+            "[sites]   sort +60s v   window 60 s   filter comm=foo* use != user   peaks, changes since +00:01:58   mark +00:02:00",
+        ),
+        (
+            119,
+            "[sites]  sort +60s v  window 60 s  filter comm=foo* use != user  peaks, changes since +00:01:58  mark +00:02:00",
+        ),
+        (100, "[sites]  sort +60s v  filter comm=foo* use != user  peaks, changes since +00:01:58  mark +00:02:00"),
+        (90, "[sites]  sort +60s v  filter comm=foo* use != user  since +00:01:58  mark +00:02:00"),
+        (80, "[sites]  sort +60s v  filter comm=foo* use != user  since +00:01:58"),
+        (60, "[sites]  sort +60s v  filter comm=foo* use~  since +00:01:58"),
+    ] {
+        assert_eq!(settings(&state, width), line);
+    }
+    let long = RowFilter::parse(&"comm=a*日 ".repeat(30)).unwrap();
+    for width in [60, 80, 119, 120, 200] {
+        let state =
+            ScreenState { filter: long.clone(), sort: Sort::SinceMark, group: LiveGroup::Modules, ..state.clone() };
+        let line = settings(&state, width);
+        assert!(line.contains("filter comm=") && line.contains('~') && line.contains("  since +00:01:58"), "{line}");
+    }
 
     let of = state.request(&selected).selection.unwrap();
     let [user, slab] = [LiveName::Use(Some(b"user"[..].into())), LiveName::Use(None)];
