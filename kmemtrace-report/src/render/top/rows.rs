@@ -82,19 +82,15 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) -> usiz
 }
 
 fn heading(view: View<'_>, pen: &mut Pen<'_>, columns: &[Column], y: u16) {
+    let order = if view.state.is_reversed { "^" } else { "v" };
+    let mark = |sort: Option<Sort>| if sort == Some(view.state.sort) { order } else { "" };
     let mut x = 0;
     for column in columns {
-        let is_sorted = column.sort == Some(view.state.sort);
-        let mark = match (is_sorted, view.state.is_reversed) {
-            (false, _) => "",
-            (true, false) => "v",
-            (true, true) => "^",
-        };
-        let text = format!("{:>width$}", format!("{}{mark}", column.title), width = column.width);
-        pen.put(x, y, &text, Paint::Strong);
+        let text = format!("{}{}", column.title, mark(column.sort));
+        pen.put(x, y, &format!("{text:>width$}", width = column.width), Paint::Strong);
         x += column.width as u16;
     }
-    pen.put(x + 2, y, if view.state.sort == Sort::Name { "WHO v" } else { "WHO" }, Paint::Strong);
+    pen.put(x + 2, y, format!("WHO {}", mark(Some(Sort::Name))).trim_end(), Paint::Strong);
 }
 
 /// Words in place of rows.

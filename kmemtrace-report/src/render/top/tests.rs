@@ -303,10 +303,19 @@ fn keys_sort_filter_choose_and_freeze() {
         keys.chars().map(|key| press(state, &snapshot, 10, Key::Char(key))).last().unwrap_or(Command::None)
     };
     assert_eq!(first(&state), Some(LiveKey::Site(1)));
+    let marks = |state: &ScreenState, column: &str| {
+        let screen = shown_as(&snapshot, &subject(), state, 80, 24);
+        let [settings, heading] = [3, 4].map(|line| screen.lines().nth(line).unwrap());
+        ["v", "^"].map(|mark| (settings.contains(&format!(" {mark}  ")), heading.contains(&format!("{column}{mark}"))))
+    };
     keys(&mut state, "n");
     assert_eq!(first(&state), Some(LiveKey::Site(3)));
+    assert_eq!(marks(&state, "WHO "), [(true, true), (false, false)]);
     keys(&mut state, "n");
     assert_eq!(first(&state), Some(LiveKey::Site(1)));
+    assert_eq!(marks(&state, "WHO "), [(false, false), (true, true)], "line 4 and the heading agree");
+    keys(&mut state, "PP");
+    assert_eq!(marks(&state, "PEAK"), [(false, false), (true, true)]);
     keys(&mut state, "ljj");
     assert_eq!(state.chosen, Some((LiveKey::Site(2), Kind::Kmalloc)), "by live bytes it is the last one");
     keys(&mut state, "gk");
