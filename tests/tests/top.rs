@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         ("a_killed_recorder_leaves_the_last_screen", a_killed_recorder_leaves_the_last_screen),
         ("blocks_that_were_given_back_are_skipped", blocks_that_were_given_back_are_skipped),
         ("all_groupings_have_the_figures_of_views", all_groupings_have_the_figures_of_views),
+        ("rates_of_a_short_trace_are_over_all_of_it", rates_of_a_short_trace_are_over_all_of_it),
         ("nodes_of_stacks_have_peaks_of_their_own", nodes_of_stacks_have_peaks_of_their_own),
         ("a_module_that_loads_has_what_its_thread_allocates", a_module_that_loads_has_what_its_thread_allocates),
         ("a_recorder_and_its_screen_end_together", a_recorder_and_its_screen_end_together),
@@ -242,6 +243,31 @@ fn peaks_of(node: &Value, peaks: &mut BTreeSet<(String, String)>) {
         peaks.insert((node["name"].as_str().unwrap_or_default().to_owned(), peak.replace("iB", "")));
         peaks_of(node, peaks);
     }
+}
+
+/// 1000 allocations of a page in 1.25 s, then a free of each fourth at once.
+fn rates_of_a_short_trace_are_over_all_of_it() -> Result<(), Skip> {
+    let mut machine = Scenario::new(Shape::plain(), 1).thread(100, 0);
+    for page in 0..1000 {
+        machine = machine.page_alloc(5_000_000_000 + page * 1_250_000, 0, page, 4096);
+    }
+    for page in (0..1000).step_by(4) {
+        machine = machine.page_free(6_250_000_000, 0, page, 0);
+    }
+    let trace = Directory::new(&trace_dir(&machine.finish(), 1));
+    let rates = |arguments: &[&str]| {
+        let mut top = Command::new(program(REPORT));
+        top.args(["top", "--once"]).args(arguments).arg(trace.path()).env("COLUMNS", "160");
+        let screen = String::from_utf8_lossy(&must("top", top.output()).stdout).into_owned();
+        let row = screen.lines().nth(5).unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let events = screen.lines().next().and_then(|line| line.split(" ev/s").next()?.rsplit(' ').next());
+        (events.map(str::to_owned).unwrap_or_default(), row.join(" "))
+    };
+    let (events, row) = rates(&[]);
+    assert!(events == "1000" && row.contains(" 800 200 0% "), "{events}: {row}");
+    let (events, row) = rates(&["--from", "500ms"]);
+    assert!(events == "802" && row.contains(" 802 0 - "), "{events}: {row}");
+    Ok(())
 }
 
 /// A sum of the peaks below a node is too much, and one at whole seconds too little.

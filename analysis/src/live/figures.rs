@@ -1,6 +1,6 @@
 //! Figures of one row, kept as events pass.
 
-use super::ticks::Ticks;
+use super::ticks::{TICK, Ticks};
 
 /// Slice of time of a row.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,13 +56,19 @@ pub(super) struct Figures {
     past: [Counts; 3],
 }
 
-/// Rates of a row over the last two seconds.
+/// Rates of a row over the last two seconds, or over all of a shorter time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rates {
     /// Change of the live bytes in a second.
     pub(super) growth: i64,
     pub(super) allocs: u64,
     pub(super) frees: u64,
+}
+
+/// Rate of a number of things in a time of nanoseconds; 0 where no time has passed.
+pub(super) fn per_second(number: u64, time: u64) -> u64 {
+    let rate = (u128::from(number) * u128::from(TICK)).checked_div(time.into()).unwrap_or(0);
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 impl Figures {
@@ -120,7 +126,7 @@ impl Figures {
     /// Begins at `at` with what is live: changes and peaks are counted from here on.
     pub(super) fn begin(&mut self, at: u64, has_mark: bool) {
         (self.peak, self.peak_at) = (self.live, at);
-        self.past = [Counts { live: self.live, allocs: self.allocs, frees: self.frees }; 3];
+        self.past = [self.counts(); 3];
         self.slices.iter_mut().for_each(|slice| slice.live = self.live);
         self.at_mark = has_mark.then_some(self.live);
     }
@@ -142,7 +148,7 @@ impl Figures {
             return;
         }
         self.past.rotate_right(1);
-        self.past[0] = Counts { live: self.live, allocs: self.allocs, frees: self.frees };
+        self.past[0] = self.counts();
         self.slices.push(Slice { live: self.live, born: 0 });
         let before = (ticks + joined.len()).saturating_sub(self.slices.len());
         for slice in joined.iter().filter_map(|slice| slice.checked_sub(before)) {
@@ -162,14 +168,22 @@ impl Figures {
         slice.checked_sub(before).and_then(|slice| self.slices.get(slice)).map_or(0, |slice| slice.live)
     }
 
-    /// Rates over the last two whole seconds.
-    pub(super) fn rates(&self) -> Rates {
+    fn counts(&self) -> Counts {
+        Counts { live: self.live, allocs: self.allocs, frees: self.frees }
+    }
+
+    /// Rates over the last two whole seconds; where the row has been counted for less, over that `time` in nanoseconds.
+    pub(super) fn rates(&self, time: Option<u64>) -> Rates {
         let [last, _, before] = self.past;
+        // Fewer than three ticks have passed in a shorter time: the counts before are those at its begin.
+        let last = if time.is_some() { self.counts() } else { last };
+        let time = time.unwrap_or(2 * TICK);
         let growth = i128::from(last.live) - i128::from(before.live);
+        let growth = (growth * i128::from(TICK)).checked_div(time.into()).unwrap_or(0);
         Rates {
-            growth: (growth / 2).clamp(i64::MIN.into(), i64::MAX.into()) as i64,
-            allocs: (last.allocs - before.allocs) / 2,
-            frees: (last.frees - before.frees) / 2,
+            growth: growth.clamp(i64::MIN.into(), i64::MAX.into()) as i64,
+            allocs: per_second(last.allocs - before.allocs, time),
+            frees: per_second(last.frees - before.frees, time),
         }
     }
 

@@ -15,8 +15,10 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
 use super::clock::TraceClock;
+use super::figures::per_second;
 use super::ledger::{Ledger, LedgerSink};
 use super::naming::NameMemory;
+use super::ticks::TICK;
 use crate::account::classes::{Classes, MAX_SIZED_CLASSES};
 use crate::account::group_reader::{GroupFacts, GroupReader};
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
@@ -142,9 +144,8 @@ pub struct Monitor<'a> {
     delay: u64,
     /// Nanoseconds that were passed over.
     pub(super) skipped: u64,
-    /// Number of events at the last tick and the two before.
-    pub(super) past_events: [u64; 3],
-    next_past: u64,
+    /// Keys a second or more apart, and the number of events by then: the last one and the two before.
+    past_events: [(u64, u64); 3],
 }
 
 impl<'a> Monitor<'a> {
@@ -190,8 +191,7 @@ impl<'a> Monitor<'a> {
             frontier: 0,
             delay: delay(options.flush.unwrap_or(FLUSH)),
             skipped: 0,
-            past_events: [0; 3],
-            next_past: 0,
+            past_events: [(0, 0); 3],
         }
     }
 
@@ -280,7 +280,7 @@ impl<'a> Monitor<'a> {
         self.first = first;
         self.frontier = first;
         self.ledger.begin(first);
-        self.next_past = first;
+        self.past_events = [(first, 0); 3];
         true
     }
 
@@ -308,10 +308,9 @@ impl<'a> Monitor<'a> {
         let last = window.events.last().map(|event| event.at);
         self.frontier = self.frontier.max(last.max(window.complete_until.filter(|_| !is_at_end)).unwrap_or(0));
         self.ledger.advance(self.frontier);
-        if self.frontier >= self.next_past {
-            self.next_past = self.frontier.saturating_add(super::ticks::TICK);
+        if self.frontier - self.past_events[0].0 >= TICK {
             self.past_events.rotate_right(1);
-            self.past_events[0] = self.merger.merged.events;
+            self.past_events[0] = (self.frontier, self.events());
         }
     }
 
@@ -351,6 +350,12 @@ impl<'a> Monitor<'a> {
     /// Number of events so far.
     pub(super) fn events(&self) -> u64 {
         self.merger.merged.events
+    }
+
+    /// Events in a second, over the last two to three, or over all of a shorter trace.
+    pub(super) fn events_now(&self) -> u64 {
+        let [.., (at, before)] = self.past_events;
+        per_second(self.events() - before, self.frontier - at)
     }
 
     /// True once the memory limit was exceeded.

@@ -33,11 +33,10 @@ impl Monitor<'_> {
         let reports = || trace.streams.iter().map(CpuStream::report);
         let lossy = reports().filter(|report| report.lost.is_none_or(|lost| lost > 0)).filter_map(|report| report.cpu);
         let since = |at: u64| at.saturating_sub(self.first);
-        let [last, _, before] = self.past_events;
         let mut snapshot = Snapshot {
             elapsed: self.elapsed(),
             events: self.events(),
-            events_now: (last - before) / 2,
+            events_now: self.events_now(),
             lost: reports().map(|report| report.lost).sum(),
             gaps: reports().map(|report| report.gaps).sum(),
             stacks_unmatched: reports().map(|report| report.stacks_unmatched).sum(),
@@ -112,6 +111,13 @@ impl Monitor<'_> {
         self.ledger.ticks.at_or_before(from.saturating_add(TICK / 2))
     }
 
+    /// Time since rows began to be counted, in nanoseconds; `None` where two whole seconds have passed since then.
+    fn short_time(&self) -> Option<u64> {
+        let begin = self.ledger.selected.as_ref().map_or(self.first, |selected| selected.since);
+        let last_tick = self.ledger.ticks.begin(self.ledger.ticks.len() - 1);
+        (last_tick < begin.saturating_add(2 * TICK)).then(|| self.frontier.saturating_sub(begin))
+    }
+
     fn growth(&self, figures: &Figures, window: u64) -> i64 {
         let slice = self.window_slice(window);
         let before = slice.map_or(0, |slice| figures.live_at(slice, self.ledger.ticks.len()));
@@ -175,7 +181,7 @@ impl Monitor<'_> {
         request: &SnapshotRequest,
     ) -> LiveRow {
         let Line { key, kind, .. } = line;
-        let rates = figures.rates();
+        let rates = figures.rates(self.short_time());
         let page_bytes = self.page_bytes.filter(|_| *kind == Kind::Pages);
         LiveRow {
             key: *key,

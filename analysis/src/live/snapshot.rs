@@ -116,7 +116,7 @@ pub struct LiveRow {
     pub growth: i64,
     /// Change of the live bytes since the mark, where one is set.
     pub since_mark: Option<i64>,
-    /// Change of the live bytes in a second, over the last two.
+    /// Change of the live bytes in a second, over the last two, or over all of a shorter time.
     pub growth_now: i64,
     /// Live objects.
     pub objects: u64,
@@ -126,9 +126,9 @@ pub struct LiveRow {
     pub wasted: u64,
     /// Allocations so far.
     pub allocs: u64,
-    /// Allocations in a second, over the last two.
+    /// Allocations in a second, over the same time.
     pub allocs_now: u64,
-    /// Frees in a second, over the last two.
+    /// Frees in a second, over the same time.
     pub frees_now: u64,
     /// Objects freed so far.
     pub frees: u64,
@@ -256,7 +256,7 @@ pub struct Snapshot {
     pub elapsed: u64,
     /// Events so far.
     pub events: u64,
-    /// Events in a second, over the last two.
+    /// Events in a second, over the last two to three, or over all of a shorter trace.
     pub events_now: u64,
     /// Events lost so far, where their number is known.
     pub lost: Option<u64>,
