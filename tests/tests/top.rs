@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         ("blocks_that_were_given_back_are_skipped", blocks_that_were_given_back_are_skipped),
         ("all_groupings_have_the_figures_of_views", all_groupings_have_the_figures_of_views),
         ("rates_of_a_short_trace_are_over_all_of_it", rates_of_a_short_trace_are_over_all_of_it),
+        ("keys_of_a_script_are_pressed_on_the_frame", keys_of_a_script_are_pressed_on_the_frame),
         ("nodes_of_stacks_have_peaks_of_their_own", nodes_of_stacks_have_peaks_of_their_own),
         ("a_module_that_loads_has_what_its_thread_allocates", a_module_that_loads_has_what_its_thread_allocates),
         ("a_recorder_and_its_screen_end_together", a_recorder_and_its_screen_end_together),
@@ -270,6 +271,28 @@ fn rates_of_a_short_trace_are_over_all_of_it() -> Result<(), Skip> {
     Ok(())
 }
 
+/// Without a wait there is no time before the frame, at which no event had been read yet.
+fn keys_of_a_script_are_pressed_on_the_frame() -> Result<(), Skip> {
+    let (_tree, tree) = tree_with_stacks("amd64-6.1");
+    let place = Directory::new(&[]);
+    let keys = place.file("keys").display().to_string();
+    let of = |script: &str, from: &[&str]| {
+        place.write("keys", script.as_bytes());
+        text(&[&["top", "--once", "--script", &keys], from].concat(), &tree)
+    };
+    let end = text(&["top", "--once"], &tree);
+    assert_eq!(of("# no key\n", &[]), end);
+    let stacks = of("t\n", &[]);
+    assert!(stacks.contains("[stacks]") && stacks.contains(" ENDED ") && stacks.contains(">+ "), "{stacks}");
+    assert_eq!(of("m\n", &[]), stacks);
+    assert_eq!(of("wait 100000s\nm\n", &[]), stacks);
+    for (script, from) in [("t\n", &["--from", "0s"][..]), ("wait 1ns\nm\n", &[])] {
+        let screen = of(script, from);
+        assert!(screen.contains(" PLAY +00:00:00"), "{screen}");
+    }
+    Ok(())
+}
+
 /// A sum of the peaks below a node is too much, and one at whole seconds too little.
 fn nodes_of_stacks_have_peaks_of_their_own() -> Result<(), Skip> {
     for name in ["amd64-6.1", "s390x-6.1", "arm64-6.12"] {
@@ -431,7 +454,7 @@ fn keys_work_on_a_terminal() -> Result<(), Skip> {
             (&["w"], "saved kmemtrace-top"),
             (&["Escape"], "window 10 s"),
             (&["/", "colour=1", "Enter"], "no key of a filter"),
-            (&["t"], "no call stacks are recorded"),
+            (&["t"], "no call stacks so far"),
         ] {
             terminal.press(keys);
             terminal.wait_for(shown);

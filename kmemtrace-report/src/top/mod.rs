@@ -59,7 +59,8 @@ pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// Prints frames, one a second: of a trace that is played, of its own time; without a first time one frame is that of the end.
+/// Prints frames, one a second: of a trace that is played, of its own time. Without a first time, and a script that waits, one frame
+/// is that of the end.
 fn frames_of_text(
     player: &mut Player<'_>,
     frames: u64,
@@ -69,7 +70,9 @@ fn frames_of_text(
 ) -> anyhow::Result<()> {
     let mut state = player.screen_state();
     let second = (speed * SECOND as f64) as u64;
-    let mut until = from.or((frames > 1 || script.is_some()).then_some(0));
+    // Keys without a time are pressed on the one frame: before the first event there are no rows to choose from.
+    let is_timed = frames > 1 || script.as_ref().is_some_and(Script::waits);
+    let mut until = from.or(is_timed.then_some(0));
     let goes_on = |player: &mut Player<'_>, until: &mut Option<u64>, time: u64| {
         if player.follows() {
             return player.wait_until(None, Instant::now() + Duration::from_nanos(time));

@@ -54,6 +54,11 @@ impl Script {
         Ok(Script(steps))
     }
 
+    /// True where steps have times.
+    pub(super) fn waits(&self) -> bool {
+        self.0.iter().any(|step| matches!(step, Step::Wait(_)))
+    }
+
     /// Takes out the next step.
     pub(super) fn next_step(&mut self) -> Option<Step> {
         self.0.pop_front()
