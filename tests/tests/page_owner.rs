@@ -279,6 +279,65 @@ fn what_a_text_does_not_tell_is_null() {
     assert!(cross.contains("is not known") && !cross.contains("no object"), "{cross}");
 }
 
+/// A text tells of pages that are held, and of nothing else: no figure of frees, of growth or of slab objects is 0.
+#[test]
+fn figures_of_frees_and_slab_objects_are_null() {
+    let dir = Directory::new(&[]);
+    let path = file(&dir, HELD);
+    let document = |arguments: &[&str]| {
+        let arguments: Vec<&str> = arguments.iter().chain(&["--format", "json"]).copied().collect();
+        json(&run_to(0, "kmemtrace-report", &arguments, &[&path]))
+    };
+    let numbers = |value: &Value| -> Vec<String> {
+        let members = value.as_object().unwrap().iter();
+        members.filter(|(_, value)| value.is_number()).map(|(name, _)| name.clone()).collect()
+    };
+    let summary = document(&["summary"]);
+    for part in ["kmalloc", "cache"] {
+        assert_eq!(numbers(&summary["kinds"][part]), [""; 0], "{part}");
+    }
+    for (name, finding) in summary["findings"].as_object().unwrap() {
+        assert_eq!(numbers(finding), [""; 0], "{name}");
+    }
+    assert_eq!((numbers(&summary["total"]), numbers(&summary["pairs"])), (vec![], vec![]));
+    let of_pages = [
+        "allocs",
+        "requested",
+        "allocated",
+        "wasted",
+        "live_objects",
+        "live_requested",
+        "live_allocated",
+        "live_wasted",
+        "pages_allocated",
+        "live_pages",
+    ];
+    assert_eq!(numbers(&summary["kinds"]["pages"]), of_pages);
+    assert_eq!(summary["completeness"]["inferred_frees"], Value::Null);
+    assert_eq!(summary["completeness"]["frees_without_alloc"], Value::Null);
+    for view in ["sites", "tasks", "live"] {
+        let arguments = if view == "tasks" { vec![view] } else { vec![view, "--by=comm"] };
+        let rest = document(&[&arguments[..], &["--top=1"]].concat());
+        assert_eq!(
+            (numbers(&rest["others"]), &rest["others_pages"]["live_objects"]),
+            (vec![], &Value::from(1)),
+            "{view}"
+        );
+    }
+    assert_eq!(document(&["live"])["rows"][0]["grew"], Value::Null);
+    assert_eq!(document(&["cross"])["cpus"], Value::Null);
+    let table = |view| String::from_utf8(run_to(0, "kmemtrace-report", &[view], &[&path])).unwrap();
+    let summary = table("summary");
+    for line in
+        ["- older than the recording; - after another free; - of NULL", "Mismatches - errors, - suspects, - normal"]
+    {
+        assert!(summary.contains(line), "{summary}");
+    }
+    let slab = summary.lines().find(|line| line.starts_with(" kmalloc")).unwrap();
+    assert!(slab.split_whitespace().skip(1).all(|figure| figure == "-"), "{slab}");
+    assert!(table("mismatch").contains("is not known"));
+}
+
 /// Blocks before a line without sense count, and both programs tell the line and the reason.
 #[test]
 fn a_text_that_ends_in_nonsense_counts_up_to_there() {

@@ -23,10 +23,11 @@ pub struct Completeness {
     pub truncated_files: Vec<String>,
     /// CPUs whose file is missing.
     pub missing_cpus: Vec<u32>,
-    /// Inferred frees of all events that were read, without regard to filters.
-    pub inferred_frees: u64,
-    /// Frees without an allocation, of all events that were read, without regard to filters.
-    pub frees_without_alloc: u64,
+    /// Inferred frees of all events that were read, without regard to filters; `None` for an input of one moment, which tells no
+    /// frees.
+    pub inferred_frees: Option<u64>,
+    /// Frees without an allocation, of all events that were read, without regard to filters; `None` as for inferred ones.
+    pub frees_without_alloc: Option<u64>,
     /// Events that may concern objects and are not known.
     pub unknown: UnknownEvents,
     /// Number of call stacks in all streams.
@@ -59,6 +60,7 @@ impl Completeness {
         let missing = |f: &&FileReport| f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
         let mut unknown = UnknownEvents::default();
         trace.streams.iter().for_each(|stream| unknown.add(&stream.report().unknown));
+        let no_free = (!trace.info.input.is_of_one_moment()).then_some(0);
         Completeness {
             verdict,
             lost_events,
@@ -66,13 +68,19 @@ impl Completeness {
             lost_before: facts().try_fold(0u64, |sum, f| Some(sum.saturating_add(f.lost_before?))),
             truncated_files: facts().filter(|f| !missing(f)).filter(cut).map(name).collect(),
             missing_cpus: trace.info.missing.clone(),
-            inferred_frees: 0,
-            frees_without_alloc: 0,
+            inferred_frees: no_free,
+            frees_without_alloc: no_free,
             unknown,
             stacks: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks)),
             stacks_unmatched: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks_unmatched)),
             stacks_distinct: 0,
         }
+    }
+
+    /// Notes how many objects were not freed by a free of their own, and how many frees had no allocation, where the input tells frees.
+    pub(crate) fn set_unpaired(&mut self, inferred_frees: u64, frees_without_alloc: u64) {
+        self.inferred_frees = self.inferred_frees.map(|_| inferred_frees);
+        self.frees_without_alloc = self.frees_without_alloc.map(|_| frees_without_alloc);
     }
 
     /// The verdict as a word: `complete`, `lossy`, `truncated` or `corrupt`.

@@ -5,7 +5,7 @@ use kmemtrace_abi::event::Kind;
 use super::group::GroupNaming;
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Name, row};
-use super::sums::{Ordering, PrintedStats, Saturation};
+use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
 use crate::account::grouping::RowKey;
 use crate::names::aliases::CacheAliases;
 use crate::names::slabinfo::{CacheChange, Slabinfo};
@@ -61,7 +61,7 @@ pub(super) fn caches<'a>(
     aliases: Option<&'a CacheAliases>,
     shape: &Shape,
     sums: (&Saturation, Ordering),
-) -> Listing<'a, CacheRow<'a>, PrintedStats> {
+) -> Listing<'a, CacheRow<'a>, ToldStats> {
     let (names, visibility) = (naming.naming, Visibility { slabinfo, counts: &paired.counts });
     let place = move |key: &RowKey| (names.numbered(key.others), key.others);
     let rows = paired.rows.iter().map(move |(key, stats)| (place(key), key.kind, stats));

@@ -45,8 +45,8 @@ pub struct OtherCross {
 /// Body of `cross`.
 #[derive(Serialize)]
 pub struct Cross<'a> {
-    /// CPUs of the trace, ascending.
-    pub cpus: &'a [u32],
+    /// CPUs of the trace, ascending; `None` where the input does not tell them.
+    pub cpus: Option<&'a [u32]>,
     /// Pairs per allocating and freeing CPU; `None` if the clock orders no events.
     pub matrix: Option<CpuMatrix<'a>>,
     /// Rows with most crossing bytes first.
@@ -93,7 +93,7 @@ pub(super) fn cross<'a>(
     let rows = Rows::of(rows, make);
     let pairs = || paired.counts.matrix.iter().map(|(&cpus, &n)| (cpus, n));
     let matrix = ordering.is_known.then(|| CpuMatrix::new(cpus, pairs()));
-    Cross { cpus, matrix, listing: Listing::new(rows, others, template) }
+    Cross { cpus: ordering.past(cpus), matrix, listing: Listing::new(rows, others, template) }
 }
 
 /// Pairs per allocating and freeing CPU. Only CPUs that have pairs take memory: a trace may name thousands.

@@ -19,7 +19,7 @@ use super::row::{RowSource, TakeRow};
 use super::sites::SiteRow;
 use super::stacks::StackMembers;
 use super::summary::Summary;
-use super::sums::PrintedStats;
+use super::sums::ToldStats;
 use super::tree::TreeBody;
 
 /// A view's content, before it has the form of an output.
@@ -42,17 +42,17 @@ pub enum Body<'a> {
     /// Totals.
     Summary(Box<Summary<'a>>),
     /// Rows per call-site.
-    Sites(Listing<'a, SiteRow<'a>, PrintedStats>),
+    Sites(Listing<'a, SiteRow<'a>, ToldStats>),
     /// Rows of any other grouping.
-    Groups(Listing<'a, GroupRow<'a>, PrintedStats>),
+    Groups(Listing<'a, GroupRow<'a>, ToldStats>),
     /// Rows per cache.
-    Caches(Listing<'a, CacheRow<'a>, PrintedStats>),
+    Caches(Listing<'a, CacheRow<'a>, ToldStats>),
     /// Findings.
     Mismatch(Listing<'a, MismatchRow<'a>, OtherFindings>),
     /// Two analyses side by side.
     Compare(Box<CompareBody<'a>>),
     /// Live objects, summed by keys.
-    LiveGroups(Listing<'a, LiveGroupRow<'a>, PrintedStats>),
+    LiveGroups(Listing<'a, LiveGroupRow<'a>, ToldStats>),
     /// Tree of folders, files, functions and call-sites.
     Tree(Box<TreeBody>),
     /// Rows of tasks, modules or uses.

@@ -8,7 +8,7 @@ use super::ranked::{Listing, Shape, ranked_by};
 use super::row::{Cell, Field, Name, Row, TakeMember, row};
 use super::stack_frame::RowStack;
 use super::stacks::{StackMembers, StackNaming};
-use super::sums::{Ordering, PrintedStats, Saturation};
+use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
 use crate::account::group_reader::{SourceParts, parts_of_function, parts_of_source, parts_of_task};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
@@ -381,7 +381,7 @@ pub(super) fn groups<'a>(
     naming: GroupNaming<'a>,
     shape: &Shape,
     sums: (&Saturation, Ordering),
-) -> Listing<'a, GroupRow<'a>, PrintedStats> {
+) -> Listing<'a, GroupRow<'a>, ToldStats> {
     let stacks = naming.stack_members();
     let sorted = naming.clone();
     let rows: Vec<_> = naming.paired.rows.iter().map(|(key, stats)| (naming.place(*key), key.kind, stats)).collect();

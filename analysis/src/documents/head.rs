@@ -132,10 +132,10 @@ pub struct CompletenessMembers<'a> {
     pub truncated_files: &'a [String],
     /// CPUs whose file is missing.
     pub missing_cpus: &'a [u32],
-    /// Inferred frees over the whole trace.
-    pub inferred_frees: u64,
-    /// Frees without an allocation over the whole trace.
-    pub frees_without_alloc: u64,
+    /// Inferred frees over the whole trace; `None` for an input that tells no frees.
+    pub inferred_frees: Option<u64>,
+    /// Frees without an allocation over the whole trace; `None` for an input that tells no frees.
+    pub frees_without_alloc: Option<u64>,
     /// True if a sum did not fit 64 bits.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub saturated: bool,

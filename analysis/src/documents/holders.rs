@@ -10,7 +10,7 @@ use super::ranked::{Listing, Others, Shape, SortKey, rank};
 use super::row::{Rows, row};
 use super::shown::{self, Grown, Shown};
 use super::stacks::StackCounts;
-use super::sums::{Ordering, PrintedStats, Saturation};
+use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
 use crate::account::grouping::{ModuleRule, RowKey};
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
@@ -50,7 +50,7 @@ pub struct HoldersBody<'a> {
     pub module_rule: Option<&'static str>,
     /// Rows, greatest first.
     #[serde(flatten)]
-    pub listing: Listing<'a, HolderRow<'a>, PrintedStats>,
+    pub listing: Listing<'a, HolderRow<'a>, ToldStats>,
     /// Sums beside the change of free memory, in `uses`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explained: Option<Explained>,
@@ -91,7 +91,7 @@ pub(super) fn holders<'a>(
         let mut sum = Grown::default();
         rest.iter().filter(|row| (row.kind == Kind::Pages) == is_pages).for_each(|row| sum.add(&row.grown));
         saturation.check(&sum.stats);
-        PrintedStats::new(&sum.stats, ordering)
+        ToldStats::of_pages(is_pages, &sum.stats, ordering)
     };
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);

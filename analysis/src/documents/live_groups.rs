@@ -7,7 +7,7 @@ use kmemtrace_abi::event::Kind;
 use super::group::{GroupNames, GroupNaming};
 use super::ranked::{Listing, Others, Shape, SortKey, rank};
 use super::row::{Rows, row};
-use super::sums::{Ordering, PrintedStats, Saturation, saturated};
+use super::sums::{Ordering, Saturation, ToldStats, saturated};
 use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::order::merger::MergeStats;
@@ -71,11 +71,12 @@ pub(super) fn live_groups<'a>(
     order: &MergeStats,
     shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
-) -> Listing<'a, LiveGroupRow<'a>, PrintedStats> {
+) -> Listing<'a, LiveGroupRow<'a>, ToldStats> {
     let ages = ages(paired);
     let last = order.last.unwrap_or(0);
     let grew = move |index: usize| {
-        let growth = paired.growth.as_ref()?;
+        // Memory that was given back before the moment of a page_owner text is in none of its blocks.
+        let growth = paired.growth.as_ref().filter(|_| ordering.has_past)?;
         let before = growth.live_at(index, growth.nine_tenths(last));
         let grew = i128::try_from(paired.rows[index].1.live_allocated).unwrap_or(i128::MAX).saturating_sub(before);
         Some(i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX }))
@@ -99,7 +100,7 @@ pub(super) fn live_groups<'a>(
         let rest = rest.iter().map(|(.., index)| &paired.rows[*index]);
         rest.filter(|(key, _)| (key.kind == Kind::Pages) == is_pages).for_each(|(_, stats)| sum.add(stats));
         saturation.check(&sum);
-        PrintedStats::new(&sum, ordering)
+        ToldStats::of_pages(is_pages, &sum, ordering)
     };
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);

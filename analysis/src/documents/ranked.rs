@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::row::{Row, RowSource, Rows, SumRow, TakeRow, columns_of};
 use super::stacks::StackMembers;
-use super::sums::{Ordering, PrintedStats, Saturation};
+use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
 use crate::account::grouping::GroupKey;
 use crate::account::stats::Stats;
 
@@ -154,6 +154,13 @@ pub struct Others<O> {
     pub others_count: usize,
 }
 
+impl Others<ToldStats> {
+    /// Sums of `kmalloc` and `cache`, and of pages, where the input tells them.
+    pub fn told(&self) -> [Option<&PrintedStats>; 2] {
+        [self.others.0.as_ref(), self.others_pages.as_ref().and_then(|pages| pages.0.as_ref())]
+    }
+}
+
 /// Splits off the rows after the first `top`, and adds them up with `sum`, if any: pages apart from the other kinds.
 pub(super) fn split_others<T: Copy, O>(
     rows: &mut Vec<T>,
@@ -180,7 +187,7 @@ pub(super) fn ranked<'a, N: Ord + Clone + 'a, R: Row + 'a>(
     shape: &Shape,
     sums: (&Saturation, Ordering),
     make: impl Fn(&N, Kind, PrintedStats) -> R + 'a,
-) -> Listing<'a, R, PrintedStats> {
+) -> Listing<'a, R, ToldStats> {
     ranked_by(rows, shape, sums, |_, _| (), make)
 }
 
@@ -191,7 +198,7 @@ pub(super) fn ranked_by<'a, N: Ord + Clone + 'a, R: Row + 'a, V: Ord>(
     (saturation, ordering): (&Saturation, Ordering),
     value: impl Fn(&N, GroupKey) -> V,
     make: impl Fn(&N, Kind, PrintedStats) -> R + 'a,
-) -> Listing<'a, R, PrintedStats> {
+) -> Listing<'a, R, ToldStats> {
     let compare = |key: &SortKey, a: &(N, Kind, &Stats), b: &(N, Kind, &Stats)| match *key {
         SortKey::Key { key, is_descending: true } => value(&b.0, key).cmp(&value(&a.0, key)),
         SortKey::Key { key, is_descending: false } => value(&a.0, key).cmp(&value(&b.0, key)),
@@ -209,7 +216,7 @@ pub(super) fn ranked_by<'a, N: Ord + Clone + 'a, R: Row + 'a, V: Ord>(
         let rest = rest.iter().filter(|(_, kind, _)| (*kind == Kind::Pages) == is_pages);
         rest.for_each(|(_, _, stats)| sum.add(stats));
         saturation.check(&sum);
-        PrintedStats::new(&sum, ordering)
+        ToldStats::of_pages(is_pages, &sum, ordering)
     };
     let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
     let others = (!rest.is_empty()).then(others);

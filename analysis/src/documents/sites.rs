@@ -7,7 +7,7 @@ use kmemtrace_abi::event::Kind;
 use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Shape, rank, ranked};
 use super::row::{Rows, row};
-use super::sums::{Ordering, PrintedStats, Saturation};
+use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
 use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::pairing::result::PairingResult;
@@ -30,7 +30,7 @@ pub(super) fn sites<'a>(
     naming: Naming<'a>,
     shape: &Shape,
     sums: (&Saturation, Ordering),
-) -> Listing<'a, SiteRow<'a>, PrintedStats> {
+) -> Listing<'a, SiteRow<'a>, ToldStats> {
     let rows = paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats));
     ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(*site), kind, stats })
 }

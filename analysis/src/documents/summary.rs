@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::row::{Rows, row};
 use super::sites::SiteRow;
-use super::sums::{Ordering, PrintedStats, Saturation};
+use super::sums::{Ordering, Saturation, ToldStats};
 use crate::account::stats::Stats;
 use crate::order::merger::MergeStats;
 use crate::pairing::findings::Finding;
@@ -18,7 +18,7 @@ row! {
         /// Name of the kind, or `total`.
         pub kind: &'static str,
         /// Sums.
-        pub stats: PrintedStats,
+        pub stats: ToldStats,
     }
 }
 
@@ -80,13 +80,14 @@ pub struct Kinds {
 pub struct KindTotal {
     /// Sums.
     #[serde(flatten)]
-    pub stats: PrintedStats,
-    /// Number of free events of this kind, paired or not.
-    pub free_events: u64,
-    /// Number of free events that took at least one live page; `None` for other kinds than `pages`.
+    pub stats: ToldStats,
+    /// Number of free events of this kind, paired or not; `None` for an input of one moment, which tells no frees.
+    pub free_events: Option<u64>,
+    /// Number of free events that took at least one live page; `None` for other kinds than `pages`, and for an input
+    /// of one moment.
     pub page_pairs: Option<u64>,
     /// Number of pages of free events that were not live and never seen before; `None` for other kinds than `pages`, and where
-    /// events do not tell their frames.
+    /// events do not tell their frames or the input tells no frees.
     pub free_pages_without_alloc: Option<u64>,
     /// Number of pages of free events that were not live and seen before; `None` as for those never seen.
     pub free_pages_after_free: Option<u64>,
@@ -97,7 +98,7 @@ pub struct KindTotal {
 pub struct Total {
     /// Sums.
     #[serde(flatten)]
-    pub stats: PrintedStats,
+    pub stats: ToldStats,
     /// Order key of the peak; `None` if the clock orders no events.
     pub peak_at: Option<u64>,
 }
@@ -105,8 +106,8 @@ pub struct Total {
 /// Number of pairs.
 #[derive(Clone, Debug, Serialize)]
 pub struct PairCounts {
-    /// All pairs.
-    pub paired: u64,
+    /// All pairs; `None` for an input of one moment, which tells no frees.
+    pub paired: Option<u64>,
     /// Pairs freed on another CPU; `None` if the clock orders no events.
     pub cross_cpu: Option<u64>,
     /// Bytes allocated of pairs freed on another CPU; `None` if the clock orders no events.
@@ -124,7 +125,7 @@ pub struct Own {
     pub allocated: u64,
 }
 
-/// Number of findings by class.
+/// Number of findings by class. Each number is `None` for an input of one moment, which tells no frees.
 #[derive(Clone, Debug, Serialize)]
 pub struct FindingCounts {
     /// Frees by a function of another kind.
@@ -151,17 +152,17 @@ pub struct FindingCounts {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Explained {
     /// Number of findings.
-    pub count: u64,
+    pub count: Option<u64>,
     /// Number of findings that a gap may explain.
-    pub suspect: u64,
+    pub suspect: Option<u64>,
     /// Number of findings, not suspect, of objects whose call-site has others that are freed on paths without events.
-    pub unseen: u64,
+    pub unseen: Option<u64>,
 }
 
 impl Explained {
     /// Number of findings that nothing known explains.
-    pub fn rest(self) -> u64 {
-        self.count - self.suspect - self.unseen
+    pub fn rest(self) -> Option<u64> {
+        Some(self.count? - self.suspect? - self.unseen?)
     }
 }
 
@@ -169,16 +170,16 @@ impl Explained {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Suspicious {
     /// Number of findings.
-    pub count: u64,
+    pub count: Option<u64>,
     /// Number of findings that a gap may explain.
-    pub suspect: u64,
+    pub suspect: Option<u64>,
 }
 
 /// Number of findings of a class that no gap explains.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Certain {
     /// Number of findings.
-    pub count: u64,
+    pub count: Option<u64>,
 }
 
 /// The body of `summary`, without call-sites; `knows_own`: the trace tells the recorder's threads.
@@ -188,18 +189,18 @@ pub(super) fn summary<'a>(
     order: &MergeStats,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> Summary<'a> {
-    let stats = |stats: &Stats| {
+    let stats = |kind: Kind, stats: &Stats| {
         saturation.check(stats);
-        PrintedStats::new(stats, ordering)
+        ToldStats::of(kind, stats, ordering)
     };
     let of_kind = |kind: Kind| {
         let index = kind_index(kind);
         let counts = &paired.counts;
-        let of_pages = |n: u64| Some(n).filter(|_| kind == Kind::Pages);
+        let of_pages = |n: u64| ordering.past(n).filter(|_| kind == Kind::Pages);
         let of_frames = |n: u64| of_pages(n).filter(|_| !counts.has_whole_blocks);
         KindTotal {
-            stats: stats(&paired.kinds[index]),
-            free_events: counts.free_events[index],
+            stats: stats(kind, &paired.kinds[index]),
+            free_events: ordering.past(counts.free_events[index]),
             page_pairs: of_pages(counts.page_pairs),
             free_pages_without_alloc: of_frames(counts.free_pages_without_alloc),
             free_pages_after_free: of_frames(counts.free_pages_after_free),
@@ -217,17 +218,17 @@ pub(super) fn summary<'a>(
         },
         kinds: Kinds { kmalloc: of_kind(Kind::Kmalloc), cache: of_kind(Kind::Cache), pages: of_kind(Kind::Pages) },
         total: Total {
-            stats: stats(&paired.total),
+            stats: stats(Kind::Kmalloc, &paired.total),
             peak_at: ordering.known(paired.peak_at.or(order.first).unwrap_or(0)),
         },
         pairs: PairCounts {
-            paired: counts.paired,
+            paired: ordering.past(counts.paired),
             cross_cpu: ordering.known(all(|k| k.cross_cpu.into())),
             cross_cpu_bytes: ordering.known(all(|k| k.cross_cpu_bytes)),
             cross_node: ordering.known(counts.cross_node).filter(|_| paired.knows_nodes),
         },
         own: knows_own.then(own),
-        findings: findings(paired, all(|k| k.failed_allocs.into())),
+        findings: findings(paired, all(|k| k.failed_allocs.into()), ordering),
         rows: rows(paired, ordering),
         top_sites: None,
         top_live: None,
@@ -235,15 +236,16 @@ pub(super) fn summary<'a>(
     }
 }
 
-fn findings(paired: &PairingResult, failed: u64) -> FindingCounts {
+fn findings(paired: &PairingResult, failed: u64, ordering: Ordering) -> FindingCounts {
     let of = |class: Finding| {
         let rows = paired.findings.iter().filter(|(key, _)| key.class == class).map(|(_, row)| row);
-        rows.fold(Explained { count: 0, suspect: 0, unseen: 0 }, |sum, row| Explained {
-            count: sum.count + row.count,
-            suspect: sum.suspect + row.suspect,
-            unseen: sum.unseen + row.unseen,
-        })
+        let [count, suspect, unseen] = rows.fold([0u64; 3], |[count, suspect, unseen], row| {
+            [count + row.count, suspect + row.suspect, unseen + row.unseen]
+        });
+        let [count, suspect, unseen] = [count, suspect, unseen].map(|n| ordering.past(n));
+        Explained { count, suspect, unseen }
     };
+    let certain = |count: u64| Certain { count: ordering.past(count) };
     let suspicious = |class: Finding| {
         let Explained { count, suspect, .. } = of(class);
         Suspicious { count, suspect }
@@ -254,18 +256,17 @@ fn findings(paired: &PairingResult, failed: u64) -> FindingCounts {
         cache_mismatch: of(Finding::CacheMismatch),
         free_after_free: suspicious(Finding::FreeAfterFree),
         inferred_free: suspicious(Finding::InferredFree),
-        free_without_alloc: Certain { count: paired.counts.free_without_alloc },
+        free_without_alloc: certain(paired.counts.free_without_alloc),
         short_alloc: Certain { count: of(Finding::ShortAlloc).count },
-        failed_alloc: Certain { count: failed },
-        null_free: Certain { count: paired.counts.null_free },
+        failed_alloc: certain(failed),
+        null_free: certain(paired.counts.null_free),
     }
 }
 
 /// A row a kind and one of the total.
 fn rows<'a>(paired: &'a PairingResult, ordering: Ordering) -> Rows<'a, TotalRow> {
-    let kinds = Kind::ALL.into_iter().map(Kind::name).zip(&paired.kinds);
-    Rows::of(kinds.chain([("total", &paired.total)]).collect(), move |&(kind, stats)| TotalRow {
-        kind,
-        stats: PrintedStats::new(stats, ordering),
+    let kinds = Kind::ALL.into_iter().map(|kind| (kind.name(), kind)).zip(&paired.kinds);
+    Rows::of(kinds.chain([(("total", Kind::Kmalloc), &paired.total)]).collect(), move |&((name, kind), stats)| {
+        TotalRow { kind: name, stats: ToldStats::of(kind, stats, ordering) }
     })
 }

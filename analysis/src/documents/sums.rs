@@ -3,9 +3,11 @@
 use std::cell::Cell;
 
 use kmemtrace_abi::clock::Agreement;
+use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::trace::TraceInfo;
+use serde::{Serialize, Serializer};
 
-use super::row::row;
+use super::row::{Cell as Member, Field, Row, TakeMember, row, serialize_row};
 use crate::account::stats::{PageStats, Stats};
 
 /// A sum as the contract's unsigned 64 bits; one that does not fit is the greatest number.
@@ -60,8 +62,13 @@ impl Ordering {
         Ordering { is_known: ordering.is_known && has_past, has_past }
     }
 
+    /// True if the input tells of objects of this kind: one that has what is live at one moment alone tells of pages.
+    pub(super) fn tells(self, kind: Kind) -> bool {
+        self.has_past || kind == Kind::Pages
+    }
+
     /// A figure of what was before the end.
-    fn past<T>(self, figure: T) -> Option<T> {
+    pub(super) fn past<T>(self, figure: T) -> Option<T> {
         self.has_past.then_some(figure)
     }
 
@@ -144,6 +151,46 @@ impl PrintedStats {
             peak_live_pages: ordering.known(stats.pages.and_then(|pages| pages.peak_live).map(saturated)).flatten(),
             partial_frees: ordering.past(stats.pages.and_then(|pages| pages.partial_frees)).flatten(),
         }
+    }
+}
+
+/// Sums of kinds of which the input may tell nothing: each count is null then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldStats(pub Option<PrintedStats>);
+
+impl ToldStats {
+    /// Sums of `kind`.
+    pub(super) fn of(kind: Kind, stats: &Stats, ordering: Ordering) -> ToldStats {
+        ToldStats(ordering.tells(kind).then(|| PrintedStats::new(stats, ordering)))
+    }
+
+    /// Sums of pages, or of `kmalloc` and `cache`.
+    pub(super) fn of_pages(is_pages: bool, stats: &Stats, ordering: Ordering) -> ToldStats {
+        ToldStats::of(if is_pages { Kind::Pages } else { Kind::Kmalloc }, stats, ordering)
+    }
+}
+
+impl Row for ToldStats {
+    fn members(&self, take: &mut TakeMember<'_>) {
+        match &self.0 {
+            Some(stats) => stats.members(take),
+            None => PrintedStats::default().members(&mut |member, value| match value {
+                Member::Count(_) => take(member, Member::Null),
+                other => take(member, other),
+            }),
+        }
+    }
+}
+
+impl Field for ToldStats {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        self.members(take);
+    }
+}
+
+impl Serialize for ToldStats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_row(self, serializer)
     }
 }
 

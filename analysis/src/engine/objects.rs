@@ -112,8 +112,7 @@ impl Query {
                 !objects.is_over && !objects.fates.has_ended
             })?;
         let (counts, has_ended) = objects.finish(order.events)?;
-        completeness.inferred_frees = counts.all_inferred;
-        completeness.frees_without_alloc = counts.all_without_alloc;
+        completeness.set_unpaired(counts.all_inferred, counts.all_without_alloc);
         Ok((pass.end(trace, &order, completeness), has_ended))
     }
 }

@@ -164,8 +164,7 @@ impl Query {
         let pass = AnalysisRun { trace, index, config, request, progress };
         let known = known_threads(own_threads.as_deref(), request.grouping);
         let (order, paired, mut completeness) = analyse(pass, filter, known, self.shows_own, window)?;
-        completeness.inferred_frees = paired.counts.all_inferred;
-        completeness.frees_without_alloc = paired.counts.all_without_alloc;
+        completeness.set_unpaired(paired.counts.all_inferred, paired.counts.all_without_alloc);
         self.check_sorted(budget, &paired, order.events)?;
         // The head of documents tells the origin of all names, so they are found before.
         if self.grouping.has(GroupKey::Site) {

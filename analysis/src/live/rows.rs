@@ -74,13 +74,11 @@ impl Monitor<'_> {
     pub fn observed(&self, trace: &Trace) -> Observed {
         let order = &self.merger.merged;
         let (frees_without_alloc, inferred_frees) = self.pairing.unpaired();
+        let mut completeness = Completeness::of(trace, order);
+        completeness.set_unpaired(inferred_frees, frees_without_alloc);
+        completeness.stacks_distinct = trace.names.stacks.len() as u64;
         Observed {
-            completeness: Completeness {
-                inferred_frees,
-                frees_without_alloc,
-                stacks_distinct: trace.names.stacks.len() as u64,
-                ..Completeness::of(trace, order)
-            },
+            completeness,
             events: self.events(),
             first_key: self.first,
             keys: (self.events() > 0).then_some((self.first, self.frontier)),

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use kmemtrace::documents::caches::CacheRow;
 use kmemtrace::documents::ranked::Listing;
-use kmemtrace::documents::sums::PrintedStats;
+use kmemtrace::documents::sums::ToldStats;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
@@ -14,7 +14,7 @@ use crate::render::grid::cell::Cell;
 
 /// Writes the table of `caches`.
 pub(crate) fn caches<'a>(
-    listing: &Listing<'a, CacheRow<'a>, PrintedStats>,
+    listing: &Listing<'a, CacheRow<'a>, ToldStats>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {

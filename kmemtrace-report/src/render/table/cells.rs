@@ -23,10 +23,11 @@ pub(crate) fn count(n: impl Into<Option<u64>>) -> String {
     n.into().map_or("-".to_owned(), units::grouped)
 }
 
-/// Number and noun: `1 gap`, `2 gaps`.
-pub(crate) fn counted(n: u64, noun: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", units::grouped(n))
+/// Number and noun: `1 gap`, `2 gaps`, and `- gaps` where the number is not known.
+pub(crate) fn counted(n: impl Into<Option<u64>>, noun: &str) -> String {
+    let n = n.into();
+    let plural = if n == Some(1) { "" } else { "s" };
+    format!("{} {noun}{plural}", count(n))
 }
 
 pub(crate) fn bytes(n: impl Into<Option<u64>>, options: &TableOptions) -> String {

@@ -2,7 +2,7 @@
 
 use kmemtrace::SortKey;
 use kmemtrace::documents::ranked::Others;
-use kmemtrace::documents::sums::PrintedStats;
+use kmemtrace::documents::sums::{PrintedStats, ToldStats};
 
 use super::cells::{bytes, count, percent, upper};
 use super::options::TableOptions;
@@ -59,21 +59,22 @@ pub(crate) fn others_text(rows: usize) -> String {
 
 /// Sums of the rows left out, each with their number: of kmalloc and cache, and of pages if there are any.
 pub(crate) fn other_rows(
-    others: Option<&Others<PrintedStats>>,
+    others: Option<&Others<ToldStats>>,
     options: &TableOptions,
 ) -> impl Iterator<Item = (Vec<Cell>, usize)> {
-    let rows = others.into_iter().flat_map(|Others { others, others_pages, others_count }| {
-        let is_there = |stats: &PrintedStats| stats.allocs > 0 || stats.failed_allocs.unwrap_or(0) > 0;
-        let pages = others_pages.as_ref().filter(|pages| is_there(pages)).map(|pages| (pages, "pages"));
-        let slab = Some((others, "-")).filter(|_| is_there(others) || pages.is_none());
-        slab.into_iter().chain(pages).map(|(stats, kind)| (sums(stats, kind, options), *others_count))
+    let rows = others.into_iter().flat_map(|others| {
+        let is_there = |stats: &&PrintedStats| stats.allocs > 0 || stats.failed_allocs.unwrap_or(0) > 0;
+        let [slab, pages] = others.told();
+        let pages = pages.filter(is_there).map(|pages| (pages, "pages"));
+        let slab = slab.filter(|slab| is_there(slab) || pages.is_none()).map(|slab| (slab, "-"));
+        slab.into_iter().chain(pages).map(|(stats, kind)| (sums(stats, kind, options), others.others_count))
     });
     rows.collect::<Vec<_>>().into_iter()
 }
 
 /// Cells of the rows that sum up those left out.
 pub(crate) fn other_cells(
-    others: Option<&Others<PrintedStats>>,
+    others: Option<&Others<ToldStats>>,
     options: &TableOptions,
 ) -> impl Iterator<Item = Vec<Cell>> {
     other_rows(others, options).map(|(mut cells, rows)| {

@@ -7,7 +7,7 @@ use kmemtrace::documents::group::{GroupMember, GroupNames, GroupRow};
 use kmemtrace::documents::head::QueryMembers;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::row::Name;
-use kmemtrace::documents::sums::PrintedStats;
+use kmemtrace::documents::sums::{PrintedStats, ToldStats};
 use kmemtrace::{GroupKey, Kind, SortKey, SourceLine};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::PAGE_OWNER;
@@ -133,7 +133,7 @@ pub(crate) fn text_cells(columns: &[Column<'_>], text: &str) -> Vec<Cell> {
 /// Writes the table of `sites` for a grouping other than the call-site.
 pub(crate) fn groups<'a>(
     head: &Head<'_>,
-    listing: &Listing<'a, GroupRow<'a>, PrintedStats>,
+    listing: &Listing<'a, GroupRow<'a>, ToldStats>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -161,7 +161,7 @@ pub(crate) fn groups<'a>(
 /// Writes the table of groups of blocks of page_owner.
 fn blocks<'a>(
     keys: &[Column<'_>],
-    listing: &Listing<'a, GroupRow<'a>, PrintedStats>,
+    listing: &Listing<'a, GroupRow<'a>, ToldStats>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -174,7 +174,7 @@ fn blocks<'a>(
         sums(&row.stats).into_iter().chain(cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let others = listing.others.iter().filter_map(|others| {
-        let figures = sums(others.others_pages.as_ref()?).into_iter();
+        let figures = sums(others.told()[1]?).into_iter();
         Some(figures.chain(other_cells(keys, others.others_count)).collect::<Vec<Cell>>())
     });
     let others: Vec<Vec<Cell>> = others.collect();

@@ -51,8 +51,8 @@ pub(crate) fn holders(
         figures.chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let others = listing.others.iter().flat_map(|others| {
-        let sums_of = [(Some(&others.others), "-"), (others.others_pages.as_ref(), "pages")];
-        let sums_of = sums_of.into_iter().filter_map(|(sum, kind)| Some((sum.filter(|sum| sum.allocs > 0)?, kind)));
+        let sums_of = others.told().into_iter().zip(["-", "pages"]);
+        let sums_of = sums_of.filter_map(|(sum, kind)| Some((sum.filter(|sum| sum.allocs > 0)?, kind)));
         let row = |(sum, kind)| {
             let figures = take(sums(sum, kind, "-".to_owned(), options));
             figures.chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()

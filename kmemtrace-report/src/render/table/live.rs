@@ -6,7 +6,7 @@ use kmemtrace::SortKey;
 use kmemtrace::documents::Head;
 use kmemtrace::documents::live_groups::LiveGroupRow;
 use kmemtrace::documents::ranked::Listing;
-use kmemtrace::documents::sums::PrintedStats;
+use kmemtrace::documents::sums::ToldStats;
 
 use super::options::TableOptions;
 use super::{cells, groups, heading};
@@ -27,7 +27,7 @@ fn ranked(by: SortKey) -> Option<&'static str> {
 /// Writes the table of `live`.
 pub(crate) fn live<'a>(
     head: &Head<'_>,
-    listing: &Listing<'a, LiveGroupRow<'a>, PrintedStats>,
+    listing: &Listing<'a, LiveGroupRow<'a>, ToldStats>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -39,8 +39,8 @@ pub(crate) fn live<'a>(
     let others = listing.others.as_ref();
     let whole = |is_pages: bool| {
         let of_kind = |row: &LiveGroupRow<'_>| (row.kind == kmemtrace::Kind::Pages) == is_pages;
-        let rest = others.map(|others| if is_pages { others.others_pages.as_ref() } else { Some(&others.others) });
-        let rest = rest.flatten().map_or(0, |rest| rest.live_allocated);
+        let rest = others.and_then(|others| others.told()[usize::from(is_pages)]);
+        let rest = rest.map_or(0, |rest| rest.live_allocated);
         listing.rows.iter().filter(of_kind).fold(rest, |sum, row| sum.saturating_add(row.live_allocated))
     };
     let whole = [whole(false), whole(true)];
@@ -62,10 +62,9 @@ pub(crate) fn live<'a>(
         figures.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let rest = others.into_iter().flat_map(|others| {
-        let pages = others.others_pages.as_ref().filter(|pages| pages.live_objects > 0);
-        let slab = (others.others.live_objects > 0).then_some((&others.others, "-", 0));
-        let pages = pages.map(|pages| (pages, "pages", 1));
-        slab.into_iter().chain(pages).map(|(sum, kind, index)| {
+        let sums = others.told().into_iter().zip(["-", "pages"]).zip(0..);
+        let sums = sums.filter_map(|((sum, kind), index)| Some((sum.filter(|sum| sum.live_objects > 0)?, kind, index)));
+        sums.map(|(sum, kind, index): (_, _, usize)| {
             let figures: [Cell; LIVE.len()] = [
                 kind.into(),
                 "-".into(),

@@ -62,6 +62,10 @@ pub(crate) fn mismatch<'a>(
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    if head.completeness.inferred_frees.is_none() {
+        const UNKNOWN: &str = "Which frees do not match their allocations is not known: the input tells no frees.";
+        return heading::text(UNKNOWN, options, out);
+    }
     if listing.rows.is_empty() {
         return heading::empty("no finding", options, out);
     }

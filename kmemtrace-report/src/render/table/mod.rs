@@ -71,7 +71,7 @@ mod tests {
     use kmemtrace::documents::ranked::{Listing, Others};
     use kmemtrace::documents::row::{Address, Rows};
     use kmemtrace::documents::sites::SiteRow;
-    use kmemtrace::documents::sums::PrintedStats;
+    use kmemtrace::documents::sums::{PrintedStats, ToldStats};
     use kmemtrace::{Kind, documents};
     use kmemtrace_abi::clock::OrderKey;
 
@@ -108,8 +108,8 @@ mod tests {
             gaps,
             truncated_files: &[],
             missing_cpus: &[],
-            inferred_frees: 0,
-            frees_without_alloc: 0,
+            inferred_frees: Some(0),
+            frees_without_alloc: Some(0),
             saturated: false,
         }
     }
@@ -143,7 +143,7 @@ mod tests {
             SiteRow { site, kind: Kind::Kmalloc, stats: STATS }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
-        let others = Some(Others { others: STATS, others_pages: None, others_count: 407 });
+        let others = Some(Others { others: ToldStats(Some(STATS)), others_pages: None, others_count: 407 });
         let document = Document {
             head: documents::Head {
                 schema: "kmemtrace.sites/1".to_owned(),

@@ -35,7 +35,7 @@ pub(crate) fn summary(
     let mut notes = kinds(view, options, out)?;
     writeln!(out)?;
     facts(head, view, options, out)?;
-    if view.rows.iter().all(|row| row.stats.allocs == 0) {
+    if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.allocs == 0)) {
         writeln!(out)?;
         return heading::empty("no allocation", options, out);
     }
@@ -67,9 +67,14 @@ fn bounded(stats: &PrintedStats, figure: String) -> Cell {
     cells::upper(stats.live_is_upper_bound, figure)
 }
 
+/// Sums of `kmalloc` and `cache`; of nothing where the input does not tell them.
+fn objects(view: &Summary<'_>) -> PrintedStats {
+    view.total.stats.0.clone().unwrap_or_default()
+}
+
 /// Lists of `summary`, the live ones first.
 fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
-    let total = &view.total.stats;
+    let total = objects(view);
     let live = List {
         title: "Most bytes live now, by call-site",
         rows: &view.top_live,
@@ -133,18 +138,20 @@ fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io:
         kind => kind.to_owned(),
     };
     let row = |TotalRow { kind, stats }: TotalRow| -> Vec<Cell> {
-        let is_bound = stats.live_is_upper_bound;
+        let stats = stats.0.as_ref();
+        let is_bound = stats.is_some_and(|stats| stats.live_is_upper_bound);
+        let figure = |figure: fn(&PrintedStats) -> u64| stats.map(figure);
         vec![
             if kind == "total" { Cell::painted(name(kind), Paint::Strong) } else { name(kind).into() },
-            cells::count(stats.allocs).into(),
-            cells::count(stats.frees).into(),
-            cells::count(stats.inferred_frees).into(),
-            cells::upper(is_bound, cells::count(stats.live_objects)),
-            cells::upper(is_bound, cells::bytes(stats.live_allocated, options)),
-            cells::bytes(stats.requested, options).into(),
-            cells::bytes(stats.allocated, options).into(),
-            cells::bytes(stats.wasted, options).into(),
-            cells::percent(stats.wasted, stats.allocated).into(),
+            cells::count(figure(|stats| stats.allocs)).into(),
+            cells::count(stats.and_then(|stats| stats.frees)).into(),
+            cells::count(stats.and_then(|stats| stats.inferred_frees)).into(),
+            cells::upper(is_bound, cells::count(figure(|stats| stats.live_objects))),
+            cells::upper(is_bound, cells::bytes(figure(|stats| stats.live_allocated), options)),
+            cells::bytes(figure(|stats| stats.requested), options).into(),
+            cells::bytes(figure(|stats| stats.allocated), options).into(),
+            cells::bytes(figure(|stats| stats.wasted), options).into(),
+            cells::percent(figure(|stats| stats.wasted), stats.map_or(0, |stats| stats.allocated)).into(),
         ]
     };
     // The total stands below its parts, pages below the total.
@@ -157,20 +164,23 @@ fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io:
 
 /// Writes the lines under the table of kinds.
 fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
-    let (total, pairs, findings) = (&view.total.stats, &view.pairs, &view.findings);
+    let (total, pairs, findings) = (view.total.stats.0.as_ref(), &view.pairs, &view.findings);
     let mut line = |what: &str, value: String| heading::indented(&format!("  {what:<20} {value}"), 23, options, out);
-    let peak = cells::upper(total.live_is_upper_bound, cells::bytes(total.peak_live_allocated, options)).text;
-    let pages = &view.kinds.pages.stats;
+    let of_total = |figure: fn(&PrintedStats) -> Option<u64>| {
+        let is_bound = total.is_some_and(|total| total.live_is_upper_bound);
+        cells::upper(is_bound, cells::bytes(total.and_then(figure), options)).text
+    };
+    let peak = of_total(|total| total.peak_live_allocated);
     // Pages stand beside the total, of which they are no part.
-    let has_pages = pages.allocs > 0;
-    if has_pages {
-        let live = cells::upper(total.live_is_upper_bound, cells::bytes(total.live_allocated, options)).text;
+    let pages = view.kinds.pages.stats.0.as_ref().filter(|pages| pages.allocs > 0);
+    if let Some(pages) = pages {
+        let live = of_total(|total| Some(total.live_allocated));
         line("live", live + &pages_beside(pages, pages.live_allocated, pages.live_pages, options))?;
     }
     let at = cells::moment(&head.trace, view.total.peak_at);
-    let beside = has_pages.then(|| pages_beside(pages, pages.peak_live_allocated, pages.peak_live_pages, options));
+    let beside = pages.map(|pages| pages_beside(pages, pages.peak_live_allocated, pages.peak_live_pages, options));
     line("peak", format!("{peak} at {at}{}", beside.unwrap_or_default()))?;
-    let crossed = cells::percent(pairs.cross_cpu, pairs.paired);
+    let crossed = cells::percent(pairs.cross_cpu, pairs.paired.unwrap_or(0));
     let cross_node = pairs.cross_node.map_or(String::new(), |n| format!("; {} on another node", cells::count(n)));
     let (cross_cpu, paired) = (cells::count(pairs.cross_cpu), cells::counted(pairs.paired, "pair"));
     line("freed on other CPU", format!("{crossed} ({cross_cpu} of {paired}{cross_node})"))?;
@@ -183,8 +193,8 @@ fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut 
             cells::count(findings.null_free.count)
         ),
     )?;
-    if findings.failed_alloc.count > 0 {
-        line("failed", cells::counted(findings.failed_alloc.count, "allocation"))?;
+    if let Some(failed) = findings.failed_alloc.count.filter(|&failed| failed > 0) {
+        line("failed", cells::counted(failed, "allocation"))?;
     }
     match own(view, options) {
         Some((what, value)) => line(what, value),
@@ -218,21 +228,30 @@ fn own(view: &Summary<'_>, options: &TableOptions) -> Option<(&'static str, Stri
 }
 
 /// Findings that nothing known explains.
-fn errors(findings: &FindingCounts) -> u64 {
-    findings.kind_mismatch.rest().saturating_add(findings.cache_mismatch.rest())
+fn errors(findings: &FindingCounts) -> Option<u64> {
+    sum([findings.kind_mismatch.rest(), findings.cache_mismatch.rest()])
+}
+
+/// Sum of numbers, known if each of them is.
+fn sum(numbers: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
+    numbers.into_iter().try_fold(0u64, |sum, number| Some(sum.saturating_add(number?)))
 }
 
 /// Writes the findings by severity.
 fn findings(findings: &FindingCounts, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let errors = errors(findings);
-    let suspects = findings.kind_mismatch.suspect.saturating_add(findings.cache_mismatch.suspect);
-    let unseen = findings.kind_mismatch.unseen.saturating_add(findings.cache_mismatch.unseen);
-    let normal =
-        [findings.kind_mismatch_legal.count, findings.free_after_free.count, findings.inferred_free.count, unseen];
-    let normal = normal.into_iter().fold(findings.short_alloc.count, u64::saturating_add);
-    let shown = |n: u64, noun: &str, paint| {
+    let suspects = sum([findings.kind_mismatch.suspect, findings.cache_mismatch.suspect]);
+    let normal = sum([
+        findings.kind_mismatch_legal.count,
+        findings.free_after_free.count,
+        findings.inferred_free.count,
+        findings.kind_mismatch.unseen,
+        findings.cache_mismatch.unseen,
+        findings.short_alloc.count,
+    ]);
+    let shown = |n: Option<u64>, noun: &str, paint| {
         let text = cells::counted(n, noun);
-        if n > 0 { options.screen.paint(paint, &text) } else { text }
+        if n > Some(0) { options.screen.paint(paint, &text) } else { text }
     };
     writeln!(out)?;
     let (errors, suspects) = (shown(errors, "error", Paint::Bad), shown(suspects, "suspect", Paint::Warning));
@@ -246,7 +265,7 @@ fn findings(findings: &FindingCounts, options: &TableOptions, out: &mut dyn Writ
 
 /// Writes the commands that look further into what was found.
 fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
-    let total = &view.total.stats;
+    let total = objects(view);
     // A bound is no reason to suspect a call-site: its objects may be gone.
     let is_sure = |row: &SiteRow<'_>| row.kind != Kind::Pages && !row.stats.live_is_upper_bound;
     let top_live = view.top_live.as_ref().and_then(|rows| rows.iter().find(is_sure));
@@ -256,7 +275,7 @@ fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut d
     if head.completeness.verdict != "complete" {
         commands.push(("kmemtrace-check", "", "where events are missing"));
     }
-    if errors(&view.findings) > 0 {
+    if errors(&view.findings) > Some(0) {
         commands.push(("kmemtrace-report", " mismatch", "both call-sites of each error"));
     }
     if is_many(top_live, total.live_allocated) {
@@ -266,7 +285,7 @@ fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut d
     if is_many(total.wasted, total.allocated) {
         commands.push(("kmemtrace-report", " sites", "the call-sites that waste most"));
     }
-    if is_many(view.pairs.cross_cpu.unwrap_or(0), view.pairs.paired) {
+    if is_many(view.pairs.cross_cpu.unwrap_or(0), view.pairs.paired.unwrap_or(0)) {
         commands.push(("kmemtrace-report", " cross", "call-sites whose objects are freed on another CPU"));
     }
     if commands.is_empty() {

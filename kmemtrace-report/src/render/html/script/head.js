@@ -87,7 +87,7 @@ function drawTiles() {
     tile(bytes(total.allocated), "allocated in total", counted(total.allocs, "allocation")),
     IS_SAVED ? tile(percent(total.cross_cpu, total.frees), "freed on another CPU", total.cross_cpu === null ? null : count(total.cross_cpu) + " of " + counted(total.frees, "free"))
       : tile(percent(pairs.cross_cpu, pairs.paired), "freed on another CPU", pairs.cross_cpu === null ? null : count(pairs.cross_cpu) + " of " + counted(pairs.paired, "free")),
-    IS_SAVED ? tile("-", "mismatches", "not in a saved document") : tile(count(errors), errors === 1 ? "mismatch" : "mismatches", doubtful ? count(doubtful) + " more are suspect" : errors ? "nothing known explains " + (errors === 1 ? "it" : "them") : "that nothing explains"),
+    IS_SAVED ? tile("-", "mismatches", "not in a saved document") : findings.kind_mismatch.count === null ? tile("-", "mismatches") : tile(count(errors), errors === 1 ? "mismatch" : "mismatches", doubtful ? count(doubtful) + " more are suspect" : errors ? "nothing known explains " + (errors === 1 ? "it" : "them") : "that nothing explains"),
   ];
   if (HAS_STATIC) tiles.splice(4, 0, tile(bytes(ROOT.static), "static", "code and data of the image"));
   if (kinds.pages.allocs) tiles.push(tile(bytes(kinds.pages.live_allocated), "pages live at the end", counted(kinds.pages.allocs, "allocation")));
@@ -105,4 +105,4 @@ function drawFoot() {
   if (SUMMARY.total.live_is_upper_bound) lines.push("\u2264 marks an upper bound: objects are also freed on paths without events, so some of them may be gone.");
   $("foot").append(...lines.map(line => make("p", {}, line)));
 }
-const ROOT_IS_PAGES = SUMMARY.total.allocs === 0 && SUMMARY.kinds.pages.allocs > 0;
+const ROOT_IS_PAGES = !SUMMARY.total.allocs && SUMMARY.kinds.pages.allocs > 0;
