@@ -122,6 +122,9 @@ codes! {
     SubBufferCut = 207, Error, Truncated, "ends inside a sub-buffer",
         "The file's length is no multiple of the sub-buffer size that events/header_page tells: the copy stopped early. Every \
          earlier sub-buffer is whole and is reported.";
+    TextCut = 208, Error, Truncated, "ends inside a block of text",
+        "The text stops in the middle of a line or of a block: the copy stopped early, or the kernel was still writing. Every earlier \
+         block is whole and is used.";
     BadPayload = 301, Error, Corrupt, "block checksum differs",
         "The bytes of this block are not those that the recorder wrote. The block is left out and counts as a gap; the \
          blocks around it are good. Check the disk and the copy (compare with the original).";

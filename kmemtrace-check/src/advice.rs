@@ -33,7 +33,7 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
             "the bytes changed after they were written: check the disk and compare with the original"
         }
         Code::NeedsZstd => "use a kmemtrace that is built with zstd",
-        Code::BadText => "copy the text again from the kernel",
+        Code::BadText | Code::TextCut => "copy the text again from the kernel",
         Code::OutOfSequence | Code::Foreign | Code::AfterEnd => {
             "files were mixed up or edited after they were written: copy them again from the original"
         }

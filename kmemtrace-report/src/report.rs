@@ -459,10 +459,11 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
     }
 }
 
-/// Tells the line from which on a text of page_owner makes no sense.
+/// Tells the line in which a text of page_owner ends early, or from which on it makes no sense.
 pub(crate) fn tell_bad_text(trace: &Trace) {
     for stream in &trace.streams {
-        for fault in stream.report().faults.iter().filter(|fault| fault.code == Code::BadText) {
+        for fault in stream.report().faults.iter().filter(|fault| [Code::BadText, Code::TextCut].contains(&fault.code))
+        {
             let path = escape(stream.path().as_os_str().as_encoded_bytes()).into_owned();
             say(&format!("{path}: {}", fault.message));
         }

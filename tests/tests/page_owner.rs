@@ -338,25 +338,31 @@ fn figures_of_frees_and_slab_objects_are_null() {
     assert!(table("mismatch").contains("is not known"));
 }
 
-/// Blocks before a line without sense count, and both programs tell the line and the reason.
+/// Blocks before a cut or a line without sense count, and both programs tell the line and the reason.
 #[test]
-fn a_text_that_ends_in_nonsense_counts_up_to_there() {
+fn a_text_that_ends_early_or_in_nonsense_counts_up_to_there() {
     let dir = Directory::new(&[]);
-    for (rest, reason) in [
-        ("\u{1b}[2J\n", "line 12 has no `Page allocated via order`"),
-        ("Page allocated via order 0, mask 0x0\nPFN x\n", "line 13 is none that the kernel writes"),
-        ("Page allocated via order 99, mask 0x0\nPFN 1\n", "line 12 has an order that no kernel has"),
-        ("Page allocated via order 0, mask 0x0, pid 1", "line 12 ends inside a block"),
+    for (rest, verdict, reason) in [
+        ("\u{1b}[2J\n", "corrupt", "line 12 has no `Page allocated via order`"),
+        ("Page allocated via order 0, mask 0x0\nPFN x\n", "corrupt", "line 13 is none that the kernel writes"),
+        ("Page allocated via order 99, mask 0x0\nPFN 1\n", "corrupt", "line 12 has an order that no kernel has"),
+        ("Page allocated via order 0, mask 0x0, pid 1", "truncated", "line 12 is cut"),
+        (
+            "Page allocated via order 0, mask 0x0\nPFN 1 type Movable\n",
+            "truncated",
+            "line 13 is the last one, and ends no block",
+        ),
     ] {
         let path = file(&dir, &format!("{HELD}{rest}"));
         let report = run("kmemtrace-report", &["sites", "--cull", "pid", "--format", "json"], &[&path]);
         let document = json(&report.stdout);
         assert_eq!(grouped(&document, "pid"), Sums::from([("7".to_owned(), (2, 3))]), "{rest}");
-        assert_eq!(document["completeness"]["verdict"], "corrupt", "{rest}");
+        assert_eq!(document["completeness"]["verdict"], verdict, "{rest}");
         let told = String::from_utf8(report.stderr).unwrap();
         assert!(told.contains(reason) && told.lines().count() == 1, "{told}");
         let check = String::from_utf8(run("kmemtrace-check", &[], &[&path]).stdout).unwrap();
-        assert!(check.contains("K314") && check.contains(reason), "{check}");
+        let code = if verdict == "corrupt" { "K314" } else { "K208" };
+        assert!(check.contains(code) && check.contains(reason), "{check}");
     }
 }
 

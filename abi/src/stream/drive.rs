@@ -10,7 +10,7 @@ use super::{source, unmarked};
 use crate::disk::block::{CounterSample, End, GapRecord, Watermark, kind};
 use crate::disk::blocks::{Block, BlockReader, Ending};
 use crate::event::{EventSink, GapCause, Names, StreamItem};
-use crate::fault::Code;
+use crate::fault::{Code, Verdict};
 
 /// Items after which [`CpuStream::fill`] hands over what it has: they should stay in a core's cache.
 const BATCH: usize = 512;
@@ -120,8 +120,9 @@ impl CpuStream {
             Ok(()) if read.is_empty() => Some(Ending::Whole),
             Ok(()) => None,
             Err(fault) => {
+                let is_cut = fault.code.verdict() == Verdict::Truncated;
                 self.state.report.add(fault);
-                Some(Ending::Damaged)
+                Some(if is_cut { Ending::Cut } else { Ending::Damaged })
             }
         };
         source::hand_over(&mut self.state, read, names, items);

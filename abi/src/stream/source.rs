@@ -64,12 +64,17 @@ pub(super) fn hand_over(
 }
 
 impl StreamState {
-    /// Ends a source: completes the report, and hands over the gap behind damage.
+    /// Ends a source: completes the report, and hands over the gap behind a cut or damage.
     pub(super) fn finish_source(&mut self, ending: Ending, items: &mut impl EventSink) {
         self.report.last = self.last;
-        if ending == Ending::Damaged {
+        let cause = match ending {
+            Ending::Whole => None,
+            Ending::Cut => Some(GapCause::Cut),
+            Ending::Damaged => Some(GapCause::Damage),
+        };
+        if cause.is_some() {
             self.report.lost = None;
-            self.gap(items, Some(GapCause::Damage), None);
+            self.gap(items, cause, None);
         }
         if self.report.lost.is_none_or(|lost| lost > 0) {
             self.report.verdict = self.report.verdict.max(Verdict::Lossy);

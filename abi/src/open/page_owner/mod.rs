@@ -127,7 +127,7 @@ impl Texts {
         }
     }
 
-    /// Reads all blocks, or those before a line that makes no sense: the finding says which.
+    /// Reads all blocks, or those before a cut or a line that makes no sense: the finding says which.
     fn read_all(&mut self) -> io::Result<Option<Fault>> {
         let mut line = Vec::new();
         let mut block: Option<Block> = None;
@@ -138,16 +138,22 @@ impl Texts {
                 break;
             }
             self.lines += 1;
-            if line.pop_if(|byte| *byte == b'\n').is_none() && read == MAX_LINE {
-                return Ok(Some(self.fault("is longer than any that a kernel writes")));
+            let is_whole = line.pop_if(|byte| *byte == b'\n').is_some();
+            if !is_whole && read == MAX_LINE {
+                return Ok(Some(self.fault(Code::BadText, "is longer than any that a kernel writes")));
+            }
+            // A serial console sends a CR at the end of each line.
+            line.pop_if(|byte| *byte == b'\r');
+            if !is_whole {
+                // The kernel ends each line, so the text was cut, and what is left of the line may seem to be another one.
+                return Ok(Some(self.fault(Code::TextCut, "is cut")));
             }
             if let Err(reason) = self.take(&line, &mut block) {
-                return Ok(Some(self.fault(reason)));
+                return Ok(Some(self.fault(Code::BadText, reason)));
             }
             self.offset += read;
         }
-        let is_whole = block.is_none_or(|block| self.put(block));
-        Ok((!is_whole).then(|| self.fault("ends inside a block")))
+        Ok(block.map(|_| self.fault(Code::TextCut, "is the last one, and ends no block")))
     }
 
     fn take(&mut self, line: &[u8], block: &mut Option<Block>) -> Result<(), &'static str> {
@@ -202,9 +208,9 @@ impl Texts {
         true
     }
 
-    fn fault(&self, reason: &str) -> Fault {
+    fn fault(&self, code: Code, reason: &str) -> Fault {
         let message = format!("line {} {reason}; the blocks before it count", self.lines);
-        Fault { code: Code::BadText, offset: self.offset, block: None, message }
+        Fault { code, offset: self.offset, block: None, message }
     }
 
     /// The blocks, and the names beside them.
@@ -347,13 +353,34 @@ PFN 32 type CMA Block 0 type CMA Flags 0x200(slab)
         assert_eq!(events[3].stack.map(|stack| names.stacks.get(stack).len()), Some(1));
     }
 
+    /// Each proper prefix is a cut text: the blocks that it has whole count.
+    #[test]
+    fn a_text_that_was_cut_is_truncated() {
+        let options = OpenOptions { released: true, ..OpenOptions::default() };
+        for len in text::BEGIN.len()..TEXT.len() {
+            let (events, _, fault) = events(&TEXT[..len], options);
+            let blocks = TEXT[..len].matches("\n\n").count();
+            assert_eq!(events.len(), blocks, "{len}");
+            let at_end = TEXT[..len].ends_with("\n\n");
+            let code = fault.map(|fault| fault.code);
+            assert_eq!(code, (!at_end).then_some(Code::TextCut), "{len}");
+        }
+    }
+
+    #[test]
+    fn lines_may_end_as_a_serial_console_ends_them() {
+        let (plain, ..) = events(TEXT, OpenOptions::default());
+        let (serial, _, fault) = events(&TEXT.replace('\n', "\r\n"), OpenOptions::default());
+        let facts = |events: &[Event]| events.iter().map(|e| (e.at, e.address, e.stack)).collect::<Vec<_>>();
+        assert_eq!((facts(&serial), fault), (facts(&plain), None));
+    }
+
     #[test]
     fn blocks_before_a_line_without_sense_count() {
         for (rest, reason) in [
             ("rubbish\n", "line 14 has no `Page allocated via order`"),
             ("Page allocated via order 0, mask 0x0\nrubbish\n", "line 15 is none that the kernel writes"),
             ("Page allocated via order 0, mask 0x0\n\n", "line 15 ends a block without a PFN"),
-            ("Page allocated via order 0, mask 0x0\n", "line 14 ends inside a block"),
             ("Page allocated via order 0, mask 0x0\nPFN 1\nPFN 2\n", "line 16 is a second PFN"),
         ] {
             let (events, _, fault) = events(&format!("{TEXT}{rest}"), OpenOptions::default());
