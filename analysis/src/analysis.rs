@@ -251,6 +251,13 @@ impl Analysis {
         &self.paired.total
     }
 
+    /// True where documents that never add pages to the objects that they hold have pages: the filters take no other kind, or name none
+    /// and take pages alone.
+    pub fn shows_pages(&self) -> bool {
+        let is_alone = || self.kinds.is_empty() && self.total().allocs == 0 && self.kind(Kind::Pages).allocs > 0;
+        self.selects_pages || is_alone()
+    }
+
     /// Live bytes of each kind over time, where the query asked for them.
     pub fn live_curve(&self) -> Option<&LiveCurve> {
         self.paired.curve.as_ref()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kmemtrace::documents::tree::TreeNode;
+use kmemtrace::documents::tree::TreeBody;
 use kmemtrace::documents::{self, Body, Document, Head};
 use kmemtrace::{Query, Shape};
 
@@ -32,22 +32,22 @@ pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
     let shape = Shape { sort: request.sort_keys(), top: None };
     let Document { head, body } = documents::tree(&analysis, &shape, &args.tree());
     let Body::Tree(tree) = body else { anyhow::bail!("chart: the tree has another form") };
-    write(request, &head, &tree.root, form)?;
+    write(request, &head, &tree, form)?;
     Ok(report::status(args, analysis.completeness()))
 }
 
 /// Writes the picture of a tree.
-fn write(request: &Request, head: &Head<'_>, root: &TreeNode, form: FileForm) -> anyhow::Result<()> {
+fn write(request: &Request, head: &Head<'_>, tree: &TreeBody, form: FileForm) -> anyhow::Result<()> {
     let args = &request.args;
     let said = report::table_options(request, &request.inputs()[0]);
     let chart = Chart {
         shape: shape(args.shape.unwrap_or_default()),
         measure: measure(args.sort.first().copied().unwrap_or(SortBy::Live)),
         depth: args.depth.unwrap_or(picture::MAX_LEVELS),
-        subtitle: heading::brief(head, &said).join(" · "),
+        subtitle: heading::brief(head, tree.shown_pages(), &said).join(" · "),
     };
     let mut out = Output::open(args.output.as_deref(), args.force)?;
-    let written = picture::write(root, &chart, form, &mut out);
+    let written = picture::write(&tree.root, &chart, form, &mut out);
     out.finish(written)
 }
 

@@ -91,6 +91,10 @@ fn print_view(
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
     print(request, &document, &TableOptions { selected, ..table_options(request, &request.inputs()[0]) })?;
     if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
+        // The text has no place for its kinds.
+        if args.filters.kind.is_empty() && analysis.shows_pages() {
+            say("pages alone are there, so these are callers of pages");
+        }
         tell_verdict(analysis.completeness());
     }
     Ok(status(args, analysis.completeness()).max(gate(args, analysis)))

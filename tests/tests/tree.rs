@@ -6,13 +6,16 @@
 use std::fs;
 use std::path::Path;
 
+use kmemtrace_abi::text::units;
 use kmemtrace_tests::archive;
 use kmemtrace_tests::generate::{Options, Random, Shape, tree, workload};
-use kmemtrace_tests::programs::{json, run};
+use kmemtrace_tests::programs::{json, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_tree};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::views::{assert_invariants, assert_views, printed};
 use serde_json::Value;
+
+const REPORT: &str = "kmemtrace-report";
 
 fn check(path: &Path) -> (Option<i32>, Value) {
     let output = run("kmemtrace-check", &["--format", "json"], &[path]);
@@ -141,4 +144,30 @@ fn figures_at_a_time_are_those_of_the_events_until_then() {
         let before = run("kmemtrace-report", &[view, &["--at", "-1h"]].concat(), &[&tree]).stderr;
         assert!(String::from_utf8_lossy(&before).contains("--at: no event is in there"), "{view:?}");
     }
+}
+
+#[test]
+fn a_recording_of_pages_alone_has_trees_accounts_and_pictures_of_pages() {
+    let place = Directory::new(&[]);
+    let trace = archive::unpack("tree-stacks-amd64-6.1", place.path()).unwrap();
+    let of = |view: &str| json(&run_to(0, REPORT, &[view, "--format", "json"], &[&trace]));
+    let (pages, tree) = (of("summary")["kinds"]["pages"].clone(), of("tree"));
+    assert!(pages["allocs"].as_u64() > Some(0), "{pages}");
+    assert_eq!(tree["shows"], "pages");
+    for figure in ["allocs", "live_allocated", "peak_live_allocated"] {
+        assert_eq!(tree["root"][figure], pages[figure], "{figure}");
+    }
+    let table = String::from_utf8(run_to(0, REPORT, &["tree"], &[&trace])).unwrap();
+    assert!(table.lines().next().unwrap().contains("   pages   "), "{table}");
+    assert_eq!(of("account")["total"]["live_allocated"], pages["live_allocated"]);
+    let account = run(REPORT, &["account"], &[&trace]);
+    let said = String::from_utf8_lossy(&account.stderr);
+    assert!(said.contains("these are callers of pages"), "{said}");
+    let picture = place.file("pages.svg");
+    run_to(0, REPORT, &["chart", "-o", picture.to_str().unwrap()], &[&trace]);
+    let (picture, live) = (fs::read_to_string(picture).unwrap(), pages["live_allocated"].as_u64().unwrap());
+    let live = format!("({} bytes)", units::grouped(live));
+    assert!(picture.contains(" · pages") && picture.contains(&live), "{live}");
+    // Nothing is left by the filters: kinds that were asked for stay.
+    assert_eq!(json(&run_to(0, REPORT, &["tree", "--kind", "cache", "--format", "json"], &[&trace]))["shows"], "slab");
 }

@@ -62,8 +62,8 @@ pub(super) fn key_tree(
     } else {
         form.with_sums(plain(shown.name(), NodeKind::Root), &Grown::default())
     };
-    let keys = KeyTree { shows: shown.name(), events: analysis.order.events, stacks: StackCounts::of(analysis) };
-    TreeBody { sort: sort.name(), branch: None, wrapped_live: 0, root, keys: Some(keys) }
+    let keys = KeyTree { events: analysis.order.events, stacks: StackCounts::of(analysis) };
+    TreeBody { sort: sort.name(), branch: None, wrapped_live: 0, root, shows: shown.name(), keys: Some(keys) }
 }
 
 impl KeyForm<'_, '_> {

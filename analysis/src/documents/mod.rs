@@ -67,9 +67,10 @@ pub use head::Head;
 use holders::HoldersBody;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
+use shown::Shown;
 use sums::{Ordering, Saturation};
 pub use tree::TreeOptions;
-use tree::{Counted, Leaf};
+use tree::{Counted, Leaf, TreeBody};
 
 /// Call-sites in each list of `summary`.
 const TOP_SITES: usize = 5;
@@ -151,12 +152,12 @@ pub fn growth<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 
 /// `tree`: sums by folder, file, function and call-site of the kernel's sources, or by area. The query is [`crate::Query::by_site`];
 /// nodes have peaks of their own where it is one [`crate::Query::with_place_nodes`], too. Pages are never added to the objects that they
-/// hold: the tree has them where the query selects no other kind.
+/// hold: the tree has them where [`Analysis::shows_pages`].
 pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) -> Document<'a> {
-    let naming = Naming::of(analysis);
+    let (naming, shows_pages) = (Naming::of(analysis), analysis.shows_pages());
     let mut document = of("tree", analysis, |sums| {
         let rows = (0..).zip(&grouped(analysis, Grouping::SITE).rows).zip(shown::rows(analysis));
-        let is_shown = |key: &RowKey| (key.kind == Kind::Pages) == analysis.selects_pages;
+        let is_shown = |key: &RowKey| (key.kind == Kind::Pages) == shows_pages;
         let rows = rows.filter(|((_, (key, stats)), _)| is_shown(key) && !stats.is_empty());
         let nodes = analysis.paired.nodes.as_ref();
         let leaves = rows.map(|((row, (key, _)), grown)| Leaf {
@@ -166,17 +167,13 @@ pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) ->
         });
         let counted = nodes.map(|nodes| Counted {
             peaks: &nodes.peaks,
-            root: root_of_tree(analysis.selects_pages) as u32,
+            root: root_of_tree(shows_pages) as u32,
             page_bytes: analysis.info.page_bytes,
         });
-        Body::Tree(Box::new(tree::tree(
-            leaves,
-            (&analysis.names.places.options.areas, analysis.static_sizes.as_ref()),
-            counted,
-            options,
-            shape,
-            sums,
-        )))
+        let files = (&analysis.names.places.options.areas, analysis.static_sizes.as_ref());
+        let tree = tree::tree(leaves, files, counted, options, shape, sums);
+        let shows = if shows_pages { Shown::Pages } else { Shown::Slab }.name();
+        Body::Tree(Box::new(TreeBody { shows, ..tree }))
     });
     document.head.query.by = vec![if options.by_area { "area" } else { "folder" }];
     document
@@ -245,11 +242,11 @@ pub fn cross<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     })
 }
 
-/// `account`: a row per caller, of `kmalloc` and `cache`; of `pages` where the query selects no other kind. The query is
+/// `account`: a row per caller, of `kmalloc` and `cache`; of `pages` where [`Analysis::shows_pages`]. The query is
 /// [`crate::Query::by_site`], for [`AccountStyle::SlabAccount`] one [`crate::Query::with_free_sites`].
 pub fn account<'a>(analysis: &'a Analysis, shape: &Shape, style: AccountStyle) -> Document<'a> {
     let naming = Naming::of(analysis);
-    let (paired, is_pages) = (grouped(analysis, Grouping::SITE), analysis.selects_pages);
+    let (paired, is_pages) = (grouped(analysis, Grouping::SITE), analysis.shows_pages());
     let callers = account::Callers {
         rows: Box::new(paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats))),
         frees_made: style.counts_frees_made().then(|| Box::new(paired.counts.free_sites.iter(is_pages)) as Box<_>),

@@ -8,7 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 use super::ranked::{Shape, SortKey};
 use super::row::{Address, Cell, Row, RowSource, TakeMember, TakeRow, text_of};
-use super::shown::{self, Grown};
+use super::shown::{self, Grown, Shown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::place_paths::{NO_AREA, NO_FOLDER, PlaceStep, PlacedSite, steps_of_file};
@@ -93,16 +93,23 @@ pub struct TreeBody {
     pub wrapped_live: u64,
     /// All of it.
     pub root: TreeNode,
+    /// `pages` or `slab`.
+    pub shows: &'static str,
     /// Members of a tree over keys.
     #[serde(flatten)]
     pub keys: Option<KeyTree>,
 }
 
+impl TreeBody {
+    /// Word for a tree of pages; `None` for one of slab objects.
+    pub fn shown_pages(&self) -> Option<&'static str> {
+        (self.shows == Shown::Pages.name()).then_some(self.shows)
+    }
+}
+
 /// Members that only a tree over keys has.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct KeyTree {
-    /// `pages` or `slab`.
-    pub shows: &'static str,
     /// Number of events that were read.
     pub events: u64,
     /// Numbers of stacks.
@@ -346,7 +353,7 @@ pub(super) fn tree<'a>(
     let (root, _) = growing.finish((NodeKind::Folder, options.root()), depth, &form);
     let branches: Vec<String> = options.branches.iter().map(Branch::to_string).collect();
     let branch = (!branches.is_empty()).then(|| branches.join(","));
-    TreeBody { sort, branch, wrapped_live: saturation.sum(wrapped), root, keys: None }
+    TreeBody { sort, branch, wrapped_live: saturation.sum(wrapped), root, shows: Shown::Slab.name(), keys: None }
 }
 
 /// Node as a row of its own, for outputs without members within members.

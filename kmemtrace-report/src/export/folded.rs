@@ -23,7 +23,7 @@ pub(super) fn folded(job: &Job<'_>, weight: Option<Weight>) -> anyhow::Result<u8
     let mut out = job.output()?;
     let analysis = job.analyse(Query::by_site().with_stacks(true))?;
     frames::find_places(&analysis)?;
-    let has_pages = job.shows_pages(&analysis);
+    let has_pages = analysis.shows_pages();
     let weight = weight.unwrap_or(if has_pages { Weight::Live } else { Weight::Wasted });
     // Call-sites of one function are one line.
     let mut stacks = BTreeMap::<String, u128>::new();

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use kmemtrace::{Analysis, Kind, Observer, Query, Trace};
+use kmemtrace::{Analysis, Observer, Query, Trace};
 
 use crate::cli::Request;
 use crate::render::table::options::TableOptions;
@@ -26,14 +26,6 @@ impl<'a> Job<'a> {
     /// Name of the host that the command line gives.
     pub(super) fn host(&self) -> Option<&str> {
         self.request.args.host.as_deref()
-    }
-
-    /// True where pages are exported: they were asked for, or nothing else is there. They are never added to the objects that they
-    /// hold.
-    pub(super) fn shows_pages(&self, analysis: &Analysis) -> bool {
-        let kinds = &self.request.args.filters.kind;
-        let is_alone = || analysis.total().allocs == 0 && analysis.kind(Kind::Pages).allocs > 0;
-        kinds == &[Kind::Pages] || kinds.is_empty() && is_alone()
     }
 
     pub(super) fn open(&self) -> anyhow::Result<Trace> {

@@ -99,7 +99,7 @@ fn write(
 ) -> io::Result<()> {
     let Body::Groups(rows) = &document.body else { return Err(io::Error::other("rows have another form")) };
     let mut profile = Profile::new(analysis, facts, GzEncoder::new(out, Compression::default()));
-    let has_pages = job.shows_pages(analysis);
+    let has_pages = analysis.shows_pages();
     profile.begin(&document.head, if has_pages { DEFAULT_OF_PAGES } else { DEFAULT_SAMPLE_TYPE })?;
     for line in about::lines(&document.head, job.host(), &job.asked) {
         profile.comment(&line)?;

@@ -125,7 +125,7 @@ Figures of each folder of the kernel's sources, of the files in it, their functi
 information, from a built tree (-k) or from a map (--names); without any, call-sites are sorted into modules. The sort key sizes the \
 nodes and is the first column. Each node has a peak of its own, which is not the sum of those below; of folders it is counted for \
 --sort peak and for JSON, JSON Lines and CSV, which no index answers. Objects of kmalloc and of caches count; --kind pages makes a \
-tree of pages.
+tree of pages, and so does a recording of pages alone.
 
 --by stack, task, module, site or use, or several of them, makes a tree over these: the first key at the top, stacks from their \
 outermost frame to the call-site. There pages count where they were recorded, else objects of slabs; --kind chooses. An allocation without a stack stands under its call-site.",

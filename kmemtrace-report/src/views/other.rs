@@ -30,7 +30,7 @@ pub(super) const ACCOUNT: View = View {
     meaning: "Callers as trace_analyze and slab_account list them",
     help: "\
 Callers and their sums over kmalloc and cache objects, in the text that other programs print and scripts read. --kind pages accounts for \
-pages instead. Greatest live bytes come first, in slab-account greatest bytes of all allocations; ties go by name. A verdict that is not \
+pages instead, and so does a recording of pages alone. Greatest live bytes come first, in slab-account greatest bytes of all allocations; ties go by name. A verdict that is not \
 complete stands on standard error.",
     examples: &[
         ("account --sort live_wasted -o account.txt DIR", "callers whose live objects waste most"),

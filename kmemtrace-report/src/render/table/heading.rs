@@ -41,10 +41,17 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
 
 /// Parts of a heading in one line: trace, verdict, names, and what was asked for.
 #[cfg(feature = "pictures")]
-pub(crate) fn brief(head: &Head<'_>, options: &TableOptions) -> Vec<String> {
+pub(crate) fn brief(head: &Head<'_>, shows: Option<&str>, options: &TableOptions) -> Vec<String> {
     let time = options.time.as_ref().map(|time| format!("time {time}"));
     let origin = trace(&head.trace, options).into_iter().take(2);
-    origin.chain(verdict(head, None)).chain(names(&head.names)).chain(options.filter()).chain(time).collect()
+    let shows = shows.map(str::to_owned);
+    origin
+        .chain(verdict(head, None))
+        .chain(shows)
+        .chain(names(&head.names))
+        .chain(options.filter())
+        .chain(time)
+        .collect()
 }
 
 /// Writes a text as lines that fit.
@@ -93,7 +100,7 @@ fn verdict(head: &Head<'_>, events: Option<u64>) -> Vec<String> {
 fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<String> {
     let shown = match body {
         Body::Holders(view) => Some((view.shows, view.events, view.stacks)),
-        Body::Tree(view) => view.keys.map(|keys| (keys.shows, keys.events, keys.stacks)),
+        Body::Tree(view) => view.keys.map(|keys| (view.shows, keys.events, keys.stacks)),
         _ => None,
     };
     let events = match body {
@@ -105,6 +112,9 @@ fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<S
     if let Some((shows, _, stacks)) = shown {
         line.insert(1, shows.to_owned());
         line.extend(stack_counts(stacks, head.query.time.is_some()));
+    } else if let Body::Tree(view) = body {
+        // Folders have objects of slabs unless they say so.
+        line.splice(1..1, view.shown_pages().map(str::to_owned));
     }
     if let Body::Latency(view) = body {
         line.extend(totals(view));

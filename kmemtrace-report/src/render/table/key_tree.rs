@@ -19,7 +19,7 @@ pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write)
     if root.children.is_empty() && root.stats.allocs == 0 {
         return heading::empty("no allocation", options, out);
     }
-    let is_pages = view.keys.is_some_and(|keys| keys.shows == "pages");
+    let is_pages = view.shows == "pages";
     let ranked = options.ranked.and_then(table::ranked);
     // Pages waste nothing.
     let is_shown = |column: &Column<'_>| match column.title {
