@@ -270,6 +270,17 @@ impl Trace {
         self.streams.iter().any(CpuStream::may_have_stacks)
     }
 
+    /// True where the recorder was asked for events of reclaim, compaction or shrinkers, whether one came or not. False for other
+    /// inputs than ours: a captured tree may describe events that were not switched on.
+    pub fn records_reclaim(&self) -> bool {
+        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_reclaim)
+    }
+
+    /// True where the recorder was asked for allocations of pages, as in [`Trace::records_reclaim`].
+    pub fn records_page_allocs(&self) -> bool {
+        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_page_allocs)
+    }
+
     /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].
     pub fn tells_module_loads(&self) -> bool {
         self.streams.iter().any(CpuStream::tells_module_loads)

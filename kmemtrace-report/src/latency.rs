@@ -39,7 +39,7 @@ pub(crate) fn latency(
     if let Some(paths) = latency.source_paths() {
         report::check_branches(args, paths)?;
     }
-    if let Some(missing) = missing(&latency, needs) {
+    if let Some(missing) = missing(&latency, needs, &trace, args) {
         say(missing);
     }
     let document = document(&latency, args, report::top(request));
@@ -72,18 +72,33 @@ fn wait_key(by: &GroupBy) -> Option<WaitBy> {
     }
 }
 
-/// Events that the recording lacks, and the options that record them.
-fn missing(latency: &Latency, needs: Needs) -> Option<&'static str> {
+/// Line about events that a view needs and that are not there: not recorded, not left by the filters, or none came.
+pub(crate) fn missing(latency: &Latency, needs: Needs, trace: &Trace, args: &Args) -> Option<&'static str> {
+    // An empty window was told of.
+    if args.time.is_some() && latency.observed().events == 0 {
+        return None;
+    }
     match needs {
+        Needs::Functions if latency.function_calls() == 0 && args.time.is_some() => {
+            Some("no timed function ended in the time that --time names")
+        }
         Needs::Functions if latency.function_calls() == 0 => {
             Some("no timed function is in the recording: record them with kmemtraced -e latency --functions")
+        }
+        Needs::Functions if !latency.has_functions() => Some("no timed function is left by the filters"),
+        Needs::Spans | Needs::Pages if latency.events() == 0 && trace.records_reclaim() => {
+            Some("no memory was reclaimed or compacted: such events were recorded, and none came")
         }
         Needs::Spans | Needs::Pages if latency.events() == 0 => Some(
             "no event of reclaim, compaction or a shrinker is in the recording: record them with kmemtraced -e latency",
         ),
+        Needs::Pages if latency.page_allocations() == 0 && trace.records_page_allocs() => {
+            Some("no task allocated pages: such events were recorded, and none came")
+        }
         Needs::Pages if latency.page_allocations() == 0 => {
             Some("no allocation of pages is in the recording: record them with kmemtraced -e latency,page")
         }
+        Needs::Pages if !latency.has_waits() => Some("no allocation of pages is left by the filters"),
         _ => None,
     }
 }

@@ -423,6 +423,36 @@ fn a_recording_without_such_events_names_the_option() {
     assert!(refused.status.code() == Some(2) && String::from_utf8_lossy(&refused.stderr).contains("--kind"));
 }
 
+/// The line that a view tells beside its table.
+fn line_beside(arguments: &[&str], trace: &Path) -> String {
+    let output = run(REPORT, &[arguments, &["-q", "--no-index"]].concat(), &[trace]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(0) && told.lines().count() == 1, "{arguments:?}: {told}");
+    told
+}
+
+#[test]
+fn events_that_were_recorded_are_not_said_to_be_missing() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/latency-amd64-6.12");
+    // Nothing came: each CPU has its first block alone.
+    let quiet = Directory::new(&[]);
+    fs::copy(data.join("meta.out"), quiet.path().join("meta.out")).unwrap();
+    for cpu in ["cpu0.out", "cpu1.out"] {
+        let bytes = fs::read(data.join(cpu)).unwrap();
+        fs::write(quiet.path().join(cpu), &bytes[..block_ends(&bytes)[0]]).unwrap();
+    }
+    for (arguments, trace, said) in [
+        (&["functions", "--pid", "1"][..], data.as_path(), "no timed function is left by the filters"),
+        (&["functions", "--threshold", "1h"], &data, "no timed function is left by the filters"),
+        (&["latency", "--time", "+1000s,+1001s"], &data, "--time: no event is in there"),
+        (&["latency"], quiet.path(), "such events were recorded, and none came"),
+        (&["stalls", "--follow"], quiet.path(), "such events were recorded, and none came"),
+    ] {
+        let told = line_beside(arguments, trace);
+        assert!(told.contains(said) && !told.contains("kmemtraced"), "{arguments:?}: {told}");
+    }
+}
+
 #[test]
 fn ticks_are_no_durations_and_counts_stay() {
     let (_dir, tree) = tree();

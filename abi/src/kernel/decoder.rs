@@ -143,6 +143,16 @@ impl Decoder {
         names(Action::Free(Kind::Cache)) && !names(Action::Alloc(Kind::Cache))
     }
 
+    /// True where the trace describes events of reclaim, compaction or shrinkers. Timed functions are described in any trace.
+    pub(crate) fn describes_reclaim(&self) -> bool {
+        self.plans.iter().filter_map(|plan| plan.latency.as_ref()).any(|latency| latency.is_of_reclaim())
+    }
+
+    /// True where the trace describes allocations of pages.
+    pub(crate) fn describes_page_allocs(&self) -> bool {
+        self.plans.iter().any(|plan| plan.action == Action::Alloc(Kind::Pages))
+    }
+
     /// True where the trace describes events that tell of loads of modules.
     pub(crate) fn tells_module_loads(&self) -> bool {
         self.plans.iter().any(|plan| plan.module.is_some())

@@ -144,6 +144,11 @@ impl LatencyPlan {
         Some(plan)
     }
 
+    /// True for any event but the end of a timed function.
+    pub(super) fn is_of_reclaim(&self) -> bool {
+        self.mark != Mark::Function
+    }
+
     /// The event with its numbers.
     #[inline(never)]
     pub(super) fn read<O: TargetOrder>(&self, event: Event, record: &[u8]) -> Event {

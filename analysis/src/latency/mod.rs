@@ -63,8 +63,10 @@ pub struct Latency {
     pub(crate) window: Option<(u64, u64)>,
     /// Events of the profile that were read.
     pub(crate) events: u64,
-    /// Allocations of pages by threads that the filters take.
+    /// Allocations of pages in task context that were read.
     pub(crate) page_allocs: u64,
+    /// Calls of timed functions that were read.
+    pub(crate) function_calls: u64,
     /// Sleeps of daemons that were not awake.
     pub(crate) sleeps_without_wake: u64,
     /// Kinds of spans, by name.
@@ -129,14 +131,24 @@ impl Latency {
         (!self.names.places.is_unused()).then_some(&self.observed.source_paths)
     }
 
-    /// Calls of timed functions that were read.
+    /// Calls of timed functions that were read, whether the filters take them or not.
     pub fn function_calls(&self) -> u64 {
-        self.functions.iter().map(|(_, row)| row.count).sum()
+        self.function_calls
     }
 
-    /// Allocations of pages that were read.
+    /// Allocations of pages in task context that were read, whether the filters take them or not.
     pub fn page_allocations(&self) -> u64 {
         self.page_allocs
+    }
+
+    /// True where the filters take a call of a timed function.
+    pub fn has_functions(&self) -> bool {
+        !self.functions.is_empty()
+    }
+
+    /// True where the filters take an allocation of pages.
+    pub fn has_waits(&self) -> bool {
+        !self.waits.is_empty()
     }
 
     /// True where order keys count nanoseconds, so that durations are known.
@@ -259,6 +271,7 @@ impl<'a> Pass<'a> {
         LatencyRows {
             events: observer.events,
             page_allocs: observer.page_allocs,
+            function_calls: observer.function_calls,
             sleeps_without_wake: observer.sleeps_without_wake,
             spans: spans.into_iter().collect(),
             nesting,
@@ -275,6 +288,7 @@ impl<'a> Pass<'a> {
 pub(crate) struct LatencyRows {
     events: u64,
     page_allocs: u64,
+    function_calls: u64,
     sleeps_without_wake: u64,
     spans: Vec<(Span, SpanSums)>,
     nesting: Vec<NestingRow>,
@@ -333,6 +347,7 @@ impl LatencyRows {
             window,
             events: self.events,
             page_allocs: self.page_allocs,
+            function_calls: self.function_calls,
             sleeps_without_wake: self.sleeps_without_wake,
             spans,
             nesting,

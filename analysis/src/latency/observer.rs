@@ -66,6 +66,8 @@ pub(super) struct LatencyObserver<'a> {
     pub(super) events: u64,
     /// Allocations of pages in task context.
     pub(super) page_allocs: u64,
+    /// Calls of timed functions.
+    pub(super) function_calls: u64,
 }
 
 /// Calls of a function; durations where the kernel tells them.
@@ -99,6 +101,7 @@ impl<'a> LatencyObserver<'a> {
             ended: None,
             events: 0,
             page_allocs: 0,
+            function_calls: 0,
         }
     }
 
@@ -131,6 +134,7 @@ impl<'a> LatencyObserver<'a> {
         }
         self.events += u64::from(event.mark != Mark::None);
         if event.mark == Mark::Function {
+            self.function_calls += 1;
             self.function(event, names, comm);
             if !self.request.lists_events {
                 return;
@@ -147,7 +151,7 @@ impl<'a> LatencyObserver<'a> {
         }
         if is_page_alloc {
             task.spans.end_attempt();
-            self.page_allocs += u64::from(task.is_taken);
+            self.page_allocs += 1;
             if task.spans.is_idle() && task.is_taken {
                 let key = self.wait_key(event, names);
                 self.recent.push(Recent { task: number, end: event.at, what: RecentKind::Allocation(key) });

@@ -7,16 +7,17 @@ mod lines;
 mod stop;
 mod stream;
 
-use kmemtrace::Query;
 use kmemtrace::latency::{FollowRequest, Follower, Latency};
 use kmemtrace::live::Fed;
+use kmemtrace::{Query, Trace};
 use kmemtrace_abi::fault::Verdict;
 
 use crate::args::{Args, Format};
 use crate::cli::Request;
-use crate::latency::check_threshold;
+use crate::latency::{check_threshold, missing};
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
+use crate::views::view::Needs;
 use crate::{exit, report};
 use held::Held;
 use input::Input;
@@ -73,7 +74,7 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
     let latency = base.answer(&mut trace, followed);
     let written = written.and_then(|()| lines::totals(request, &latency, totals, late_events, &mut out));
     out.finish(written)?;
-    tell(&latency, late_events);
+    tell(&latency, &trace, args, late_events);
     if let Some(paths) = latency.source_paths() {
         report::check_branches(args, paths)?;
     }
@@ -98,10 +99,10 @@ fn check(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Tells on standard error of what the lines cannot say.
-fn tell(latency: &Latency, late_events: u64) {
+fn tell(latency: &Latency, trace: &Trace, args: &Args, late_events: u64) {
     let observed = latency.observed();
-    if latency.events() == 0 {
-        say("no event of reclaim, compaction or a shrinker came: record them with kmemtraced -e latency");
+    if let Some(missing) = missing(latency, Needs::Spans, trace, args) {
+        say(missing);
     }
     if observed.completeness.verdict >= Verdict::Truncated && !observed.completeness.truncated_files.is_empty() {
         say("the recorder ended before its files did: the last events are missing");
