@@ -16,7 +16,7 @@ use crate::{classes, columns};
 /// Name of the program.
 pub(crate) const PROGRAM: &str = "kmemtrace-report";
 /// Option that stands in place of a view.
-const WITHOUT_VIEW: &str = "memstrack";
+pub(super) const WITHOUT_VIEW: &str = "memstrack";
 /// Meaning of the program in one line.
 const ABOUT: &str = "Reports who leaks kernel memory, what is wasted, which frees do not match";
 /// Width of help: a terminal of 80 columns shows it whole.
@@ -152,9 +152,17 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
     match arg.get_long() {
         Some("by") if view.name == "shrinkers" => {
             let help = "function: a row for each function that shrinkers call [default: for each shrinker and node]";
-            with_words(arg, view.groupings).help(help).long_help(help)
+            with_meanings(
+                with_words(arg, view.groupings).help(help).long_help(help),
+                view.groupings,
+                &["Function that shrinkers call"],
+            )
         }
         Some("by") => with_words(arg, view.groupings),
+        Some("sort") if view.name == "stalls" => {
+            let meanings = ["Duration, the longest first", "Begin, the earliest first"];
+            with_meanings(with_words(arg, view.sort_keys), view.sort_keys, &meanings)
+        }
         Some("sort") => with_words(arg, view.sort_keys),
         None if matches!(view.run, Run::Compare) => {
             arg.value_name("TRACE").help("Trace A and trace B; with --before and --after one trace").num_args(1..=2)
@@ -192,6 +200,13 @@ fn with_words<T: ValueEnum>(arg: Arg, words: &[T]) -> Arg {
         arg = arg.long_help(long);
     }
     arg
+}
+
+/// Option whose words, shared with other views, mean something else in this one.
+fn with_meanings<T: ValueEnum>(arg: Arg, words: &[T], meanings: &[&'static str]) -> Arg {
+    let values = words.iter().filter_map(ValueEnum::to_possible_value).zip(meanings);
+    let values: Vec<PossibleValue> = values.map(|(value, meaning)| value.help(*meaning)).collect();
+    arg.value_parser(PossibleValuesParser::new(values))
 }
 
 /// Lines `name   meaning` of all views.

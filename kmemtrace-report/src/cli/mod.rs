@@ -128,6 +128,9 @@ fn refusal(view: &'static View, error: clap::Error) -> Refusal {
     let Some(long) = union.get_arguments().find(is_meant).and_then(clap::Arg::get_long) else {
         return Refusal::Clap(error);
     };
+    if long == commands::WITHOUT_VIEW {
+        return Refusal::Line(format!("--{long}: stands in place of a view: leave out {}", view.name));
+    }
     let others: Vec<&str> =
         VIEWS.iter().filter(|other| other.options.contains(&long)).map(|other| other.name).collect();
     // Views that list a common option themselves are not the only ones that have it.
