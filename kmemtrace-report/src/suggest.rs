@@ -36,6 +36,10 @@ pub(crate) fn suggest(filters: &Filters, trace: &Trace, names: &EventNames, even
     let mut lines = Vec::new();
     lines.extend(filters.comm.iter().filter_map(|glob| line("--comm", glob, "command", &comms)));
     lines.extend(filters.module.iter().filter_map(|glob| line("--module", glob, "module", &modules)));
+    if modules.is_empty() {
+        let patterns = filters.module.iter().map(|glob| escape(glob.to_string().as_bytes()).into_owned());
+        lines.extend(patterns.map(|pattern| format!("--module {pattern}: no module is known of this trace")));
+    }
     lines.extend(filters.cache.iter().filter_map(|glob| line("--cache", glob, "cache", &caches)));
     lines.extend(sites.filter_map(|glob| line("--site", glob, "function", &functions)));
     lines

@@ -205,6 +205,7 @@ fn a_filter_that_names_nothing_is_told() -> Result<(), Skip> {
         (["--comm", "kmemstrom"], "--comm kmemstrom: no command of this trace has that name; did you mean kmemstorm"),
         (["--cache", "dentri*"], "did you mean dentry"),
         (["--site", "aloc_inode"], "did you mean alloc_inode"),
+        (["--module", "nosuch"], "--module nosuch: no module"),
         (["--comm", "zzzzz"], "a value is a whole name, or a pattern with * and ?"),
     ] {
         for view in ["summary", "sites", "events"] {
