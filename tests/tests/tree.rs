@@ -171,3 +171,13 @@ fn a_recording_of_pages_alone_has_trees_accounts_and_pictures_of_pages() {
     // Nothing is left by the filters: kinds that were asked for stay.
     assert_eq!(json(&run_to(0, REPORT, &["tree", "--kind", "cache", "--format", "json"], &[&trace]))["shows"], "slab");
 }
+
+#[test]
+fn uses_of_slab_objects_alone_name_the_option_and_a_share_of_nothing_is_refused() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/amd64-6.1");
+    let uses = String::from_utf8(run_to(0, REPORT, &["uses"], &[&data])).unwrap();
+    assert!(uses.contains("kmemtraced -e page") && !uses.contains("Live pages"), "{uses}");
+    let refused = run(REPORT, &["tree", "--throttle", "0"], &[&data]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("above 0 and up to 100"), "{said}");
+}

@@ -127,7 +127,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
     /// Largest children that make up P percent
-    #[arg(long, value_name = "P", value_parser = share)]
+    #[arg(long, value_name = "P", value_parser = throttle)]
     pub(crate) throttle: Option<f64>,
     /// Module that an allocation belongs to: innermost (default), outermost, any or site
     ///
@@ -369,9 +369,10 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a percentage is a number from 0 on: 10 or 2.5".to_owned())
 }
 
-/// Parses a share of 0 to 100 percent.
-fn share(text: &str) -> Result<f64, String> {
-    percent(text).ok().filter(|n| *n <= 100.0).ok_or_else(|| "a share is a number from 0 to 100: 80".to_owned())
+/// Parses a share of more than 0 to 100 percent: with 0 there would be no rows.
+fn throttle(text: &str) -> Result<f64, String> {
+    let number = percent(text).ok().filter(|n| *n > 0.0 && *n <= 100.0);
+    number.ok_or_else(|| "a share is a number above 0 and up to 100: 80; without --throttle all are shown".to_owned())
 }
 
 fn class_parser() -> impl TypedValueParser<Value = Finding> {

@@ -65,6 +65,10 @@ pub(crate) fn holders(
     heading::footer(notes, options, out)?;
     let Some(explained) = view.explained else { return Ok(()) };
     writeln!(out)?;
+    if view.shows == "slab" {
+        const NO_PAGES: &str = "No allocation of pages is here, and objects of slabs have no use: record pages with kmemtraced -e page --stack.";
+        return heading::text(NO_PAGES, options, out);
+    }
     let live = cells::bytes(explained.live_bytes, options);
     let change = explained.memfree_change.map(|change| cells::change(change, options));
     let change = change.map_or("is not known".to_owned(), |change| format!("changed by {change}"));
