@@ -30,7 +30,7 @@ pub(crate) fn latency(
         threshold: args.threshold.unwrap_or(0),
         spans: args.span.clone(),
         lists_events: args.timeline,
-        waits_by: args.by.iter().filter_map(wait_key).collect(),
+        waits_by: wait_keys(&args.by),
         ..asked
     };
     let latency = query.latency(&mut trace, asked, &mut ProgressLine::new(args.quiet))?;
@@ -59,6 +59,17 @@ pub(crate) fn check_threshold(args: &Args, trace: &Trace) -> anyhow::Result<()> 
         );
     }
     Ok(())
+}
+
+/// Keys of rows of waits, each once.
+fn wait_keys(by: &[GroupBy]) -> Vec<WaitBy> {
+    let mut keys = Vec::new();
+    for key in by.iter().filter_map(wait_key) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
 }
 
 /// Key of rows of waits.

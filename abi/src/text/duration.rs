@@ -6,10 +6,13 @@ use std::time::Duration;
 const NANOS: u128 = 1_000_000_000;
 
 /// Units by name, as fractions of a second.
-const UNITS: [(&str, u32, u32); 8] = [
+const UNITS: [(&str, u32, u32); 10] = [
     ("", 1, 1),
     ("ns", 1, 1_000_000_000),
     ("us", 1, 1_000_000),
+    // The micro sign, and the Greek letter that many keyboards have for it.
+    ("\u{b5}s", 1, 1_000_000),
+    ("\u{3bc}s", 1, 1_000_000),
     ("ms", 1, 1_000),
     ("s", 1, 1),
     ("m", 60, 1),
@@ -19,7 +22,7 @@ const UNITS: [(&str, u32, u32); 8] = [
 
 /// Nanoseconds of a span of time.
 ///
-/// Grammar: a number, then space or none, then `ns`, `us`, `ms`, `s`, `m` or `min`, `h`, or nothing, which is seconds. Several of these
+/// Grammar: a number, then space or none, then `ns`, `us` or `µs`, `ms`, `s`, `m` or `min`, `h`, or nothing, which is seconds. Several of these
 /// with units stand one behind the other, the greatest unit first: `1h30m`. The number is one of [`parse_exact`], or another one in floating point that is not negative: with a `+`, an exponent or more than nine places. Such
 /// a number is rounded to nanoseconds. `None` for any other text.
 pub fn parse(text: &str) -> Option<u128> {
@@ -38,7 +41,7 @@ pub fn parse_exact(text: &str) -> Option<u128> {
     let mut before: Option<(u32, u32)> = None;
     loop {
         let (number, after) = split_before(rest, |c| !c.is_ascii_digit() && c != '.');
-        let (unit, after) = split_before(after.trim_start(), |c| !c.is_ascii_alphabetic());
+        let (unit, after) = split_before(after.trim_start(), |c| !c.is_alphabetic());
         let after = after.trim_start();
         let (times, per) = fraction(unit)?;
         let is_last = after.is_empty();
@@ -81,7 +84,7 @@ pub fn billionths(text: &str) -> Option<u128> {
 /// A number and its unit, as a fraction of a second.
 fn split(text: &str) -> Option<(&str, u32, u32)> {
     let text = text.trim_end();
-    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_alphabetic()).len());
     let (times, per) = fraction(unit)?;
     Some((number.trim_end(), times, per))
 }
@@ -102,6 +105,8 @@ mod tests {
             ("1h", 3600 * S),
             ("7ns", 7),
             ("1.5 us ", 1500),
+            ("134\u{b5}s", 134_000),
+            ("1ms 5 \u{3bc}s", 1_005_000),
             (".5", S / 2),
             ("5.", 5 * S),
             ("0.000000001", 1),

@@ -155,7 +155,9 @@ pub(super) fn totals(
         }
         text += &format!(". In all {} waited {}.", cells::counted(stalls.count, "stall"), duration(stalls.total));
         heading::text(&text, &options, out)?;
-        return table::table(&document, &options, out);
+        // The threshold chose the lines above; shrinkers count whatever their stalls took.
+        let filters = options.filters.into_iter().filter(|(option, _)| option != "threshold").collect();
+        return table::table(&document, &TableOptions { filters, ..options }, out);
     }
     let Document { head, body: Body::Shrinkers(shrinkers) } = &document else { return Ok(()) };
     let suspect = Suspect { count: listed.suspect.0, total: known(listed.suspect.1) };

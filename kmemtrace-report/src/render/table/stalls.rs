@@ -73,7 +73,7 @@ fn first_line(
         format!("{span} {}", cells::duration(row.total)),
     ];
     line.extend(row.order.map(|order| format!("order {order}")));
-    line.extend(row.reclaimed.map(|pages| format!("reclaimed {} pages", units::grouped(pages))));
+    line.extend(row.reclaimed.map(|pages| format!("reclaimed {}", cells::counted(pages, "page"))));
     line.extend(row.call_site.map(|site| cells::shown(&row.symbol).unwrap_or_else(|| site.to_string())));
     line.extend(more);
     writeln!(out, "{}", wrap::parts(&line, options.screen.width, options.screen.cut_mark()))
