@@ -182,8 +182,9 @@ impl Figures {
         let growth = (growth * i128::from(TICK)).checked_div(time.into()).unwrap_or(0);
         Rates {
             growth: growth.clamp(i64::MIN.into(), i64::MAX.into()) as i64,
-            allocs: per_second(last.allocs - before.allocs, time),
-            frees: per_second(last.frees - before.frees, time),
+            // An allocation from before the time may have been taken back since.
+            allocs: per_second(last.allocs.saturating_sub(before.allocs), time),
+            frees: per_second(last.frees.saturating_sub(before.frees), time),
         }
     }
 
