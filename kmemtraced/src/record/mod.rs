@@ -170,6 +170,7 @@ fn run(
         own.set(&workers.tids);
     }
     let threads = put_threads(args, &mut meta, &workers.tids, knows_own);
+    names.learn(&source.comms(), knows_own);
     names.begin(meta);
     let started = threads.with_context(|| output.unwritable("meta.out"));
     let started = started.and(launcher);
@@ -177,7 +178,7 @@ fn run(
         started.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
     if started.is_ok() {
         source.begun();
-        names.begun(&source.comms(), knows_own);
+        names.begun();
         workers.go();
         take_name(args, output);
     }

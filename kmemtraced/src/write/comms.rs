@@ -39,7 +39,7 @@ impl Comms {
         Comms { names: BTreeMap::new(), new: BTreeSet::new(), ended: BTreeSet::new(), max_intervals, due: None }
     }
 
-    /// Adds `PID COMM` lines of the kernel at the begin of the recording, which names threads that have ended, too.
+    /// Adds `PID COMM` lines of the kernel before the recording, which name threads that have ended, too.
     pub(crate) fn begin(&mut self, lines: &[u8], lives: impl Fn(i32) -> bool) {
         self.add_lines(lines);
         let ended: BTreeSet<i32> = self.new.iter().copied().filter(|thread| !lives(*thread)).collect();

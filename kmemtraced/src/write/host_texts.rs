@@ -258,17 +258,22 @@ impl HostTexts {
         let mut out = Vec::new();
         let Some(proc) = &self.proc else { return out };
         // A thread that ended meanwhile has no name any more.
-        for pid in proc.numbered(".", "").unwrap_or_default() {
-            for thread in proc.numbered(&format!("{pid}/task"), "").unwrap_or_default() {
-                if let Ok(comm) = proc.read(&format!("{pid}/task/{thread}/comm")) {
-                    out.extend_from_slice(format!("{thread} ").as_bytes());
-                    out.extend_from_slice(comm.trim_ascii_end());
-                    out.push(b'\n');
-                }
+        for (pid, thread) in live_threads(proc) {
+            if let Ok(comm) = proc.read(&format!("{pid}/task/{thread}/comm")) {
+                out.extend_from_slice(format!("{thread} ").as_bytes());
+                out.extend_from_slice(comm.trim_ascii_end());
+                out.push(b'\n');
             }
         }
         out
     }
+}
+
+/// Threads that live, each with the id of its process.
+pub(crate) fn live_threads(proc: &KernelFs) -> impl Iterator<Item = (u32, u32)> {
+    let threads = |pid: u32| proc.numbered(&format!("{pid}/task"), "").unwrap_or_default();
+    let pids = proc.numbered(".", "").unwrap_or_default();
+    pids.into_iter().flat_map(move |pid| threads(pid).into_iter().map(move |thread| (pid, thread)))
 }
 
 /// Reads until `buffer` is full or the file ends; returns the number of bytes.

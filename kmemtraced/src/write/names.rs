@@ -1,6 +1,7 @@
 //! Names while the kernel records, and the thread that adds them to `meta.out`: command names of threads, and once a second the
 //! symbols of new modules. A disk that stalls holds up this thread alone.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::process::thread::{not_started, own_tid};
 use crate::write::comms::Comms;
+use crate::write::host_texts::live_threads;
 use crate::write::memory_texts::MemoryTexts;
 use crate::write::meta::MetaFile;
 
@@ -68,13 +70,17 @@ impl Names {
         let _ = self.file.send(file);
     }
 
-    /// Takes the figures of memory and the `PID COMM` lines of the kernel that hold once it records. `knows_threads`: its ids of
-    /// threads are those of proc.
-    pub(crate) fn begun(&mut self, lines: &[u8], knows_threads: bool) {
-        self.memory.begun();
+    /// Takes the `PID COMM` lines of the kernel before it records. `knows_threads`: its ids of threads are those of proc.
+    pub(crate) fn learn(&mut self, lines: &[u8], knows_threads: bool) {
         let proc = KernelFs::find(&PROC).ok().filter(|_| knows_threads);
-        self.comms
-            .begin(lines, |thread| proc.as_ref().is_none_or(|proc| proc.has(&thread.to_string()).unwrap_or(true)));
+        let live = proc.map(|proc| live_threads(&proc).map(|(_, thread)| thread).collect::<BTreeSet<_>>());
+        let lives = |thread: i32| live.as_ref().is_none_or(|live| live.contains(&thread.unsigned_abs()));
+        self.comms.begin(lines, lives);
+    }
+
+    /// Keeps the figures of memory that hold once the kernel records; they are written at the end.
+    pub(crate) fn begun(&mut self) {
+        self.memory.begun();
     }
 
     /// Keeps the figures of memory that hold before the kernel stops to record.
