@@ -250,6 +250,14 @@ fn a_closed_pipe_ends_it_in_silence() {
     drop(stdin);
 }
 
+/// The follower has ended, and its lines are the stalls of the whole recording.
+fn assert_whole(child: Child, recording: &Path) {
+    let (found, end) = lines(&child.wait_with_output().unwrap());
+    let rows = document(&["stalls"], recording);
+    assert_eq!(keys(clean(&found)), keys(rows["rows"].as_array().unwrap()));
+    assert_eq!(end["completeness"]["verdict"], "complete");
+}
+
 #[test]
 fn a_directory_is_followed_while_it_grows() {
     let recording = data(RECORDINGS[0]);
@@ -269,10 +277,7 @@ fn a_directory_is_followed_while_it_grows() {
     std::thread::sleep(Duration::from_millis(300));
     std::fs::write(directory.join("meta.out"), &names).unwrap();
     let _directory = growing.unlock();
-    let (found, end) = lines(&child.wait_with_output().unwrap());
-    let rows = document(&["stalls"], &recording);
-    assert_eq!(keys(clean(&found)), keys(rows["rows"].as_array().unwrap()));
-    assert_eq!(end["completeness"]["verdict"], "complete");
+    assert_whole(child, &recording);
 }
 
 /// A recorder that has just started has made a file, and not yet written its first block.
@@ -290,10 +295,7 @@ fn a_file_without_its_first_block_is_waited_for() {
         std::fs::write(directory.join("cpu1.out"), header).unwrap();
         growing.finish();
         let _directory = growing.unlock();
-        let (found, end) = lines(&child.wait_with_output().unwrap());
-        let rows = document(&["stalls"], &recording);
-        assert_eq!(keys(clean(&found)), keys(rows["rows"].as_array().unwrap()));
-        assert_eq!(end["completeness"]["verdict"], "complete");
+        assert_whole(child, &recording);
     }
 }
 
