@@ -1,11 +1,14 @@
 //! The command line of memstrack, in words of our own.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::memstrack::{Layout, Report};
+use rustix::fs::{OFlags, fcntl_setfl};
 
 use crate::args::{Args, StackWhen, is_of_memstrack};
 use crate::fs::held_dir::random_digits;
@@ -124,11 +127,19 @@ fn view(report: &Report) -> String {
 
 /// The file of the reports, where there is one, made before the recording: the reports are all that stays of it.
 pub(crate) fn report_file(args: &Args) -> anyhow::Result<Option<File>> {
-    let file = args.memstrack.report_file.as_deref();
-    let made = file.map(|file| {
-        File::create(file).with_context(|| format!("{}: cannot be made: name another file with --output", shown(file)))
-    });
-    made.transpose()
+    let Some(path) = args.memstrack.report_file.as_deref() else { return Ok(None) };
+    let file =
+        make(path).with_context(|| format!("{}: cannot be made: name another file with --output", shown(path)))?;
+    Ok(Some(file))
+}
+
+/// Makes or empties a file. A FIFO without a reader is refused: it would hold up the recorder.
+fn make(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)?;
+    // Reports wait for their reader.
+    fcntl_setfl(&file, OFlags::empty())?;
+    Ok(file)
 }
 
 /// True if only the reports stay of the recording.

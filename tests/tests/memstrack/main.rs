@@ -150,7 +150,9 @@ fn words_that_are_none_are_refused() -> Result<(), Skip> {
 
 fn a_report_without_a_place_is_refused_before_it_records() -> Result<(), Skip> {
     let directory = Directory::new(&[]);
-    for (file, reason) in [("none/report", "No such file"), (".", "Is a directory")] {
+    let fifo = Command::new("mkfifo").arg(directory.file("fifo")).status().unwrap();
+    assert!(fifo.success());
+    for (file, reason) in [("none/report", "No such file"), (".", "Is a directory"), ("fifo", "No such device")] {
         let mut recorder = Command::new(program("kmemtraced"));
         recorder.args(["--report", "task_summary", "--notui", "-d", "1", "--output"]).arg(directory.file(file));
         let line = told(&recorder.output().unwrap(), 2);
