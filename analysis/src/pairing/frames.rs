@@ -1,7 +1,8 @@
 //! Table of page frames: the block that each live frame belongs to, and one bit for each frame that was ever seen.
 //!
 //! Frames are kept in regions of 4,096, made when one of their frames is first seen. A region has a bit for each frame that was
-//! seen, and a word for each frame that is live: in `runs.rs` where these are few, else in 16 chunks of 256 frames, `chunk.rs`.
+//! seen, and a word for each frame that is live, in 16 chunks of 256 frames: as runs where few are live, `runs.rs`, else a chunk
+//! by itself, `chunk.rs`. Nearly all events are of single pages, which have a way of their own.
 //! A live frame takes 16 bytes at most, wherever it is. The word of a single page is the state of its allocation; that of a frame
 //! in a larger block is the number of the block in `blocks.rs`.
 
@@ -21,7 +22,6 @@ mod runs;
 mod tests;
 
 use chunk::{Bits, CHUNK, Chunk, WORDS, masks};
-pub(crate) use runs::Hit;
 use runs::Runs;
 
 /// Greatest order of a block. The decoder takes larger ones for unreadable.
@@ -29,12 +29,14 @@ const MAX_ORDER: u8 = FRAME_BITS as u8;
 
 const REGION: usize = 4096;
 const CHUNKS: usize = REGION / CHUNK;
-/// Runs from which a region has chunks.
+/// Runs from which a region's chunks are each by itself.
 const MANY: usize = 288;
 /// Live frames below which a region with chunks has runs again: its chunks would take more than 16 bytes a frame.
 const FEW: usize = 232;
-/// Bytes of a region's key and pointer in the map, at most.
-const KEY_BYTES: usize = 32;
+/// Bytes of a region's key and number in the map, and of its pointer, at most.
+const KEY_BYTES: usize = 56;
+/// Regions that are found without the map, if no others took their places.
+const RECENT: usize = 512;
 
 /// Frames of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,38 @@ pub(crate) struct Before {
     pub(crate) unseen: u32,
 }
 
+/// State of a single frame before an event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FrameBefore {
+    /// Live, with this word.
+    Live(SlotState),
+    /// Seen before, and not live.
+    Seen,
+    Unseen,
+}
+
+/// Live frames that an event has taken from one block, or from single pages of like allocations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit {
+    word: SlotState,
+    pub(crate) pages: u32,
+}
+
+impl Hit {
+    /// A single frame that had this word.
+    pub(crate) fn of(word: SlotState) -> Hit {
+        Hit { word, pages: 1 }
+    }
+
+    /// Adds frames with one word to the hits.
+    fn add(hits: &mut Vec<Hit>, word: SlotState, pages: u32) {
+        match hits.last_mut() {
+            Some(last) if last.word.is_same_word(word) => last.pages += pages,
+            _ => hits.push(Hit { word, pages }),
+        }
+    }
+}
+
 /// Live frames of a region that has many: a bit for each frame, and their words.
 #[derive(Debug)]
 struct Chunks {
@@ -93,10 +127,21 @@ struct Region {
     live: Live,
 }
 
+/// A region's key, and its number in the list.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    key: u64,
+    number: u32,
+}
+
 /// Frames of one partition.
 #[derive(Debug)]
 pub(crate) struct FrameTable {
-    regions: HashMap<u64, Box<Region>, RandomState>,
+    regions: Vec<Box<Region>>,
+    /// Numbers of the regions, by the frames' number by [`REGION`].
+    numbers: HashMap<u64, u32, RandomState>,
+    /// Regions that were looked up last, each where the end of its key says.
+    recent: Vec<Known>,
     blocks: Blocks,
     /// Single pages that are live.
     singles: usize,
@@ -110,7 +155,9 @@ impl FrameTable {
     /// Empty table; `keeps_infos`: [`FrameTable::live`] lists allocations.
     pub(crate) fn new(keeps_infos: bool) -> FrameTable {
         FrameTable {
-            regions: HashMap::default(),
+            regions: Vec::new(),
+            numbers: HashMap::default(),
+            recent: Vec::new(),
             blocks: Blocks::new(keeps_infos),
             singles: 0,
             bytes: 0,
@@ -145,35 +192,86 @@ impl FrameTable {
         self.singles + self.blocks.len()
     }
 
+    /// Number of a frame's region in the list, if it has one that was looked up last.
+    #[inline(always)]
+    fn recent(&self, key: u64) -> Option<usize> {
+        self.recent.get(key as usize % RECENT).filter(|known| known.key == key).map(|known| known.number as usize)
+    }
+
+    /// Number of a frame's region in the list.
+    #[inline(always)]
+    fn number(&mut self, key: u64) -> Option<usize> {
+        self.recent(key).or_else(|| self.look_up(key))
+    }
+
+    /// Looks a region up in the map, and keeps it with the recent ones.
+    #[inline(never)]
+    fn look_up(&mut self, key: u64) -> Option<usize> {
+        let number = *self.numbers.get(&key)?;
+        self.recent[key as usize % RECENT] = Known { key, number };
+        Some(number as usize)
+    }
+
+    /// Makes a region; its number in the list.
+    #[cold]
+    fn add_region(&mut self, key: u64) -> usize {
+        if self.recent.is_empty() {
+            // No key of a frame is this large.
+            self.recent = vec![Known { key: u64::MAX, number: 0 }; RECENT];
+            self.bytes += RECENT * size_of::<Known>();
+        }
+        self.bytes += size_of::<Region>() + KEY_BYTES;
+        // 2^32 regions do not fit in memory, so this never saturates.
+        let number = u32::try_from(self.regions.len()).unwrap_or(u32::MAX);
+        self.regions.push(Box::new(Region { seen: [0; REGION / 64], live: Live::Few(Runs::default()) }));
+        self.numbers.insert(key, number);
+        self.recent[key as usize % RECENT] = Known { key, number };
+        number as usize
+    }
+
+    #[inline(always)]
+    fn region(&mut self, key: u64) -> usize {
+        match self.number(key) {
+            Some(number) => number,
+            None => self.add_region(key),
+        }
+    }
+
     /// Starts loading the region of a frame: the first of three steps, some events apart, each of which needs memory of the last.
     #[inline(always)]
-    pub(crate) fn prefetch_region(&self, frame: u64) {
-        if let Some(region) = self.regions.get(&(frame / REGION as u64)) {
+    pub(crate) fn prefetch_region(&mut self, frame: u64) {
+        if let Some(number) = self.number(frame / REGION as u64)
+            && let Some(region) = self.regions.get(number)
+        {
             prefetch(&region.seen, frame as usize % REGION / 64);
             prefetch_beyond(&region.live, 0);
         }
     }
 
-    /// Starts loading a frame's bit and chunk, or the runs of its region: the second step.
+    /// Live frames of a frame's region, which [`FrameTable::prefetch_region`] has looked up.
+    #[inline(always)]
+    fn live_near(&self, frame: u64) -> Option<&Live> {
+        Some(&self.regions.get(self.recent(frame / REGION as u64)?)?.live)
+    }
+
+    /// Starts loading a frame's bit and chunk, or the runs of its chunk: the second step.
     #[inline(always)]
     pub(crate) fn prefetch_chunk(&self, frame: u64) {
-        match self.regions.get(&(frame / REGION as u64)).map(|region| &region.live) {
+        match self.live_near(frame) {
             Some(Live::Many(live)) => {
                 let chunk = frame as usize % REGION / CHUNK;
                 prefetch(&live.bits, chunk);
                 prefetch(&live.chunks, chunk);
             }
-            Some(Live::Few(runs)) => runs.prefetch(),
+            Some(Live::Few(runs)) => runs.prefetch(frame as usize % REGION),
             None => {}
         }
     }
 
-    /// Starts loading the frame's word, if its region has chunks: the third step.
+    /// Starts loading the frame's word, if its chunk is by itself: the third step.
     #[inline(always)]
     pub(crate) fn prefetch_word(&self, frame: u64) {
-        let Some(Live::Many(live)) = self.regions.get(&(frame / REGION as u64)).map(|region| &region.live) else {
-            return;
-        };
+        let Some(Live::Many(live)) = self.live_near(frame) else { return };
         let index = frame as usize % REGION / CHUNK;
         if let (Some(bits), Some(chunk)) = (live.bits.get(index), live.chunks.get(index)) {
             chunk.prefetch(bits, frame as usize % CHUNK);
@@ -206,10 +304,40 @@ impl FrameTable {
         self.record(range, Some(SlotState::block(number)), hits)
     }
 
+    /// Makes a frame live under a new allocation of a single page; the frame's state before. One that was live is for
+    /// [`FrameTable::take_off`].
+    #[inline(always)]
+    pub(crate) fn alloc_page(&mut self, frame: u64, state: SlotState) -> FrameBefore {
+        debug_assert!(!self.blocks.keeps_infos(), "an allocation is a block where objects are listed");
+        self.singles += 1;
+        self.record_page(frame, Some(state))
+    }
+
+    /// Takes a frame off the allocation that it is live under; the frame's state before. One that was live is for
+    /// [`FrameTable::take_off`].
+    #[inline(always)]
+    pub(crate) fn free_page(&mut self, frame: u64) -> FrameBefore {
+        self.record_page(frame, None)
+    }
+
+    /// True where each allocation is to be a block, even one of a single page.
+    #[inline(always)]
+    pub(crate) fn has_blocks_alone(&self) -> bool {
+        self.blocks.keeps_infos()
+    }
+
     /// Takes the frames off the allocations that they are live under, which are told to `hits`, for [`FrameTable::take_off`].
     #[inline]
     pub(crate) fn free(&mut self, range: FrameRange, hits: &mut Vec<Hit>) -> Before {
         self.record(range, None, hits)
+    }
+
+    /// Ends a single page that had this word; false where the word is that of a block.
+    #[inline(always)]
+    pub(crate) fn take_page(&mut self, word: SlotState) -> bool {
+        let is_single = word.block_number().is_none();
+        self.singles = self.singles.saturating_sub(is_single.into());
+        is_single
     }
 
     /// Takes the frames of a hit off their block, inferred to be free or freed by an event of the stream `freed_in`.
@@ -249,16 +377,16 @@ impl FrameTable {
         let (mut first, mut left) = (range.first, range.pages as usize);
         while left > 0 {
             let from = first as usize % REGION;
-            let pages = left.min(REGION - from);
-            let Region { seen, live } = match self.regions.entry(first / REGION as u64) {
-                std::collections::hash_map::Entry::Occupied(region) => &mut **region.into_mut(),
-                std::collections::hash_map::Entry::Vacant(place) => {
-                    self.bytes += size_of::<Region>() + KEY_BYTES;
-                    place.insert(Box::new(Region { seen: [0; REGION / 64], live: Live::Few(Runs::default()) }))
-                }
+            let pages = left.min(CHUNK - from % CHUNK);
+            let number = self.region(first / REGION as u64);
+            let Some(region) = self.regions.get_mut(number) else { break };
+            let new = see(&mut region.seen, from, pages);
+            let mut taken = 0;
+            let hit = |word, pages| {
+                taken += pages;
+                Hit::add(hits, word, pages);
             };
-            let new = see(seen, from, pages);
-            let taken = live.change(from, pages, now, hits, &mut self.bytes);
+            region.live.change(from, pages, now, &mut self.bytes, hit);
             before.unseen += new;
             before.live += taken;
             before.seen += pages as u32 - new - taken;
@@ -269,6 +397,23 @@ impl FrameTable {
         before
     }
 
+    #[inline(always)]
+    fn record_page(&mut self, frame: u64, now: Option<SlotState>) -> FrameBefore {
+        if self.over_budget {
+            return FrameBefore::Unseen;
+        }
+        let number = self.region(frame / REGION as u64);
+        let Some(region) = self.regions.get_mut(number) else { return FrameBefore::Unseen };
+        let (from, bytes) = (frame as usize % REGION, self.bytes);
+        let is_new = see(&mut region.seen, from, 1) > 0;
+        let mut before = if is_new { FrameBefore::Unseen } else { FrameBefore::Seen };
+        region.live.change(from, 1, now, &mut self.bytes, |word, _| before = FrameBefore::Live(word));
+        if self.bytes > bytes {
+            self.over_budget |= self.bytes() > self.max_bytes;
+        }
+        before
+    }
+
     /// Begins an epoch of allocations.
     pub(crate) fn begin_epoch(&mut self, epoch: LossEpoch) {
         if !epoch.is_first() {
@@ -276,7 +421,7 @@ impl FrameTable {
         }
         // Numbers begin again, so no old one may be left.
         self.blocks.forget_epochs();
-        self.regions.values_mut().for_each(|region| region.live.each_single(SlotState::forget_epoch));
+        self.regions.iter_mut().for_each(|region| region.live.each_single(SlotState::forget_epoch));
     }
 
     /// Hands over the allocations that have live pages, in no order. A table without lists of objects has none.
@@ -315,33 +460,33 @@ fn see(seen: &mut [u64; REGION / 64], from: usize, pages: usize) -> u32 {
 }
 
 impl Live {
-    /// Takes frames off their blocks, and makes them live under `now`; the number of those that were live. `bytes` gets what
-    /// memory that takes, or gives back.
+    /// Takes frames of one chunk off their blocks, each word of which is told to `hit`, and makes them live under `now`. `bytes`
+    /// gets what memory that takes, or gives back.
     #[inline(always)]
     fn change(
         &mut self,
         from: usize,
         pages: usize,
         now: Option<SlotState>,
-        hits: &mut Vec<Hit>,
         bytes: &mut usize,
-    ) -> u32 {
+        hit: impl FnMut(SlotState, u32),
+    ) {
         match self {
             Live::Few(runs) => {
-                let had = runs.bytes();
-                let taken = runs.change(from, pages, now, hits);
-                *bytes = (*bytes + runs.bytes()).saturating_sub(had);
-                if runs.len() >= MANY {
-                    self.spread(bytes);
+                let (had, room) = (runs.bytes(), runs.capacity());
+                runs.change(from, pages, now, hit);
+                if runs.capacity() != room {
+                    *bytes = (*bytes + runs.bytes()).saturating_sub(had);
+                    if runs.len() >= MANY {
+                        self.spread(bytes);
+                    }
                 }
-                taken
             }
             Live::Many(chunks) => {
-                let taken = chunks.change(from, pages, now, hits, bytes);
+                chunks.change(from, pages, now, bytes, hit);
                 if chunks.count < FEW {
                     self.gather(bytes);
                 }
-                taken
             }
         }
     }
@@ -355,7 +500,7 @@ impl Live {
         let chunks = [(); CHUNKS].map(|()| nothing.clone());
         let mut chunks = Box::new(Chunks { bits: [[0; WORDS]; CHUNKS], chunks, count: 0 });
         for (from, pages, word) in runs.iter() {
-            chunks.change(from, pages, Some(word), &mut Vec::new(), bytes);
+            chunks.change(from, pages, Some(word), bytes, |_, _| {});
         }
         *self = Live::Many(chunks);
     }
@@ -386,28 +531,21 @@ impl Chunks {
     #[inline(always)]
     fn change(
         &mut self,
-        mut from: usize,
+        from: usize,
         pages: usize,
         now: Option<SlotState>,
-        hits: &mut Vec<Hit>,
         bytes: &mut usize,
-    ) -> u32 {
-        let (mut left, mut taken) = (pages, 0);
-        while left > 0 {
-            let (index, first) = (from / CHUNK, from % CHUNK);
-            let pages = left.min(CHUNK - first);
-            if let (Some(bits), Some(chunk)) = (self.bits.get_mut(index), self.chunks.get_mut(index)) {
-                let had = chunk.bytes();
-                taken += chunk.take(bits, first, pages, hits);
-                if let Some(word) = now {
-                    chunk.put(bits, first, pages, word);
-                }
-                *bytes = (*bytes + chunk.bytes()).saturating_sub(had);
-            }
-            from += pages;
-            left -= pages;
+        hit: impl FnMut(SlotState, u32),
+    ) {
+        let (index, first) = (from / CHUNK, from % CHUNK);
+        let (Some(bits), Some(chunk)) = (self.bits.get_mut(index), self.chunks.get_mut(index)) else { return };
+        let had = chunk.bytes();
+        let taken = chunk.take(bits, first, pages, hit);
+        if let Some(word) = now {
+            chunk.put(bits, first, pages, word);
+            self.count += pages;
         }
-        self.count = (self.count + if now.is_some() { pages } else { 0 }).saturating_sub(taken as usize);
-        taken
+        *bytes = (*bytes + chunk.bytes()).saturating_sub(had);
+        self.count = self.count.saturating_sub(taken as usize);
     }
 }

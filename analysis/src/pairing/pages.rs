@@ -12,7 +12,7 @@ use crate::order::pair_event::PairEvent;
 use crate::pairing::blocks::BlockState;
 use crate::pairing::fate::{Ended, Fate};
 use crate::pairing::findings::{Finding, FindingKey};
-use crate::pairing::frames::{Before, FrameRange, Hit, Off};
+use crate::pairing::frames::{Before, FrameBefore, FrameRange, Hit, Off};
 use crate::pairing::loss::Suspicion;
 use crate::pairing::pairs::{Number, Pairing, PairingSink};
 use crate::pairing::result::{Live, LivePages};
@@ -46,6 +46,13 @@ impl Pairing<'_> {
             return self.opened(class, range, number, sink);
         }
         let state = SlotState::alloc(event.class, false, event.stream, self.loss.now());
+        if event.allocated == 0 && !self.frames.has_blocks_alone() {
+            if let FrameBefore::Live(word) = self.frames.alloc_page(range.first, state) {
+                self.hits.push(Hit::of(word));
+                self.take_hits(true, event, number, sink);
+            }
+            return self.opened(class, range, number, sink);
+        }
         let alloc_info = self.alloc_info(event, number, sink);
         self.frames.alloc(range, state, alloc_info, &mut self.hits);
         if !self.hits.is_empty() {
@@ -65,7 +72,11 @@ impl Pairing<'_> {
 
     #[inline(always)]
     pub(super) fn free_frames<S: PairingSink>(&mut self, event: &PairEvent, number: Number, sink: &mut S) {
-        let before = self.frames.free(range(event), &mut self.hits);
+        let range = range(event);
+        if range.pages == 1 {
+            return self.free_page(range.first, event, number, sink);
+        }
+        let before = self.frames.free(range, &mut self.hits);
         if self.hits.is_empty() {
             return self.free_dead(before, event, number, sink);
         }
@@ -73,6 +84,30 @@ impl Pairing<'_> {
             self.counts.page_pairs += 1;
             self.count_dead(before, event);
         }
+    }
+
+    /// Frees a single page.
+    #[inline(always)]
+    fn free_page<S: PairingSink>(&mut self, frame: u64, event: &PairEvent, number: Number, sink: &mut S) {
+        let (seen, unseen) = match self.frames.free_page(frame) {
+            FrameBefore::Live(word) => {
+                let is_taken = match self.frames.take_page(word) {
+                    true => self.take_singles((word, 1), false, event, number, sink),
+                    false => {
+                        self.hits.push(Hit::of(word));
+                        self.take_hits(false, event, number, sink)
+                    }
+                };
+                if is_taken {
+                    self.counts.page_pairs += 1;
+                    self.count_free(event);
+                }
+                return;
+            }
+            FrameBefore::Seen => (1, 0),
+            FrameBefore::Unseen => (0, 1),
+        };
+        self.free_dead(Before { live: 0, seen, unseen }, event, number, sink);
     }
 
     /// Counts a free event, and its pages that were not live.

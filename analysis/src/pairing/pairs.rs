@@ -275,7 +275,7 @@ impl<'a> Pairing<'a> {
 
     /// Starts loading the slot of an event's address.
     #[inline(always)]
-    fn ask(&self, event: &PairEvent) {
+    fn ask(&mut self, event: &PairEvent) {
         if event.action.is_of_frames() {
             return self.frames.prefetch_region(event.address);
         }

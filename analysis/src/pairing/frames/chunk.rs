@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use super::runs::{Hit, add_hit};
 use crate::memory::prefetch::prefetch;
 use crate::pairing::slot::SlotState;
 
@@ -97,31 +96,37 @@ impl Chunk {
         }
     }
 
-    /// Takes frames out; returns the number of those that were live.
-    #[inline]
-    pub(super) fn take(&mut self, bits: &mut Bits, first: usize, pages: usize, hits: &mut Vec<Hit>) -> u32 {
+    /// Takes frames out, and tells the words of those that were live to `hit`; returns their number.
+    #[inline(always)]
+    pub(super) fn take(
+        &mut self,
+        bits: &mut Bits,
+        first: usize,
+        pages: usize,
+        mut hit: impl FnMut(SlotState, u32),
+    ) -> u32 {
         if pages == 1 {
-            return self.take_one(bits, first, hits);
+            return self.take_one(bits, first, hit);
         }
         let taken: u32 = masks(first, pages).map(|(word, mask)| (bits[word] & mask).count_ones()).sum();
         if taken == 0 {
             return 0;
         }
         match self {
-            Chunk::Same(word) => add_hit(hits, *word, taken),
+            Chunk::Same(word) => hit(*word, taken),
             Chunk::Each(words) if words.len() == CHUNK => {
                 for (word, mask) in masks(first, pages) {
                     let mut live = bits[word] & mask;
                     while live != 0 {
                         let index = word * 64 + live.trailing_zeros() as usize;
-                        add_hit(hits, words[index], 1);
+                        hit(words[index], 1);
                         live &= live - 1;
                     }
                 }
             }
             Chunk::Each(words) => {
                 let rank = rank(bits, first);
-                words.drain(rank..rank + taken as usize).for_each(|word| add_hit(hits, word, 1));
+                words.drain(rank..rank + taken as usize).for_each(|word| hit(word, 1));
             }
         }
         masks(first, pages).for_each(|(word, mask)| bits[word] &= !mask);
@@ -130,8 +135,8 @@ impl Chunk {
     }
 
     /// Takes one frame out, as nearly all events do; returns 1 if it was live.
-    #[inline]
-    fn take_one(&mut self, bits: &mut Bits, index: usize, hits: &mut Vec<Hit>) -> u32 {
+    #[inline(always)]
+    fn take_one(&mut self, bits: &mut Bits, index: usize, mut hit: impl FnMut(SlotState, u32)) -> u32 {
         let (word, bit) = (index / 64, 1 << (index % 64));
         if bits[word] & bit == 0 {
             return 0;
@@ -142,7 +147,7 @@ impl Chunk {
             Chunk::Each(words) if words.len() == CHUNK => words[index],
             Chunk::Each(words) => words.remove(rank(bits, index)),
         };
-        add_hit(hits, taken, 1);
+        hit(taken, 1);
         self.shrink(bits);
         1
     }

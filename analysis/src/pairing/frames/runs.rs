@@ -1,28 +1,15 @@
-//! Live frames as runs of neighbours with the same word, in order.
+//! Live frames of a region as runs of neighbours with the same word, in order. A run ends at the end of its chunk.
+
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::{CHUNK, CHUNKS};
 use crate::memory::prefetch::prefetch;
 use crate::pairing::slot::SlotState;
 
-/// Live frames that an event has taken from one block, or from single pages of like allocations.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit {
-    pub(super) word: SlotState,
-    pub(crate) pages: u32,
-}
-
-/// Adds frames with one word to the hits.
-#[inline]
-pub(super) fn add_hit(hits: &mut Vec<Hit>, word: SlotState, pages: u32) {
-    match hits.last_mut() {
-        Some(last) if last.word.is_same_word(word) => last.pages += pages,
-        _ => hits.push(Hit { word, pages }),
-    }
-}
-
-/// Frames beside each other that have the same word, numbered from the first of their region or chunk. The word in halves: a run
-/// takes 12 bytes.
+/// Frames beside each other that have the same word, numbered from the first of their region. The word in halves: a run takes 12
+/// bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     first: u16,
@@ -30,9 +17,13 @@ pub(super) struct Run {
     word: [u32; 2],
 }
 
-/// Runs of a region or chunk. A single one is kept in place, more in memory of their own.
+/// Runs of a region. A single one is kept in place, more in memory of their own.
 #[derive(Debug, Default)]
-pub(super) struct Runs(SmallVec<[Run; 1]>);
+pub(super) struct Runs {
+    runs: SmallVec<[Run; 1]>,
+    /// Number of runs before each chunk.
+    before: [u16; CHUNKS],
+}
 
 impl Run {
     fn new(first: usize, pages: usize, word: SlotState) -> Run {
@@ -50,30 +41,38 @@ impl Run {
 
 impl Runs {
     /// Number of runs.
+    #[inline(always)]
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.runs.len()
+    }
+
+    /// Runs that there is room for.
+    #[inline(always)]
+    pub(super) fn capacity(&self) -> usize {
+        self.runs.capacity()
     }
 
     /// Bytes of memory beside its own.
+    #[inline(always)]
     pub(super) fn bytes(&self) -> usize {
         // An allocation has 8 bytes of its allocator, and ends at a multiple of 16.
-        if self.0.spilled() { (self.0.capacity() * size_of::<Run>() + 8).next_multiple_of(16) } else { 0 }
+        if self.runs.spilled() { (self.runs.capacity() * size_of::<Run>() + 8).next_multiple_of(16) } else { 0 }
     }
 
-    /// Starts loading the runs.
+    /// Starts loading the runs of a frame's chunk.
     #[inline(always)]
-    pub(super) fn prefetch(&self) {
-        prefetch(&self.0, self.0.len() / 2);
+    pub(super) fn prefetch(&self, frame: usize) {
+        prefetch(&self.runs, self.of_chunk(frame / CHUNK).start);
     }
 
     /// Each run: first frame, pages and word.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize, SlotState)> {
-        self.0.iter().map(|run| (run.from(), run.pages.into(), SlotState::from_halves(run.word)))
+        self.runs.iter().map(|run| (run.from(), run.pages.into(), SlotState::from_halves(run.word)))
     }
 
     /// Changes the word of each run of single pages.
     pub(super) fn each_single(&mut self, change: impl Fn(&mut SlotState)) {
-        for run in &mut self.0 {
+        for run in &mut self.runs {
             let mut word = SlotState::from_halves(run.word);
             if word.is_live() {
                 change(&mut word);
@@ -82,50 +81,60 @@ impl Runs {
         }
     }
 
-    /// First run that ends behind frame `from`.
-    #[inline]
-    fn at(&self, from: usize) -> usize {
-        self.0.partition_point(|run| run.end() <= from)
+    /// Numbers of the runs of a chunk.
+    #[inline(always)]
+    fn of_chunk(&self, chunk: usize) -> Range<usize> {
+        let next = self.before.get(chunk + 1).map_or(self.runs.len(), |before| usize::from(*before));
+        usize::from(self.before[chunk % CHUNKS])..next
     }
 
-    /// Takes frames off their blocks, and makes them live under `now`; the number of those that were live.
-    #[inline]
-    pub(super) fn change(&mut self, from: usize, pages: usize, now: Option<SlotState>, hits: &mut Vec<Hit>) -> u32 {
+    /// First run that ends behind frame `from`, or would stand in its chunk.
+    #[inline(always)]
+    fn at(&self, from: usize) -> usize {
+        let chunk = self.of_chunk(from / CHUNK);
+        let runs = self.runs.get(chunk.clone()).unwrap_or_default();
+        chunk.start + runs.partition_point(|run| run.end() <= from)
+    }
+
+    /// Takes frames of one chunk off their blocks, each word of which is told to `hit`, and makes them live under `now`.
+    #[inline(always)]
+    pub(super) fn change(
+        &mut self,
+        from: usize,
+        pages: usize,
+        now: Option<SlotState>,
+        mut hit: impl FnMut(SlotState, u32),
+    ) {
         let (mut index, end) = (self.at(from), from + pages);
-        let mut taken = 0;
-        match self.0.get_mut(index).filter(|run| run.from() < end) {
+        match self.runs.get_mut(index).filter(|run| run.from() < end) {
             None => {}
             Some(run) if run.from() == from && run.end() == end => {
-                add_hit(hits, SlotState::from_halves(run.word), run.pages.into());
-                taken = pages as u32;
-                self.0.remove(index);
+                hit(SlotState::from_halves(run.word), pages as u32);
+                self.remove(index);
                 self.shrink();
             }
             Some(_) => {
-                taken = self.take_parts(index, from, end, hits);
+                self.take_parts(index, from, end, hit);
                 index = self.at(from);
             }
         }
         if let Some(word) = now {
             self.put(index, from, pages, word);
         }
-        taken
     }
 
-    /// Adds frames behind all others.
+    /// Adds frames of one chunk behind all others.
     pub(super) fn push(&mut self, from: usize, pages: usize, word: SlotState) {
-        self.put(self.0.len(), from, pages, word);
+        self.put(self.runs.len(), from, pages, word);
     }
 
     /// Takes frames out that are parts of runs, or of several: of that at `index`, and those after it.
-    fn take_parts(&mut self, index: usize, from: usize, end: usize, hits: &mut Vec<Hit>) -> u32 {
-        let overlapping = self.0.get(index..).unwrap_or_default().iter().take_while(|run| run.from() < end);
-        let (mut taken, mut count, mut left) = (0, 0, [None; 2]);
+    fn take_parts(&mut self, index: usize, from: usize, end: usize, mut hit: impl FnMut(SlotState, u32)) {
+        let overlapping = self.runs.get(index..).unwrap_or_default().iter().take_while(|run| run.from() < end);
+        let (mut count, mut left) = (0, [None; 2]);
         for run in overlapping {
             let word = SlotState::from_halves(run.word);
-            let gone = (run.end().min(end) - run.from().max(from)) as u32;
-            add_hit(hits, word, gone);
-            taken += gone;
+            hit(word, (run.end().min(end) - run.from().max(from)) as u32);
             count += 1;
             if run.from() < from {
                 left[0] = Some(Run::new(run.from(), from - run.from(), word));
@@ -138,51 +147,73 @@ impl Runs {
         let mut place = index;
         for run in left.into_iter().flatten() {
             if place < index + count {
-                self.0[place] = run;
+                self.runs[place] = run;
             } else {
                 self.insert(place, run);
             }
             place += 1;
         }
-        self.0.drain(place..place.max(index + count));
+        let gone = place..place.max(index + count);
+        self.count(from / CHUNK, -(gone.len() as i16));
+        self.runs.drain(gone);
         self.shrink();
-        taken
     }
 
     /// Makes frames live, none of which is; `index`: the first run behind them.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, index: usize, from: usize, pages: usize, now: SlotState) {
         let is_like = |run: &Run| SlotState::from_halves(run.word).is_same_word(now);
-        let joins_last = index > 0 && self.0.get(index - 1).is_some_and(|run| run.end() == from && is_like(run));
-        let joins_next = self.0.get(index).is_some_and(|run| run.from() == from + pages && is_like(run));
+        let (begins_chunk, ends_chunk) = (from % CHUNK == 0, (from + pages) % CHUNK == 0);
+        let last = index.checked_sub(1).and_then(|last| self.runs.get(last));
+        let joins_last = !begins_chunk && last.is_some_and(|run| run.end() == from && is_like(run));
+        let next = self.runs.get(index);
+        let joins_next = !ends_chunk && next.is_some_and(|run| run.from() == from + pages && is_like(run));
         match (joins_last, joins_next) {
             (false, false) => self.insert(index, Run::new(from, pages, now)),
-            (true, false) => self.0[index - 1].pages += pages as u16,
+            (true, false) => self.runs[index - 1].pages += pages as u16,
             (false, true) => {
-                self.0[index].first = from as u16;
-                self.0[index].pages += pages as u16;
+                self.runs[index].first = from as u16;
+                self.runs[index].pages += pages as u16;
             }
             (true, true) => {
-                let next = self.0.remove(index);
-                self.0[index - 1].pages += pages as u16 + next.pages;
+                let next = self.remove(index);
+                self.runs[index - 1].pages += pages as u16 + next.pages;
                 self.shrink();
             }
         }
     }
 
-    fn insert(&mut self, index: usize, run: Run) {
-        if self.0.len() == self.0.capacity() {
-            // Half of the room that 16 bytes a run leave, so that neither the next insertion nor the next removal moves all.
-            self.0.reserve_exact(1 + self.0.len() / 6);
+    /// Counts runs that a chunk gets, or loses.
+    #[inline(always)]
+    fn count(&mut self, chunk: usize, by: i16) {
+        // Without a branch: the compiler counts several at once.
+        for (other, before) in (0..).zip(&mut self.before) {
+            *before = before.wrapping_add_signed(if other > chunk as u16 { by } else { 0 });
         }
-        self.0.insert(index, run);
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, index: usize, run: Run) {
+        if self.runs.len() == self.runs.capacity() {
+            // Half of the room that 16 bytes a run leave, so that neither the next insertion nor the next removal moves all.
+            self.runs.reserve_exact(1 + self.runs.len() / 6);
+        }
+        self.runs.insert(index, run);
+        self.count(run.from() / CHUNK, 1);
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, index: usize) -> Run {
+        let run = self.runs.remove(index);
+        self.count(run.from() / CHUNK, -1);
+        run
     }
 
     /// Gives memory back where the runs take more than 16 bytes each.
-    #[inline]
+    #[inline(always)]
     fn shrink(&mut self) {
-        if self.bytes() > 16 * self.0.len() {
-            self.0.shrink_to_fit();
+        if self.bytes() > 16 * self.runs.len() {
+            self.runs.shrink_to_fit();
         }
     }
 }

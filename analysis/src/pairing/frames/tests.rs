@@ -182,10 +182,12 @@ fn a_seen_frame_takes_a_bit() {
     for first in (0..frames).step_by(16) {
         table.free(FrameRange::new(first, 4), &mut hits);
     }
-    assert!(table.bytes() as u64 * 8 <= frames * 9 / 8, "{} bytes", table.bytes());
+    // A region takes a quarter more, and the table some memory that does not grow.
+    let most = frames * 5 / 4 + 8 * (RECENT * size_of::<Known>()) as u64;
+    assert!(table.bytes() as u64 * 8 <= most, "{} bytes", table.bytes());
     table.free(FrameRange::new(u64::MAX >> 1, 0), &mut hits);
     table.free(FrameRange::new(u64::MAX, 0), &mut hits);
-    assert!(table.bytes() as u64 * 8 <= frames * 9 / 8 + 2 * 8 * 4096, "{} bytes", table.bytes());
+    assert!(table.bytes() as u64 * 8 <= most + 2 * 8 * 4096, "{} bytes", table.bytes());
     assert!(hits.is_empty());
     // Words go when nothing is live any more.
     let before = table.bytes();
