@@ -113,6 +113,16 @@ impl Runs {
                 self.remove(index);
                 self.shrink();
             }
+            Some(run) if run.from() == from && run.end() > end => {
+                hit(SlotState::from_halves(run.word), pages as u32);
+                run.first += pages as u16;
+                run.pages -= pages as u16;
+            }
+            Some(run) if run.from() < from && run.end() == end => {
+                hit(SlotState::from_halves(run.word), pages as u32);
+                run.pages -= pages as u16;
+                index += 1;
+            }
             Some(_) => {
                 self.take_parts(index, from, end, hit);
                 index = self.at(from);
