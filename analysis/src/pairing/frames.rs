@@ -137,6 +137,7 @@ struct Known {
 /// Frames of one partition.
 #[derive(Debug)]
 pub(crate) struct FrameTable {
+    #[expect(clippy::vec_box, reason = "the list grows often, and a region is large")]
     regions: Vec<Box<Region>>,
     /// Numbers of the regions, by the frames' number by [`REGION`].
     numbers: HashMap<u64, u32, RandomState>,

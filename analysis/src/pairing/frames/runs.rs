@@ -173,7 +173,7 @@ impl Runs {
     #[inline(always)]
     fn put(&mut self, index: usize, from: usize, pages: usize, now: SlotState) {
         let is_like = |run: &Run| SlotState::from_halves(run.word).is_same_word(now);
-        let (begins_chunk, ends_chunk) = (from % CHUNK == 0, (from + pages) % CHUNK == 0);
+        let (begins_chunk, ends_chunk) = (from.is_multiple_of(CHUNK), (from + pages).is_multiple_of(CHUNK));
         let last = index.checked_sub(1).and_then(|last| self.runs.get(last));
         let joins_last = !begins_chunk && last.is_some_and(|run| run.end() == from && is_like(run));
         let next = self.runs.get(index);
