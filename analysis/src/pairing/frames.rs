@@ -21,14 +21,12 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-use chunk::{Bits, CHUNK, Chunk, WORDS, masks};
+use chunk::{Bits, CHUNK, CHUNKS, Chunk, REGION, WORDS, masks};
 use runs::Runs;
 
 /// Greatest order of a block. The decoder takes larger ones for unreadable.
 const MAX_ORDER: u8 = FRAME_BITS as u8;
 
-const REGION: usize = 4096;
-const CHUNKS: usize = REGION / CHUNK;
 /// Runs from which a region's chunks are each by itself.
 const MANY: usize = 288;
 /// Live frames below which a region with chunks has runs again: its chunks would take more than 16 bytes a frame.

@@ -5,8 +5,12 @@ use std::cmp::Ordering;
 use crate::memory::prefetch::prefetch;
 use crate::pairing::slot::SlotState;
 
+/// Frames of a region.
+pub(super) const REGION: usize = 4096;
 /// Frames of a chunk.
 pub(super) const CHUNK: usize = 256;
+/// Chunks of a region.
+pub(super) const CHUNKS: usize = REGION / CHUNK;
 /// Words of bits of a chunk.
 pub(super) const WORDS: usize = CHUNK / 64;
 /// Live frames from which a chunk has a word for each frame. Fewer take no more than 16 bytes each.

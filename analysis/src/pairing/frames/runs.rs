@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{CHUNK, CHUNKS};
+use super::chunk::{CHUNK, CHUNKS};
 use crate::memory::prefetch::prefetch;
 use crate::pairing::slot::SlotState;
 
