@@ -228,7 +228,7 @@ impl FrameTable {
         number as usize
     }
 
-    #[inline(always)]
+    #[inline]
     fn region(&mut self, key: u64) -> usize {
         match self.number(key) {
             Some(number) => number,
@@ -381,11 +381,11 @@ impl FrameTable {
             let Some(region) = self.regions.get_mut(number) else { break };
             let new = see(&mut region.seen, from, pages);
             let mut taken = 0;
-            let hit = |word, pages| {
+            let mut hit = |word, pages| {
                 taken += pages;
                 Hit::add(hits, word, pages);
             };
-            region.live.change(from, pages, now, &mut self.bytes, hit);
+            region.live.change(from, pages, now, &mut self.bytes, &mut hit);
             before.unseen += new;
             before.live += taken;
             before.seen += pages as u32 - new - taken;
@@ -396,7 +396,7 @@ impl FrameTable {
         before
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn record_page(&mut self, frame: u64, now: Option<SlotState>) -> FrameBefore {
         if self.over_budget {
             return FrameBefore::Unseen;
@@ -406,7 +406,7 @@ impl FrameTable {
         let (from, bytes) = (frame as usize % REGION, self.bytes);
         let is_new = see(&mut region.seen, from, 1) > 0;
         let mut before = if is_new { FrameBefore::Unseen } else { FrameBefore::Seen };
-        region.live.change(from, 1, now, &mut self.bytes, |word, _| before = FrameBefore::Live(word));
+        region.live.change(from, 1, now, &mut self.bytes, &mut |word, _| before = FrameBefore::Live(word));
         if self.bytes > bytes {
             self.over_budget |= self.bytes() > self.max_bytes;
         }
@@ -460,15 +460,15 @@ fn see(seen: &mut [u64; REGION / 64], from: usize, pages: usize) -> u32 {
 
 impl Live {
     /// Takes frames of one chunk off their blocks, each word of which is told to `hit`, and makes them live under `now`. `bytes`
-    /// gets what memory that takes, or gives back.
-    #[inline(always)]
+    /// gets what memory that takes, or gives back. One copy for all callers keeps the programs small.
+    #[inline(never)]
     fn change(
         &mut self,
         from: usize,
         pages: usize,
         now: Option<SlotState>,
         bytes: &mut usize,
-        hit: impl FnMut(SlotState, u32),
+        hit: &mut dyn FnMut(SlotState, u32),
     ) {
         match self {
             Live::Few(runs) => {

@@ -62,7 +62,7 @@ impl Pairing<'_> {
     }
 
     /// Tells of the pages of an allocation, or counts one that the filters do not take.
-    #[inline(always)]
+    #[inline]
     fn opened<S: PairingSink>(&mut self, class: Option<Class>, range: FrameRange, number: Number, sink: &mut S) {
         match class {
             Some(class) => sink.allocated(number, &class, self.bytes(range.pages)),
@@ -87,7 +87,7 @@ impl Pairing<'_> {
     }
 
     /// Frees a single page.
-    #[inline(always)]
+    #[inline]
     fn free_page<S: PairingSink>(&mut self, frame: u64, event: &PairEvent, number: Number, sink: &mut S) {
         let (seen, unseen) = match self.frames.free_page(frame) {
             FrameBefore::Live(word) => {
@@ -200,7 +200,7 @@ impl Pairing<'_> {
     }
 
     /// Ends single pages of like allocations.
-    #[inline(always)]
+    #[inline]
     fn take_singles<S: PairingSink>(
         &mut self,
         (state, pages): (SlotState, u32),

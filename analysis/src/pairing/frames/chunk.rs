@@ -101,7 +101,7 @@ impl Chunk {
     }
 
     /// Takes frames out, and tells the words of those that were live to `hit`; returns their number.
-    #[inline(always)]
+    #[inline]
     pub(super) fn take(
         &mut self,
         bits: &mut Bits,
@@ -139,7 +139,7 @@ impl Chunk {
     }
 
     /// Takes one frame out, as nearly all events do; returns 1 if it was live.
-    #[inline(always)]
+    #[inline]
     fn take_one(&mut self, bits: &mut Bits, index: usize, mut hit: impl FnMut(SlotState, u32)) -> u32 {
         let (word, bit) = (index / 64, 1 << (index % 64));
         if bits[word] & bit == 0 {

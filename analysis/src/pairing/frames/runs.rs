@@ -89,7 +89,7 @@ impl Runs {
     }
 
     /// First run that ends behind frame `from`, or would stand in its chunk.
-    #[inline(always)]
+    #[inline]
     fn at(&self, from: usize) -> usize {
         let chunk = self.of_chunk(from / CHUNK);
         let runs = self.runs.get(chunk.clone()).unwrap_or_default();
@@ -97,7 +97,7 @@ impl Runs {
     }
 
     /// Takes frames of one chunk off their blocks, each word of which is told to `hit`, and makes them live under `now`.
-    #[inline(always)]
+    #[inline]
     pub(super) fn change(
         &mut self,
         from: usize,
@@ -170,7 +170,7 @@ impl Runs {
     }
 
     /// Makes frames live, none of which is; `index`: the first run behind them.
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, index: usize, from: usize, pages: usize, now: SlotState) {
         let is_like = |run: &Run| SlotState::from_halves(run.word).is_same_word(now);
         let (begins_chunk, ends_chunk) = (from.is_multiple_of(CHUNK), (from + pages).is_multiple_of(CHUNK));
@@ -194,7 +194,7 @@ impl Runs {
     }
 
     /// Counts runs that a chunk gets, or loses.
-    #[inline(always)]
+    #[inline]
     fn count(&mut self, chunk: usize, by: i16) {
         // Without a branch: the compiler counts several at once.
         for (other, before) in (0..).zip(&mut self.before) {
@@ -202,7 +202,7 @@ impl Runs {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn insert(&mut self, index: usize, run: Run) {
         if self.runs.len() == self.runs.capacity() {
             // Half of the room that 16 bytes a run leave, so that neither the next insertion nor the next removal moves all.
@@ -212,7 +212,7 @@ impl Runs {
         self.count(run.from() / CHUNK, 1);
     }
 
-    #[inline(always)]
+    #[inline]
     fn remove(&mut self, index: usize) -> Run {
         let run = self.runs.remove(index);
         self.count(run.from() / CHUNK, -1);
@@ -220,7 +220,7 @@ impl Runs {
     }
 
     /// Gives memory back where the runs take more than 16 bytes each.
-    #[inline(always)]
+    #[inline]
     fn shrink(&mut self) {
         if self.bytes() > 16 * self.runs.len() {
             self.runs.shrink_to_fit();
