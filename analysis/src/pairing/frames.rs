@@ -1,10 +1,11 @@
 //! Table of page frames: the block that each live frame belongs to, and one bit for each frame that was ever seen.
 //!
 //! Frames are kept in regions of 4,096, made when one of their frames is first seen. A region has a bit for each frame that was
-//! seen, and a word for each frame that is live, in 16 chunks of 256 frames: as runs where few are live, `runs.rs`, else a chunk
-//! by itself, `chunk.rs`. Nearly all events are of single pages, which have a way of their own.
-//! A live frame takes 16 bytes at most, wherever it is. The word of a single page is the state of its allocation; that of a frame
-//! in a larger block is the number of the block in `blocks.rs`.
+//! seen, and words of those that are live. A region with few live frames has one list of runs, `runs.rs`; a region with many has
+//! 16 chunks of 256 frames, `chunk.rs`. A live frame takes 16 bytes at most, wherever it is. The word of a single page is the
+//! state of its allocation; that of a frame in a larger block is the number of the block in `blocks.rs`.
+//!
+//! Nearly all events are of single pages, and take a shorter path than blocks: `alloc_page` and `free_page`.
 
 use std::collections::HashMap;
 
@@ -27,13 +28,13 @@ use runs::Runs;
 /// Greatest order of a block. The decoder takes larger ones for unreadable.
 const MAX_ORDER: u8 = FRAME_BITS as u8;
 
-/// Runs from which a region's chunks are each by itself.
+/// Runs from which a region has chunks.
 const MANY: usize = 288;
 /// Live frames below which a region with chunks has runs again: its chunks would take more than 16 bytes a frame.
 const FEW: usize = 232;
 /// Bytes of a region's key and number in the map, and of its pointer, at most.
 const KEY_BYTES: usize = 56;
-/// Regions that are found without the map, if no others took their places.
+/// Places for regions that were looked up last.
 const RECENT: usize = 512;
 
 /// Frames of an event.
@@ -137,9 +138,9 @@ struct Known {
 pub(crate) struct FrameTable {
     #[expect(clippy::vec_box, reason = "the list grows often, and a region is large")]
     regions: Vec<Box<Region>>,
-    /// Numbers of the regions, by the frames' number by [`REGION`].
+    /// Number of each region in the list, by the region's key: its first frame divided by [`REGION`].
     numbers: HashMap<u64, u32, RandomState>,
-    /// Regions that were looked up last, each where the end of its key says.
+    /// Regions that were looked up last, each at its key modulo [`RECENT`]. They are found without the map.
     recent: Vec<Known>,
     blocks: Blocks,
     /// Single pages that are live.
@@ -191,13 +192,13 @@ impl FrameTable {
         self.singles + self.blocks.len()
     }
 
-    /// Number of a frame's region in the list, if it has one that was looked up last.
+    /// Number of a region in the list, if it was looked up last.
     #[inline(always)]
     fn recent(&self, key: u64) -> Option<usize> {
         self.recent.get(key as usize % RECENT).filter(|known| known.key == key).map(|known| known.number as usize)
     }
 
-    /// Number of a frame's region in the list.
+    /// Number of a region in the list, if there is one with this key.
     #[inline(always)]
     fn number(&mut self, key: u64) -> Option<usize> {
         self.recent(key).or_else(|| self.look_up(key))
@@ -228,6 +229,7 @@ impl FrameTable {
         number as usize
     }
 
+    /// Number of a region in the list; a new one where there is none with this key.
     #[inline]
     fn region(&mut self, key: u64) -> usize {
         match self.number(key) {
@@ -267,7 +269,7 @@ impl FrameTable {
         }
     }
 
-    /// Starts loading the frame's word, if its chunk is by itself: the third step.
+    /// Starts loading the frame's word, if its region has chunks: the third step.
     #[inline(always)]
     pub(crate) fn prefetch_word(&self, frame: u64) {
         let Some(Live::Many(live)) = self.live_near(frame) else { return };
@@ -277,7 +279,7 @@ impl FrameTable {
         }
     }
 
-    /// Makes the frames live under a new allocation. Frames that were live are told to `hits`, for [`FrameTable::take_off`].
+    /// Makes the frames live under a new allocation, which is a block. Frames that were live are told to `hits`, for [`FrameTable::take_off`].
     #[inline]
     pub(crate) fn alloc(
         &mut self,
@@ -286,11 +288,6 @@ impl FrameTable {
         alloc_info: AllocInfo,
         hits: &mut Vec<Hit>,
     ) -> Before {
-        let is_single = range.order == 0 && !self.blocks.keeps_infos();
-        if is_single {
-            self.singles += 1;
-            return self.record(range, Some(state), hits);
-        }
         let Some(number) = self.blocks.add(state, range.order, range.first, alloc_info) else {
             self.over_budget = true;
             return Before::default();
@@ -303,8 +300,8 @@ impl FrameTable {
         self.record(range, Some(SlotState::block(number)), hits)
     }
 
-    /// Makes a frame live under a new allocation of a single page; the frame's state before. One that was live is for
-    /// [`FrameTable::take_off`].
+    /// Makes a frame live under a new allocation of a single page; returns the frame's state before. The caller hands one that
+    /// was live to [`FrameTable::take_off`].
     #[inline(always)]
     pub(crate) fn alloc_page(&mut self, frame: u64, state: SlotState) -> FrameBefore {
         debug_assert!(!self.blocks.keeps_infos(), "an allocation is a block where objects are listed");
@@ -312,8 +309,8 @@ impl FrameTable {
         self.record_page(frame, Some(state))
     }
 
-    /// Takes a frame off the allocation that it is live under; the frame's state before. One that was live is for
-    /// [`FrameTable::take_off`].
+    /// Takes a frame off the allocation that it is live under; returns the frame's state before. The caller hands one that was
+    /// live to [`FrameTable::take_page`], or to [`FrameTable::take_off`].
     #[inline(always)]
     pub(crate) fn free_page(&mut self, frame: u64) -> FrameBefore {
         self.record_page(frame, None)
@@ -331,7 +328,7 @@ impl FrameTable {
         self.record(range, None, hits)
     }
 
-    /// Ends a single page that had this word; false where the word is that of a block.
+    /// Ends the allocation of a single page that had this word; false, and nothing is done, where the word is that of a block.
     #[inline(always)]
     pub(crate) fn take_page(&mut self, word: SlotState) -> bool {
         let is_single = word.block_number().is_none();
@@ -396,6 +393,7 @@ impl FrameTable {
         before
     }
 
+    /// [`FrameTable::record`] of one frame.
     #[inline(never)]
     fn record_page(&mut self, frame: u64, now: Option<SlotState>) -> FrameBefore {
         if self.over_budget {
@@ -476,9 +474,9 @@ impl Live {
                 runs.change(from, pages, now, hit);
                 if runs.capacity() != room {
                     *bytes = (*bytes + runs.bytes()).saturating_sub(had);
-                    if runs.len() >= MANY {
-                        self.spread(bytes);
-                    }
+                }
+                if runs.len() >= MANY {
+                    self.spread(bytes);
                 }
             }
             Live::Many(chunks) => {

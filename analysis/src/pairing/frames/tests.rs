@@ -4,6 +4,36 @@ use kmemtrace_tests::generate::Random;
 
 use super::*;
 
+/// A frame's state as counts, and its word as a hit.
+fn before_of(before: FrameBefore, hits: &mut Vec<Hit>) -> Before {
+    match before {
+        FrameBefore::Live(word) => {
+            hits.push(Hit::of(word));
+            Before { live: 1, ..Before::default() }
+        }
+        FrameBefore::Seen => Before { seen: 1, ..Before::default() },
+        FrameBefore::Unseen => Before { unseen: 1, ..Before::default() },
+    }
+}
+
+impl FrameTable {
+    /// An allocation, as the pairing hands it over: a single page, or a block.
+    fn alloc_any(&mut self, range: FrameRange, state: SlotState, info: AllocInfo, hits: &mut Vec<Hit>) -> Before {
+        if range.order == 0 && !self.has_blocks_alone() {
+            return before_of(self.alloc_page(range.first, state), hits);
+        }
+        self.alloc(range, state, info, hits)
+    }
+
+    /// A free, as the pairing hands it over.
+    fn free_any(&mut self, range: FrameRange, hits: &mut Vec<Hit>) -> Before {
+        if range.pages == 1 {
+            return before_of(self.free_page(range.first), hits);
+        }
+        self.free(range, hits)
+    }
+}
+
 /// Frames one by one: the allocation that each is live under, and all that were seen.
 #[derive(Default)]
 struct Plain {
@@ -51,11 +81,13 @@ fn frames_are_those_of_a_map() {
         let (mut table, mut plain, mut hits) = (FrameTable::new(keeps_infos), Plain::default(), Vec::new());
         let max_order = *random.pick(&[1, 4, 9, 13]);
         let frames = 1u64 << *random.pick(&[6, 9, 12, 15]);
-        let base = *random.pick(&[0, 0x1234_5600_0000, (1 << 50) - (1 << 16)]);
+        let base = *random.pick(&[0, 0x1234_5600_0000, (1 << 50) - (1 << 24)]);
         let mut kinds = 0;
         for step in 0..1000u32 {
             let order = random.below(max_order + 1).min(random.below(max_order + 1)) as u8;
-            let first = base + (random.below(frames) >> order << order);
+            // Regions far from each other that have one place among the recent ones.
+            let far = random.below(3) * (RECENT * REGION) as u64;
+            let first = base + far + (random.below(frames) >> order << order);
             let range = FrameRange::new(first, order);
             // Now and then neighbours of the same class, as the pairing has them.
             let allocates = random.chance(55);
@@ -65,8 +97,11 @@ fn frames_are_those_of_a_map() {
             let state = SlotState::alloc(class, false, 3, LossEpoch::FIRST);
             hits.clear();
             let info = AllocInfo { at: step.into(), tie: step, pid: 7 };
-            let before =
-                if allocates { table.alloc(range, state, info, &mut hits) } else { table.free(range, &mut hits) };
+            let before = if allocates {
+                table.alloc_any(range, state, info, &mut hits)
+            } else {
+                table.free_any(range, &mut hits)
+            };
             if let Some((left, _)) = plain.left.get_mut(&class).filter(|_| is_like) {
                 *left += 1;
             }
@@ -117,13 +152,13 @@ fn bytes_per_frame(order: u8, every: u64, is_like: bool) -> f64 {
         places.swap(index, random.below(index as u64 + 1) as usize);
     }
     for place in &places {
-        table.free(FrameRange::new(place << order, order), &mut hits);
+        table.free_any(FrameRange::new(place << order, order), &mut hits);
     }
     let seen = table.bytes();
     for (number, place) in places.iter().enumerate() {
         let class = if is_like { 1 } else { number as u32 & 0xff_ffff };
         let state = SlotState::alloc(class, false, 0, LossEpoch::FIRST);
-        let before = table.alloc(FrameRange::new(place << order, order), state, AllocInfo::default(), &mut hits);
+        let before = table.alloc_any(FrameRange::new(place << order, order), state, AllocInfo::default(), &mut hits);
         assert_eq!(before.live, 0);
     }
     (table.bytes() - seen) as f64 / (places.len() << order) as f64
@@ -148,7 +183,7 @@ fn live_pages_take_sixteen_bytes_at_most_at_all_times() {
     let regions = 4;
     let (mut table, mut hits, mut random) = (FrameTable::new(false), Vec::new(), Random::new(5));
     for region in 0..regions {
-        table.free(FrameRange::new(region * REGION as u64, 12), &mut hits);
+        table.free_any(FrameRange::new(region * REGION as u64, 12), &mut hits);
     }
     let (seen, mut live, mut worst) = (table.bytes(), 0u64, 0.0f64);
     for turn in 0..20u64 {
@@ -160,9 +195,9 @@ fn live_pages_take_sixteen_bytes_at_most_at_all_times() {
             // Nearly always what leads to the aim, now and then the other.
             let before = if (live < aim) == random.chance(95) {
                 live += 1;
-                table.alloc(range, state, AllocInfo::default(), &mut hits)
+                table.alloc_any(range, state, AllocInfo::default(), &mut hits)
             } else {
-                table.free(range, &mut hits)
+                table.free_any(range, &mut hits)
             };
             live -= u64::from(before.live);
             hits.clear();
@@ -180,23 +215,23 @@ fn a_seen_frame_takes_a_bit() {
     let (mut table, mut hits) = (FrameTable::new(false), Vec::new());
     let frames = 1u64 << 22;
     for first in (0..frames).step_by(16) {
-        table.free(FrameRange::new(first, 4), &mut hits);
+        table.free_any(FrameRange::new(first, 4), &mut hits);
     }
     // A region takes a quarter more, and the table some memory that does not grow.
     let most = frames * 5 / 4 + 8 * (RECENT * size_of::<Known>()) as u64;
     assert!(table.bytes() as u64 * 8 <= most, "{} bytes", table.bytes());
-    table.free(FrameRange::new(u64::MAX >> 1, 0), &mut hits);
-    table.free(FrameRange::new(u64::MAX, 0), &mut hits);
+    table.free_any(FrameRange::new(u64::MAX >> 1, 0), &mut hits);
+    table.free_any(FrameRange::new(u64::MAX, 0), &mut hits);
     assert!(table.bytes() as u64 * 8 <= most + 2 * 8 * 4096, "{} bytes", table.bytes());
     assert!(hits.is_empty());
     // Words go when nothing is live any more.
     let before = table.bytes();
     for frame in 0..5000 {
         let state = SlotState::alloc(frame as u32, false, 0, LossEpoch::FIRST);
-        table.alloc(FrameRange::new(frame, 0), state, AllocInfo::default(), &mut hits);
+        table.alloc_any(FrameRange::new(frame, 0), state, AllocInfo::default(), &mut hits);
     }
     assert!(table.bytes() > before);
-    table.free(FrameRange::new(0, 16), &mut hits);
+    table.free_any(FrameRange::new(0, 16), &mut hits);
     assert_eq!(table.bytes(), before);
 }
 
@@ -209,7 +244,7 @@ fn frames_grow_no_further_than_they_may() {
         let mut frame = 0;
         while !table.over_budget() {
             let state = SlotState::alloc(frame as u32 & 0xffff, false, 0, LossEpoch::FIRST);
-            table.alloc(FrameRange::new(frame, order), state, AllocInfo::default(), &mut hits);
+            table.alloc_any(FrameRange::new(frame, order), state, AllocInfo::default(), &mut hits);
             frame += 1 << order;
             assert!(frame < 1 << 32, "no end");
         }
@@ -223,11 +258,11 @@ fn numbers_of_epochs_that_come_again_are_forgotten() {
     let (mut table, mut hits) = (FrameTable::new(false), Vec::new());
     let state = |class| SlotState::alloc(class, false, 0, LossEpoch::FIRST);
     for (frame, order) in [(0, 0), (1, 0), (8, 3)] {
-        table.alloc(FrameRange::new(frame, order), state(frame as u32), AllocInfo::default(), &mut hits);
+        table.alloc_any(FrameRange::new(frame, order), state(frame as u32), AllocInfo::default(), &mut hits);
     }
     table.begin_epoch(LossEpoch::FIRST.next());
     table.begin_epoch(LossEpoch::FIRST);
-    table.free(FrameRange::new(0, 4), &mut hits);
+    table.free_any(FrameRange::new(0, 4), &mut hits);
     let ends: Vec<_> = hits.into_iter().filter_map(|hit| table.take_off(hit, Some(0))).collect();
     assert_eq!(ends.len(), 3);
     for end in ends {
