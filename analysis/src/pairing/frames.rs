@@ -1,7 +1,7 @@
 //! Table of page frames: the block that each live frame belongs to, and one bit for each frame that was ever seen.
 //!
 //! Frames are kept in regions of 4,096, made when one of their frames is first seen. A region has a bit for each frame that was
-//! seen, and words of those that are live. A region with few live frames has one list of runs, `runs.rs`; a region with many has
+//! seen, and words of those that are live. A region with few live frames has lists of these, `few.rs`; a region with many has
 //! 16 chunks of 256 frames, `chunk.rs`. A live frame takes 16 bytes at most, wherever it is. The word of a single page is the
 //! state of its allocation; that of a frame in a larger block is the number of the block in `blocks.rs`.
 //!
@@ -18,19 +18,21 @@ use crate::pairing::loss::LossEpoch;
 use crate::pairing::slot::{AllocInfo, SlotState};
 
 mod chunk;
+mod few;
 mod runs;
+mod singles;
 #[cfg(test)]
 mod tests;
 
 use chunk::{Bits, CHUNK, CHUNKS, Chunk, REGION, WORDS, masks};
-use runs::Runs;
+use few::Few;
 
 /// Greatest order of a block. The decoder takes larger ones for unreadable.
 const MAX_ORDER: u8 = FRAME_BITS as u8;
 
-/// Runs from which a region has chunks.
+/// Single pages and runs from which a region has chunks.
 const MANY: usize = 288;
-/// Live frames below which a region with chunks has runs again: its chunks would take more than 16 bytes a frame.
+/// Live frames below which a region with chunks has lists again: its chunks would take more than 16 bytes a frame.
 const FEW: usize = 232;
 /// Bytes of a region's key and number in the map, and of its pointer, at most.
 const KEY_BYTES: usize = 56;
@@ -116,7 +118,7 @@ struct Chunks {
 /// Live frames of a region.
 #[derive(Debug)]
 enum Live {
-    Few(Runs),
+    Few(Few),
     Many(Box<Chunks>),
 }
 
@@ -223,7 +225,7 @@ impl FrameTable {
         self.bytes += size_of::<Region>() + KEY_BYTES;
         // 2^32 regions do not fit in memory, so this never saturates.
         let number = u32::try_from(self.regions.len()).unwrap_or(u32::MAX);
-        self.regions.push(Box::new(Region { seen: [0; REGION / 64], live: Live::Few(Runs::default()) }));
+        self.regions.push(Box::new(Region { seen: [0; REGION / 64], live: Live::Few(Few::default()) }));
         self.numbers.insert(key, number);
         self.recent[key as usize % RECENT] = Known { key, number };
         number as usize
@@ -255,7 +257,7 @@ impl FrameTable {
         Some(&self.regions.get(self.recent(frame / REGION as u64)?)?.live)
     }
 
-    /// Starts loading a frame's bit and chunk, or the runs of its chunk: the second step.
+    /// Starts loading a frame's bit and chunk, or the list of single pages: the second step.
     #[inline(always)]
     pub(crate) fn prefetch_chunk(&self, frame: u64) {
         match self.live_near(frame) {
@@ -264,7 +266,7 @@ impl FrameTable {
                 prefetch(&live.bits, chunk);
                 prefetch(&live.chunks, chunk);
             }
-            Some(Live::Few(runs)) => runs.prefetch(frame as usize % REGION),
+            Some(Live::Few(few)) => few.prefetch(frame as usize % REGION),
             None => {}
         }
     }
@@ -404,7 +406,9 @@ impl FrameTable {
         let (from, bytes) = (frame as usize % REGION, self.bytes);
         let is_new = see(&mut region.seen, from, 1) > 0;
         let mut before = if is_new { FrameBefore::Unseen } else { FrameBefore::Seen };
-        region.live.change(from, 1, now, &mut self.bytes, &mut |word, _| before = FrameBefore::Live(word));
+        if let Some(word) = region.live.change_page(from, now, &mut self.bytes) {
+            before = FrameBefore::Live(word);
+        }
         if self.bytes > bytes {
             self.over_budget |= self.bytes() > self.max_bytes;
         }
@@ -469,13 +473,11 @@ impl Live {
         hit: &mut dyn FnMut(SlotState, u32),
     ) {
         match self {
-            Live::Few(runs) => {
-                let (had, room) = (runs.bytes(), runs.capacity());
-                runs.change(from, pages, now, hit);
-                if runs.capacity() != room {
-                    *bytes = (*bytes + runs.bytes()).saturating_sub(had);
-                }
-                if runs.len() >= MANY {
+            Live::Few(few) => {
+                let had = few.bytes();
+                few.change(from, pages, now, hit);
+                *bytes = (*bytes + few.bytes()).saturating_sub(had);
+                if few.runs() >= MANY {
                     self.spread(bytes);
                 }
             }
@@ -488,37 +490,75 @@ impl Live {
         }
     }
 
-    /// Makes chunks of runs.
+    /// [`Live::change`] of one frame; returns the word it had.
+    #[inline(always)]
+    fn change_page(&mut self, frame: usize, now: Option<SlotState>, bytes: &mut usize) -> Option<SlotState> {
+        let Live::Few(few) = self else {
+            let mut before = None;
+            self.change(frame, 1, now, bytes, &mut |word, _| before = Some(word));
+            return before;
+        };
+        let had = few.bytes();
+        let before = few.take_page(frame);
+        if let Some(word) = now {
+            few.add(frame, 1, word);
+        }
+        *bytes = (*bytes + few.bytes()).saturating_sub(had);
+        if few.runs() >= MANY {
+            self.spread(bytes);
+        }
+        before
+    }
+
+    /// Makes chunks of lists.
     #[cold]
     fn spread(&mut self, bytes: &mut usize) {
-        let Live::Few(runs) = self else { return };
-        *bytes = (*bytes + size_of::<Chunks>()).saturating_sub(runs.bytes());
+        let Live::Few(few) = self else { return };
+        *bytes = (*bytes + size_of::<Chunks>()).saturating_sub(few.bytes());
         let nothing = Chunk::Same(SlotState::default());
         let chunks = [(); CHUNKS].map(|()| nothing.clone());
         let mut chunks = Box::new(Chunks { bits: [[0; WORDS]; CHUNKS], chunks, count: 0 });
-        for (from, pages, word) in runs.iter() {
-            chunks.change(from, pages, Some(word), bytes, |_, _| {});
-        }
+        few.each(|mut from, mut pages, word| {
+            while pages > 0 {
+                let part = pages.min(CHUNK - from % CHUNK);
+                chunks.change(from, part, Some(word), bytes, |_, _| {});
+                from += part;
+                pages -= part;
+            }
+        });
         *self = Live::Many(chunks);
     }
 
-    /// Makes runs of chunks.
+    /// Makes lists of chunks.
     #[cold]
     fn gather(&mut self, bytes: &mut usize) {
         let Live::Many(chunks) = self else { return };
-        let mut runs = Runs::default();
+        let mut few = Few::default();
+        // Frames of a block beside each other are one run.
+        let mut run = (0, 0, SlotState::default());
         for (number, (bits, chunk)) in chunks.bits.iter().zip(&chunks.chunks).enumerate() {
             *bytes = bytes.saturating_sub(chunk.bytes());
-            chunk.each_live(bits, |index, word| runs.push(number * CHUNK + index, 1, word));
+            chunk.each_live(bits, |index, word| {
+                let (from, pages, of) = run;
+                let frame = number * CHUNK + index;
+                let is_next = word.block_number().is_some() && word.is_same_word(of) && from + pages == frame;
+                if !is_next && pages > 0 {
+                    few.add(from, pages, of);
+                }
+                run = if is_next { (from, pages + 1, of) } else { (frame, 1, word) };
+            });
         }
-        *bytes = (*bytes + runs.bytes()).saturating_sub(size_of::<Chunks>());
-        *self = Live::Few(runs);
+        if run.1 > 0 {
+            few.add(run.0, run.1, run.2);
+        }
+        *bytes = (*bytes + few.bytes()).saturating_sub(size_of::<Chunks>());
+        *self = Live::Few(few);
     }
 
     /// Changes the words of single pages.
     fn each_single(&mut self, change: impl Fn(&mut SlotState)) {
         match self {
-            Live::Few(runs) => runs.each_single(change),
+            Live::Few(few) => few.each_single(change),
             Live::Many(chunks) => chunks.chunks.iter_mut().for_each(|chunk| chunk.each_single(&change)),
         }
     }

@@ -1,0 +1,280 @@
+//! Live frames of a region that are single pages: 2 bytes each in a list, which has no order, or up to 4 bits in a map of all
+//! frames. Frames share their words, of which a region has few.
+
+use smallvec::SmallVec;
+
+use super::chunk::REGION;
+use crate::memory::prefetch::prefetch;
+use crate::pairing::slot::SlotState;
+
+/// Most words of a region: their numbers, from 1 on, have 4 bits.
+const MAX_WORDS: usize = 15;
+/// Places of a word in the store: its parts, and the number of frames that have it.
+const WORD: usize = 5;
+/// Bits of a frame in an item of the list; above them stands the number of the frame's word.
+const FRAME: u16 = REGION as u16 - 1;
+/// Bits of a place in the store.
+const PLACE: usize = u16::BITS as usize;
+/// Items that are compared at once.
+const LANES: usize = 8;
+/// Bytes that a frame leaves to a map. Where it has fewer frames, down to 16 bytes each, it stays.
+const MAP_BYTES: usize = 12;
+
+/// Frames, numbered from the first of their region, and their words.
+#[derive(Debug, Default)]
+pub(super) struct Singles {
+    /// The list or the map, `room` places; then `words` words.
+    store: SmallVec<[u16; LANES]>,
+    room: u16,
+    words: u8,
+    /// Bits of a frame in the map: 1, 2 or 4; 0 for a list.
+    bits: u8,
+    len: u16,
+    /// Memory beside its own in units of 16 bytes, which is the least number of frames that may have it.
+    sixteens: u16,
+}
+
+impl Singles {
+    /// Memory for `len` frames and a few more, with room for `words` words.
+    fn with_room(len: usize, words: usize) -> Singles {
+        let bits = map_bits(len, words);
+        let room = if bits > 0 { REGION * bits / PLACE } else { list_room(len, words) };
+        // A search reads whole groups of lanes.
+        let store = SmallVec::from_elem(0, (room + words * WORD).max(room.next_multiple_of(LANES)));
+        // An allocation has 8 bytes of its allocator, and ends at a multiple of 16.
+        let bytes = if store.spilled() { store.capacity() * size_of::<u16>() + 8 } else { 0 };
+        let sixteens = bytes.div_ceil(16) as u16;
+        Singles { store, room: room as u16, words: words as u8, bits: bits as u8, len: 0, sixteens }
+    }
+
+    /// Number of frames.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.len.into()
+    }
+
+    /// Bytes of memory beside its own.
+    #[inline(always)]
+    pub(super) fn bytes(&self) -> usize {
+        16 * usize::from(self.sixteens)
+    }
+
+    #[inline(always)]
+    fn is_map(&self) -> bool {
+        self.bits > 0
+    }
+
+    /// Place of a frame in the map, and its lowest bit there.
+    #[inline(always)]
+    fn on_map(&self, frame: usize) -> (usize, usize) {
+        let bit = frame * usize::from(self.bits);
+        (bit / PLACE, bit % PLACE)
+    }
+
+    /// Starts loading what an event of a frame needs.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, frame: usize) {
+        prefetch(&self.store, self.on_map(frame).0);
+        prefetch(&self.store, self.room.into());
+    }
+
+    /// Place of the word of a number.
+    #[inline(always)]
+    fn place(&self, number: u16) -> usize {
+        usize::from(self.room) + WORD * (usize::from(number) - 1)
+    }
+
+    /// Word of a number.
+    #[inline(always)]
+    fn word(&self, number: u16) -> SlotState {
+        let parts = self.store.get(self.place(number)..).and_then(<[u16]>::first_chunk);
+        parts.map_or_else(SlotState::default, |parts| SlotState::from_parts(*parts))
+    }
+
+    /// Number of frames that have the word of a number.
+    #[inline(always)]
+    fn users(&mut self, number: u16) -> &mut u16 {
+        let place = self.place(number);
+        &mut self.store[place + WORD - 1]
+    }
+
+    /// Numbers of the words.
+    #[inline(always)]
+    fn numbers(&self) -> std::ops::RangeInclusive<u16> {
+        1..=self.words.into()
+    }
+
+    fn set_word(&mut self, number: u16, word: SlotState) {
+        let place = self.place(number);
+        self.store[place..place + WORD - 1].copy_from_slice(&word.parts());
+    }
+
+    /// Hands over each frame and the number of its word.
+    fn each(&self, mut take: impl FnMut(usize, u16)) {
+        if !self.is_map() {
+            let list = self.store.iter().take(self.len());
+            return list.for_each(|item| take((item & FRAME).into(), item >> FRAME.count_ones()));
+        }
+        let per_place = PLACE / usize::from(self.bits);
+        for (place, _) in self.store.iter().take(self.room.into()).enumerate().filter(|(_, bits)| **bits > 0) {
+            for frame in place * per_place..(place + 1) * per_place {
+                if let Some(number) = self.mapped(frame) {
+                    take(frame, number);
+                }
+            }
+        }
+    }
+
+    /// Hands over each frame and its word.
+    pub(super) fn each_frame(&self, mut take: impl FnMut(usize, SlotState)) {
+        self.each(|frame, number| take(frame, self.word(number)));
+    }
+
+    /// Changes all words.
+    pub(super) fn each_word(&mut self, change: impl Fn(&mut SlotState)) {
+        for number in self.numbers() {
+            let mut word = self.word(number);
+            change(&mut word);
+            self.set_word(number, word);
+        }
+    }
+
+    /// Number of a frame's word on the map.
+    #[inline(always)]
+    fn mapped(&self, frame: usize) -> Option<u16> {
+        let (place, bit) = self.on_map(frame);
+        let number = self.store[place] >> bit & ((1 << self.bits) - 1);
+        (number > 0).then_some(number)
+    }
+
+    /// True where one of `pages` frames from `from` on is one of these.
+    pub(super) fn has_any(&self, from: usize, pages: usize) -> bool {
+        self.len > 0
+            && (from..from + pages).any(|frame| match self.is_map() {
+                true => self.mapped(frame).is_some(),
+                false => self.find(frame).is_some(),
+            })
+    }
+
+    /// Index of a frame in the list.
+    #[inline(always)]
+    fn find(&self, frame: usize) -> Option<usize> {
+        let (groups, _) = self.store.as_chunks();
+        let index = least_index(groups.get(..self.len().div_ceil(LANES))?, frame as u16);
+        (index < self.len()).then_some(index)
+    }
+
+    /// Takes a frame out; returns its word.
+    #[inline(always)]
+    pub(super) fn take(&mut self, frame: usize) -> Option<SlotState> {
+        let last = self.len().checked_sub(1)?;
+        let number = if self.is_map() {
+            let number = self.mapped(frame)?;
+            let (place, bit) = self.on_map(frame);
+            self.store[place] ^= number << bit;
+            number
+        } else {
+            // The last one gets its place.
+            let index = self.find(frame)?;
+            let last = self.store[last];
+            std::mem::replace(&mut self.store[index], last) >> FRAME.count_ones()
+        };
+        let word = self.word(number);
+        *self.users(number) -= 1;
+        self.len -= 1;
+        if self.len < self.sixteens {
+            self.rebuild(last, None);
+        }
+        Some(word)
+    }
+
+    /// Adds a frame, which is none of these; false, and nothing is done, where there are too many words.
+    #[inline(always)]
+    pub(super) fn add(&mut self, frame: usize, word: SlotState) -> bool {
+        let number = self.numbers().find(|number| self.word(*number).is_same_word(word));
+        let Some(number) = number.or_else(|| self.add_word(word)) else { return false };
+        if !self.is_map() && self.len == self.room {
+            self.rebuild(self.len() + 1, None);
+            return self.add(frame, word);
+        }
+        self.add_item(frame, number);
+        true
+    }
+
+    #[inline(always)]
+    fn add_item(&mut self, frame: usize, number: u16) {
+        if self.is_map() {
+            let (place, bit) = self.on_map(frame);
+            self.store[place] |= number << bit;
+        } else {
+            self.store[usize::from(self.len)] = number << FRAME.count_ones() | frame as u16;
+        }
+        *self.users(number) += 1;
+        self.len += 1;
+    }
+
+    /// Adds a word, in place of one that no frame has.
+    #[inline(never)]
+    fn add_word(&mut self, word: SlotState) -> Option<u16> {
+        let unused = self.numbers().find(|number| *self.users(*number) == 0);
+        if unused.is_none() {
+            if usize::from(self.words) == MAX_WORDS {
+                return None;
+            }
+            self.rebuild(self.len() + 1, Some(word));
+        }
+        let number = unused.unwrap_or(self.words.into());
+        self.set_word(number, word);
+        Some(number)
+    }
+
+    /// Moves all to memory for `len` frames, and for a new word.
+    #[inline(never)]
+    fn rebuild(&mut self, len: usize, new_word: Option<SlotState>) {
+        let mut used: SmallVec<[u16; MAX_WORDS + 1]> = SmallVec::new();
+        for number in self.numbers() {
+            if *self.users(number) > 0 {
+                used.push(number);
+            }
+        }
+        let mut new = Singles::with_room(len, used.len() + usize::from(new_word.is_some()));
+        let mut number_now = [0; MAX_WORDS + 1];
+        for (number, old) in (1..).zip(used) {
+            new.set_word(number, self.word(old));
+            number_now[usize::from(old)] = number;
+        }
+        self.each(|frame, old| new.add_item(frame, number_now[usize::from(old)]));
+        *self = new;
+    }
+}
+
+/// Bits of a frame in a map for `len` frames with so many words; 0 where a list is smaller.
+fn map_bits(len: usize, words: usize) -> usize {
+    let bits = match words {
+        0..=1 => 1,
+        2..=3 => 2,
+        _ => 4,
+    };
+    if len * MAP_BYTES >= REGION * bits / 8 + words * WORD * size_of::<u16>() + 24 { bits } else { 0 }
+}
+
+/// Places of a list for `len` frames with so many words, and for more of them in a part of what 16 bytes a frame leave.
+fn list_room(len: usize, words: usize) -> usize {
+    let needed = size_of::<u16>() * (len + words * WORD) + 8 + 15;
+    len + ((16 * len).saturating_sub(needed) / 4).min(len / 2 + 2)
+}
+
+/// Least index of a frame in groups of items, in order; greater than all indexes where it is in none.
+#[inline(always)]
+fn least_index(groups: &[[u16; LANES]], frame: u16) -> usize {
+    let mut least = [i16::MAX; LANES];
+    let mut index = [0, 1, 2, 3, 4, 5, 6, 7];
+    // Without a branch for each item: the compiler makes one operation of all lanes.
+    for group in groups {
+        for lane in 0..LANES {
+            least[lane] = least[lane].min(if group[lane] & FRAME == frame { index[lane] } else { i16::MAX });
+            index[lane] = index[lane].wrapping_add(LANES as i16);
+        }
+    }
+    least.into_iter().fold(i16::MAX, i16::min) as usize
+}
