@@ -240,7 +240,7 @@ impl FrameTable {
         }
     }
 
-    /// Starts loading the region of a frame: the first of three steps, some events apart, each of which needs memory of the last.
+    /// Starts loading the region of a frame: the first of two steps, some events apart, the second of which needs memory of the first.
     #[inline(always)]
     pub(crate) fn prefetch_region(&mut self, frame: u64) {
         if let Some(number) = self.number(frame / REGION as u64)
@@ -268,16 +268,6 @@ impl FrameTable {
             }
             Some(Live::Few(few)) => few.prefetch(frame as usize % REGION),
             None => {}
-        }
-    }
-
-    /// Starts loading the frame's word, if its region has chunks: the third step.
-    #[inline(always)]
-    pub(crate) fn prefetch_word(&self, frame: u64) {
-        let Some(Live::Many(live)) = self.live_near(frame) else { return };
-        let index = frame as usize % REGION / CHUNK;
-        if let (Some(bits), Some(chunk)) = (live.bits.get(index), live.chunks.get(index)) {
-            chunk.prefetch(bits, frame as usize % CHUNK);
         }
     }
 

@@ -262,10 +262,6 @@ impl<'a> Pairing<'a> {
             if self.objects.is_large() || self.pages.is_large() || !self.frames.is_empty() {
                 let near = part.events.get(from + GROUP..).unwrap_or_default();
                 near.iter().take(group.len()).for_each(|event| self.ask_again(event));
-                group
-                    .iter()
-                    .filter(|event| event.action.is_of_frames())
-                    .for_each(|event| self.frames.prefetch_word(event.address));
             }
             for (event, index) in group.iter().zip(from..) {
                 self.take_event(event, Number { serial: part.serial(index), at: event.at }, sink);

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use crate::memory::prefetch::prefetch;
 use crate::pairing::slot::SlotState;
 
 /// Frames of a region.
@@ -90,14 +89,6 @@ impl Chunk {
             Chunk::Each(words) => words.as_mut_slice(),
         };
         words.iter_mut().filter(|word| word.is_live()).for_each(change);
-    }
-
-    /// Starts loading the word of a frame.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, bits: &Bits, index: usize) {
-        if let Chunk::Each(words) = self {
-            prefetch(words, if words.len() == CHUNK { index } else { rank(bits, index) });
-        }
     }
 
     /// Takes frames out, and tells the words of those that were live to `hit`; returns their number.

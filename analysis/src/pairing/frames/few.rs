@@ -66,7 +66,7 @@ impl Few {
                     hit(word, 1);
                 }
             }
-        } else {
+        } else if self.blocks.may_have(from, pages) {
             self.blocks.take(from, pages, hit);
         }
         if let Some(word) = now {
@@ -80,11 +80,10 @@ impl Few {
         if let Some(word) = self.singles.take(frame) {
             return Some(word);
         }
-        if !self.blocks.has(frame) {
-            return None;
-        }
         let mut taken = None;
-        self.blocks.take(frame, 1, &mut |word, _| taken = Some(word));
+        if self.blocks.may_have(frame, 1) {
+            self.blocks.take(frame, 1, &mut |word, _| taken = Some(word));
+        }
         taken
     }
 }

@@ -48,6 +48,7 @@ impl Run {
 }
 
 /// Bits of the lines of frames, of which there is at least one.
+#[inline(always)]
 fn lines(from: usize, end: usize) -> u64 {
     let (first, last) = (from / LINE, (end - 1) / LINE);
     u64::MAX >> (63 - (last - first)) << first
@@ -83,10 +84,10 @@ impl Runs {
         }
     }
 
-    /// True where a frame is in a run.
+    /// True where a run may have one of these frames.
     #[inline(always)]
-    pub(super) fn has(&self, frame: usize) -> bool {
-        self.lines >> (frame / LINE) & 1 != 0 && self.runs.get(self.at(frame)).is_some_and(|run| run.from() <= frame)
+    pub(super) fn may_have(&self, from: usize, pages: usize) -> bool {
+        self.lines & lines(from, from + pages) != 0
     }
 
     /// First run that ends behind frame `from`.
@@ -97,6 +98,20 @@ impl Runs {
     /// Takes frames off their blocks, each word of which is told to `hit`: parts of runs, whole ones, or several.
     pub(super) fn take(&mut self, from: usize, pages: usize, hit: &mut dyn FnMut(SlotState, u32)) {
         let (index, end) = (self.at(from), from + pages);
+        match self.runs.get(index) {
+            Some(run) if run.from() == from && run.end() == end => {
+                hit(run.word(), pages as u32);
+                self.runs.remove(index);
+            }
+            Some(run) if run.from() < end => self.take_parts(index, from, end, hit),
+            _ => return,
+        }
+        self.clear_lines(index, from, end);
+        self.shrink();
+    }
+
+    /// Takes frames out that are parts of runs, or of several: of that at `index`, and those after it.
+    fn take_parts(&mut self, index: usize, from: usize, end: usize, hit: &mut dyn FnMut(SlotState, u32)) {
         let overlapping = self.runs.get(index..).unwrap_or_default().iter().take_while(|run| run.from() < end);
         let (mut count, mut left) = (0, [None; 2]);
         for run in overlapping {
@@ -120,8 +135,6 @@ impl Runs {
             place += 1;
         }
         self.runs.drain(place..place.max(index + count));
-        self.clear_lines(index, from, end);
-        self.shrink();
     }
 
     /// Clears the bits of lines of frames that were taken; `index`: the first run that ended behind the first of these.
