@@ -511,7 +511,7 @@ impl Live {
         few.each(|mut from, mut pages, word| {
             while pages > 0 {
                 let part = pages.min(CHUNK - from % CHUNK);
-                chunks.change(from, part, Some(word), bytes, |_, _| {});
+                chunks.change(from, part, Some(word), bytes, &mut |_, _| {});
                 from += part;
                 pages -= part;
             }
@@ -555,14 +555,13 @@ impl Live {
 }
 
 impl Chunks {
-    #[inline(always)]
     fn change(
         &mut self,
         from: usize,
         pages: usize,
         now: Option<SlotState>,
         bytes: &mut usize,
-        hit: impl FnMut(SlotState, u32),
+        hit: &mut dyn FnMut(SlotState, u32),
     ) {
         let (index, first) = (from / CHUNK, from % CHUNK);
         let (Some(bits), Some(chunk)) = (self.bits.get_mut(index), self.chunks.get_mut(index)) else { return };

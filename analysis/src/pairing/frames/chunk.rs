@@ -1,7 +1,5 @@
 //! Chunk of 256 page frames: the words of those that are live.
 
-use std::cmp::Ordering;
-
 use crate::pairing::slot::SlotState;
 
 /// Frames of a region.
@@ -40,25 +38,20 @@ pub(super) fn masks(from: usize, pages: usize) -> impl Iterator<Item = (usize, u
     })
 }
 
-/// Live frames of a chunk before frame `index`.
+/// Live ones of `pages` frames from frame `from` on.
 #[inline]
-fn rank(bits: &Bits, index: usize) -> usize {
-    let (last, below) = (index / 64, !(u64::MAX << (index % 64)));
-    // All words without a branch: the compiler counts several at once.
-    let mut before = *bits;
-    for (word, bits) in before.iter_mut().enumerate() {
-        *bits &= match word.cmp(&last) {
-            Ordering::Less => u64::MAX,
-            Ordering::Equal => below,
-            Ordering::Greater => 0,
-        };
-    }
-    count(&before)
+fn live(bits: &Bits, from: usize, pages: usize) -> usize {
+    masks(from, pages).map(|(word, mask)| (bits[word] & mask).count_ones() as usize).sum()
 }
 
-#[inline]
+/// Live frames of a chunk before frame `index`.
+fn rank(bits: &Bits, index: usize) -> usize {
+    live(bits, 0, index)
+}
+
+/// Live frames of a chunk.
 fn count(bits: &Bits) -> usize {
-    bits.iter().map(|word| word.count_ones() as usize).sum()
+    live(bits, 0, CHUNK)
 }
 
 impl Chunk {
@@ -98,12 +91,9 @@ impl Chunk {
         bits: &mut Bits,
         first: usize,
         pages: usize,
-        mut hit: impl FnMut(SlotState, u32),
+        hit: &mut dyn FnMut(SlotState, u32),
     ) -> u32 {
-        if pages == 1 {
-            return self.take_one(bits, first, hit);
-        }
-        let taken: u32 = masks(first, pages).map(|(word, mask)| (bits[word] & mask).count_ones()).sum();
+        let taken = live(bits, first, pages) as u32;
         if taken == 0 {
             return 0;
         }
@@ -127,24 +117,6 @@ impl Chunk {
         masks(first, pages).for_each(|(word, mask)| bits[word] &= !mask);
         self.shrink(bits);
         taken
-    }
-
-    /// Takes one frame out, as nearly all events do; returns 1 if it was live.
-    #[inline]
-    fn take_one(&mut self, bits: &mut Bits, index: usize, mut hit: impl FnMut(SlotState, u32)) -> u32 {
-        let (word, bit) = (index / 64, 1 << (index % 64));
-        if bits[word] & bit == 0 {
-            return 0;
-        }
-        bits[word] &= !bit;
-        let taken = match self {
-            Chunk::Same(word) => *word,
-            Chunk::Each(words) if words.len() == CHUNK => words[index],
-            Chunk::Each(words) => words.remove(rank(bits, index)),
-        };
-        hit(taken, 1);
-        self.shrink(bits);
-        1
     }
 
     /// Gives memory back that few live frames do not need.
@@ -176,11 +148,7 @@ impl Chunk {
             }
             Chunk::Each(_) => self.insert(bits, first, pages, now),
         }
-        if pages == 1 {
-            bits[first / 64] |= 1 << (first % 64);
-        } else {
-            masks(first, pages).for_each(|(word, mask)| bits[word] |= mask);
-        }
+        masks(first, pages).for_each(|(word, mask)| bits[word] |= mask);
     }
 
     /// Adds the words of frames that become live.
@@ -209,10 +177,6 @@ impl Chunk {
             words.reserve_exact((pages + live / 16 + 2) | 1);
         }
         let rank = rank(bits, first);
-        if pages == 1 {
-            words.insert(rank, now);
-            return;
-        }
         words.resize(live + pages, now);
         words.copy_within(rank..live, rank + pages);
         words[rank..rank + pages].fill(now);

@@ -75,7 +75,7 @@ impl Few {
     }
 
     /// Takes a frame off its block; returns the word it had.
-    #[inline(always)]
+    #[inline]
     pub(super) fn take_page(&mut self, frame: usize) -> Option<SlotState> {
         if let Some(word) = self.singles.take(frame) {
             return Some(word);

@@ -97,44 +97,26 @@ impl Runs {
 
     /// Takes frames off their blocks, each word of which is told to `hit`: parts of runs, whole ones, or several.
     pub(super) fn take(&mut self, from: usize, pages: usize, hit: &mut dyn FnMut(SlotState, u32)) {
-        let (index, end) = (self.at(from), from + pages);
-        match self.runs.get(index) {
-            Some(run) if run.from() == from && run.end() == end => {
-                hit(run.word(), pages as u32);
-                self.runs.remove(index);
-            }
-            Some(run) if run.from() < end => self.take_parts(index, from, end, hit),
-            _ => return,
+        let (first, end) = (self.at(from), from + pages);
+        if self.runs.get(first).is_none_or(|run| run.from() >= end) {
+            return;
         }
-        self.clear_lines(index, from, end);
-        self.shrink();
-    }
-
-    /// Takes frames out that are parts of runs, or of several: of that at `index`, and those after it.
-    fn take_parts(&mut self, index: usize, from: usize, end: usize, hit: &mut dyn FnMut(SlotState, u32)) {
-        let overlapping = self.runs.get(index..).unwrap_or_default().iter().take_while(|run| run.from() < end);
-        let (mut count, mut left) = (0, [None; 2]);
-        for run in overlapping {
+        let mut index = first;
+        while let Some(run) = self.runs.get(index).copied().filter(|run| run.from() < end) {
             hit(run.word(), (run.end().min(end) - run.from().max(from)) as u32);
-            count += 1;
-            if run.from() < from {
-                left[0] = Some(Run::new(run.from(), from - run.from(), run.word()));
+            let before = (run.from() < from).then(|| Run::new(run.from(), from - run.from(), run.word()));
+            let behind = (run.end() > end).then(|| Run::new(end, run.end() - end, run.word()));
+            match before.or(behind) {
+                Some(left) => self.runs[index] = left,
+                None => drop(self.runs.remove(index)),
             }
-            if run.end() > end {
-                left[1] = Some(Run::new(end, run.end() - end, run.word()));
+            index += usize::from(before.is_some());
+            if let (Some(_), Some(behind)) = (before, behind) {
+                self.insert(index, behind);
             }
         }
-        // Parts that are left take the places of the runs that are gone, which may be one too few.
-        let mut place = index;
-        for run in left.into_iter().flatten() {
-            if place < index + count {
-                self.runs[place] = run;
-            } else {
-                self.insert(place, run);
-            }
-            place += 1;
-        }
-        self.runs.drain(place..place.max(index + count));
+        self.clear_lines(first, from, end);
+        self.shrink();
     }
 
     /// Clears the bits of lines of frames that were taken; `index`: the first run that ended behind the first of these.

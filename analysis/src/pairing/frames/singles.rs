@@ -72,7 +72,7 @@ impl Singles {
     }
 
     /// Starts loading what an event of a frame needs.
-    #[inline(always)]
+    #[inline]
     pub(super) fn prefetch(&self, frame: usize) {
         prefetch(&self.store, self.on_map(frame).0);
         prefetch(&self.store, self.room.into());
@@ -157,7 +157,7 @@ impl Singles {
     }
 
     /// Index of a frame in the list.
-    #[inline(always)]
+    #[inline]
     fn find(&self, frame: usize) -> Option<usize> {
         let (groups, _) = self.store.as_chunks();
         let index = least_index(groups.get(..self.len().div_ceil(LANES))?, frame as u16);
@@ -165,7 +165,7 @@ impl Singles {
     }
 
     /// Takes a frame out; returns its word.
-    #[inline(always)]
+    #[inline]
     pub(super) fn take(&mut self, frame: usize) -> Option<SlotState> {
         let last = self.len().checked_sub(1)?;
         let number = if self.is_map() {
@@ -183,25 +183,25 @@ impl Singles {
         *self.users(number) -= 1;
         self.len -= 1;
         if self.len < self.sixteens {
-            self.rebuild(last, None);
+            self.rebuild(last, false);
         }
         Some(word)
     }
 
     /// Adds a frame, which is none of these; false, and nothing is done, where there are too many words.
-    #[inline(always)]
+    #[inline]
     pub(super) fn add(&mut self, frame: usize, word: SlotState) -> bool {
         let number = self.numbers().find(|number| self.word(*number).is_same_word(word));
         let Some(number) = number.or_else(|| self.add_word(word)) else { return false };
         if !self.is_map() && self.len == self.room {
-            self.rebuild(self.len() + 1, None);
+            self.rebuild(self.len() + 1, false);
             return self.add(frame, word);
         }
         self.add_item(frame, number);
         true
     }
 
-    #[inline(always)]
+    #[inline]
     fn add_item(&mut self, frame: usize, number: u16) {
         if self.is_map() {
             let (place, bit) = self.on_map(frame);
@@ -221,29 +221,24 @@ impl Singles {
             if usize::from(self.words) == MAX_WORDS {
                 return None;
             }
-            self.rebuild(self.len() + 1, Some(word));
+            self.rebuild(self.len() + 1, true);
         }
         let number = unused.unwrap_or(self.words.into());
         self.set_word(number, word);
         Some(number)
     }
 
-    /// Moves all to memory for `len` frames, and for a new word.
+    /// Moves all to memory for `len` frames, and for one more word where the caller adds it.
     #[inline(never)]
-    fn rebuild(&mut self, len: usize, new_word: Option<SlotState>) {
-        let mut used: SmallVec<[u16; MAX_WORDS + 1]> = SmallVec::new();
-        for number in self.numbers() {
-            if *self.users(number) > 0 {
-                used.push(number);
-            }
+    fn rebuild(&mut self, len: usize, adds_word: bool) {
+        let used: u32 = self.numbers().map(|number| u32::from(*self.users(number) > 0) << number).sum();
+        let mut new = Singles::with_room(len, used.count_ones() as usize + usize::from(adds_word));
+        // A word that is in use gets the next number.
+        let now = |old: u16| (used & ((2 << old) - 1)).count_ones() as u16;
+        for number in self.numbers().filter(|number| used >> number & 1 != 0) {
+            new.set_word(now(number), self.word(number));
         }
-        let mut new = Singles::with_room(len, used.len() + usize::from(new_word.is_some()));
-        let mut number_now = [0; MAX_WORDS + 1];
-        for (number, old) in (1..).zip(used) {
-            new.set_word(number, self.word(old));
-            number_now[usize::from(old)] = number;
-        }
-        self.each(|frame, old| new.add_item(frame, number_now[usize::from(old)]));
+        self.each(|frame, old| new.add_item(frame, now(old)));
         *self = new;
     }
 }
@@ -265,7 +260,7 @@ fn list_room(len: usize, words: usize) -> usize {
 }
 
 /// Least index of a frame in groups of items, in order; greater than all indexes where it is in none.
-#[inline(always)]
+#[inline]
 fn least_index(groups: &[[u16; LANES]], frame: u16) -> usize {
     let mut least = [i16::MAX; LANES];
     let mut index = [0, 1, 2, 3, 4, 5, 6, 7];
