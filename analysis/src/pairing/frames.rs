@@ -394,8 +394,9 @@ impl FrameTable {
         let number = self.region(frame / REGION as u64);
         let Some(region) = self.regions.get_mut(number) else { return FrameBefore::Unseen };
         let (from, bytes) = (frame as usize % REGION, self.bytes);
-        let is_new = see(&mut region.seen, from, 1) > 0;
-        let mut before = if is_new { FrameBefore::Unseen } else { FrameBefore::Seen };
+        let (seen, bit) = (&mut region.seen[from / 64], 1 << (from % 64));
+        let mut before = if *seen & bit == 0 { FrameBefore::Unseen } else { FrameBefore::Seen };
+        *seen |= bit;
         if let Some(word) = region.live.change_page(from, now, &mut self.bytes) {
             before = FrameBefore::Live(word);
         }
@@ -433,13 +434,6 @@ impl FrameTable {
 /// Sets the bits of frames that are seen; the number of those that were not.
 #[inline]
 fn see(seen: &mut [u64; REGION / 64], from: usize, pages: usize) -> u32 {
-    if pages == 1 {
-        let Some(bits) = seen.get_mut(from / 64) else { return 0 };
-        let bit = 1 << (from % 64);
-        let is_new = *bits & bit == 0;
-        *bits |= bit;
-        return is_new.into();
-    }
     let mut new = 0;
     for (word, mask) in masks(from, pages) {
         if let Some(bits) = seen.get_mut(word) {

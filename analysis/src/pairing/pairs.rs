@@ -293,11 +293,20 @@ impl<'a> Pairing<'a> {
     #[inline(always)]
     fn take_event(&mut self, event: &PairEvent, number: Number, sink: &mut impl PairingSink) {
         match event.action {
-            PairAction::Alloc => self.alloc(event, number, sink),
+            PairAction::Alloc | PairAction::Own => {
+                if event.action == PairAction::Own {
+                    self.count_own(event.allocated);
+                }
+                self.alloc(event, number, sink);
+            }
             PairAction::Free => self.free(event, number, sink),
-            PairAction::AllocFrames => self.alloc_frames(event, number, sink),
+            PairAction::AllocFrames | PairAction::OwnFrames => {
+                if event.action == PairAction::OwnFrames {
+                    self.count_own(self.bytes_of(event));
+                }
+                self.alloc_frames(event, number, sink);
+            }
             PairAction::FreeFrames => self.free_frames(event, number, sink),
-            PairAction::Own | PairAction::OwnFrames => self.own(event, number, sink),
             _ => {
                 self.other(event);
                 let fate = match event.action {
@@ -335,16 +344,11 @@ impl<'a> Pairing<'a> {
         AllocInfo { at: event.at, tie: tie(self.tie_base, self.first_serial, number), pid: event.extra }
     }
 
-    /// Counts an allocation of the recorder itself, and pairs it.
+    /// Counts an allocation of the recorder itself.
     #[cold]
-    fn own(&mut self, event: &PairEvent, number: Number, sink: &mut impl PairingSink) {
+    fn count_own(&mut self, allocated: u64) {
         self.counts.own_allocs += 1;
-        if event.action == PairAction::OwnFrames {
-            self.counts.own_allocated += u128::from(self.bytes_of(event));
-            return self.alloc_frames(event, number, sink);
-        }
-        self.counts.own_allocated += u128::from(event.allocated);
-        self.alloc(event, number, sink);
+        self.counts.own_allocated += u128::from(allocated);
     }
 
     /// Counts an event that changes nothing at its address.

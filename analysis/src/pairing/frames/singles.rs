@@ -149,11 +149,10 @@ impl Singles {
 
     /// True where one of `pages` frames from `from` on is one of these.
     pub(super) fn has_any(&self, from: usize, pages: usize) -> bool {
-        self.len > 0
-            && (from..from + pages).any(|frame| match self.is_map() {
-                true => self.mapped(frame).is_some(),
-                false => self.find(frame).is_some(),
-            })
+        match self.is_map() {
+            true => (from..from + pages).any(|frame| self.mapped(frame).is_some()),
+            false => self.store.iter().take(self.len()).any(|item| usize::from(item & FRAME).wrapping_sub(from) < pages),
+        }
     }
 
     /// Index of a frame in the list.
