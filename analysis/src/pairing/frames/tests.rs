@@ -82,18 +82,20 @@ fn frames_are_those_of_a_map() {
         let max_order = *random.pick(&[1, 4, 9, 13]);
         let frames = 1u64 << *random.pick(&[6, 9, 12, 15]);
         let base = *random.pick(&[0, 0x1234_5600_0000, (1 << 50) - (1 << 24)]);
+        // Single pages share so many classes, and some of them or all do.
+        let (shared, shares) = (*random.pick(&[1, 2, 3, 9, 20]), *random.pick(&[60, 100]));
         let mut kinds = 0;
-        for step in 0..1000u32 {
+        for step in 0..2000u32 {
             let order = random.below(max_order + 1).min(random.below(max_order + 1)) as u8;
             // Regions far from each other that have one place among the recent ones.
             let far = random.below(3) * (RECENT * REGION) as u64;
             let first = base + far + (random.below(frames) >> order << order);
             let range = FrameRange::new(first, order);
-            // Now and then neighbours of the same class, as the pairing has them.
-            let allocates = random.chance(55);
-            let is_like = allocates && order == 0 && !keeps_infos && random.chance(60);
+            // More and more frames, then fewer.
+            let allocates = random.chance(if step < 1200 { 70 } else { 30 });
+            let is_like = allocates && order == 0 && !keeps_infos && random.chance(shares);
             kinds += u32::from(!is_like);
-            let class = if is_like { u32::MAX >> 4 } else { kinds };
+            let class = if is_like { (u32::MAX >> 4) - random.below(shared) as u32 } else { kinds };
             let state = SlotState::alloc(class, false, 3, LossEpoch::FIRST);
             hits.clear();
             let info = AllocInfo { at: step.into(), tie: step, pid: 7 };
