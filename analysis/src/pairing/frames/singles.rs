@@ -151,7 +151,9 @@ impl Singles {
     pub(super) fn has_any(&self, from: usize, pages: usize) -> bool {
         match self.is_map() {
             true => (from..from + pages).any(|frame| self.mapped(frame).is_some()),
-            false => self.store.iter().take(self.len()).any(|item| usize::from(item & FRAME).wrapping_sub(from) < pages),
+            false => {
+                self.store.iter().take(self.len()).any(|item| usize::from(item & FRAME).wrapping_sub(from) < pages)
+            }
         }
     }
 
