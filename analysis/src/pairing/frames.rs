@@ -1,7 +1,7 @@
 //! Table of page frames: the block that each live frame belongs to, and one bit for each frame that was ever seen.
 //!
 //! Frames are kept in regions of 4,096, made when one of their frames is first seen. A region has a bit for each frame that was
-//! seen, and words of those that are live. A region with few live frames has lists of these, `few.rs`; a region with many has
+//! seen, and words of those that are live. Mostly these are single pages and a few blocks, `few.rs`; a region with many blocks has
 //! 16 chunks of 256 frames, `chunk.rs`. A live frame takes 16 bytes at most, wherever it is. The word of a single page is the
 //! state of its allocation; that of a frame in a larger block is the number of the block in `blocks.rs`.
 //!
@@ -30,7 +30,7 @@ use few::Few;
 /// Greatest order of a block. The decoder takes larger ones for unreadable.
 const MAX_ORDER: u8 = FRAME_BITS as u8;
 
-/// Single pages and runs from which a region has chunks.
+/// Runs from which a region has chunks.
 const MANY: usize = 288;
 /// Live frames below which a region with chunks has lists again: its chunks would take more than 16 bytes a frame.
 const FEW: usize = 232;
@@ -106,7 +106,7 @@ impl Hit {
     }
 }
 
-/// Live frames of a region that has many: a bit for each frame, and their words.
+/// Live frames of a region that has many blocks: a bit for each frame, and their words.
 #[derive(Debug)]
 struct Chunks {
     bits: [Bits; CHUNKS],

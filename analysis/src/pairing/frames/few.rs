@@ -8,7 +8,7 @@ use crate::pairing::slot::SlotState;
 #[derive(Debug, Default)]
 pub(super) struct Few {
     singles: Singles,
-    /// Single pages that have too many words, too.
+    /// Single pages that have more words than `singles` takes are here, too.
     blocks: Runs,
 }
 

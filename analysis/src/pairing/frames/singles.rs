@@ -1,5 +1,8 @@
-//! Live frames of a region that are single pages: 2 bytes each in a list, which has no order, or up to 4 bits in a map of all
-//! frames. Frames share their words, of which a region has few.
+//! Live frames of a region that are single pages. Pages come and go too fast for a sorted list, which has to move.
+//!
+//! A region has few different words: its live pages are of some call-sites and CPUs. So each word is kept once, and has a number
+//! from 1 to 15. Few frames are in a list without order, 2 bytes each. Many are on a map of all frames, which has the number of
+//! each frame's word in 1, 2 or 4 bits, 0 for a frame that is not here.
 
 use smallvec::SmallVec;
 
@@ -7,30 +10,31 @@ use super::chunk::REGION;
 use crate::memory::prefetch::prefetch;
 use crate::pairing::slot::SlotState;
 
-/// Most words of a region: their numbers, from 1 on, have 4 bits.
+/// Most words of a region.
 const MAX_WORDS: usize = 15;
-/// Places of a word in the store: its parts, and the number of frames that have it.
+/// Places of a word in the store: its four parts, and the number of frames that have it.
 const WORD: usize = 5;
-/// Bits of a frame in an item of the list; above them stands the number of the frame's word.
+/// Bits of a frame in an item of the list. Above them stands the number of the frame's word.
 const FRAME: u16 = REGION as u16 - 1;
 /// Bits of a place in the store.
 const PLACE: usize = u16::BITS as usize;
 /// Items that are compared at once.
 const LANES: usize = 8;
-/// Bytes that a frame leaves to a map. Where it has fewer frames, down to 16 bytes each, it stays.
+/// Bytes of a frame up to which a map takes the place of the list. It stays until frames have 16 bytes each.
 const MAP_BYTES: usize = 12;
 
 /// Frames, numbered from the first of their region, and their words.
 #[derive(Debug, Default)]
 pub(super) struct Singles {
-    /// The list or the map, `room` places; then `words` words.
+    /// The list or the map, in `room` places; after it `words` words.
     store: SmallVec<[u16; LANES]>,
     room: u16,
     words: u8,
     /// Bits of a frame in the map: 1, 2 or 4; 0 for a list.
     bits: u8,
     len: u16,
-    /// Memory beside its own in units of 16 bytes, which is the least number of frames that may have it.
+    /// Memory beside its own in units of 16 bytes. A frame may take as much, so it is also the least number of frames that may
+    /// have this memory.
     sixteens: u16,
 }
 
