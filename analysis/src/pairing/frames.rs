@@ -1,8 +1,8 @@
 //! Table of page frames: the block that each live frame belongs to, and one bit for each frame that was ever seen.
 //!
 //! Frames are kept in regions of 4,096, made when one of their frames is first seen. A region has a bit for each frame that was
-//! seen, and words of those that are live. Mostly these are single pages and a few blocks, `few.rs`; a region with many blocks has
-//! 16 chunks of 256 frames, `chunk.rs`. A live frame takes 16 bytes at most, wherever it is. The word of a single page is the
+//! seen, and words of those that are live. Mostly these are single pages and a few blocks, `few.rs`. A region with many blocks, or
+//! with single pages of many words, has 16 chunks of 256 frames, `chunk.rs`. A live frame takes 16 bytes at most, wherever it is. The word of a single page is the
 //! state of its allocation; that of a frame in a larger block is the number of the block in `blocks.rs`.
 //!
 //! Nearly all events are of single pages, and take a shorter path than blocks: `alloc_page` and `free_page`.
@@ -32,7 +32,7 @@ const MAX_ORDER: u8 = FRAME_BITS as u8;
 
 /// Runs from which a region has chunks.
 const MANY: usize = 288;
-/// Live frames below which a region with chunks has lists again: its chunks would take more than 16 bytes a frame.
+/// Live frames below which a region with chunks has lists again.
 const FEW: usize = 232;
 /// Bytes of a region's key and number in the map, and of its pointer, at most.
 const KEY_BYTES: usize = 56;
@@ -106,13 +106,15 @@ impl Hit {
     }
 }
 
-/// Live frames of a region that has many blocks: a bit for each frame, and their words.
+/// Live frames of a region that has many runs: a bit for each frame, and their words.
 #[derive(Debug)]
 struct Chunks {
     bits: [Bits; CHUNKS],
     chunks: [Chunk; CHUNKS],
     /// Live frames.
     count: usize,
+    /// Memory, that of chunks included.
+    bytes: usize,
 }
 
 /// Live frames of a region.
@@ -257,7 +259,7 @@ impl FrameTable {
         Some(&self.regions.get(self.recent(frame / REGION as u64)?)?.live)
     }
 
-    /// Starts loading a frame's bit and chunk, or the list of single pages: the second step.
+    /// Starts loading a frame's bit and chunk, or what is known of single pages: the second step.
     #[inline(always)]
     pub(crate) fn prefetch_chunk(&self, frame: u64) {
         match self.live_near(frame) {
@@ -466,8 +468,11 @@ impl Live {
                 }
             }
             Live::Many(chunks) => {
-                chunks.change(from, pages, now, bytes, hit);
-                if chunks.count < FEW {
+                let had = chunks.bytes;
+                chunks.change(from, pages, now, hit);
+                *bytes = (*bytes + chunks.bytes).saturating_sub(had);
+                // Chunks that have lost many frames may take too much.
+                if chunks.count < FEW || chunks.bytes > 16 * chunks.count {
                     self.gather(bytes);
                 }
             }
@@ -498,18 +503,19 @@ impl Live {
     #[cold]
     fn spread(&mut self, bytes: &mut usize) {
         let Live::Few(few) = self else { return };
-        *bytes = (*bytes + size_of::<Chunks>()).saturating_sub(few.bytes());
+        *bytes = bytes.saturating_sub(few.bytes());
         let nothing = Chunk::Same(SlotState::default());
         let chunks = [(); CHUNKS].map(|()| nothing.clone());
-        let mut chunks = Box::new(Chunks { bits: [[0; WORDS]; CHUNKS], chunks, count: 0 });
+        let mut chunks = Box::new(Chunks { bits: [[0; WORDS]; CHUNKS], chunks, count: 0, bytes: size_of::<Chunks>() });
         few.each(|mut from, mut pages, word| {
             while pages > 0 {
                 let part = pages.min(CHUNK - from % CHUNK);
-                chunks.change(from, part, Some(word), bytes, &mut |_, _| {});
+                chunks.change(from, part, Some(word), &mut |_, _| {});
                 from += part;
                 pages -= part;
             }
         });
+        *bytes += chunks.bytes;
         *self = Live::Many(chunks);
     }
 
@@ -521,7 +527,6 @@ impl Live {
         // Frames of a block beside each other are one run.
         let mut run = (0, 0, SlotState::default());
         for (number, (bits, chunk)) in chunks.bits.iter().zip(&chunks.chunks).enumerate() {
-            *bytes = bytes.saturating_sub(chunk.bytes());
             chunk.each_live(bits, |index, word| {
                 let (from, pages, of) = run;
                 let frame = number * CHUNK + index;
@@ -535,7 +540,7 @@ impl Live {
         if run.1 > 0 {
             few.add(run.0, run.1, run.2);
         }
-        *bytes = (*bytes + few.bytes()).saturating_sub(size_of::<Chunks>());
+        *bytes = (*bytes + few.bytes()).saturating_sub(chunks.bytes);
         *self = Live::Few(few);
     }
 
@@ -549,14 +554,7 @@ impl Live {
 }
 
 impl Chunks {
-    fn change(
-        &mut self,
-        from: usize,
-        pages: usize,
-        now: Option<SlotState>,
-        bytes: &mut usize,
-        hit: &mut dyn FnMut(SlotState, u32),
-    ) {
+    fn change(&mut self, from: usize, pages: usize, now: Option<SlotState>, hit: &mut dyn FnMut(SlotState, u32)) {
         let (index, first) = (from / CHUNK, from % CHUNK);
         let (Some(bits), Some(chunk)) = (self.bits.get_mut(index), self.chunks.get_mut(index)) else { return };
         let had = chunk.bytes();
@@ -565,7 +563,7 @@ impl Chunks {
             chunk.put(bits, first, pages, word);
             self.count += pages;
         }
-        *bytes = (*bytes + chunk.bytes()).saturating_sub(had);
+        self.bytes = (self.bytes + chunk.bytes()).saturating_sub(had);
         self.count = self.count.saturating_sub(taken as usize);
     }
 }

@@ -10,8 +10,9 @@ pub(super) const CHUNK: usize = 256;
 pub(super) const CHUNKS: usize = REGION / CHUNK;
 /// Words of bits of a chunk.
 pub(super) const WORDS: usize = CHUNK / 64;
-/// Live frames from which a chunk has a word for each frame. Fewer take no more than 16 bytes each.
-const MANY: usize = 160;
+/// Live frames from which a chunk has a word for each frame. A region of so many runs that it has chunks takes no more than 16
+/// bytes a frame then, beside what chunks take in which nothing is live.
+const MANY: usize = 176;
 /// Live frames from which on down a chunk with a word for each frame has one for each live frame again.
 const FEW: usize = 112;
 

@@ -1,4 +1,4 @@
-//! Live frames of a region that has few blocks: single pages, `singles.rs`, and frames of blocks, `runs.rs`.
+//! Live frames of a region that has few runs: single pages, `singles.rs`, and frames of blocks, `runs.rs`.
 
 use super::runs::Runs;
 use super::singles::Singles;
@@ -8,7 +8,7 @@ use crate::pairing::slot::SlotState;
 #[derive(Debug, Default)]
 pub(super) struct Few {
     singles: Singles,
-    /// Single pages that have more words than `singles` takes are here, too.
+    /// Also single pages for whose word `singles` has no room.
     blocks: Runs,
 }
 
@@ -25,7 +25,7 @@ impl Few {
         self.singles.bytes() + self.blocks.bytes()
     }
 
-    /// Starts loading what an event of a frame needs.
+    /// Starts loading what an event of a single page needs.
     #[inline(always)]
     pub(super) fn prefetch(&self, frame: usize) {
         self.singles.prefetch(frame);
@@ -60,15 +60,19 @@ impl Few {
         now: Option<SlotState>,
         hit: &mut dyn FnMut(SlotState, u32),
     ) {
-        if self.singles.has_any(from, pages) {
-            for frame in from..from + pages {
-                if let Some(word) = self.take_page(frame) {
+        let mut next = from;
+        for (group, mut bits) in self.singles.among(from, pages).into_iter().enumerate() {
+            while bits != 0 {
+                let frame = from + group * 64 + bits.trailing_zeros() as usize;
+                self.take_of_blocks(next, frame, hit);
+                if let Some(word) = self.singles.take(frame) {
                     hit(word, 1);
                 }
+                next = frame + 1;
+                bits &= bits - 1;
             }
-        } else if self.blocks.may_have(from, pages) {
-            self.blocks.take(from, pages, hit);
         }
+        self.take_of_blocks(next, from + pages, hit);
         if let Some(word) = now {
             self.add(from, pages, word);
         }
@@ -81,9 +85,14 @@ impl Few {
             return Some(word);
         }
         let mut taken = None;
-        if self.blocks.may_have(frame, 1) {
-            self.blocks.take(frame, 1, &mut |word, _| taken = Some(word));
-        }
+        self.take_of_blocks(frame, frame + 1, &mut |word, _| taken = Some(word));
         taken
+    }
+
+    #[inline]
+    fn take_of_blocks(&mut self, from: usize, end: usize, hit: &mut dyn FnMut(SlotState, u32)) {
+        if from < end && self.blocks.may_have(from, end) {
+            self.blocks.take(from, end, hit);
+        }
     }
 }

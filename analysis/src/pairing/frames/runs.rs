@@ -1,4 +1,5 @@
-//! Live frames of blocks of a region as runs of neighbours with the same word, in order.
+//! Live frames of a region as runs of neighbours with the same word, in order: those of blocks, and single pages that have too many
+//! words.
 
 use smallvec::SmallVec;
 
@@ -8,13 +9,13 @@ use crate::pairing::slot::SlotState;
 /// Frames of a line.
 const LINE: usize = REGION / u64::BITS as usize;
 
-/// Frames beside each other that have the same word, numbered from the first of their region. The word in parts: a run takes 12
+/// Frames beside each other that have the same word, numbered from the first of their region. The word in halves: a run takes 12
 /// bytes.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u16,
     pages: u16,
-    word: [u16; 4],
+    word: [u32; 2],
 }
 
 /// Runs of a region. A single one is kept in place, more in memory of their own.
@@ -27,7 +28,7 @@ pub(super) struct Runs {
 
 impl Run {
     fn new(first: usize, pages: usize, word: SlotState) -> Run {
-        Run { first: first as u16, pages: pages as u16, word: word.parts() }
+        Run { first: first as u16, pages: pages as u16, word: word.halves() }
     }
 
     fn from(self) -> usize {
@@ -43,7 +44,7 @@ impl Run {
     }
 
     fn word(self) -> SlotState {
-        SlotState::from_parts(self.word)
+        SlotState::from_halves(self.word)
     }
 }
 
@@ -79,15 +80,15 @@ impl Runs {
             let mut word = run.word();
             if word.is_live() {
                 change(&mut word);
-                run.word = word.parts();
+                run.word = word.halves();
             }
         }
     }
 
-    /// True where a run may have one of these frames.
+    /// True where a run may have a frame from `from` on before `end`.
     #[inline(always)]
-    pub(super) fn may_have(&self, from: usize, pages: usize) -> bool {
-        self.lines & lines(from, from + pages) != 0
+    pub(super) fn may_have(&self, from: usize, end: usize) -> bool {
+        self.lines & lines(from, end) != 0
     }
 
     /// First run that ends behind frame `from`.
@@ -95,9 +96,10 @@ impl Runs {
         self.runs.partition_point(|run| run.end() <= from)
     }
 
-    /// Takes frames off their blocks, each word of which is told to `hit`: parts of runs, whole ones, or several.
-    pub(super) fn take(&mut self, from: usize, pages: usize, hit: &mut dyn FnMut(SlotState, u32)) {
-        let (first, end) = (self.at(from), from + pages);
+    /// Takes the frames from `from` on before `end` off their blocks, each word of which is told to `hit`: parts of runs, whole
+    /// ones, or several.
+    pub(super) fn take(&mut self, from: usize, end: usize, hit: &mut dyn FnMut(SlotState, u32)) {
+        let first = self.at(from);
         if self.runs.get(first).is_none_or(|run| run.from() >= end) {
             return;
         }
@@ -122,7 +124,8 @@ impl Runs {
     /// Clears the bits of lines of frames that were taken; `index`: the first run that ended behind the first of these.
     fn clear_lines(&mut self, index: usize, from: usize, end: usize) {
         let lines = lines(from, end);
-        let near = self.runs.get(index.saturating_sub(1)..).unwrap_or_default().iter().take(4);
+        // The last run before the frames, what is left of one at their begin, and the first run behind them.
+        let near = self.runs.get(index.saturating_sub(1)..).unwrap_or_default().iter().take(3);
         self.lines &= !lines | near.fold(0, |used, run| used | run.lines());
     }
 

@@ -1,12 +1,13 @@
 //! Live frames of a region that are single pages. Pages come and go too fast for a sorted list, which has to move.
 //!
-//! A region has few different words: its live pages are of some call-sites and CPUs. So each word is kept once, and has a number
-//! from 1 to 15. Few frames are in a list without order, 2 bytes each. Many are on a map of all frames, which has the number of
-//! each frame's word in 1, 2 or 4 bits, 0 for a frame that is not here.
+//! A region has few different words: its live pages are of some call-sites and CPUs. So frames share words, which have numbers
+//! from 1 to 15. Few frames are in a list without order, 2 bytes each, and a search goes through all of it. More are on a map of
+//! all frames, where none is searched for: it has the number of each frame's word in 1, 2 or 4 bits, 0 for a frame that is not
+//! here.
 
 use smallvec::SmallVec;
 
-use super::chunk::REGION;
+use super::chunk::{Bits, CHUNK, REGION, WORDS};
 use crate::memory::prefetch::prefetch;
 use crate::pairing::slot::SlotState;
 
@@ -20,7 +21,7 @@ const FRAME: u16 = REGION as u16 - 1;
 const PLACE: usize = u16::BITS as usize;
 /// Items that are compared at once.
 const LANES: usize = 8;
-/// Bytes of a frame up to which a map takes the place of the list. It stays until frames have 16 bytes each.
+/// Bytes of a frame up to which a map takes the place of the list. It stays until frames would have more than 16.
 const MAP_BYTES: usize = 12;
 
 /// Frames, numbered from the first of their region, and their words.
@@ -42,7 +43,9 @@ impl Singles {
     /// Memory for `len` frames and a few more, with room for `words` words.
     fn with_room(len: usize, words: usize) -> Singles {
         let bits = map_bits(len, words);
-        let room = if bits > 0 { REGION * bits / PLACE } else { list_room(len, words) };
+        // What the store has in itself is for frames, too.
+        let list = list_room(len, words).max(LANES.saturating_sub(words * WORD));
+        let room = if bits > 0 { REGION * bits / PLACE } else { list };
         // A search reads whole groups of lanes.
         let store = SmallVec::from_elem(0, (room + words * WORD).max(room.next_multiple_of(LANES)));
         // An allocation has 8 bytes of its allocator, and ends at a multiple of 16.
@@ -53,7 +56,7 @@ impl Singles {
 
     /// Number of frames.
     #[inline(always)]
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.len.into()
     }
 
@@ -75,7 +78,7 @@ impl Singles {
         (bit / PLACE, bit % PLACE)
     }
 
-    /// Starts loading what an event of a frame needs.
+    /// Starts loading the frame's place on the map or the begin of the list, and the first words.
     #[inline]
     pub(super) fn prefetch(&self, frame: usize) {
         prefetch(&self.store, self.on_map(frame).0);
@@ -134,7 +137,7 @@ impl Singles {
         self.each(|frame, number| take(frame, self.word(number)));
     }
 
-    /// Changes all words.
+    /// Changes all words. Two that become equal stay apart: frames of each have their own number.
     pub(super) fn each_word(&mut self, change: impl Fn(&mut SlotState)) {
         for number in self.numbers() {
             let mut word = self.word(number);
@@ -151,14 +154,21 @@ impl Singles {
         (number > 0).then_some(number)
     }
 
-    /// True where one of `pages` frames from `from` on is one of these.
-    pub(super) fn has_any(&self, from: usize, pages: usize) -> bool {
-        match self.is_map() {
-            true => (from..from + pages).any(|frame| self.mapped(frame).is_some()),
-            false => {
-                self.store.iter().take(self.len()).any(|item| usize::from(item & FRAME).wrapping_sub(from) < pages)
+    /// A bit for each of `pages` frames from `from` on, of one chunk, that is one of these.
+    pub(super) fn among(&self, from: usize, pages: usize) -> Bits {
+        let mut bits = [0; WORDS];
+        let mut note = |frame: usize| {
+            let index = frame.wrapping_sub(from);
+            if index < pages.min(CHUNK) {
+                bits[index / 64] |= 1 << (index % 64);
             }
+        };
+        if self.is_map() {
+            (from..from + pages).filter(|frame| self.mapped(*frame).is_some()).for_each(note);
+        } else {
+            self.store.iter().take(self.len()).for_each(|item| note((item & FRAME).into()));
         }
+        bits
     }
 
     /// Index of a frame in the list.
@@ -248,7 +258,7 @@ impl Singles {
     }
 }
 
-/// Bits of a frame in a map for `len` frames with so many words; 0 where a list is smaller.
+/// Bits of a frame in a map for `len` frames with so many words; 0 where it would take more than [`MAP_BYTES`] a frame.
 fn map_bits(len: usize, words: usize) -> usize {
     let bits = match words {
         0..=1 => 1,

@@ -83,16 +83,28 @@ fn frames_are_those_of_a_map() {
         let frames = 1u64 << *random.pick(&[6, 9, 12, 15]);
         let base = *random.pick(&[0, 0x1234_5600_0000, (1 << 50) - (1 << 24)]);
         // Single pages share so many classes, and some of them or all do.
-        let (shared, shares) = (*random.pick(&[1, 1, 2, 3, 9, 20]), *random.pick(&[60, 100]));
+        let (mut shared, shares) = (*random.pick(&[1, 1, 2, 3, 9, 20]), *random.pick(&[60, 100]));
+        let regions = *random.pick(&[1, 3]);
         let mut kinds = 0;
-        for step in 0..2000u32 {
+        for step in 0..2400u32 {
+            if step == 900 {
+                shared = *random.pick(&[1, 2, 3, 9, 20]);
+            }
+            // In the end single pages go, so that chunks have few frames again.
+            let max_order = if step < 1800 { max_order } else { 0 };
             let order = random.below(max_order + 1).min(random.below(max_order + 1)) as u8;
             // Regions far from each other that have one place among the recent ones.
-            let far = random.below(3) * (RECENT * REGION) as u64;
+            let far = random.below(regions) * (RECENT * REGION) as u64;
             let first = base + far + (random.below(frames) >> order << order);
             let range = FrameRange::new(first, order);
             // More and more frames, then fewer.
-            let allocates = random.chance(if step < 1200 { 70 } else { 30 });
+            let allocates = random.chance(if step < 1200 {
+                70
+            } else if step < 1800 {
+                30
+            } else {
+                10
+            });
             let is_like = allocates && order == 0 && !keeps_infos && random.chance(shares);
             kinds += u32::from(!is_like);
             let class = if is_like { (u32::MAX >> 4) - random.below(shared) as u32 } else { kinds };
@@ -183,15 +195,17 @@ fn a_live_frame_takes_sixteen_bytes_at_most() {
 #[test]
 fn live_pages_take_sixteen_bytes_at_most_at_all_times() {
     for classes in [1, 3, 12, 1 << 24] {
-        let worst = worst_bytes_per_page(classes);
-        // Pages that share nothing need most of it.
-        assert!(classes < 100 || worst > 12.0, "{worst} bytes at worst: less than can be");
+        for frames in [REGION, 2 * CHUNK, 3 * CHUNK, REGION / 4] {
+            let worst = worst_bytes_per_page(classes, frames as u64);
+            // Pages that share nothing need most of it.
+            assert!(classes < 100 || worst > 12.0, "{worst} bytes at worst: less than can be");
+        }
     }
 }
 
-/// Most bytes that a live page took at any moment, of pages of so many classes.
-fn worst_bytes_per_page(classes: u32) -> f64 {
-    let regions = 4;
+/// Most bytes that a live page took at any moment, of pages of so many classes in the first `frames` of each region.
+fn worst_bytes_per_page(classes: u32, frames: u64) -> f64 {
+    let regions = if frames == REGION as u64 { 4 } else { 1 };
     let (mut table, mut hits, mut random) = (FrameTable::new(false), Vec::new(), Random::new(5));
     for region in 0..regions {
         table.free_any(FrameRange::new(region * REGION as u64, 12), &mut hits);
@@ -200,7 +214,7 @@ fn worst_bytes_per_page(classes: u32) -> f64 {
     for turn in 0..20u64 {
         let aim = *random.pick(&[1, 3, 10, 100, 190, 230, 300, 1000, 3000]) * regions;
         for step in 0..8000 {
-            let frame = random.below(regions * REGION as u64);
+            let frame = random.below(regions * frames);
             let state = SlotState::alloc((turn * 8000 + step) as u32 % classes, false, 0, LossEpoch::FIRST);
             let range = FrameRange::new(frame, 0);
             // Nearly always what leads to the aim, now and then the other.
