@@ -277,21 +277,27 @@ fn frames_grow_no_further_than_they_may() {
     }
 }
 
-/// Epochs whose numbers come again are forgotten.
+/// Epochs whose numbers come again are forgotten, also those of single pages that differ in nothing else.
 #[test]
 fn numbers_of_epochs_that_come_again_are_forgotten() {
     let (mut table, mut hits) = (FrameTable::new(false), Vec::new());
-    let state = |class| SlotState::alloc(class, false, 0, LossEpoch::FIRST);
-    for (frame, order) in [(0, 0), (1, 0), (8, 3)] {
-        table.alloc_any(FrameRange::new(frame, order), state(frame as u32), AllocInfo::default(), &mut hits);
+    let state = |class, epoch| SlotState::alloc(class, false, 0, epoch);
+    let (first, second) = (LossEpoch::FIRST, LossEpoch::FIRST.next());
+    for (frame, order, class, epoch) in [(0, 0, 0, first), (1, 0, 1, first), (2, 0, 1, second), (8, 3, 8, first)] {
+        let range = FrameRange::new(frame, order);
+        table.alloc_any(range, state(class, epoch), AllocInfo::default(), &mut hits);
     }
-    table.begin_epoch(LossEpoch::FIRST.next());
-    table.begin_epoch(LossEpoch::FIRST);
+    table.begin_epoch(second);
+    table.begin_epoch(first);
+    // One that is like those two now comes and goes.
+    table.alloc_any(FrameRange::new(3, 0), state(1, LossEpoch::IN_GAP), AllocInfo::default(), &mut hits);
+    assert_eq!(table.free_any(FrameRange::new(2, 0), &mut hits).live, 1);
     table.free_any(FrameRange::new(0, 4), &mut hits);
-    let ends: Vec<_> = hits.into_iter().filter_map(|hit| table.take_off(hit, Some(0))).collect();
-    assert_eq!(ends.len(), 3);
-    for end in ends {
+    let ends: Vec<_> = hits.into_iter().filter_map(|hit| Some((table.take_off(hit, Some(0))?, hit.pages))).collect();
+    assert_eq!(ends.iter().map(|(_, pages)| pages).sum::<u32>(), 1 + 1 + 1 + 1 + 8);
+    for (end, _) in ends {
         let (Off::Singles(state) | Off::Block(BlockState { state, .. })) = end;
         assert!(state.is_live() && !state.epoch().is_gapless_with(LossEpoch::FIRST));
     }
+    assert_eq!(table.live_objects(), 0);
 }
