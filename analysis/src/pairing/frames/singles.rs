@@ -43,7 +43,7 @@ impl Singles {
     /// Memory for `len` frames and a few more, with room for `words` words.
     fn with_room(len: usize, words: usize) -> Singles {
         let bits = map_bits(len, words);
-        // What the store has in itself is for frames, too.
+        // A first word leaves places of those that the store has in itself.
         let list = list_room(len, words).max(LANES.saturating_sub(words * WORD));
         let room = if bits > 0 { REGION * bits / PLACE } else { list };
         // A search reads whole groups of lanes.

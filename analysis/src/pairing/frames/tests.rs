@@ -143,19 +143,24 @@ fn frames_are_those_of_a_map() {
             }
             assert_eq!(taken, expected_hits, "seed {seed}, step {step}");
         }
-        let live = plain.left.values().filter(|(left, _)| *left > 0).count();
         if keeps_infos {
-            assert_eq!(table.live_objects(), live, "seed {seed}");
-            let mut listed = 0;
-            table.drain_live(|block| {
-                listed += 1;
-                assert_eq!((block.left, block.inferred), plain.left[&block.state.class()], "seed {seed}");
-                assert_eq!(block.is_inferred, block.inferred > 0);
-            });
-            assert_eq!(listed, live, "seed {seed}");
-            assert_eq!((table.live_objects(), table.bytes()), (0, 0));
+            assert_listed(table, &plain, seed);
         }
     }
+}
+
+/// The table lists the allocations that have live pages.
+fn assert_listed(mut table: FrameTable, plain: &Plain, seed: u64) {
+    let live = plain.left.values().filter(|(left, _)| *left > 0).count();
+    assert_eq!(table.live_objects(), live, "seed {seed}");
+    let mut listed = 0;
+    table.drain_live(|block| {
+        listed += 1;
+        assert_eq!((block.left, block.inferred), plain.left[&block.state.class()], "seed {seed}");
+        assert_eq!(block.is_inferred, block.inferred > 0);
+    });
+    assert_eq!(listed, live, "seed {seed}");
+    assert_eq!((table.live_objects(), table.bytes()), (0, 0));
 }
 
 /// Bytes of a live frame where one block in `every` is live, beside the bits of frames that were seen.
