@@ -2,8 +2,9 @@
 //!
 //! Frames are kept in regions of 4,096, made when one of their frames is first seen. A region has a bit for each frame that was
 //! seen, and words of those that are live. Mostly these are single pages and a few blocks, `few.rs`. A region with many blocks, or
-//! with single pages of many words, has 16 chunks of 256 frames, `chunk.rs`. A live frame takes 16 bytes at most, wherever it is. The word of a single page is the
-//! state of its allocation; that of a frame in a larger block is the number of the block in `blocks.rs`.
+//! with single pages of many words, has 16 chunks of 256 frames, `chunk.rs`. A live frame takes 16 bytes at most, wherever it is.
+//! The word of a single page is the state of its allocation; that of a frame in a larger block is the number of the block in
+//! `blocks.rs`.
 //!
 //! Nearly all events are of single pages, and take a shorter path than blocks: `alloc_page` and `free_page`.
 
@@ -471,7 +472,7 @@ impl Live {
                 let had = chunks.bytes;
                 chunks.change(from, pages, now, hit);
                 *bytes = (*bytes + chunks.bytes).saturating_sub(had);
-                // Chunks that have lost many frames may take too much.
+                // Chunks that have lost many frames may take more than 16 bytes for each that is left.
                 if chunks.count < FEW || chunks.bytes > 16 * chunks.count {
                     self.gather(bytes);
                 }
@@ -524,21 +525,8 @@ impl Live {
     fn gather(&mut self, bytes: &mut usize) {
         let Live::Many(chunks) = self else { return };
         let mut few = Few::default();
-        // Frames of a block beside each other are one run.
-        let mut run = (0, 0, SlotState::default());
         for (number, (bits, chunk)) in chunks.bits.iter().zip(&chunks.chunks).enumerate() {
-            chunk.each_live(bits, |index, word| {
-                let (from, pages, of) = run;
-                let frame = number * CHUNK + index;
-                let is_next = word.block_number().is_some() && word.is_same_word(of) && from + pages == frame;
-                if !is_next && pages > 0 {
-                    few.add(from, pages, of);
-                }
-                run = if is_next { (from, pages + 1, of) } else { (frame, 1, word) };
-            });
-        }
-        if run.1 > 0 {
-            few.add(run.0, run.1, run.2);
+            chunk.each_live(bits, |index, word| few.add(number * CHUNK + index, 1, word));
         }
         *bytes = (*bytes + few.bytes()).saturating_sub(chunks.bytes);
         *self = Live::Few(few);

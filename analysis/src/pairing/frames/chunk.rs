@@ -1,5 +1,6 @@
 //! Chunk of 256 page frames: the words of those that are live.
 
+use crate::memory::heap::heap_bytes;
 use crate::pairing::slot::SlotState;
 
 /// Frames of a region.
@@ -10,8 +11,8 @@ pub(super) const CHUNK: usize = 256;
 pub(super) const CHUNKS: usize = REGION / CHUNK;
 /// Words of bits of a chunk.
 pub(super) const WORDS: usize = CHUNK / 64;
-/// Live frames from which a chunk has a word for each frame. A region of so many runs that it has chunks takes no more than 16
-/// bytes a frame then, beside what chunks take in which nothing is live.
+/// Live frames from which a chunk has a word for each frame. Were they fewer, a region that has just got chunks could take more
+/// than 16 bytes a live frame.
 const MANY: usize = 176;
 /// Live frames from which on down a chunk with a word for each frame has one for each live frame again.
 const FEW: usize = 112;
@@ -61,8 +62,7 @@ impl Chunk {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Chunk::Same(_) => 0,
-            // An allocation has 8 bytes of its allocator, and ends at a multiple of 16.
-            Chunk::Each(words) => (words.capacity() * size_of::<SlotState>() + 8).next_multiple_of(16),
+            Chunk::Each(words) => heap_bytes(words.capacity() * size_of::<SlotState>()),
         }
     }
 

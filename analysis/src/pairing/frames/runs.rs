@@ -4,9 +4,10 @@
 use smallvec::SmallVec;
 
 use super::chunk::REGION;
+use crate::memory::heap::heap_bytes;
 use crate::pairing::slot::SlotState;
 
-/// Frames of a line.
+/// Frames of a line: neighbours for which there is one bit.
 const LINE: usize = REGION / u64::BITS as usize;
 
 /// Frames beside each other that have the same word, numbered from the first of their region. The word in halves: a run takes 12
@@ -65,8 +66,7 @@ impl Runs {
     /// Bytes of memory beside its own.
     #[inline(always)]
     pub(super) fn bytes(&self) -> usize {
-        // An allocation has 8 bytes of its allocator, and ends at a multiple of 16.
-        if self.runs.spilled() { (self.runs.capacity() * size_of::<Run>() + 8).next_multiple_of(16) } else { 0 }
+        if self.runs.spilled() { heap_bytes(self.runs.capacity() * size_of::<Run>()) } else { 0 }
     }
 
     /// Each run: first frame, pages and word.

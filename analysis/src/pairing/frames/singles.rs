@@ -1,13 +1,13 @@
 //! Live frames of a region that are single pages. Pages come and go too fast for a sorted list, which has to move.
 //!
 //! A region has few different words: its live pages are of some call-sites and CPUs. So frames share words, which have numbers
-//! from 1 to 15. Few frames are in a list without order, 2 bytes each, and a search goes through all of it. More are on a map of
-//! all frames, where none is searched for: it has the number of each frame's word in 1, 2 or 4 bits, 0 for a frame that is not
-//! here.
+//! from 1 to 15. Few live pages are in a list without order, 2 bytes each, and a search goes through all of it. Many are on a map,
+//! which needs no search: it has 1, 2 or 4 bits for each frame of the region, live or not, with the number of the frame's word, or 0.
 
 use smallvec::SmallVec;
 
 use super::chunk::{Bits, CHUNK, REGION, WORDS};
+use crate::memory::heap::heap_bytes;
 use crate::memory::prefetch::prefetch;
 use crate::pairing::slot::SlotState;
 
@@ -21,7 +21,7 @@ const FRAME: u16 = REGION as u16 - 1;
 const PLACE: usize = u16::BITS as usize;
 /// Items that are compared at once.
 const LANES: usize = 8;
-/// Bytes of a frame up to which a map takes the place of the list. It stays until frames would have more than 16.
+/// A map takes the place of the list where it takes at most so many bytes a live frame. It stays until it would take more than 16.
 const MAP_BYTES: usize = 12;
 
 /// Frames, numbered from the first of their region, and their words.
@@ -43,14 +43,13 @@ impl Singles {
     /// Memory for `len` frames and a few more, with room for `words` words.
     fn with_room(len: usize, words: usize) -> Singles {
         let bits = map_bits(len, words);
-        // A first word leaves places of those that the store has in itself.
+        // Beside one word, the places that the store has in itself are for frames.
         let list = list_room(len, words).max(LANES.saturating_sub(words * WORD));
         let room = if bits > 0 { REGION * bits / PLACE } else { list };
         // A search reads whole groups of lanes.
         let store = SmallVec::from_elem(0, (room + words * WORD).max(room.next_multiple_of(LANES)));
-        // An allocation has 8 bytes of its allocator, and ends at a multiple of 16.
-        let bytes = if store.spilled() { store.capacity() * size_of::<u16>() + 8 } else { 0 };
-        let sixteens = bytes.div_ceil(16) as u16;
+        let bytes = if store.spilled() { heap_bytes(store.capacity() * size_of::<u16>()) } else { 0 };
+        let sixteens = (bytes / 16) as u16;
         Singles { store, room: room as u16, words: words as u8, bits: bits as u8, len: 0, sixteens }
     }
 

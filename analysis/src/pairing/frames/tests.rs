@@ -294,7 +294,7 @@ fn numbers_of_epochs_that_come_again_are_forgotten() {
     }
     table.begin_epoch(second);
     table.begin_epoch(first);
-    // One that is like those two now comes and goes.
+    // A page whose word is the one that those two have now comes, and one of the three goes.
     table.alloc_any(FrameRange::new(3, 0), state(1, LossEpoch::IN_GAP), AllocInfo::default(), &mut hits);
     assert_eq!(table.free_any(FrameRange::new(2, 0), &mut hits).live, 1);
     table.free_any(FrameRange::new(0, 4), &mut hits);
