@@ -164,6 +164,9 @@ pub struct Metadata {
     /// Request of the recorder for call stacks, as `trigger alloc`; empty where the recorder asked the kernel for none. `None`: the
     /// recording does not tell, and the reader ties stacks where it finds them.
     pub stacks: Option<String>,
+    /// The recorder's probe events: the time from which they were enabled (0: before the first event), then their definitions, a line
+    /// each. `None`: the recording has none.
+    pub probes: Option<String>,
     /// System name, node name, release and so on.
     pub uname: Vec<u8>,
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.

@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 7;
+pub const MINOR: u16 = 8;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -492,6 +492,8 @@ pub mod item {
     pub const HOST: u16 = 17;
     /// Text: `/proc/sys/kernel/random/boot_id`; from minor version 3 on.
     pub const BOOT: u16 = 18;
+    /// Text: the group (system) of the recorder's own probe events; from minor version 8 on, only where it defined any.
+    pub const PROBE_GROUP: u16 = 19;
 
     /// Text: `/proc/kallsyms` at the start.
     pub const KALLSYMS: u16 = 100;
@@ -540,6 +542,10 @@ pub mod item {
     /// Text: names of the functions that the tracer `function_graph` recorded, a line each; from minor version 5 on, only where there are
     /// any.
     pub const FUNCTIONS: u16 = 122;
+    /// Text: the recorder's probe events. First line: the time on the trace's clock from which all of them were enabled, 0 if that was
+    /// before the first event. Then their definitions, a line each, as written to `dynamic_events`. From minor version 8 on, only
+    /// where it defined any.
+    pub const PROBES: u16 = 123;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;

@@ -8,6 +8,7 @@ pub mod format;
 pub mod gfp;
 mod latency;
 pub mod notes;
+pub mod probes;
 pub(crate) mod profile;
 pub mod relay;
 pub(crate) mod release;

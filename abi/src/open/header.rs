@@ -29,6 +29,8 @@ pub(crate) struct FileHeader {
     pub(crate) filter: Option<String>,
     pub(crate) host: Option<String>,
     pub(crate) boot: Option<String>,
+    /// System of the recorder's own probe events.
+    pub(crate) probe_group: Option<String>,
 }
 
 /// The first block's payload cannot be understood.
@@ -105,6 +107,7 @@ impl FileHeader {
                 item::FILTER => header.filter = Some(text(bytes)),
                 item::HOST => header.host = host(bytes),
                 item::BOOT => header.boot = some_text(bytes),
+                item::PROBE_GROUP => header.probe_group = some_text(bytes),
                 _ => {}
             }
         }
@@ -150,6 +153,7 @@ pub(crate) struct MetadataBuilder {
     module_info: Vec<u8>,
     module_info_later: Vec<u8>,
     stacks: Option<Vec<u8>>,
+    probes: Option<Vec<u8>>,
     metadata: Metadata,
 }
 
@@ -178,6 +182,7 @@ impl MetadataBuilder {
                 item::VMSTAT_START => &mut self.metadata.vmstat_start,
                 item::VMSTAT_END => &mut self.metadata.vmstat_end,
                 item::STACKS => self.stacks.get_or_insert_default(),
+                item::PROBES => self.probes.get_or_insert_default(),
                 _ => continue,
             };
             text.extend_from_slice(bytes);
@@ -198,6 +203,7 @@ impl MetadataBuilder {
         self.metadata.modules = join(self.modules, self.modules_later);
         self.metadata.module_info = join(self.module_info, self.module_info_later);
         self.metadata.stacks = self.stacks.as_deref().map(text);
+        self.metadata.probes = self.probes.as_deref().map(text);
         self.metadata.comms = comms(&self.comms);
         self.metadata.nodes = String::from_utf8_lossy(&self.nodes)
             .lines()
