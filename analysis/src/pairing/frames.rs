@@ -1,44 +1,35 @@
-//! Table of page frames: the block that each live frame belongs to, and one bit for each frame that was ever seen.
+//! Table of page frames: the last event of each frame that was ever seen.
 //!
-//! Frames are kept in regions of 4,096, made when one of their frames is first seen. A region has a bit for each frame that was
-//! seen, and words of those that are live. Mostly these are single pages and a few blocks, `few.rs`. A region with many blocks, or
-//! with single pages of many words, has 16 chunks of 256 frames, `chunk.rs`. A live frame takes 16 bytes at most, wherever it is.
-//! The word of a single page is the state of its allocation; that of a frame in a larger block is the number of the block in
-//! `blocks.rs`.
+//! A flat array: one word of 8 bytes for each frame of a region of 4,096, made when one of its frames is first seen. The word of a
+//! live frame is the state of its allocation, of a single page, or the number of its block in `blocks.rs`; that of another frame
+//! says whether the frame was seen. So the table takes 0.2% of the memory whose pages are traced.
 //!
-//! Nearly all events are of single pages, and take a shorter path than blocks: `alloc_page` and `free_page`.
+//! Nearly all events are of single pages and take a shorter path than blocks: `alloc_page` and `free_page`.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use zerocopy::FromZeros;
 
 use crate::memory::hashing::FRAME_BITS;
-use crate::memory::prefetch::{prefetch, prefetch_beyond};
+use crate::memory::prefetch::prefetch;
 use crate::pairing::blocks::{BlockState, Blocks};
 use crate::pairing::loss::LossEpoch;
 use crate::pairing::slot::{AllocInfo, SlotState};
 
-mod chunk;
-mod few;
-mod runs;
-mod singles;
 #[cfg(test)]
 mod tests;
 
-use chunk::{Bits, CHUNK, CHUNKS, Chunk, REGION, WORDS, masks};
-use few::Few;
-
 /// Greatest order of a block. The decoder takes larger ones for unreadable.
 const MAX_ORDER: u8 = FRAME_BITS as u8;
-
-/// Runs from which a region has chunks.
-const MANY: usize = 288;
-/// Live frames below which a region with chunks has lists again.
-const FEW: usize = 232;
-/// Bytes of a region's key and number in the map, and of its pointer, at most.
+/// Frames of a region.
+const REGION: usize = 4096;
+/// Memory of a region's entry in the map and in the list, at most, in bytes.
 const KEY_BYTES: usize = 56;
 /// Places for regions that were looked up last.
 const RECENT: usize = 512;
+/// Word of a frame that was seen and is not live. No finding compares the epoch of such a frame, so it keeps none.
+const SEEN: SlotState = SlotState::free(LossEpoch::IN_GAP);
 
 /// Frames of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,29 +98,8 @@ impl Hit {
     }
 }
 
-/// Live frames of a region that has many runs: a bit for each frame, and their words.
-#[derive(Debug)]
-struct Chunks {
-    bits: [Bits; CHUNKS],
-    chunks: [Chunk; CHUNKS],
-    /// Live frames.
-    count: usize,
-    /// Memory, that of chunks included.
-    bytes: usize,
-}
-
-/// Live frames of a region.
-#[derive(Debug)]
-enum Live {
-    Few(Few),
-    Many(Box<Chunks>),
-}
-
-#[derive(Debug)]
-struct Region {
-    seen: [u64; REGION / 64],
-    live: Live,
-}
+/// Words of a region's frames.
+type Region = [SlotState; REGION];
 
 /// A region's key, and its number in the list.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +120,7 @@ pub(crate) struct FrameTable {
     blocks: Blocks,
     /// Single pages that are live.
     singles: usize,
-    /// Memory of regions and chunks.
+    /// Memory of regions.
     bytes: usize,
     max_bytes: usize,
     over_budget: bool,
@@ -186,12 +156,6 @@ impl FrameTable {
         self.over_budget
     }
 
-    /// True if no frame was ever seen.
-    #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.regions.is_empty()
-    }
-
     /// Number of allocations that have live pages.
     pub(crate) fn live_objects(&self) -> usize {
         self.singles + self.blocks.len()
@@ -217,60 +181,46 @@ impl FrameTable {
         Some(number as usize)
     }
 
-    /// Makes a region; its number in the list.
+    /// Makes a region; its number in the list. `None` if there is no memory for it: the table is over its budget then.
     #[cold]
-    fn add_region(&mut self, key: u64) -> usize {
+    fn add_region(&mut self, key: u64) -> Option<usize> {
         if self.recent.is_empty() {
             // No key of a frame is this large.
             self.recent = vec![Known { key: u64::MAX, number: 0 }; RECENT];
             self.bytes += RECENT * size_of::<Known>();
         }
-        self.bytes += size_of::<Region>() + KEY_BYTES;
-        // 2^32 regions do not fit in memory, so this never saturates.
-        let number = u32::try_from(self.regions.len()).unwrap_or(u32::MAX);
-        self.regions.push(Box::new(Region { seen: [0; REGION / 64], live: Live::Few(Few::default()) }));
+        let bytes = self.bytes + size_of::<Region>() + KEY_BYTES;
+        let number = u32::try_from(self.regions.len()).ok();
+        let region = Region::new_box_zeroed().ok().filter(|_| bytes + self.blocks.bytes() <= self.max_bytes);
+        let (Some(number), Some(region)) = (number, region) else {
+            self.over_budget = true;
+            return None;
+        };
+        self.bytes = bytes;
+        self.regions.push(region);
         self.numbers.insert(key, number);
         self.recent[key as usize % RECENT] = Known { key, number };
-        number as usize
+        Some(number as usize)
     }
 
-    /// Number of a region in the list; a new one where there is none with this key.
-    #[inline]
-    fn region(&mut self, key: u64) -> usize {
-        match self.number(key) {
-            Some(number) => number,
-            None => self.add_region(key),
-        }
-    }
-
-    /// Starts loading the region of a frame: the first of two steps, some events apart, the second of which needs memory of the first.
+    /// The region of a frame; a new one where there is none.
     #[inline(always)]
-    pub(crate) fn prefetch_region(&mut self, frame: u64) {
+    fn region(&mut self, frame: u64) -> Option<&mut Region> {
+        let key = frame / REGION as u64;
+        let number = match self.number(key) {
+            Some(number) => number,
+            None => self.add_region(key)?,
+        };
+        self.regions.get_mut(number).map(|region| &mut **region)
+    }
+
+    /// Starts loading the word of a frame.
+    #[inline(always)]
+    pub(crate) fn prefetch(&mut self, frame: u64) {
         if let Some(number) = self.number(frame / REGION as u64)
             && let Some(region) = self.regions.get(number)
         {
-            prefetch(&region.seen, frame as usize % REGION / 64);
-            prefetch_beyond(&region.live, 0);
-        }
-    }
-
-    /// Live frames of a frame's region, which [`FrameTable::prefetch_region`] has looked up.
-    #[inline(always)]
-    fn live_near(&self, frame: u64) -> Option<&Live> {
-        Some(&self.regions.get(self.recent(frame / REGION as u64)?)?.live)
-    }
-
-    /// Starts loading a frame's bit and chunk, or what is known of single pages: the second step.
-    #[inline(always)]
-    pub(crate) fn prefetch_chunk(&self, frame: u64) {
-        match self.live_near(frame) {
-            Some(Live::Many(live)) => {
-                let chunk = frame as usize % REGION / CHUNK;
-                prefetch(&live.bits, chunk);
-                prefetch(&live.chunks, chunk);
-            }
-            Some(Live::Few(few)) => few.prefetch(frame as usize % REGION),
-            None => {}
+            prefetch(&region[..], frame as usize % REGION);
         }
     }
 
@@ -359,6 +309,7 @@ impl FrameTable {
         self.blocks.get(number).map(|block| block.state)
     }
 
+    /// Takes frames off their allocations, which are told to `hits` in the order of the frames; they are live under `now` after it.
     #[inline]
     fn record(&mut self, range: FrameRange, now: Option<SlotState>, hits: &mut Vec<Hit>) -> Before {
         let mut before = Before::default();
@@ -368,19 +319,10 @@ impl FrameTable {
         let (mut first, mut left) = (range.first, range.pages as usize);
         while left > 0 {
             let from = first as usize % REGION;
-            let pages = left.min(CHUNK - from % CHUNK);
-            let number = self.region(first / REGION as u64);
-            let Some(region) = self.regions.get_mut(number) else { break };
-            let new = see(&mut region.seen, from, pages);
-            let mut taken = 0;
-            let mut hit = |word, pages| {
-                taken += pages;
-                Hit::add(hits, word, pages);
-            };
-            region.live.change(from, pages, now, &mut self.bytes, &mut hit);
-            before.unseen += new;
-            before.live += taken;
-            before.seen += pages as u32 - new - taken;
+            let pages = left.min(REGION - from);
+            let Some(words) = self.region(first).and_then(|region| region.get_mut(from..from + pages)) else { break };
+            take(words, &mut before, hits);
+            words.fill(now.unwrap_or(SEEN));
             first = first.wrapping_add(pages as u64);
             left -= pages;
         }
@@ -389,24 +331,14 @@ impl FrameTable {
     }
 
     /// [`FrameTable::record`] of one frame.
-    #[inline(never)]
+    #[inline(always)]
     fn record_page(&mut self, frame: u64, now: Option<SlotState>) -> FrameBefore {
-        if self.over_budget {
-            return FrameBefore::Unseen;
+        let Some(region) = self.region(frame) else { return FrameBefore::Unseen };
+        match std::mem::replace(&mut region[frame as usize % REGION], now.unwrap_or(SEEN)) {
+            word if word.is_nothing() => FrameBefore::Unseen,
+            word if word.is_same_word(SEEN) => FrameBefore::Seen,
+            word => FrameBefore::Live(word),
         }
-        let number = self.region(frame / REGION as u64);
-        let Some(region) = self.regions.get_mut(number) else { return FrameBefore::Unseen };
-        let (from, bytes) = (frame as usize % REGION, self.bytes);
-        let (seen, bit) = (&mut region.seen[from / 64], 1 << (from % 64));
-        let mut before = if *seen & bit == 0 { FrameBefore::Unseen } else { FrameBefore::Seen };
-        *seen |= bit;
-        if let Some(word) = region.live.change_page(from, now, &mut self.bytes) {
-            before = FrameBefore::Live(word);
-        }
-        if self.bytes > bytes {
-            self.over_budget |= self.bytes() > self.max_bytes;
-        }
-        before
     }
 
     /// Begins an epoch of allocations.
@@ -416,7 +348,8 @@ impl FrameTable {
         }
         // Numbers begin again, so no old one may be left.
         self.blocks.forget_epochs();
-        self.regions.iter_mut().for_each(|region| region.live.each_single(SlotState::forget_epoch));
+        let words = self.regions.iter_mut().flat_map(|region| region.iter_mut());
+        words.filter(|word| word.is_live()).for_each(SlotState::forget_epoch);
     }
 
     /// Hands over the allocations that have live pages, in no order. A table without lists of objects has none.
@@ -434,124 +367,19 @@ impl FrameTable {
     }
 }
 
-/// Sets the bits of frames that are seen; the number of those that were not.
+/// Counts the states of frames, and adds those that are live to the hits.
 #[inline]
-fn see(seen: &mut [u64; REGION / 64], from: usize, pages: usize) -> u32 {
-    let mut new = 0;
-    for (word, mask) in masks(from, pages) {
-        if let Some(bits) = seen.get_mut(word) {
-            new += (mask & !*bits).count_ones();
-            *bits |= mask;
-        }
-    }
-    new
-}
-
-impl Live {
-    /// Takes frames of one chunk off their blocks, each word of which is told to `hit`, and makes them live under `now`. `bytes`
-    /// gets what memory that takes, or gives back. One copy for all callers keeps the programs small.
-    #[inline(never)]
-    fn change(
-        &mut self,
-        from: usize,
-        pages: usize,
-        now: Option<SlotState>,
-        bytes: &mut usize,
-        hit: &mut dyn FnMut(SlotState, u32),
-    ) {
-        match self {
-            Live::Few(few) => {
-                let had = few.bytes();
-                few.change(from, pages, now, hit);
-                *bytes = (*bytes + few.bytes()).saturating_sub(had);
-                if few.runs() >= MANY {
-                    self.spread(bytes);
-                }
-            }
-            Live::Many(chunks) => {
-                let had = chunks.bytes;
-                chunks.change(from, pages, now, hit);
-                *bytes = (*bytes + chunks.bytes).saturating_sub(had);
-                // Chunks that have lost many frames may take more than 16 bytes for each that is left.
-                if chunks.count < FEW || chunks.bytes > 16 * chunks.count {
-                    self.gather(bytes);
-                }
+fn take(words: &[SlotState], before: &mut Before, hits: &mut Vec<Hit>) {
+    // Mostly all frames of an event are alike: of one block, or never seen.
+    for alike in words.chunk_by(|a, b| a.is_same_word(*b)) {
+        let pages = alike.len() as u32;
+        match alike[0] {
+            word if word.is_nothing() => before.unseen += pages,
+            word if word.is_same_word(SEEN) => before.seen += pages,
+            word => {
+                before.live += pages;
+                Hit::add(hits, word, pages);
             }
         }
-    }
-
-    /// [`Live::change`] of one frame; returns the word it had.
-    #[inline(always)]
-    fn change_page(&mut self, frame: usize, now: Option<SlotState>, bytes: &mut usize) -> Option<SlotState> {
-        let Live::Few(few) = self else {
-            let mut before = None;
-            self.change(frame, 1, now, bytes, &mut |word, _| before = Some(word));
-            return before;
-        };
-        let had = few.bytes();
-        let before = few.take_page(frame);
-        if let Some(word) = now {
-            few.add(frame, 1, word);
-        }
-        *bytes = (*bytes + few.bytes()).saturating_sub(had);
-        if few.runs() >= MANY {
-            self.spread(bytes);
-        }
-        before
-    }
-
-    /// Makes chunks of lists.
-    #[cold]
-    fn spread(&mut self, bytes: &mut usize) {
-        let Live::Few(few) = self else { return };
-        *bytes = bytes.saturating_sub(few.bytes());
-        let nothing = Chunk::Same(SlotState::default());
-        let chunks = [(); CHUNKS].map(|()| nothing.clone());
-        let mut chunks = Box::new(Chunks { bits: [[0; WORDS]; CHUNKS], chunks, count: 0, bytes: size_of::<Chunks>() });
-        few.each(|mut from, mut pages, word| {
-            while pages > 0 {
-                let part = pages.min(CHUNK - from % CHUNK);
-                chunks.change(from, part, Some(word), &mut |_, _| {});
-                from += part;
-                pages -= part;
-            }
-        });
-        *bytes += chunks.bytes;
-        *self = Live::Many(chunks);
-    }
-
-    /// Makes lists of chunks.
-    #[cold]
-    fn gather(&mut self, bytes: &mut usize) {
-        let Live::Many(chunks) = self else { return };
-        let mut few = Few::default();
-        for (number, (bits, chunk)) in chunks.bits.iter().zip(&chunks.chunks).enumerate() {
-            chunk.each_live(bits, |index, word| few.add(number * CHUNK + index, 1, word));
-        }
-        *bytes = (*bytes + few.bytes()).saturating_sub(chunks.bytes);
-        *self = Live::Few(few);
-    }
-
-    /// Changes the words of single pages.
-    fn each_single(&mut self, change: impl Fn(&mut SlotState)) {
-        match self {
-            Live::Few(few) => few.each_single(change),
-            Live::Many(chunks) => chunks.chunks.iter_mut().for_each(|chunk| chunk.each_single(&change)),
-        }
-    }
-}
-
-impl Chunks {
-    fn change(&mut self, from: usize, pages: usize, now: Option<SlotState>, hit: &mut dyn FnMut(SlotState, u32)) {
-        let (index, first) = (from / CHUNK, from % CHUNK);
-        let (Some(bits), Some(chunk)) = (self.bits.get_mut(index), self.chunks.get_mut(index)) else { return };
-        let had = chunk.bytes();
-        let taken = chunk.take(bits, first, pages, hit);
-        if let Some(word) = now {
-            chunk.put(bits, first, pages, word);
-            self.count += pages;
-        }
-        self.bytes = (self.bytes + chunk.bytes()).saturating_sub(had);
-        self.count = self.count.saturating_sub(taken as usize);
     }
 }

@@ -42,7 +42,7 @@ impl LossEpoch {
 
     /// Number of 16 bits, 0 for [`LossEpoch::IN_GAP`].
     #[inline(always)]
-    pub(crate) fn bits(self) -> u16 {
+    pub(crate) const fn bits(self) -> u16 {
         self.0
     }
 

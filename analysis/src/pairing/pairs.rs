@@ -259,7 +259,7 @@ impl<'a> Pairing<'a> {
         for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
             let ahead = part.events.get(from + AHEAD..).unwrap_or_default();
             ahead.iter().take(group.len()).for_each(|event| self.ask(event));
-            if self.objects.is_large() || self.pages.is_large() || !self.frames.is_empty() {
+            if self.objects.is_large() || self.pages.is_large() {
                 let near = part.events.get(from + GROUP..).unwrap_or_default();
                 near.iter().take(group.len()).for_each(|event| self.ask_again(event));
             }
@@ -273,7 +273,7 @@ impl<'a> Pairing<'a> {
     #[inline(always)]
     fn ask(&mut self, event: &PairEvent) {
         if event.action.is_of_frames() {
-            return self.frames.prefetch_region(event.address);
+            return self.frames.prefetch(event.address);
         }
         self.table(event.kind).prefetch(event.hash, event.action == PairAction::Alloc);
     }
@@ -281,11 +281,8 @@ impl<'a> Pairing<'a> {
     /// Starts loading the next bucket where the slot cannot be in the first.
     #[inline(always)]
     fn ask_again(&self, event: &PairEvent) {
-        if event.action.is_of_frames() {
-            return self.frames.prefetch_chunk(event.address);
-        }
         let table = self.table(event.kind);
-        if table.is_large() {
+        if table.is_large() && !event.action.is_of_frames() {
             table.prefetch_next(event.address, event.hash, event.action == PairAction::Alloc);
         }
     }

@@ -41,8 +41,8 @@ impl SlotState {
 
     /// Free in an epoch.
     #[inline(always)]
-    pub(crate) fn free(epoch: LossEpoch) -> SlotState {
-        SlotState(u64::from(FREED) | u64::from(epoch.bits()) << 48)
+    pub(crate) const fn free(epoch: LossEpoch) -> SlotState {
+        SlotState(FREED as u64 | (epoch.bits() as u64) << 48)
     }
 
     /// Frame of the block of pages of this number.
@@ -73,18 +73,6 @@ impl SlotState {
     #[inline(always)]
     pub(super) fn from_halves([low, high]: [u32; 2]) -> SlotState {
         SlotState(u64::from(low) | u64::from(high) << 32)
-    }
-
-    /// The word in parts, the lowest first.
-    #[inline(always)]
-    pub(super) fn parts(self) -> [u16; 4] {
-        [self.0 as u16, (self.0 >> 16) as u16, (self.0 >> 32) as u16, (self.0 >> 48) as u16]
-    }
-
-    /// State of the parts from [`SlotState::parts`].
-    #[inline(always)]
-    pub(super) fn from_parts([a, b, c, d]: [u16; 4]) -> SlotState {
-        SlotState(u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48)
     }
 
     #[inline(always)]

@@ -163,106 +163,23 @@ fn assert_listed(mut table: FrameTable, plain: &Plain, seed: u64) {
     assert_eq!((table.live_objects(), table.bytes()), (0, 0));
 }
 
-/// Bytes of a live frame where one block in `every` is live, beside the bits of frames that were seen.
-fn bytes_per_frame(order: u8, every: u64, is_like: bool) -> f64 {
-    let (mut table, mut hits, mut random) = (FrameTable::new(false), Vec::new(), Random::new(3));
-    let mut places: Vec<u64> = (0..4096).map(|number| number * every + random.below(every)).collect();
-    for index in (1..places.len()).rev() {
-        places.swap(index, random.below(index as u64 + 1) as usize);
-    }
-    for place in &places {
-        table.free_any(FrameRange::new(place << order, order), &mut hits);
-    }
-    let seen = table.bytes();
-    for (number, place) in places.iter().enumerate() {
-        let class = if is_like { 1 } else { number as u32 & 0xff_ffff };
-        let state = SlotState::alloc(class, false, 0, LossEpoch::FIRST);
-        let before = table.alloc_any(FrameRange::new(place << order, order), state, AllocInfo::default(), &mut hits);
-        assert_eq!(before.live, 0);
-    }
-    (table.bytes() - seen) as f64 / (places.len() << order) as f64
-}
-
-/// A live frame takes 16 bytes at most, alone and among others, as a page and in a block.
+/// A frame of a touched region takes 8 bytes, live or not, and a region far away takes no more than one nearby.
 #[test]
-fn a_live_frame_takes_sixteen_bytes_at_most() {
-    for order in [0, 1, 2, 5, 9] {
-        for every in [1, 2, 3, 4, 8, 10, 12, 14, 16, 18, 20, 24, 32, 64, 256, 1000, 4000] {
-            for is_like in [true, false] {
-                let bytes = bytes_per_frame(order, every, is_like);
-                assert!(bytes <= 16.0, "order {order}, one in {every}: {bytes} bytes a frame");
-            }
+fn a_frame_of_a_touched_region_takes_eight_bytes() {
+    for (order, blocks) in [(0, 1 << 16), (9, 1 << 7)] {
+        let (mut table, mut hits) = (FrameTable::new(false), Vec::new());
+        for first in (0..blocks).map(|number| number << order) {
+            let state = SlotState::alloc(first as u32 & 0xff, false, 0, LossEpoch::FIRST);
+            table.alloc_any(FrameRange::new(first, order), state, AllocInfo::default(), &mut hits);
         }
+        let regions = (1 << 16) / REGION;
+        let most = regions * (8 * REGION + KEY_BYTES) + RECENT * size_of::<Known>() + (16 << 10);
+        assert!(table.bytes() <= most, "order {order}: {} bytes", table.bytes());
+        table.free_any(FrameRange::new(u64::MAX >> 1, 0), &mut hits);
+        table.free_any(FrameRange::new(u64::MAX, 0), &mut hits);
+        assert!(table.bytes() <= most + 2 * (8 * REGION + KEY_BYTES), "order {order}: {} bytes", table.bytes());
+        assert!(hits.is_empty());
     }
-}
-
-/// Pages come and go at any density, and no moment finds them with more than 16 bytes each.
-#[test]
-fn live_pages_take_sixteen_bytes_at_most_at_all_times() {
-    for classes in [1, 3, 12, 1 << 24] {
-        for frames in [REGION, 2 * CHUNK, 3 * CHUNK, REGION / 4] {
-            let worst = worst_bytes_per_page(classes, frames as u64);
-            // Pages that share nothing need most of it.
-            assert!(classes < 100 || worst > 12.0, "{worst} bytes at worst: less than can be");
-        }
-    }
-}
-
-/// Most bytes that a live page took at any moment, of pages of so many classes in the first `frames` of each region.
-fn worst_bytes_per_page(classes: u32, frames: u64) -> f64 {
-    let regions = if frames == REGION as u64 { 4 } else { 1 };
-    let (mut table, mut hits, mut random) = (FrameTable::new(false), Vec::new(), Random::new(5));
-    for region in 0..regions {
-        table.free_any(FrameRange::new(region * REGION as u64, 12), &mut hits);
-    }
-    let (seen, mut live, mut worst) = (table.bytes(), 0u64, 0.0f64);
-    for turn in 0..20u64 {
-        let aim = *random.pick(&[1, 3, 10, 100, 190, 230, 300, 1000, 3000]) * regions;
-        for step in 0..8000 {
-            let frame = random.below(regions * frames);
-            let state = SlotState::alloc((turn * 8000 + step) as u32 % classes, false, 0, LossEpoch::FIRST);
-            let range = FrameRange::new(frame, 0);
-            // Nearly always what leads to the aim, now and then the other.
-            let before = if (live < aim) == random.chance(95) {
-                live += 1;
-                table.alloc_any(range, state, AllocInfo::default(), &mut hits)
-            } else {
-                table.free_any(range, &mut hits)
-            };
-            live -= u64::from(before.live);
-            hits.clear();
-            let bytes = (table.bytes() - seen) as f64 / live.max(1) as f64;
-            worst = worst.max(bytes);
-            assert!(bytes <= 16.0, "turn {turn}, step {step}: {live} live, {bytes} bytes each");
-        }
-    }
-    worst
-}
-
-/// Frames that were freed without an allocation take a bit each, and those far away no table in advance.
-#[test]
-fn a_seen_frame_takes_a_bit() {
-    let (mut table, mut hits) = (FrameTable::new(false), Vec::new());
-    let frames = 1u64 << 22;
-    for first in (0..frames).step_by(16) {
-        table.free_any(FrameRange::new(first, 4), &mut hits);
-    }
-    // A region takes a quarter more, and the table some memory that does not grow.
-    let most = frames * 5 / 4 + 8 * (RECENT * size_of::<Known>()) as u64;
-    assert!(table.bytes() as u64 * 8 <= most, "{} bytes", table.bytes());
-    table.free_any(FrameRange::new(u64::MAX >> 1, 0), &mut hits);
-    table.free_any(FrameRange::new(u64::MAX, 0), &mut hits);
-    assert!(table.bytes() as u64 * 8 <= most + 2 * 8 * 4096, "{} bytes", table.bytes());
-    assert!(hits.is_empty());
-    // Words go when nothing is live any more.
-    let before = table.bytes();
-    for frame in 0..5000 {
-        let state = SlotState::alloc(frame as u32, false, 0, LossEpoch::FIRST);
-        table.alloc_any(FrameRange::new(frame, 0), state, AllocInfo::default(), &mut hits);
-    }
-    assert!(table.bytes() > before);
-    table.free_any(FrameRange::new(0, 16), &mut hits);
-    assert_eq!(table.bytes(), before);
 }
 
 /// The table stops at its limit and says so.
