@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use comfy_table::{CellAlignment, Table, presets};
 use kmemtrace_abi::clock::{Clock, Unit};
 use kmemtrace_abi::fault::{Code, Fault, Verdict};
 use kmemtrace_abi::text::escape::escape;
@@ -40,18 +41,24 @@ const HEADINGS: [&str; 8] = ["FILE", "EVENTS", "BLOCKS", "FIRST", "LAST", "LOST"
 
 /// Prints all traces as one table, with at most `limit` findings a file.
 pub(crate) fn print(traces: &[CheckedTrace], limit: usize, out: &mut Vec<u8>) {
-    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).add_row(HEADINGS);
     let mut findings = String::new();
     for trace in traces {
         let keys = Keys::of(trace);
         for file in &trace.files {
             let label = escape(trace.label(file, traces.len() == 1).as_os_str().as_encoded_bytes()).into_owned();
             describe(&label, file, keys, limit, &mut findings);
-            rows.push(row(label, file, keys));
+            table.add_row(row(label, file, keys));
         }
         describe_directory(trace, &mut findings);
     }
-    let mut text = aligned(&rows);
+    for column in table.column_iter_mut() {
+        let is_text = column.index == 0 || column.index + 1 == HEADINGS.len();
+        column.set_padding((0, 2)).set_cell_alignment(if is_text { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    let mut text = table.trim_fmt();
+    text.push('\n');
     if !findings.is_empty() {
         text.push('\n');
         text.push_str(&findings);
@@ -81,29 +88,6 @@ fn row(label: String, file: &CheckedFile, keys: Keys) -> [String; HEADINGS.len()
         dash_if(facts.cpu.is_none(), facts.gaps.to_string()),
         verdict_name(facts.verdict).to_owned(),
     ]
-}
-
-/// Aligns cells under their headings: numbers right, the first and the last column left. No cell is cut.
-fn aligned(rows: &[[String; HEADINGS.len()]]) -> String {
-    let mut widths = [0; HEADINGS.len()];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Writing to a String cannot fail.
-            let _ = match column {
-                0 => write!(text, "{cell:<width$}"),
-                7 => write!(text, "  {cell}"),
-                _ => write!(text, "  {cell:>width$}"),
-            };
-        }
-        text.push('\n');
-    }
-    text
 }
 
 /// Prints a file's name, its findings, a line each, and the remedies.

@@ -13,18 +13,41 @@ use syn::{Attribute, Item, ItemMod, ItemUse, Macro, UseTree, Visibility};
 
 use crate::sources::{Folder, Offender};
 
-/// The files of a folder's crates that stand in circles, each with the circle's files.
+/// The files of a crate that stand in circles, each with the files of its circle that it uses.
 pub(crate) fn files_in_circles(folder: &Folder) -> Vec<Offender> {
+    offenders(folder, |edges, _| edges)
+}
+
+/// The folders of a crate's `src` that stand in circles. A file there is a folder of its own.
+pub(crate) fn folders_in_circles(folder: &Folder) -> Vec<Offender> {
+    offenders(folder, |edges, root| {
+        let src = root.parent().unwrap();
+        let room =
+            |file: &Path| src.join(file.strip_prefix(src).unwrap().components().next().unwrap()).with_extension("");
+        let mut rooms = Edges::new();
+        for (from, to) in edges.iter().filter(|(from, _)| *from != root) {
+            let to = to.iter().map(|file| room(file)).filter(|to| *to != room(from));
+            rooms.entry(room(from)).or_default().extend(to);
+        }
+        // Whatever the root itself defines is used by files: the circles of files tell that.
+        let known: BTreeSet<PathBuf> = rooms.keys().cloned().collect();
+        rooms.values_mut().for_each(|to| to.retain(|room| known.contains(room)));
+        rooms
+    })
+}
+
+/// Circles among the nodes that `nodes` makes of the files of a crate, whose root is given, too.
+fn offenders(folder: &Folder, nodes: impl Fn(Edges, &Path) -> Edges) -> Vec<Offender> {
     let roots = ["src/lib.rs", "src/main.rs"].map(|root| folder.path.join(root));
     let mut found = Vec::new();
     for root in roots.into_iter().filter(|root| root.is_file()) {
-        let edges = Crate::read(&root).edges();
+        let edges = nodes(Crate::read(&root).edges(), &root);
         for circle in circles(&edges) {
-            let shown = |file: &Path| file.strip_prefix(&folder.path).unwrap_or(file).display().to_string();
-            for file in &circle {
-                let to: Vec<String> = edges[file].intersection(&circle).map(|file| shown(file)).collect();
-                let what = format!("one of a circle of {} files, uses {}", circle.len(), to.join(", "));
-                found.push(Offender { file: format!("{}/{}", folder.name, shown(file)), line: 1, what });
+            let shown = |node: &Path| node.strip_prefix(&folder.path).unwrap_or(node).display().to_string();
+            for node in &circle {
+                let to: Vec<String> = edges[node].intersection(&circle).map(|node| shown(node)).collect();
+                let what = format!("one of a circle of {}, uses {}", circle.len(), to.join(", "));
+                found.push(Offender { file: format!("{}/{}", folder.name, shown(node)), line: 1, what });
             }
         }
     }

@@ -1,10 +1,9 @@
-//! Floors of the project's rules: no comment with a forbidden word, no function that is too long, no files in circles, and no
-//! document that names a file or has a link that leads nowhere.
+//! Rules that a test can hold: functions of at most 80 lines, files and folders without circles, and documents whose links and file
+//! names exist.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod circles;
-mod comments;
 mod documents;
 mod lengths;
 mod sources;
@@ -23,16 +22,6 @@ fn hold(what: &str, offenders: impl Fn(&Folder) -> Vec<Offender>) {
 }
 
 #[test]
-fn comments_open_with_a_noun_a_verb_or_a_limit() {
-    hold("comments open with a forbidden word", |folder| folder.offenders(comments::openings));
-}
-
-#[test]
-fn comments_name_the_actor() {
-    hold("comments speak of persons without a name", |folder| folder.offenders(comments::persons));
-}
-
-#[test]
 fn functions_have_at_most_80_lines() {
     hold("functions of more than 80 lines", |folder| folder.offenders(lengths::long_functions));
 }
@@ -40,6 +29,11 @@ fn functions_have_at_most_80_lines() {
 #[test]
 fn files_use_each_other_in_one_direction() {
     hold("files in circles", circles::files_in_circles);
+}
+
+#[test]
+fn folders_use_each_other_in_one_direction() {
+    hold("folders in circles", circles::folders_in_circles);
 }
 
 #[test]
