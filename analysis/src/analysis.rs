@@ -11,6 +11,7 @@ use kmemtrace_abi::trace::TraceInfo;
 
 use crate::account::classes::Class;
 use crate::account::completeness::Completeness;
+use crate::account::completeness::MergeStats;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule, RowKey};
 use crate::account::live_curve::LiveCurve;
 use crate::account::stats::Stats;
@@ -21,7 +22,6 @@ use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
 use crate::names::place::{NamesReport, Place, StaticByFile};
 use crate::names::slabinfo::Slabinfo;
-use crate::order::merger::MergeStats;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
 use crate::pairing::pairs::kind_index;

@@ -6,7 +6,20 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::{FileReport, Source};
 use kmemtrace_abi::trace::Trace;
 
-use crate::order::merger::MergeStats;
+/// Totals of the merge.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MergeStats {
+    /// Key of the first event within the bounds.
+    pub(crate) first: Option<u64>,
+    /// Key of the last event within the bounds.
+    pub(crate) last: Option<u64>,
+    /// Events within the bounds.
+    pub(crate) events: u64,
+    /// Sequence numbers missing.
+    pub(crate) missing: u64,
+    /// Runs of missing sequence numbers.
+    pub(crate) holes: u64,
+}
 
 /// Verdict, loss and damage over all files of a trace, without regard to filters.
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ pub(crate) mod live_curve;
 pub(crate) mod module_loads;
 pub(crate) mod node_peaks;
 pub(crate) mod over_time;
+pub(crate) mod own_threads;
 pub(crate) mod peak;
 pub(crate) mod place_paths;
 pub(crate) mod row_paths;

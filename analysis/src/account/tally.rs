@@ -7,7 +7,9 @@ use kmemtrace_abi::event::Kind;
 
 use crate::account::classes::{Class, Classes};
 use crate::account::stats::{PageStats, Stats};
-use crate::pairing::table::Sizes;
+
+/// Bytes requested and allocated.
+pub(crate) type Sizes = (u64, u64);
 
 /// End of an object's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use kmemtrace_abi::event::{Kind, Names};
 
 use super::bytes::{Reader, Writer};
 use crate::account::classes::{CacheNumber, Class};
+use crate::account::completeness::MergeStats;
 use crate::account::grouping::{Grouping, RowKey};
 use crate::account::stats::{PageStats, Stats};
-use crate::order::merger::MergeStats;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
 use crate::pairing::pairs::kind_index;
 use crate::pairing::result::{Counts, Live, LivePages, Matrix, PairingResult};

@@ -26,8 +26,8 @@ use content::{Content, Whole};
 use identity::Identity;
 
 use crate::account::completeness::Completeness;
+use crate::account::completeness::MergeStats;
 use crate::memory::budget::Budget;
-use crate::order::merger::MergeStats;
 use crate::pairing::result::PairingResult;
 use crate::progress::Notes;
 use crate::whole_file::Directory;
@@ -41,9 +41,6 @@ const MEMORY_PER_BYTE: u64 = 4;
 /// Memory for each live object and for each row while they are written, in bytes.
 const MEMORY_PER_OBJECT: u64 = 48;
 const MEMORY_PER_ROW: u64 = 1024;
-
-/// Size of a trace, in bytes, from which an index pays, unless the caller says another.
-pub const PAYS_FROM: u64 = 64 << 20;
 
 /// Conditions for an index.
 #[derive(Clone, Debug)]

@@ -4,37 +4,7 @@ use kmemtrace_abi::event::{Action, Event, Names};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::row::{Address, text_of};
-
-/// An event or a gap, in the total order over all CPUs. A gap stands where it ends, before the first event with that key.
-#[derive(Clone, Copy, Debug)]
-pub enum OrderedItem<'a> {
-    /// An event.
-    Event {
-        /// Place in the total order of all events and gaps of the query's window, from 0; filters do not change it.
-        seq: u64,
-        /// The event.
-        event: &'a Event,
-        /// Names of caches and events.
-        names: &'a Names,
-        /// Command name of its thread, where the trace tells it.
-        comm: Option<&'a [u8]>,
-        /// True for an allocation that figures leave out: the recorder's own.
-        own: bool,
-    },
-    /// An interval in which events of one CPU may be missing.
-    Gap {
-        /// Place in the total order.
-        seq: u64,
-        /// Order key of its begin.
-        from: u64,
-        /// Order key of its end.
-        at: u64,
-        /// The CPU.
-        cpu: u32,
-        /// Events lost; `None` where the number is not known.
-        lost: Option<u64>,
-    },
-}
+use crate::order::ordered::OrderedItem;
 
 impl Serialize for OrderedItem<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

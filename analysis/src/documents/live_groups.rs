@@ -8,9 +8,9 @@ use super::group::{GroupNames, GroupNaming};
 use super::ranked::{Listing, Others, Shape, SortKey, rank};
 use super::row::{Rows, row};
 use super::sums::{Ordering, Saturation, ToldStats, saturated};
+use crate::account::completeness::MergeStats;
 use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
-use crate::order::merger::MergeStats;
 use crate::pairing::result::PairingResult;
 
 row! {

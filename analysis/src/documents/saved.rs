@@ -20,6 +20,7 @@ use kmemtrace_abi::trace::{InputKind, PAGE_OWNER, Scope, TraceInfo};
 use serde::Deserialize;
 
 use crate::account::completeness::Completeness;
+use crate::account::completeness::MergeStats;
 use crate::account::grouping::{Grouping, RowKey};
 use crate::account::stats::{PageStats, Stats};
 use crate::analysis::Analysis;
@@ -29,7 +30,6 @@ use crate::names::kallsyms::{Symbol, Symbolizer};
 use crate::names::known::KnownNames;
 use crate::names::place::{Frame, NameSource, NamesReport, Place, SourceLine};
 use crate::names::resolver::Places;
-use crate::order::merger::MergeStats;
 use crate::pairing::pairs::kind_index;
 use crate::pairing::result::PairingResult;
 use crate::query::Query;

@@ -37,7 +37,8 @@ pub(super) fn collect(
         if config.rules.lists_live { list_live(&mut partitions, classes, config, events)? } else { Default::default() };
     let knows_nodes = config.rules.nodes.is_some();
     let mut paired = PairingResult { live, classes: known, knows_nodes, ..PairingResult::default() };
-    config.budget.check_figures(classes.rows(), events)?;
+    // Figures stand twice in memory while each gets its key.
+    config.budget.check_bytes((classes.rows() * 2 * size_of::<(RowKey, Stats)>()) as u64, events)?;
     let mut figures = vec![Stats::default(); classes.rows()];
     let (mut findings, mut learners) = (Vec::new(), Vec::new());
     for part in partitions {

@@ -3,8 +3,6 @@
 pub(crate) mod config;
 mod fates;
 mod figures;
-pub(crate) mod follow;
-mod latency;
 pub(crate) mod object;
 pub(crate) mod objects;
 pub(crate) mod observe;

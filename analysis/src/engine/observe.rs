@@ -8,6 +8,8 @@ use kmemtrace_abi::event::{Event, Names as EventNames};
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::completeness::Completeness;
+use crate::account::completeness::MergeStats;
+use crate::account::own_threads::OwnThreads;
 use crate::cache::{Index, Restricted};
 use crate::engine::config::WINDOW;
 use crate::engine::run::begin;
@@ -17,12 +19,11 @@ use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
 use crate::names::caches::CacheNames;
 use crate::names::known::KnownNames;
-use crate::order::merger::{MergeStats, Window};
+use crate::order::merger::Window;
 use crate::order::ordered::{Observer, Ordered};
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
 use crate::query::filter::Selected;
-use crate::query::own::OwnThreads;
 use crate::query::select::Select;
 use crate::query::window::AskedWindow;
 
@@ -82,7 +83,7 @@ impl Query {
     }
 
     /// Opens a pass over the events in order; also returns the index, for [`in_order`].
-    pub(super) fn open_pass<'a>(
+    pub(crate) fn open_pass<'a>(
         &'a self,
         trace: &mut Trace,
         first_key: &'a Cell<u64>,
@@ -104,10 +105,10 @@ impl Query {
 }
 
 /// Pass over the events in order, with the facts that its filters ask for.
-pub(super) struct OrderedPass<'a> {
-    pub(super) names: KnownNames,
+pub(crate) struct OrderedPass<'a> {
+    pub(crate) names: KnownNames,
     own_threads: Option<Vec<i32>>,
-    pub(super) window: Option<AskedWindow<'a>>,
+    pub(crate) window: Option<AskedWindow<'a>>,
     /// First key of the trace, once the window was put onto it.
     first_key: &'a Cell<u64>,
     pub(super) caches: CacheNames,
@@ -131,7 +132,7 @@ impl OrderedPass<'_> {
     }
 
     /// Totals at the end, and the names.
-    pub(super) fn end_with_names(
+    pub(crate) fn end_with_names(
         self,
         trace: &Trace,
         order: &MergeStats,
@@ -152,7 +153,7 @@ impl OrderedPass<'_> {
 
 /// Hands all events within the window to `take`, in order, and what the merge knows of gaps; an index tells the parts of the files
 /// that the window needs. `take` ends the pass where it returns false.
-pub(super) fn in_order(
+pub(crate) fn in_order(
     trace: &mut Trace,
     window_events: Option<usize>,
     mut index: Option<Index>,

@@ -3,11 +3,11 @@
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::completeness::Completeness;
+use crate::account::completeness::MergeStats;
 use crate::cache::{AnalysisRequest, Index, Restricted};
 use crate::engine::config::RunConfig;
 use crate::engine::pipeline;
 use crate::error::AnalysisError;
-use crate::order::merger::MergeStats;
 use crate::order::pair_event::Filter;
 use crate::pairing::result::PairingResult;
 use crate::progress::Progress;

@@ -9,6 +9,7 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::classes::{Classes, NodesOfRows};
+use crate::account::completeness::MergeStats;
 use crate::account::group_reader::GroupReader;
 use crate::account::grouping::GroupKey;
 use crate::account::over_time::{OverTime, OverTimeFigures};
@@ -22,7 +23,7 @@ use crate::engine::sequential::bytes_to_read;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::memory::hashing::Seed;
 use crate::order::merge::Chunk;
-use crate::order::merger::{MergeStats, Merger};
+use crate::order::merger::Merger;
 use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
 use crate::pairing::pairs::Pairing;
 use crate::pairing::result::PairingResult;

@@ -14,10 +14,12 @@ use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{InputKind, Scope, Trace};
 
 use crate::account::completeness::Completeness;
+use crate::account::completeness::MergeStats;
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
+use crate::account::own_threads::OwnThreads;
 use crate::analysis::Analysis;
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
@@ -31,7 +33,6 @@ use crate::names::known::KnownNames;
 use crate::names::options::NameOptions;
 use crate::names::resolver::Places;
 use crate::names::slabinfo::Slabinfo;
-use crate::order::merger::MergeStats;
 #[cfg(feature = "fast")]
 use crate::order::pair_event::{All, AllWithKeys};
 use crate::pairing::learn::LearnedName;
@@ -44,7 +45,6 @@ use crate::query::any_filter::AnyFilter;
 use crate::query::filter::Selected;
 #[cfg(feature = "fast")]
 use crate::query::own::ButOwn;
-use crate::query::own::OwnThreads;
 use crate::query::select::Select;
 use crate::query::time::TimeWindow;
 use crate::query::window::AskedWindow;
@@ -446,7 +446,7 @@ fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
 
 impl KnownNames {
     /// Moves the names out of the trace, and the recorder's threads if events tell theirs.
-    pub(super) fn take(trace: &mut Trace, options: &NameOptions) -> (KnownNames, Option<Vec<i32>>) {
+    pub(crate) fn take(trace: &mut Trace, options: &NameOptions) -> (KnownNames, Option<Vec<i32>>) {
         let names = KnownNames {
             kallsyms: std::mem::take(&mut trace.metadata.kallsyms).into(),
             modules: std::mem::take(&mut trace.metadata.modules),
@@ -461,7 +461,7 @@ impl KnownNames {
     }
 
     /// Finds the sources of names beside the trace.
-    pub(super) fn find_sources(&mut self, trace: &Trace) -> Result<(), AnalysisError> {
+    pub(crate) fn find_sources(&mut self, trace: &Trace) -> Result<(), AnalysisError> {
         self.symbolizer();
         let KnownNames { places, symbolizer, .. } = self;
         symbolizer.get().map_or(Ok(()), |symbols| Ok(places.find_sources(trace, symbols)?))

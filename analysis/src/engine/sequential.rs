@@ -4,10 +4,11 @@ use kmemtrace_abi::event::{Event, EventSink, Gap, ModuleLoad, Names};
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
+use crate::account::completeness::MergeStats;
 use crate::account::module_loads::ModuleLoads;
 use crate::engine::config::{WINDOW, batch};
 use crate::order::merge::Chunk;
-use crate::order::merger::{MergeStats, Merger, Window};
+use crate::order::merger::{Merger, Window};
 use crate::progress::Progress;
 
 /// Hands all events within the bounds to `take`, in windows of about `window_events` events, with the first key of all: `first` where the caller knows it, else

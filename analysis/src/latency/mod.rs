@@ -9,6 +9,7 @@ mod figures;
 mod live;
 mod loss;
 mod observer;
+mod pass;
 mod request;
 #[cfg(test)]
 mod rules;
@@ -24,7 +25,6 @@ use kmemtrace_abi::event::{Event, Names, Span};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::trace::TraceInfo;
 
-pub use crate::engine::follow::{Followed, Follower, FollowerBase};
 use crate::engine::observe::Observed;
 use crate::names::known::KnownNames;
 use crate::order::merger::Window;

@@ -12,8 +12,8 @@ use super::request::{LatencyRequest, WaitBy, takes_task};
 use super::stacks::StackFacts;
 use super::sums::{Sums, TaskNumber, WaitKey};
 use super::task::{Closed, Outcome, TaskSpans};
-use crate::documents::events::OrderedItem;
 use crate::order::ordered::Observer;
+use crate::order::ordered::OrderedItem;
 use crate::query::select::Select;
 
 /// Task with its spans, and sums that its next event of reclaim decides on.

@@ -13,13 +13,13 @@ use super::sums::Sums;
 use super::ticks::Ticks;
 use super::watched::Watched;
 use crate::account::classes::{Class, Classes};
+use crate::account::tally::Sizes;
 use crate::names::kallsyms::Symbolizer;
 use crate::order::pair_event::PairEvent;
 use crate::pairing::fate::{Ended, Fate};
 use crate::pairing::loss::Suspicion;
 use crate::pairing::pairs::{LiveObject, Number, Pairing, PairingSink};
 use crate::pairing::slot::AllocInfo;
-use crate::pairing::table::Sizes;
 
 /// Rows of tasks from which on idle ones are dropped: a machine that starts programs all the time makes thousands of them.
 const MANY_TASKS: usize = 4096;

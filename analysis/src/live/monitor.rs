@@ -22,6 +22,7 @@ use super::ticks::TICK;
 use crate::account::classes::{Classes, MAX_SIZED_CLASSES};
 use crate::account::group_reader::{GroupFacts, GroupReader};
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
+use crate::account::own_threads::OwnThreads;
 use crate::cache::AnalysisRequest;
 use crate::engine::config::{WINDOW, batch};
 use crate::engine::run::begin;
@@ -37,7 +38,6 @@ use crate::order::pair_event::{PairEvent, PairEventReader};
 use crate::pairing::pairs::{Pairing, PairingOptions};
 use crate::query::Query;
 use crate::query::any_filter::AnyFilter;
-use crate::query::own::OwnThreads;
 
 /// Flush interval of a recorder that was not asked for another one, in nanoseconds.
 const FLUSH: u64 = 1_000_000_000;

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use super::figures::{Birth, Figures};
 use super::numbering::Places;
 use super::snapshot::LiveGroup;
-use crate::pairing::table::Sizes;
+use crate::account::tally::Sizes;
 
 /// Limit of pairs of a call-site and the call-site that frees its objects.
 const MAX_FREERS: usize = 1 << 16;

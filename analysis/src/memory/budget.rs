@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use crate::account::grouping::RowKey;
-use crate::account::stats::Stats;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::memory::room;
 
@@ -47,12 +45,6 @@ impl Budget {
         AnalysisError::Memory { what, limit: self.limit, is_default: self.is_default, events, less }
     }
 
-    /// Checks the limit before the figures of this many rows are added up.
-    pub(crate) fn check_figures(self, rows: usize, events: u64) -> Result<(), AnalysisError> {
-        // Figures stand twice in memory while each gets its key.
-        self.check_bytes(rows as u64 * 2 * size_of::<(RowKey, Stats)>() as u64, events)
-    }
-
     /// Checks the limit before this many rows are sorted.
     pub(crate) fn check_sorted(self, rows: usize, events: u64) -> Result<(), AnalysisError> {
         self.check_bytes(rows as u64 * SORTED_BYTES, events)
@@ -92,7 +84,6 @@ mod tests {
         let left = of(1 << 40).left(1 << 39);
         assert!((1 << 37..1 << 39).contains(&left), "{left}");
         assert!(of(1 << 40).check_sorted(1 << 20, 0).is_ok() && of(64 << 20).check_sorted(1 << 20, 0).is_err());
-        assert!(of(1 << 40).check_figures(1 << 20, 0).is_ok() && of(256 << 20).check_figures(1 << 20, 0).is_err());
         assert!(!Budget::new(None).is_exceeded());
     }
 

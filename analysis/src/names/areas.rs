@@ -1,6 +1,6 @@
 //! Areas of the kernel: names for patterns of source files, as the kernel's `MAINTAINERS` has them.
 
-use crate::query::glob::Glob;
+use crate::names::glob::Glob;
 
 /// Areas and their patterns.
 #[derive(Clone, Debug, Default)]

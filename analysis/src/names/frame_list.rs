@@ -1,7 +1,7 @@
 //! Functions whose frames are no place to look at: tracing, allocators of pages, reclaim.
 
+use crate::names::glob::Glob;
 use crate::names::wrappers::plain_name;
-use crate::query::glob::Glob;
 
 /// Part of the kernel that a listed function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

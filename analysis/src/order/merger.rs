@@ -6,23 +6,9 @@
 use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::Gap;
 
+use crate::account::completeness::MergeStats;
 use crate::order::gaps::{GapTracker, LossRun, SequenceHoles};
 use crate::order::merge::{Chunk, Keyed, MAX_CHUNKS, Queue, Spare, merge};
-
-/// Totals of the merge.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MergeStats {
-    /// Key of the first event within the bounds.
-    pub(crate) first: Option<u64>,
-    /// Key of the last event within the bounds.
-    pub(crate) last: Option<u64>,
-    /// Events within the bounds.
-    pub(crate) events: u64,
-    /// Sequence numbers missing.
-    pub(crate) missing: u64,
-    /// Runs of missing sequence numbers.
-    pub(crate) holes: u64,
-}
 
 /// Events of a window that belong to one partition, in order.
 #[derive(Clone, Copy, Debug)]

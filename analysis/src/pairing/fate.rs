@@ -1,8 +1,8 @@
 //! Fates of objects: the end of an object's life, or a free or an allocation without an object.
 
 use crate::account::classes::Class;
+use crate::account::tally::Sizes;
 use crate::pairing::slot::AllocInfo;
-use crate::pairing::table::Sizes;
 
 /// Fate of an object, or of an event without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

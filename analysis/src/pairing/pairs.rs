@@ -11,7 +11,7 @@ use kmemtrace_abi::clock::Agreement;
 use kmemtrace_abi::event::Kind;
 
 use crate::account::classes::{Class, Classes, is_selected, origin_of_unselected};
-use crate::account::tally::{Closed, Tallies};
+use crate::account::tally::{Closed, Sizes, Tallies};
 use crate::memory::hashing::Seed;
 use crate::order::merger::{Part, Share, Window};
 use crate::order::pair_event::{PairAction, PairEvent};
@@ -22,7 +22,7 @@ use crate::pairing::learn::CacheLearner;
 use crate::pairing::loss::{LossState, Suspicion};
 use crate::pairing::result::{Counts, Live};
 use crate::pairing::slot::{AllocInfo, SlotState};
-use crate::pairing::table::{FIXED_SLOTS, Sizes, Table};
+use crate::pairing::table::{FIXED_SLOTS, Table};
 
 /// Facts of the trace and of the query that the pairing depends on.
 #[derive(Clone, Debug, Default)]

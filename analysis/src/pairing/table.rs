@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
+use crate::account::tally::Sizes;
 use crate::memory::hashing::{Seed, place};
 use crate::memory::prefetch::prefetch;
 use crate::memory::zeroed::ZeroedArray;
@@ -16,9 +17,6 @@ use crate::pairing::freed::FreedSet;
 use crate::pairing::grow::{BucketInfos, NewHalf, OldHalf, move_in_halves, new_slots};
 use crate::pairing::loss::LossEpoch;
 use crate::pairing::slot::{AllocInfo, Bucket, SLOTS, Slot, SlotState};
-
-/// Bytes requested and allocated.
-pub(crate) type Sizes = (u64, u64);
 
 /// Slots of all partitions together that a table takes without a limit per address. Few in tests, so that short traces, too, make
 /// tables grow.

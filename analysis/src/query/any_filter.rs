@@ -2,9 +2,9 @@
 
 use kmemtrace_abi::event::{Event, Names};
 
+use crate::account::own_threads::OwnThreads;
 use crate::order::pair_event::Filter;
 use crate::query::filter::Selected;
-use crate::query::own::OwnThreads;
 
 /// Filter of any options.
 #[derive(Clone)]

@@ -2,7 +2,6 @@
 
 pub(crate) mod any_filter;
 pub(crate) mod filter;
-pub(crate) mod glob;
 pub(crate) mod own;
 pub(crate) mod select;
 pub(crate) mod time;
@@ -12,11 +11,13 @@ use crate::account::classes::MAX_SIZED_CLASSES;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::over_time::OverTimeRequest;
 use crate::account::row_paths::PathForm;
-use crate::cache::PAYS_FROM;
 use crate::names::options::NameOptions;
 use crate::progress::Notes;
 use crate::query::select::Select;
 use crate::query::time::{Moment, TimeWindow};
+
+/// Size of a trace, in bytes, from which an index pays, unless the caller says another.
+pub const PAYS_FROM: u64 = 64 << 20;
 
 /// A query, built step by step; [`Query::run`] reads a trace and answers.
 ///
@@ -242,7 +243,7 @@ impl Query {
         self
     }
 
-    /// Reads and writes the index beside a trace whose files have at least `from` bytes, [`crate::cache::PAYS_FROM`] for example.
+    /// Reads and writes the index beside a trace whose files have at least `from` bytes, [`PAYS_FROM`] for example.
     /// Default: no index.
     pub fn index(mut self, from: u64) -> Query {
         (self.uses_index, self.index_from) = (true, from);

@@ -11,9 +11,9 @@ use kmemtrace_abi::event::{Context, Kind};
 use kmemtrace_abi::text::size;
 
 use crate::names::aliases::CacheAliases;
+use crate::names::glob::Glob;
 use crate::names::kallsyms::Symbol;
 use crate::names::place::Place;
-use crate::query::glob::Glob;
 
 /// Selection of allocations: options are ANDed, the values of one are ORed. The default selects all.
 #[derive(Clone, Debug, Default)]

@@ -245,7 +245,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) sized_classes: Option<u32>,
     /// Least size of a trace with an index, in bytes; tests make it small
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::cache::PAYS_FROM, hide = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::PAYS_FROM, hide = true)]
     pub(crate) index_from: u64,
 }
 

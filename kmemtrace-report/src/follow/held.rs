@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use kmemtrace::latency::{EndedSpan, Follower};
+use kmemtrace::follow::Follower;
+use kmemtrace::latency::EndedSpan;
 
 /// Longest wait of a span for a name: the recorder asks for new names every 200 ms.
 const WAIT: Duration = Duration::from_millis(350);

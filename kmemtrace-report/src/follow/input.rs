@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kmemtrace::Trace;
-use kmemtrace::latency::Follower;
+use kmemtrace::follow::Follower;
 
 use super::directory::Growing;
 use super::stop::{Next, Stop};

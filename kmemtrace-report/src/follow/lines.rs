@@ -6,7 +6,8 @@ use kmemtrace::Trace;
 use kmemtrace::documents::head::{CompletenessMembers, Filters, QueryMembers, TraceMembers};
 use kmemtrace::documents::latency::{self as documents, ShrinkerRow};
 use kmemtrace::documents::{Body, Document};
-use kmemtrace::latency::{EndedSpan, EndedTotals, FollowerBase, Latency};
+use kmemtrace::follow::FollowerBase;
+use kmemtrace::latency::{EndedSpan, EndedTotals, Latency};
 use kmemtrace_abi::text::units;
 use serde::Serialize;
 

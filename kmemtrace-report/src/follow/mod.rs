@@ -7,7 +7,8 @@ mod lines;
 mod stop;
 mod stream;
 
-use kmemtrace::latency::{FollowRequest, Follower, Latency};
+use kmemtrace::follow::Follower;
+use kmemtrace::latency::{FollowRequest, Latency};
 use kmemtrace::live::Fed;
 use kmemtrace::{Query, Trace};
 use kmemtrace_abi::fault::Verdict;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kmemtrace::Trace;
-use kmemtrace::latency::Follower;
+use kmemtrace::follow::Follower;
 use kmemtrace_abi::open::stream::StreamInput;
 use rustix::io::Errno;
 

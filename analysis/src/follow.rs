@@ -13,6 +13,7 @@ use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::{Trace, TraceInfo};
 
 use crate::account::completeness::Completeness;
+use crate::account::completeness::MergeStats;
 use crate::documents::latency::{EndedRow, Naming};
 use crate::engine::config::{WINDOW, batch};
 use crate::engine::observe::{Observed, has_late_loss};
@@ -24,7 +25,7 @@ use crate::live::Fed;
 use crate::live::clock::TraceClock;
 use crate::names::known::KnownNames;
 use crate::order::merge::Chunk;
-use crate::order::merger::{MergeStats, Merger};
+use crate::order::merger::Merger;
 use crate::query::Query;
 use crate::query::select::Select;
 
