@@ -5,7 +5,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::kernel::target::{Big, Endian, Little, TargetOrder, uint_at};
+use crate::target::{Big, Endian, Little, TargetOrder, uint_at};
 
 /// Way from the bytes of a field to its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,5 +16,6 @@ pub mod open;
 pub mod owner;
 pub mod stack;
 pub mod stream;
+pub mod target;
 pub mod text;
 pub mod trace;

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use crate::clock::{Clock, OrderKey};
 use crate::event::Names;
 use crate::kernel::gfp::GfpNames;
-use crate::kernel::target::Endian;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
+use crate::target::Endian;
 
 /// Name of the kernel's text of page owners, as an input.
 pub const PAGE_OWNER: &str = "page_owner";

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use kmemtrace_abi::kernel::format::PageShape;
 use kmemtrace_abi::kernel::subbuffer::{Missed, tally, trimmed_len};
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_benches::others::{perf_events, trace_cmd_events};
 use kmemtrace_benches::{build, cpu_ns, median, seconds, table};
 use kmemtrace_tests::live::{Instance, Tracefs};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kmemtrace_abi::kernel::relay::Layout;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_tests::generate::{
     Options, RelayOptions, RelayStreams, Shape, relay, relay_dir as relay_files, trace_dir, workload,
 };

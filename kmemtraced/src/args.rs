@@ -13,6 +13,7 @@ use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::memstrack;
 
+use crate::choices::StackWhen;
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
@@ -325,30 +326,6 @@ pub(crate) enum Verb {
     Recover,
     /// List the events, clocks and buffers of this kernel
     Probe,
-}
-
-/// Events that have stacks, from `--stack`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StackWhen {
-    /// All allocations.
-    Alloc,
-    /// All events.
-    All,
-    /// Allocations that a filter of the kernel takes.
-    Filter(String),
-}
-
-impl std::str::FromStr for StackWhen {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<StackWhen, String> {
-        match text.trim() {
-            "" => Err("alloc, all, or a filter such as 'order > 0'".to_owned()),
-            "alloc" => Ok(StackWhen::Alloc),
-            "all" => Ok(StackWhen::All),
-            filter => Ok(StackWhen::Filter(filter.to_owned())),
-        }
-    }
 }
 
 /// Interval between two syncs of the files, from `--sync`.

@@ -12,6 +12,7 @@
 //! - `watch`: the command line of a recorder with a program that prints waits for memory meanwhile.
 
 mod args;
+mod choices;
 mod control;
 mod fs;
 mod output;

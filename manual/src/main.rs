@@ -27,6 +27,9 @@ mod views;
 #[path = "../../kmemtrace-check/src/options.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod check_options;
+#[path = "../../kmemtraced/src/choices.rs"]
+#[allow(dead_code, reason = "only the command line is used here")]
+mod choices;
 #[path = "../../kmemtraced/src/args.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod recorder_args;

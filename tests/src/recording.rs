@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::generate::{Options, Random, RelayOptions, RelayStreams, Workload, workload};
 use kmemtrace_abi::kernel::relay::Layout;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use tempfile::TempDir;
 
 /// Temporary directory, removed on drop.

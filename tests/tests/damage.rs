@@ -10,7 +10,7 @@ use std::ops::Range;
 use kmemtrace_abi::disk::block::{HEADER_BYTES, crc32c};
 use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::kernel::target::{Endian, Target};
+use kmemtrace_abi::target::{Endian, Target};
 use kmemtrace_abi::trace::{OpenError, Trace};
 use kmemtrace_tests::generate::layout::layouts;
 use kmemtrace_tests::generate::{Era, Options, Random, Shape, relay_dir, trace_dir, workload};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kmemtrace_abi::kernel::format::{EventFormat, PageShape};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::kernel::subbuffer::{self, Missed};
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::programs::{json, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record};

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_tests::generate::RelayStreams;
 use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay};

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::kernel::format::PageShape;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::load;

@@ -12,8 +12,8 @@ use kmemtrace_abi::disk::salvage::{Piece, pieces};
 use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Code;
 use kmemtrace_abi::kernel::relay::Layout;
-use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::stream::report::FileReport;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::{
     Hand, Load, LoadOptions, Options, Sample, Shape, Workload, relay, trace_dir, tree, workload,

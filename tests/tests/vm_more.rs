@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use kmemtrace_abi::kernel::notes;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::guest::{Guest, checked, dracut, hold_module, sites};
 use kmemtrace_tests::programs::json;

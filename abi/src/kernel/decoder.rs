@@ -16,8 +16,8 @@ use crate::kernel::release::Release;
 use crate::kernel::slot::{Head, NEAR, Slot};
 use crate::kernel::stack_record::StackFormat;
 use crate::kernel::subbuffer::Record;
-use crate::kernel::target::{TargetOrder, u16_at, u32_at};
 use crate::kernel::unknown::UnknownEvents;
+use crate::target::{TargetOrder, u16_at, u32_at};
 
 /// Place of a cache's name.
 #[derive(Clone, Copy, Debug)]
@@ -404,7 +404,7 @@ pub(crate) fn page_bytes(page_bytes: u64, order: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::event::StreamItem;
-    use crate::kernel::target::{Big, Endian, Little};
+    use crate::target::{Big, Endian, Little};
 
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\

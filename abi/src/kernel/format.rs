@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use crate::fields::{FieldForm, FieldPlace};
-use crate::kernel::target::{Endian, Target};
+use crate::target::{Endian, Target};
 
 /// No event has more fields; one that claims to is refused.
 const MAX_FIELDS: usize = 1024;

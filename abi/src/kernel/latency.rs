@@ -5,7 +5,7 @@
 use crate::event::{Event, Mark, NameId, Names, Span};
 use crate::kernel::format::EventFormat;
 use crate::kernel::slot::Slot;
-use crate::kernel::target::TargetOrder;
+use crate::target::TargetOrder;
 
 /// Numbers of an event about waiting.
 #[derive(Clone, Debug)]
@@ -175,7 +175,7 @@ mod tests {
     use byteorder::ByteOrder;
 
     use super::*;
-    use crate::kernel::target::{Big, Little};
+    use crate::target::{Big, Little};
 
     /// Format of an event: fields as (declaration, bytes, signed), one after the other.
     fn format(name: &str, fields: &[(&str, usize, bool)]) -> EventFormat {

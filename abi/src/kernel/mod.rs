@@ -1,7 +1,7 @@
 //! Bytes that the kernel writes: event formats, sub-buffers of the ring buffer, their event records, relay records, `stats` files, notes.
 //!
 //! A layout of another kernel version belongs here, and another event into `profile` or `latency`. Every decoder is generic over byte order
-//! and word size ([`target`]) and takes one sub-buffer or record at a time.
+//! and word size ([`crate::target`]) and takes one sub-buffer or record at a time.
 
 pub(crate) mod decoder;
 pub mod format;
@@ -16,5 +16,4 @@ mod slot;
 pub(crate) mod stack_record;
 pub mod stats;
 pub mod subbuffer;
-pub mod target;
 pub mod unknown;

@@ -1,6 +1,6 @@
 //! ELF notes as `/sys/kernel/notes` and `/sys/module/NAME/notes` have them.
 
-use crate::kernel::target::{Big, Endian, Little, TargetOrder, u32_at};
+use crate::target::{Big, Endian, Little, TargetOrder, u32_at};
 
 /// Type of the note with the build-id, among those of the owner `GNU`.
 const NT_GNU_BUILD_ID: u32 = 3;

@@ -7,7 +7,7 @@ use zerocopy::byteorder::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::event::Kind;
-use crate::kernel::target::{Big, Endian, Little, TargetOrder};
+use crate::target::{Big, Endian, Little, TargetOrder};
 
 /// Layouts of records, by the posting of kmemtrace that wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

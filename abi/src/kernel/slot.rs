@@ -3,7 +3,7 @@
 use byteorder::ByteOrder;
 
 use crate::kernel::format::{Field, Place};
-use crate::kernel::target::{Endian, TargetOrder, uint_at};
+use crate::target::{Endian, TargetOrder, uint_at};
 
 /// Place of a number in a record.
 #[derive(Clone, Copy, Debug)]

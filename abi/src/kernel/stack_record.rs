@@ -6,7 +6,7 @@ use crate::kernel::format::{EventFormat, Place};
 use crate::kernel::profile;
 use crate::kernel::slot::{NEAR, Slot};
 use crate::kernel::subbuffer::Record;
-use crate::kernel::target::{TargetOrder, u16_at, uint_at};
+use crate::target::{TargetOrder, u16_at, uint_at};
 
 /// System and name of the records.
 const NAME: (&str, &str) = ("ftrace", "kernel_stack");
@@ -115,7 +115,7 @@ impl StackFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::target::{Big, Little};
+    use crate::target::{Big, Little};
 
     fn format(word: usize, size: bool) -> StackFormat {
         let (at, bytes) = (if size { 8 + word } else { 8 }, 8 * word);

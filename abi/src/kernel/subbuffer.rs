@@ -5,7 +5,7 @@
 //! trimmed: header, the bytes that the commit word counts, and the count of lost events where there is one.
 
 use crate::kernel::format::PageShape;
-use crate::kernel::target::{Big, Endian, Little, TargetOrder, u32_at, u64_at, uint_at};
+use crate::target::{Big, Endian, Little, TargetOrder, u32_at, u64_at, uint_at};
 
 /// Commit word: events were lost before this sub-buffer.
 const MISSED_EVENTS: u32 = 1 << 31;
@@ -304,7 +304,7 @@ pub fn trimmed_len(shape: &PageShape, bytes: &[u8]) -> Result<usize, SubBufferEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::target::Target;
+    use crate::target::Target;
 
     fn shape(endian: Endian, word_bytes: u8) -> PageShape {
         let data_offset = 8 + usize::from(word_bytes);

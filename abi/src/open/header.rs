@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::disk::block::item;
 use crate::kernel::format::{EventFormat, FormatError, PageShape};
 use crate::kernel::relay::Layout;
-use crate::kernel::target::{Endian, Target};
 use crate::stream::report::Source;
+use crate::target::{Endian, Target};
 use crate::trace::{MAX_OWN_THREADS, Metadata, Scope};
 
 /// The payload of a file-header block.

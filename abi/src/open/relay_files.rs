@@ -7,10 +7,10 @@ use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, origin};
 use crate::clock::OrderKey;
 use crate::event::Names;
 use crate::kernel::relay::{self, Layout};
-use crate::kernel::target::Endian;
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames};
 use crate::stream::report::Source;
+use crate::target::Endian;
 use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {

@@ -23,11 +23,11 @@ use crate::kernel::profile::{EventProfile, PROFILES};
 use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
-use crate::kernel::target::{Endian, Target};
 use crate::open::header::{self, host_of_uname, some_text};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
+use crate::target::{Endian, Target};
 use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";

@@ -271,9 +271,9 @@ mod tests {
     use crate::kernel::decoder::Decoder;
     use crate::kernel::format::{EventFormat, PageShape};
     use crate::kernel::stats::Stats;
-    use crate::kernel::target::Endian;
     use crate::stream::payload::SubBufferFormat;
     use crate::stream::report::FileReport;
+    use crate::target::Endian;
 
     const HEADER_PAGE: &str = "\
 \tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;

@@ -5,7 +5,7 @@ use crate::kernel::decoder::Decoder;
 use crate::kernel::format::PageShape;
 use crate::kernel::relay::{self, Layout};
 use crate::kernel::subbuffer;
-use crate::kernel::target::Endian;
+use crate::target::Endian;
 
 /// Format of a recording's payloads; one for all of its files.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use crate::disk::blocks::{Block, Ending, Window};
 use crate::event::{Action, Event, EventSink, Kind, Mark, Names};
 use crate::fault::{Code, Fault};
 use crate::kernel::relay::{self, Layout, Parsed, RelayRecord};
-use crate::kernel::target::{Big, Endian, Little, TargetOrder};
+use crate::target::{Big, Endian, Little, TargetOrder};
 
 impl StreamState {
     /// Decodes some of a raw relay file; says how it ended once it has.

@@ -9,7 +9,7 @@ use crate::fault::{Code, Fault};
 use crate::kernel::decoder::RecordError;
 use crate::kernel::stack_record::StackFormat;
 use crate::kernel::subbuffer::{Missed, Record, SubBuffer, SubBufferError, trimmed_len};
-use crate::kernel::target::{Big, Endian, Little, TargetOrder};
+use crate::target::{Big, Endian, Little, TargetOrder};
 
 /// Place of sub-buffers in a file.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@ use crate::disk::walk::{Known, Met, Walk, read_at};
 use crate::event::{Gap, GapCause};
 use crate::fault::{Code, Fault};
 use crate::kernel::subbuffer::{self, Missed, SubBuffer, trimmed_len};
-use crate::kernel::target::{Big, Endian, Little, TargetOrder};
+use crate::target::{Big, Endian, Little, TargetOrder};
 
 /// Greatest number of gaps kept for one file. All others become one gap over everything.
 pub(super) const MAX_GAPS: usize = 1 << 16;

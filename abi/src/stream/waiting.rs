@@ -8,7 +8,7 @@
 use crate::event::{Event, EventSink, Gap, ModuleLoad, Names};
 use crate::kernel::stack_record::{Origin, StackFormat};
 use crate::kernel::subbuffer::Record;
-use crate::kernel::target::TargetOrder;
+use crate::target::TargetOrder;
 
 /// Records that may be held back. The most of a task that came between an event and its stack in recordings was 3.
 const MAX_WAITING: usize = 64;
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::event::StreamItem;
     use crate::kernel::format::EventFormat;
-    use crate::kernel::target::Little;
+    use crate::target::Little;
 
     const FORMAT: &str = "name: kernel_stack\nID: 4\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\

@@ -9,8 +9,8 @@ use kmemtrace_abi::disk::block::{
 use kmemtrace_abi::event::{Event, Gap, GapCause, StreamItem};
 use kmemtrace_abi::fault::Code;
 use kmemtrace_abi::kernel::subbuffer::Missed;
-use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::stream::report::FileReport;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::Trace;
 use zerocopy::IntoBytes;
 

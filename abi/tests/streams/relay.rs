@@ -5,8 +5,8 @@ use kmemtrace_abi::disk::block::{GAP_FULL, Interval, item, kind};
 use kmemtrace_abi::event::{Action, GapCause, Kind, StreamItem};
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::kernel::relay::Layout;
-use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{InputKind, Trace};
 
 use crate::made::{Dir, Machine, Made, PC, Seen, Told, put_target};

@@ -1,8 +1,8 @@
 //! Head of a document: schema, completeness, origin and request, the same for all views.
 
 use kmemtrace_abi::clock::{Clock, OrderKey};
-use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::TraceInfo;
 use serde::{Serialize, Serializer};
 

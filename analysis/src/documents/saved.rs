@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{InputKind, PAGE_OWNER, Scope, TraceInfo};
 use serde::Deserialize;
 

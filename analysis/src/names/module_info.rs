@@ -3,7 +3,7 @@
 //! The text is hostile: lines of any length, names of any bytes, modules that come twice.
 
 use kmemtrace_abi::kernel::notes;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 
 /// Greatest length of a build-id that is taken.
 const MAX_BUILD_ID: usize = 64;

@@ -10,7 +10,8 @@ use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::memstrack::{Layout, Report};
 use rustix::fs::{OFlags, fcntl_setfl};
 
-use crate::args::{Args, StackWhen, is_of_memstrack};
+use crate::args::{Args, is_of_memstrack};
+use crate::choices::StackWhen;
 use crate::fs::held_dir::random_digits;
 
 /// Text that the kernel makes of page_owner.

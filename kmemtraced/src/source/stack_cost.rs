@@ -6,7 +6,7 @@ use anyhow::bail;
 use kmemtrace_abi::kernel::stats::Stats;
 use kmemtrace_abi::trace::Scope;
 
-use crate::args::StackWhen;
+use crate::choices::StackWhen;
 use crate::fs::kernelfs::KernelFs;
 use crate::source::instance::Instance;
 use crate::source::stacks::{self, Way};

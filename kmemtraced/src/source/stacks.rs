@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::Scope;
 
-use crate::args::StackWhen;
+use crate::choices::StackWhen;
 use crate::fs::kernelfs::KernelFs;
 use crate::source::{events, latency};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use kmemtrace_abi::kernel::format::PageShape;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::Scope;
 use rustix::fs::OFlags;

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use anyhow::Context;
 use kmemtrace_abi::disk::block::{RecordingId, item};
 use kmemtrace_abi::kernel::format::without_print_fmt;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use rustix::rand::GetRandomFlags;
 
 use crate::fs::kernelfs::{KernelFs, PROC};

@@ -269,7 +269,7 @@ mod tests {
     use kmemtrace_abi::fault::Verdict;
     use kmemtrace_abi::kernel::relay;
     use kmemtrace_abi::kernel::subbuffer::Missed;
-    use kmemtrace_abi::kernel::target::Endian;
+    use kmemtrace_abi::target::Endian;
     use kmemtrace_tests::generate::{
         Options, Random, RelayOptions, Shape, pages::Encoder, pages::Page, pages::SubBufferWriter, workload,
     };

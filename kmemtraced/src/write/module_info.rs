@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use kmemtrace_abi::kernel::notes;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 
 use crate::fs::kernelfs::KernelFs;
 

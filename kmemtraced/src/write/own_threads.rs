@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use kmemtrace_abi::kernel::format::{EventFormat, PageShape};
 use kmemtrace_abi::kernel::subbuffer::SubBuffer;
-use kmemtrace_abi::kernel::target::{Big, Endian, Little, TargetOrder};
+use kmemtrace_abi::target::{Big, Endian, Little, TargetOrder};
 use kmemtrace_abi::trace::FIRST_PID_NAMESPACE;
 
 use crate::fs::kernelfs::{KernelFs, PROC};

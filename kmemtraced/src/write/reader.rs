@@ -10,7 +10,7 @@ use kmemtrace_abi::disk::block::Watermark;
 use kmemtrace_abi::kernel::format::PageShape;
 use kmemtrace_abi::kernel::relay;
 use kmemtrace_abi::kernel::subbuffer::trimmed_len;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use rustix::io::Errno;
 
 use crate::source::{CpuSource, Framing, RelayFraming, Sample};
@@ -308,7 +308,7 @@ mod tests {
     use kmemtrace_abi::disk::block::HEADER_BYTES;
     use kmemtrace_abi::kernel::stats::Stats;
     use kmemtrace_abi::kernel::subbuffer::tally;
-    use kmemtrace_abi::kernel::target::Target;
+    use kmemtrace_abi::target::Target;
     use kmemtrace_tests::generate::pages::Encoder;
     use kmemtrace_tests::generate::{Options, Random, RelayOptions, workload};
 

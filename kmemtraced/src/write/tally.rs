@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use kmemtrace_abi::kernel::relay;
 use kmemtrace_abi::kernel::subbuffer::{self, Missed};
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 
 use crate::source::Framing;
 

@@ -16,7 +16,7 @@ use kmemtrace_abi::event::Event;
 use kmemtrace_abi::kernel::format::without_print_fmt;
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::subbuffer::Missed;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use zerocopy::IntoBytes;
 
 /// The files of the recording of `workload`, by name: `cpuN.out` and `meta.out`.

@@ -26,7 +26,7 @@ pub use tree::tree;
 pub use workload::{Hand, Options, PerCpu, Sample, Workload, workload};
 
 use kmemtrace_abi::kernel::format::PageShape;
-use kmemtrace_abi::kernel::target::{Endian, Target};
+use kmemtrace_abi::target::{Endian, Target};
 
 /// Kernels whose event formats differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

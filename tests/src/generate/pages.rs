@@ -9,7 +9,7 @@ use kmemtrace_abi::disk::block::{GAP_CLEARED, GAP_NOT_WRITTEN, GapRecord, LOST_U
 use kmemtrace_abi::event::{Event, GapCause, Names, StreamItem};
 use kmemtrace_abi::kernel::format::PageShape;
 use kmemtrace_abi::kernel::subbuffer::Missed;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 
 const MAX_SHORT: usize = 112;
 const DELTA_BITS: u32 = 27;
@@ -331,7 +331,7 @@ mod tests {
     use kmemtrace_abi::event::Action;
     use kmemtrace_abi::kernel::format::EventFormat;
     use kmemtrace_abi::kernel::subbuffer::SubBuffer;
-    use kmemtrace_abi::kernel::target::{Big, Little, TargetOrder, uint_at};
+    use kmemtrace_abi::target::{Big, Little, TargetOrder, uint_at};
 
     /// Reads the bytes with the texts alone and holds every event, time and mark against the truth.
     fn read_back<O: TargetOrder>(options: &Options, seed: u64) -> usize {

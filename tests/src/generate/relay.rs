@@ -4,7 +4,7 @@ use super::{Random, put};
 use crate::generate::Workload;
 use kmemtrace_abi::event::{Action, Event, Kind, StreamItem};
 use kmemtrace_abi::kernel::relay::Layout;
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 
 /// Properties of a relay channel.
 #[derive(Clone, Copy, Debug)]

@@ -32,9 +32,9 @@ use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Action, Event, Kind, Names, StreamItem};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::kernel::relay::Layout;
-use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{InputKind, Trace};
 
 use caches::Classes;

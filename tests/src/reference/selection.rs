@@ -1,7 +1,7 @@
 //! Filters on allocations.
 
 use kmemtrace_abi::event::{Action, Event, Kind};
-use kmemtrace_abi::kernel::target::Target;
+use kmemtrace_abi::target::Target;
 use serde_json::{Map, Value, json};
 
 use super::caches;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 use object::elf;
 
 use super::image::Image;

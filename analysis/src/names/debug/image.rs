@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use kmemtrace_abi::kernel::notes;
-use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::open::regular;
+use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::text::escape::escape;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};

@@ -17,7 +17,7 @@ use super::symbols::Symbols;
 use super::{DebugInfo, NamesError};
 use crate::names::kallsyms::Symbolizer;
 use crate::names::place::{Frame, NameSource};
-use kmemtrace_abi::kernel::target::Endian;
+use kmemtrace_abi::target::Endian;
 
 /// Distance that KASLR put between the file and the trace.
 const SHIFT: u64 = 0x1260_0000;
