@@ -111,7 +111,6 @@ struct Known {
 /// Frames of one partition.
 #[derive(Debug)]
 pub(crate) struct FrameTable {
-    #[expect(clippy::vec_box, reason = "the list grows often, and a region is large")]
     regions: Vec<Box<Region>>,
     /// Number of each region in the list, by the region's key: its first frame divided by [`REGION`].
     numbers: HashMap<u64, u32, RandomState>,
