@@ -205,7 +205,7 @@ mod tests {
         (at_frontier, runs.into_iter().map(|run| (run.from, run.starts_gap, run.in_gap)).collect())
     }
 
-    /// Events before, within and after a gap, as in the drawing of docs/architecture.md.
+    /// Events before, within and after a gap, as in the drawing of `pairing/loss.rs`.
     #[test]
     fn a_gap_cuts_the_events_into_three_runs() {
         let mut gaps = GapTracker::new(1);

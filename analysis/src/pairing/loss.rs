@@ -10,6 +10,36 @@
 //!
 //! A gap that begins starts a new epoch. The table keeps with each address the epoch of its last event, and `IN_GAP` for an
 //! event within a gap. `order/gaps.rs` cuts the runs.
+//!
+//! From the stream to a suspect finding:
+//!
+//! ```text
+//!  CpuStream::decode -> EventSink::gap -> Chunk.gaps                       order/pair_event.rs, order/merge.rs
+//!                                            | Merger::add
+//!                                            v
+//!                       GapTracker::add: each stream's last gap may still grow              order/gaps.rs
+//!                                            | GapTracker::advance: the stream has an event after it
+//!                                            v
+//!                       GapTracker.upcoming_gaps: gaps ahead, by their start
+//!                             |                                    |
+//!         starts at or before the last frontier         starts at the key of an event of this window
+//!                             v                                    v
+//!         Window.gap_at_last_frontier                   Window.loss_runs: LossRun
+//!  ===========================|============ pairing ===============|======================================
+//!         LossState::begin_window                       LossState::enter: a new LossEpoch, or IN_GAP
+//!         decides open findings                         Table::record keeps the epoch with the address
+//!                                                                  v
+//!                       LossState::explains(before, at) -> Suspicion -> Findings::count -> FindingRow.suspect
+//! ```
+//!
+//! - The epochs are equal, and neither event lies in a gap: no gap is between them, and the finding counts.
+//! - The epochs differ, or one of them is `IN_GAP`: the finding is suspect.
+//! - The CPUs' clocks do not agree: `Pairing::is_out_of_order` makes the finding suspect, too.
+//! - The event's key is the frontier, the last key of the window: a gap that starts at this key may not have been read yet. The finding
+//!   stays open, and the next window with another frontier decides (`Findings::decide_open`).
+//!
+//! At the end `add_findings` makes every other finding suspect if loss came to light too late. All partitions see the same runs, so the
+//! result does not depend on threads.
 
 use crate::order::gaps::LossRun;
 

@@ -9,6 +9,21 @@
 //! `own_threads` counts the recorder's own events, `outcome` has the figures of a file.
 //!
 //! Room for more kinds of blocks and other ways to store them. Records are never decoded or changed here.
+//!
+//! Threads of the recorder:
+//!
+//! | thread | work |
+//! |---|---|
+//! | main | takes signals; ends the process if a thread hangs after a second stop signal |
+//! | `record` | set-up, start, waiting, shutdown; compares the control files |
+//! | `read`*N* | pinned to CPU *N*: moves bytes from the kernel into blocks, samples the counters |
+//! | `write`*N* | counts events, compresses, accounts for loss, writes `cpuN.out` |
+//! | `names` | adds names of threads and symbols of new modules to `meta.out`, so that a slow disk holds up no other thread |
+//! | `messages` | writes to standard error, so that a full pipe holds up no other thread |
+//! | `launch` | starts a COMMAND that is recorded alone, then ends |
+//! | `remove` | removes an earlier recording once the new one has begun |
+//!
+//! Filled blocks go from reader to writer, empty ones come back.
 
 mod block_buffer;
 pub(crate) mod block_file;
