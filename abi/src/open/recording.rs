@@ -215,7 +215,8 @@ fn payload_format(
     match header.page_shape() {
         Ok(shape) => {
             let release = header.kernel.as_deref().and_then(Release::parse);
-            let decoder = Decoder::new(&formats, header.page_bytes.unwrap_or(0), release, names);
+            let group = header.probe_group.as_deref();
+            let decoder = Decoder::new(&formats, group, header.page_bytes.unwrap_or(0), release, names);
             (PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }), errors.first().map(ToString::to_string))
         }
         Err(error) => (PayloadFormat::Unknown, Some(error.to_string())),

@@ -19,6 +19,7 @@ use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::format::{EventFormat, PageShape};
 use crate::kernel::gfp::GfpNames;
+use crate::kernel::probes::CAPTURE_GROUP;
 use crate::kernel::profile::{EventProfile, PROFILES};
 use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
@@ -218,7 +219,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let format_texts = texts.formats();
     let formats = formats(&format_texts, path, &mut report)?;
     let release = kernel.as_deref().and_then(Release::parse);
-    let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), release, &mut names);
+    let decoder = Decoder::new(&formats, Some(CAPTURE_GROUP), page_bytes.unwrap_or(0), release, &mut names);
     let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
     let mut streams = streams(raw, &format)?;
     let missing = if alone { Vec::new() } else { missing_cpus(&root, &streams) };

@@ -16,7 +16,7 @@ pub(crate) struct MergeStats {
     pub(crate) first: Option<u64>,
     /// Key of the last event within the bounds.
     pub(crate) last: Option<u64>,
-    /// Events within the bounds.
+    /// Events within the bounds, a record of several objects once.
     pub(crate) events: u64,
     /// Sequence numbers missing.
     pub(crate) missing: u64,
@@ -132,6 +132,8 @@ pub(crate) struct Merger<E> {
     cap: Option<u64>,
     gaps: GapTracker,
     is_done: bool,
+    /// Some record so far was several events.
+    has_bulk: bool,
     /// Number in the trace of the next window's first event.
     serial: u64,
     /// [`Window::tie_base`] of the last event's key.
@@ -160,6 +162,7 @@ impl<E: Keyed + Copy> Merger<E> {
             cap: None,
             gaps,
             is_done: false,
+            has_bulk: false,
             serial: 0,
             tie_base: (0, 0),
             merged: MergeStats::default(),
@@ -197,6 +200,7 @@ impl<E: Keyed + Copy> Merger<E> {
     /// Adds the next chunk of a stream.
     pub(crate) fn add(&mut self, stream: usize, mut chunk: Chunk<E>, ended: bool) {
         let Some(queue) = self.queues.get_mut(stream) else { return };
+        self.has_bulk |= chunk.has_bulk;
         chunk.gaps.drain(..).for_each(|gap| self.gaps.add(stream, gap));
         queue.ended = ended;
         if !chunk.events.is_empty() {
@@ -263,7 +267,7 @@ impl<E: Keyed + Copy> Merger<E> {
         window.first_serial = self.serial;
         window.tie_base = self.find_tie_base();
         self.serial += self.ordered.len() as u64;
-        self.merged.events += self.ordered.len() as u64;
+        self.merged.events += self.records();
         self.merged.first = self.merged.first.or(self.ordered.first().map(Keyed::key));
         self.merged.last = self.ordered.last().map(Keyed::key).or(self.merged.last);
         if self.parts > 1 {
@@ -272,6 +276,12 @@ impl<E: Keyed + Copy> Merger<E> {
         std::mem::swap(&mut window.events, &mut self.ordered);
         self.is_done = is_last;
         Some(window)
+    }
+
+    /// Number of records in `ordered`. All events of a record have its key, so a window has all of them or none.
+    fn records(&self) -> u64 {
+        let addresses: u64 = if self.has_bulk { self.ordered.iter().map(Keyed::addresses).sum() } else { 0 };
+        self.ordered.len() as u64 - addresses
     }
 
     /// [`Window::tie_base`] of the events in `ordered`.
@@ -321,6 +331,10 @@ mod tests {
 
         fn cpu(&self, cpus: &[u32]) -> u32 {
             cpus[self.1]
+        }
+
+        fn addresses(&self) -> u64 {
+            0
         }
     }
 
@@ -393,7 +407,7 @@ mod tests {
                     let last_gaps = until + usize::from(ended);
                     let gaps = gaps[from..last_gaps].iter().flatten().copied().collect();
                     added += usize::from(until > from);
-                    merger.add(stream, Chunk { events: events[from..until].to_vec(), gaps }, ended);
+                    merger.add(stream, Chunk { events: events[from..until].to_vec(), gaps, has_bulk: false }, ended);
                     next[stream] = until;
                 }
             }

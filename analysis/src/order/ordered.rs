@@ -82,12 +82,17 @@ impl Keyed for Event {
     fn cpu(&self, _: &[u32]) -> u32 {
         self.cpu
     }
+
+    fn addresses(&self) -> u64 {
+        Event::addresses(self).into()
+    }
 }
 
 impl EventSink for Chunk<Event> {
     const FIELDS: bool = true;
 
     fn event(&mut self, event: Event, _: &Names) {
+        self.has_bulk |= event.addresses() > 0;
         self.events.push(event);
     }
 
