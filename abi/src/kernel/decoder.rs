@@ -170,6 +170,11 @@ impl Decoder {
         self.plans.iter().any(|plan| plan.module.is_some())
     }
 
+    /// True where the trace describes the recorder's event of deferred frees.
+    pub(crate) fn describes_deferred_frees(&self) -> bool {
+        self.plans.iter().any(|plan| plan.action == Action::Deferred)
+    }
+
     /// Layout of records that hold stacks; `None` where the trace does not describe them.
     pub(crate) fn stacks(&self) -> Option<&StackFormat> {
         self.stacks.as_ref()

@@ -29,7 +29,7 @@ use crate::open::header::{self, host_of_uname, some_text};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
+use crate::trace::{Deferred, InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
@@ -220,6 +220,8 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let formats = formats(&format_texts, path, &mut report)?;
     let release = kernel.as_deref().and_then(Release::parse);
     let decoder = Decoder::new(&formats, Some(CAPTURE_GROUP), page_bytes.unwrap_or(0), release, &mut names);
+    // The script defines its events before the recording begins.
+    let probes = decoder.describes_deferred_frees().then_some(Deferred::From(0));
     let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
     let mut streams = streams(raw, &format)?;
     let missing = if alone { Vec::new() } else { missing_cpus(&root, &streams) };
@@ -240,6 +242,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     for (name, cost) in &texts.missing {
         report.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
     }
+    let deferred = probes.or_else(|| Deferred::without_probes(kernel.as_deref()));
     let info = TraceInfo {
         input: InputKind::Tree,
         source: Some(Source::Tracefs),
@@ -254,6 +257,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         missing,
         order: OrderKey::Time,
         scope: Scope::System,
+        deferred,
         filter: None,
         host: host_of_uname(&named.uname),
         boot: texts.find("boot_id").as_deref().and_then(some_text),

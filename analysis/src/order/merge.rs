@@ -16,7 +16,9 @@ pub(crate) trait Keyed {
     /// CPU of the event; `cpus` are those of the streams.
     fn cpu(&self, cpus: &[u32]) -> u32;
     /// Number of events behind this one that belong to its record, which counts once.
-    fn addresses(&self) -> u64;
+    fn addresses(&self) -> u64 {
+        0
+    }
 }
 
 /// Piece of a CPU's stream that is read at once: events in order, and the gaps before, between and after them.

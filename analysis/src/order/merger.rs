@@ -332,10 +332,6 @@ mod tests {
         fn cpu(&self, cpus: &[u32]) -> u32 {
             cpus[self.1]
         }
-
-        fn addresses(&self) -> u64 {
-            0
-        }
     }
 
     /// Number of the CPU of stream 0.
@@ -407,7 +403,7 @@ mod tests {
                     let last_gaps = until + usize::from(ended);
                     let gaps = gaps[from..last_gaps].iter().flatten().copied().collect();
                     added += usize::from(until > from);
-                    merger.add(stream, Chunk { events: events[from..until].to_vec(), gaps, has_bulk: false }, ended);
+                    merger.add(stream, Chunk { events: events[from..until].to_vec(), gaps, ..Chunk::default() }, ended);
                     next[stream] = until;
                 }
             }
@@ -658,7 +654,7 @@ mod tests {
         let mut merger = merger(1, OrderKey::Time, 1);
         let mut memory = HashSet::new();
         for events in events.chunks(10) {
-            merger.add(0, Chunk { events: events.to_vec(), gaps: Vec::new() }, false);
+            merger.add(0, Chunk { events: events.to_vec(), ..Chunk::default() }, false);
             let window = merger.next().unwrap();
             assert_eq!(window.events, events);
             if window.first_serial > 1000 {
@@ -676,7 +672,7 @@ mod tests {
         let mut merger = merger(3, OrderKey::Time, 1);
         assert_eq!(merger.first_key(), 0);
         for (stream, key) in [(0, 30), (1, 20), (2, 40)] {
-            merger.add(stream, Chunk { events: vec![(key, stream, 0)], gaps: Vec::new() }, false);
+            merger.add(stream, Chunk { events: vec![(key, stream, 0)], ..Chunk::default() }, false);
         }
         assert_eq!(merger.first_key(), 20);
     }

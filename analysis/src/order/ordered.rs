@@ -122,11 +122,15 @@ impl<'a, F: Filter> Ordered<'a, F> {
         for gap in &window.gaps {
             self.observer.gap_ahead(gap.from.unwrap_or(first), gap.to.unwrap_or(u64::MAX));
         }
-        for event in &window.events {
+        let mut rest = &window.events[..];
+        while let Some((event, behind)) = rest.split_first() {
             while let Some(gap) = self.gaps.next_before(event.at) {
                 self.gap(gap);
             }
-            self.event(event, names);
+            // A window has all events of a record.
+            let (addresses, behind) = behind.split_at(behind.len().min(event.addresses().into()));
+            self.event(event, addresses, names);
+            rest = behind;
         }
     }
 
@@ -147,15 +151,16 @@ impl<'a, F: Filter> Ordered<'a, F> {
         self.hand_over(&OrderedItem::Gap { seq, from, at, cpu, lost });
     }
 
-    fn event(&mut self, event: &Event, names: &Names) {
+    fn event(&mut self, event: &Event, addresses: &[Event], names: &Names) {
         let seq = self.next_seq();
+        self.seq += addresses.len() as u64;
         let is_object = event.action != Action::Other;
         if self.filter.as_mut().is_some_and(|filter| !is_object || !filter.takes(event, names)) {
             return;
         }
         let comm = event.comm(names, self.comms);
         let own = self.own.is_some_and(|own| own.allocates(event));
-        self.hand_over(&OrderedItem::Event { seq, event, names, comm, own });
+        self.hand_over(&OrderedItem::Event { seq, event, addresses, names, comm, own });
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 #[cfg(any(test, feature = "fast"))]
 use kmemtrace_abi::event::Names;
-use kmemtrace_abi::event::{Action, Context, Event};
+use kmemtrace_abi::event::{Context, Event};
 
 #[cfg(any(test, feature = "fast"))]
 use crate::order::pair_event::Filter;
@@ -31,7 +31,7 @@ impl<'a> OwnThreads<'a> {
     /// others; without flags the context is not known, and the object is not left out.
     #[inline(always)]
     pub(crate) fn allocates(&self, event: &Event) -> bool {
-        matches!(event.action, Action::Alloc(_))
+        event.allocates()
             && event.pid.is_some_and(|pid| self.remainders[word(pid)] & bit(pid) != 0 && self.has(pid))
             && event.context() == Some(Context::Task)
     }
@@ -83,7 +83,7 @@ impl<F: Filter> Filter for ButOwn<'_, F> {
 mod tests {
     use super::*;
     use crate::order::pair_event::All;
-    use kmemtrace_abi::event::Kind;
+    use kmemtrace_abi::event::{Action, Kind};
 
     #[test]
     fn only_the_threads_of_the_list_are_the_recorders() {
@@ -112,6 +112,7 @@ mod tests {
             value: None,
             owner: None,
             fields: None,
+            bulk: None,
         };
         let pids = (-70..9000).chain([i32::MIN, i32::MAX - 4096, i32::MAX]);
         for pid in pids {
