@@ -40,8 +40,44 @@ pub enum Action {
     Alloc(Kind),
     /// A free.
     Free(Kind),
+    /// A deferred free: the caller gives an object of either slab kind up, and the kernel takes it back later.
+    Deferred,
+    /// One address of a bulk free, of an object of either slab kind. `Kmalloc` if the caller named no cache.
+    BulkFree(Kind),
+    /// A record of several objects, as [`Event::bulk`] says; the events of its addresses follow. Kind as of these.
+    Bulk(Kind),
     /// Any other event record of the stream: counted, not analysed.
     Other,
+}
+
+/// What a record of several objects does to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BulkAction {
+    /// Allocations from one cache.
+    Alloc,
+    /// Frees to one cache.
+    Free,
+    /// Frees without a cache: the kernel completes a batch of deferred frees.
+    Complete,
+}
+
+/// Share of an event in a record of several objects.
+///
+/// Such a record becomes an event of its own and one event for each address, right behind it and with the same key and CPU. Only the
+/// first one counts as an event of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bulk {
+    /// The record itself.
+    Record {
+        /// What it does.
+        action: BulkAction,
+        /// Number of objects, as the caller gave it.
+        size: u64,
+        /// Number of addresses, and of events that follow: less than `size` if the record has no room for all.
+        addresses: u8,
+    },
+    /// One of its addresses.
+    Address,
 }
 
 /// Time that a task spends on getting memory, between two events or before one.
@@ -226,9 +262,41 @@ pub struct Event {
     pub owner: Option<OwnerId>,
     /// All fields of the event's record, where [`Names::fields`] keeps them.
     pub fields: Option<FieldsId>,
+    /// Share in a record of several objects.
+    pub bulk: Option<Bulk>,
 }
 
 impl Event {
+    /// Kind of the object that is allocated or freed; of a deferred free, which does not tell it, `Kmalloc`. `None` for any other event.
+    pub fn kind(&self) -> Option<Kind> {
+        match self.action {
+            Action::Alloc(kind) | Action::Free(kind) | Action::BulkFree(kind) | Action::Bulk(kind) => Some(kind),
+            Action::Deferred => Some(Kind::Kmalloc),
+            Action::Other => None,
+        }
+    }
+
+    /// True for an allocation, failed or not, and for a record of several ones.
+    pub fn allocates(&self) -> bool {
+        let is_bulk = matches!(self.bulk, Some(Bulk::Record { action: BulkAction::Alloc, .. }));
+        matches!(self.action, Action::Alloc(_)) || is_bulk
+    }
+
+    /// True if the event is one address of the record before it, which counts in its place.
+    #[inline]
+    pub fn is_address(&self) -> bool {
+        self.bulk == Some(Bulk::Address)
+    }
+
+    /// Number of events behind this one that belong to the same record.
+    #[inline]
+    pub fn addresses(&self) -> u8 {
+        match self.bulk {
+            Some(Bulk::Record { addresses, .. }) => addresses,
+            _ => 0,
+        }
+    }
+
     /// Owner of the memory, where the input tells it.
     pub fn owner<'n>(&self, names: &'n Names) -> Option<&'n Owner> {
         names.owners.get(self.owner?)
@@ -282,6 +350,7 @@ impl Event {
             value: None,
             owner: None,
             fields: None,
+            bulk: None,
         }
     }
 

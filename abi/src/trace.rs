@@ -11,6 +11,8 @@ use std::sync::Arc;
 use crate::clock::{Clock, OrderKey};
 use crate::event::Names;
 use crate::kernel::gfp::GfpNames;
+use crate::kernel::probes::KVFREE_RCU;
+use crate::kernel::release::Release;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
@@ -81,6 +83,51 @@ impl Scope {
     }
 }
 
+/// Deferred frees (`kfree_rcu`) in a trace of a kernel that hands them to its allocator in bulk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deferred {
+    /// Probe events record them from this order key on; 0: from before the first event, `u64::MAX`: it is not known from when.
+    From(u64),
+    /// No event records them.
+    Unseen,
+}
+
+impl Deferred {
+    /// First release whose `kfree_rcu` batches objects for `kfree_bulk`, which has no event: `kernel/rcu/tree.c` of Linux 5.7.
+    const BULK: Release = Release(5, 7, 0);
+
+    /// Deferred frees of a recording of ours from tracefs. `probes` is [`Metadata::probes`]; `is_described`: the trace has the format of
+    /// their event.
+    pub(crate) fn of_recording(kernel: Option<&str>, probes: Option<&str>, is_described: bool) -> Option<Deferred> {
+        let mut lines = probes.unwrap_or_default().lines();
+        let from = lines.next().and_then(|line| line.trim().parse().ok());
+        let defines = |line: &str| {
+            let event = line.split_whitespace().next().and_then(|name| name.rsplit('/').next());
+            event == Some(KVFREE_RCU)
+        };
+        if lines.any(defines) || probes.is_none() && is_described {
+            return Some(Deferred::From(from.unwrap_or(u64::MAX)));
+        }
+        Deferred::without_probes(kernel)
+    }
+
+    /// Deferred frees of a trace without events of their own.
+    pub(crate) fn without_probes(kernel: Option<&str>) -> Option<Deferred> {
+        let release = kernel.and_then(Release::parse)?;
+        (release >= Deferred::BULK).then_some(Deferred::Unseen)
+    }
+
+    /// `"seen"`, `"partly"` or `"unseen"`, as documents have it, of events from the order key `first` on; `None`: there are none.
+    pub fn name(self, first: Option<u64>) -> &'static str {
+        match self {
+            Deferred::From(0) => "seen",
+            Deferred::From(from) if first.is_none_or(|first| from <= first) => "seen",
+            Deferred::From(_) => "partly",
+            Deferred::Unseen => "unseen",
+        }
+    }
+}
+
 /// Facts of a trace that are known before its events are read.
 #[derive(Clone, Debug)]
 pub struct TraceInfo {
@@ -110,6 +157,8 @@ pub struct TraceInfo {
     pub order: OrderKey,
     /// Part of the system that was recorded.
     pub scope: Scope,
+    /// Deferred frees; `None` where each has an event of its own, and where that is not known.
+    pub deferred: Option<Deferred>,
     /// Kernel filter on allocation events, as the recorder was given it: bytes of a stranger, to be escaped.
     pub filter: Option<String>,
     /// Name of the host: bytes of a stranger, to be escaped. `None` where it was left out or is not known.
@@ -327,6 +376,7 @@ impl Trace {
             missing: Vec::new(),
             order: OrderKey::Time,
             scope: Scope::System,
+            deferred: None,
             filter: None,
             host: None,
             boot: None,
@@ -371,5 +421,44 @@ impl Trace {
     /// first event to the last. 0 until the streams have ended, and where there is no relay channel.
     pub fn dropped_beyond(&self, missing: u64) -> u64 {
         self.total_overruns().unwrap_or(0).saturating_sub(missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deferred_frees_are_seen_where_the_probes_were_on() {
+        const LINE: &str = "f:kmemtrace_k/kvfree_rcu kvfree_call_rcu ptr call_site=$stack0:x64";
+        let bulk = "f:kmemtrace_k/free_bulk kmem_cache_free_bulk s size";
+        let of = |kernel, probes: Option<&str>, is_described| Deferred::of_recording(kernel, probes, is_described);
+        for (kernel, probes, is_described, want) in [
+            (Some("7.3.4"), Some(format!("0\n{LINE}\n")), true, Some(Deferred::From(0))),
+            (Some("7.3.4"), Some(format!("700\n{bulk}\n{LINE}")), true, Some(Deferred::From(700))),
+            (None, Some(format!("0\n{LINE}\n")), false, Some(Deferred::From(0))),
+            // The kernel has refused the event, the text is damaged, or it is not there.
+            (Some("7.3.4"), Some(format!("0\n{bulk}\n")), false, Some(Deferred::Unseen)),
+            (Some("7.3.4"), Some(LINE.to_owned()), false, Some(Deferred::Unseen)),
+            (Some("7.3.4"), Some(format!("-1\n{LINE}")), true, Some(Deferred::From(u64::MAX))),
+            (Some("7.3.4"), Some(String::new()), true, Some(Deferred::Unseen)),
+            (Some("7.3.4"), None, true, Some(Deferred::From(u64::MAX))),
+            (Some("5.7.0-rc1"), None, false, Some(Deferred::Unseen)),
+            (Some("5.6.19"), None, false, None),
+            (Some("x"), None, false, None),
+            (None, None, false, None),
+        ] {
+            assert_eq!(of(kernel, probes.as_deref(), is_described), want, "{kernel:?} {probes:?}");
+        }
+        for (deferred, first, want) in [
+            (Deferred::From(0), Some(0), "seen"),
+            (Deferred::From(700), Some(700), "seen"),
+            (Deferred::From(700), Some(699), "partly"),
+            (Deferred::From(u64::MAX), Some(1), "partly"),
+            (Deferred::From(700), None, "seen"),
+            (Deferred::Unseen, Some(1), "unseen"),
+        ] {
+            assert_eq!(deferred.name(first), want, "{deferred:?} {first:?}");
+        }
     }
 }

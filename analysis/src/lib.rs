@@ -130,13 +130,13 @@ pub use engine::observe::Observed;
 pub use error::AnalysisError;
 pub use kmemtrace_abi::clock::Clock;
 pub use kmemtrace_abi::event::{
-    Action, Context, Event, EventSink, Gap, GapCause, Kind, Names as EventNames, StreamItem,
+    Action, Bulk, BulkAction, Context, Event, EventSink, Gap, GapCause, Kind, Names as EventNames, StreamItem,
 };
 pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
 pub use kmemtrace_abi::kernel::gfp::GfpNames;
 pub use kmemtrace_abi::kernel::unknown::UnknownEvents;
 pub use kmemtrace_abi::stream::source::EventSource;
-pub use kmemtrace_abi::trace::{OpenError, Scope, Trace, TraceInfo};
+pub use kmemtrace_abi::trace::{Deferred, OpenError, Scope, Trace, TraceInfo};
 pub use names::areas::Areas;
 pub use names::error::NamesError;
 pub use names::frame_list::{FrameClass, FrameList};

@@ -82,9 +82,14 @@ pub fn seeds(usual: Range<u64>) -> Range<u64> {
 
 /// Workload of `seed`, of any shape and up to `events` events.
 pub fn random_workload(seed: u64, events: usize) -> (Options, Workload) {
-    let options = Options::random(&mut Random::new(seed), events);
+    let options = with_probes(seed, Options::random(&mut Random::new(seed), events));
     let workload = workload(seed, &options);
     (options, workload)
+}
+
+/// Options with the recorder's probe events, of most seeds.
+fn with_probes(seed: u64, options: Options) -> Options {
+    Options { probes: Random::new(seed ^ 0x9b0b).chance(70), ..options }
 }
 
 /// Workload of `seed` for a captured tree, which has no gap blocks, no nodes, and always names its source.
@@ -96,6 +101,7 @@ pub fn random_tree(seed: u64, events: usize) -> (Options, Workload) {
     (options.cut, options.recorder_loss, options.nodes, options.kernel) = (Vec::new(), false, false, true);
     // The generator puts no list of symbols into a tree.
     (options.timed, options.foreign, options.symbols) = (false, false, false);
+    let options = with_probes(seed, options);
     let workload = workload(seed, &options);
     (options, workload)
 }

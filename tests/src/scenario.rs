@@ -2,7 +2,7 @@
 
 use crate::generate::symbols::Symbols;
 use crate::generate::{Era, PerCpu, Shape, Workload};
-use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, Names, StreamItem};
+use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, Gap, GapCause, Kind, Names, StreamItem};
 
 /// Builder of a workload, on a current little-endian 64-bit kernel (or another [`Shape`]).
 #[derive(Debug)]
@@ -27,6 +27,7 @@ impl Scenario {
                 nodes: Vec::new(),
                 clock: Some("mono"),
                 symbols: Symbols::default(),
+                probes: None,
             },
             thread: (7, 0),
         }
@@ -79,6 +80,7 @@ impl Scenario {
             value: None,
             owner: None,
             fields: None,
+            bulk: None,
         }
     }
 
@@ -121,6 +123,65 @@ impl Scenario {
     pub fn cache_free(mut self, at: u64, cpu: u32, site: u64, address: u64, cache: &str) -> Scenario {
         let event = self.blank(at, Action::Free(Kind::Cache), address, site);
         self.push(cpu, "kmem_cache_free", Some(cache), event)
+    }
+
+    /// Adds a `kvfree_rcu` by the recorder's probe, which is on from the begin.
+    pub fn kvfree_rcu(mut self, at: u64, cpu: u32, site: u64, address: u64) -> Scenario {
+        self.workload.probes.get_or_insert(0);
+        let event = self.blank(at, Action::Deferred, address, site);
+        self.push(cpu, "kvfree_rcu", None, event)
+    }
+
+    /// Adds a `free_bulk` of `size` objects, the first of which have these addresses. Without a cache it is the kernel's own.
+    pub fn free_bulk(
+        self,
+        at: u64,
+        cpu: u32,
+        site: u64,
+        (size, addresses): (u64, &[u64]),
+        cache: Option<&str>,
+    ) -> Scenario {
+        let (action, kind) = match cache {
+            Some(_) => (BulkAction::Free, Kind::Cache),
+            None => (BulkAction::Complete, Kind::Kmalloc),
+        };
+        // The kernel may be unable to read a name.
+        let cache = cache.filter(|name| !name.is_empty());
+        self.bulk(at, cpu, site, ("free_bulk", action, Action::Bulk(kind)), (size, addresses), cache)
+    }
+
+    /// Adds an `alloc_bulk` of `size` objects of 200 bytes in 256, the first of which have these addresses; a failed one for none.
+    pub fn alloc_bulk(self, at: u64, cpu: u32, site: u64, (size, addresses): (u64, &[u64]), cache: &str) -> Scenario {
+        let action = if addresses.is_empty() { Action::Alloc(Kind::Cache) } else { Action::Bulk(Kind::Cache) };
+        self.bulk(at, cpu, site, ("alloc_bulk", BulkAction::Alloc, action), (size, addresses), Some(cache))
+    }
+
+    fn bulk(
+        mut self,
+        at: u64,
+        cpu: u32,
+        site: u64,
+        (name, bulk_action, action): (&str, BulkAction, Action),
+        (size, addresses): (u64, &[u64]),
+        cache: Option<&str>,
+    ) -> Scenario {
+        self.workload.probes.get_or_insert(0);
+        let allocates = bulk_action == BulkAction::Alloc;
+        let (requested, allocated) = if allocates { (200, 256) } else { (0, 0) };
+        let bulk = Some(Bulk::Record { action: bulk_action, size, addresses: addresses.len() as u8 });
+        let failed = matches!(action, Action::Alloc(_));
+        let gfp = allocates.then_some(0xcc0);
+        let event = Event { requested, allocated, bulk, failed, gfp, node: None, ..self.blank(at, action, 0, site) };
+        let of_address = match action {
+            Action::Bulk(kind) if !allocates => Action::BulkFree(kind),
+            _ => Action::Alloc(Kind::Cache),
+        };
+        self = self.push(cpu, name, cache, event);
+        addresses.iter().fold(self, |scenario, &address| {
+            let failed = allocates && address == 0;
+            let bulk = Some(Bulk::Address);
+            scenario.push(cpu, name, cache, Event { address, action: of_address, failed, bulk, ..event })
+        })
     }
 
     /// Adds an `mm_page_free` of `1 << order` pages.

@@ -170,7 +170,7 @@ fn assert_lines(what: &str, expected: &[Value], found: &[Value]) {
     for (number, (want, have)) in want.iter().zip(&have).enumerate() {
         let mut differences = differences(want, have);
         // A member that the event does not have must not be in its line.
-        for member in ["requested", "allocated", "gfp", "node", "cache", "context"] {
+        for member in ["address", "addresses", "size", "requested", "allocated", "gfp", "node", "cache", "context"] {
             if want.get(member).is_none() && have.get(member).is_some_and(|value| !value.is_null()) {
                 differences.push(format!("$.{member}: {}, and the event has none", have[member]));
             }

@@ -9,8 +9,10 @@ use byteorder::ByteOrder;
 
 use crate::event::{Action, Event, EventSink, Kind, ModuleLoad, NameId, Names};
 use crate::fields::{FieldPlace, FieldsId, RecordFields};
+use crate::kernel::bulk::BulkPlan;
 use crate::kernel::format::{EventFormat, Place};
 use crate::kernel::latency::LatencyPlan;
+use crate::kernel::probes;
 use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::release::Release;
 use crate::kernel::slot::{Head, NEAR, Slot};
@@ -21,7 +23,7 @@ use crate::target::{TargetOrder, u16_at, u32_at};
 
 /// Place of a cache's name.
 #[derive(Clone, Copy, Debug)]
-struct NamePlace {
+pub(super) struct NamePlace {
     /// Length and offset of the name: upper and lower 16 bits.
     location: Slot,
     /// Byte of the record that the offset counts from.
@@ -57,6 +59,8 @@ struct Plan {
     far: Vec<Slot>,
     /// Numbers of an event about waiting for memory.
     latency: Option<Box<LatencyPlan>>,
+    /// Objects of an event of several.
+    bulk: Option<Box<BulkPlan>>,
     /// Fields of the format.
     fields: Arc<[FieldPlace]>,
 }
@@ -88,9 +92,10 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// A decoder for the events described, each as (system, format), of a kernel of this release. Later descriptions of an id are
-    /// ignored.
+    /// ignored. The recorder's probe events are those of the system `probe_group`.
     pub(crate) fn new(
         formats: &[(String, EventFormat)],
+        probe_group: Option<&str>,
         page_bytes: u64,
         release: Option<Release>,
         names: &mut Names,
@@ -115,6 +120,7 @@ impl Decoder {
             least: 0,
             far: Vec::new(),
             latency: None,
+            bulk: None,
             fields: Arc::default(),
         };
         let mut decoder = Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes, stacks: None };
@@ -128,10 +134,16 @@ impl Decoder {
                 *slot = index;
                 decoder.stacks = decoder.stacks.or_else(|| StackFormat::new(system, format));
                 let latency = LatencyPlan::new(system, format, formats, names);
-                let plan = Plan::new((system, format), release, names, &other);
+                let is_probe = probe_group == Some(system);
+                let plan = match is_probe.then(|| Plan::of_probe(format, names, &other)).flatten() {
+                    Some(plan) => plan,
+                    None => Plan::new((system, format), release, names, &other),
+                };
                 let least = plan.least.max(latency.as_ref().map_or(0, |latency| latency.least));
-                let fields = format.own_fields().into();
-                decoder.plans.push(Plan { latency: latency.map(Box::new), least, fields, ..plan });
+                let mut fields = format.own_fields();
+                // Whatever a format declares the array as: its end is memory of the caller.
+                fields.retain(|field| !is_probe || *field.name != *probes::ADDRESSES);
+                decoder.plans.push(Plan { latency: latency.map(Box::new), least, fields: fields.into(), ..plan });
             }
         }
         decoder
@@ -156,6 +168,11 @@ impl Decoder {
     /// True where the trace describes events that tell of loads of modules.
     pub(crate) fn tells_module_loads(&self) -> bool {
         self.plans.iter().any(|plan| plan.module.is_some())
+    }
+
+    /// True where the trace describes the recorder's event of deferred frees.
+    pub(crate) fn describes_deferred_frees(&self) -> bool {
+        self.plans.iter().any(|plan| plan.action == Action::Deferred)
     }
 
     /// Layout of records that hold stacks; `None` where the trace does not describe them.
@@ -222,6 +239,17 @@ impl Decoder {
                 let cache = plan.cache_name::<O, I>(record.payload, names);
                 items.event(Event { address, call_site, cache, action: Action::Free(kind), ..event }, names);
             }
+            Action::Deferred => {
+                let (address, call_site) = (read(plan.address), read(plan.call_site));
+                items.event(Event { address, call_site, action: Action::Deferred, ..event }, names);
+            }
+            Action::BulkFree(_) | Action::Bulk(_) => {
+                let call_site = read(plan.call_site);
+                let [requested, allocated] = plan.sizes.map(read);
+                let cache = plan.cache_name::<O, I>(record.payload, names);
+                let event = Event { gfp: gfp(), call_site, requested, allocated, cache, ..event };
+                plan.bulk_events::<O>(event, record.payload, names, items);
+            }
             Action::Other => {
                 if names.is_unknown(plan.name) {
                     unknown.count(names.get(plan.name));
@@ -238,6 +266,10 @@ impl Decoder {
 }
 
 impl NamePlace {
+    pub(super) fn end(self) -> usize {
+        self.location.end()
+    }
+
     /// The name with its NUL; `None` where it is outside of the record.
     #[inline(always)]
     fn read<O: TargetOrder>(self, record: &[u8]) -> Option<&[u8]> {
@@ -304,9 +336,60 @@ impl Plan {
             least,
             far,
             latency: None,
+            bulk: None,
             fields: Arc::default(),
         }
         .brought_near()
+    }
+
+    /// Plan of a probe event of the recorder's; `None` for another event of the group, and for one whose fields are not those that the
+    /// recorder defines.
+    fn of_probe(format: &EventFormat, names: &mut Names, other: &Plan) -> Option<Plan> {
+        let slot = |name: &str| format.field(name).and_then(Slot::of);
+        let plan = Plan {
+            name: names.intern(format.name.as_bytes()),
+            pid: slot(profile::PID),
+            flags: slot(profile::FLAGS),
+            ..other.clone()
+        };
+        let plan = match &*format.name {
+            probes::KVFREE_RCU => Plan {
+                action: Action::Deferred,
+                address: slot(probes::POINTER)?,
+                call_site: slot(probes::CALL_SITE)?,
+                ..plan
+            },
+            probes::FREE_BULK => Plan {
+                action: Action::Bulk(Kind::Cache),
+                call_site: slot(probes::CALL_SITE)?,
+                cache: Some(name_place(format, probes::CACHE)?),
+                bulk: Some(Box::new(BulkPlan::of_free(format)?)),
+                ..plan
+            },
+            probes::ALLOC_BULK => Plan {
+                action: Action::Bulk(Kind::Cache),
+                call_site: slot(probes::RETURN_ADDRESS)?,
+                sizes: [slot(probes::REQUESTED)?, slot(probes::ALLOCATED)?],
+                gfp: Some(slot(probes::GFP)?),
+                cache: Some(name_place(format, probes::CACHE)?),
+                bulk: Some(Box::new(BulkPlan::of_alloc(format)?)),
+                ..plan
+            },
+            _ => return None,
+        };
+        let slots = [Some(plan.address), Some(plan.call_site), plan.pid, plan.flags, plan.gfp].into_iter().flatten();
+        let fields = slots.chain(plan.sizes).map(Slot::end).chain(plan.cache.map(NamePlace::end));
+        let least = fields.chain(plan.bulk.as_ref().map(|bulk| bulk.least)).max().unwrap_or(0);
+        Some(Plan { least, ..plan }.brought_near())
+    }
+
+    /// Hands on the events of a record of several objects.
+    #[inline(never)]
+    fn bulk_events<O: TargetOrder>(&self, event: Event, record: &[u8], names: &Names, items: &mut impl EventSink) {
+        let Some(bulk) = &self.bulk else { return };
+        // The kernel cannot read the name of a cache that is not there.
+        let cache = event.cache.filter(|&cache| names.get(cache) != probes::NO_TEXT);
+        bulk.events::<O>(Event { cache, ..event }, record, |event| items.event(event, names));
     }
 
     /// With all numbers where [`Slot::read_near`] finds them.
@@ -427,7 +510,7 @@ mod tests {
     fn decoder(names: &mut Names) -> Decoder {
         let formats: Vec<_> =
             [CACHE_ALLOC, PAGE_ALLOC].map(|text| ("kmem".to_owned(), EventFormat::parse(text).unwrap())).into();
-        Decoder::new(&formats, 4096, None, names)
+        Decoder::new(&formats, None, 4096, None, names)
     }
 
     fn decode<O: TargetOrder>(
@@ -496,7 +579,7 @@ mod tests {
             .collect();
         let mut names = Names::new();
         let far = [("kmem".to_owned(), EventFormat::parse(&moved.join("offset:")).unwrap())];
-        let far = Decoder::new(&far, 4096, None, &mut names);
+        let far = Decoder::new(&far, None, 4096, None, &mut names);
         let near = decoder(&mut names);
         let fields: Vec<u8> = (1..60).collect();
         let record = |before: usize, name: u32| {
@@ -565,7 +648,7 @@ mod tests {
     }
 
     fn one(system: &str, format: EventFormat, names: &mut Names) -> Decoder {
-        Decoder::new(&[(system.to_owned(), format)], 4096, None, names)
+        Decoder::new(&[(system.to_owned(), format)], None, 4096, None, names)
     }
 
     /// A record of event 9 with these numbers, each its offset and size.
@@ -667,7 +750,7 @@ mod tests {
         for (release, action) in [("2.6.32.71", Action::Free(Kind::Pages)), ("2.6.34", Action::Other)] {
             let mut names = Names::new();
             let formats = [("kmem".to_owned(), format("mm_pagevec_free", &fields))];
-            let decoder = Decoder::new(&formats, 4096, Release::parse(release), &mut names);
+            let decoder = Decoder::new(&formats, None, 4096, Release::parse(release), &mut names);
             let record = record(Endian::Little, 20, &[(0x2222, 8, 8)]);
             let event = decode_in(Endian::Little, &decoder, &whole(&record), &mut names);
             assert_eq!(event.action, action, "{release}");
@@ -764,7 +847,7 @@ mod tests {
     fn the_first_description_of_an_event_holds() {
         let formats = ["kfree", "kmalloc"].map(|name| ("kmem".to_owned(), format(name, &[("const void * ptr", 8, 8)])));
         let mut names = Names::new();
-        let decoder = Decoder::new(&formats, 4096, None, &mut names);
+        let decoder = Decoder::new(&formats, None, 4096, None, &mut names);
         let bytes = record(Endian::Little, 16, &[]);
         let event = decode_in(Endian::Little, &decoder, &whole(&bytes), &mut names);
         assert_eq!(event.action, Action::Free(Kind::Kmalloc));

@@ -56,6 +56,8 @@ pub struct Field {
     pub place: Place,
     /// Way to its value; `None` for an array of numbers.
     pub form: Option<FieldForm>,
+    /// Elements of an array with this bound in its declaration.
+    pub elements: Option<usize>,
 }
 
 /// Record layout of an event.
@@ -157,7 +159,9 @@ fn parse_field(line: &str) -> Option<Field> {
             .any(|t| kind.starts_with(t))
     });
     let form = form(declaration, name, (offset, size), signed, place);
-    Some(Field { name: name.to_owned(), offset, size, signed, place, form })
+    let bound = declaration.split_once('[').and_then(|(_, bound)| bound.strip_suffix(']'));
+    let elements = bound.filter(|_| place == Place::Fixed).and_then(|bound| bound.parse().ok());
+    Some(Field { name: name.to_owned(), offset, size, signed, place, form, elements })
 }
 
 /// Fields that hold addresses of code, though the kernel declares them as numbers.

@@ -3,6 +3,7 @@
 //! A layout of another kernel version belongs here, and another event into `profile` or `latency`. Every decoder is generic over byte order
 //! and word size ([`crate::target`]) and takes one sub-buffer or record at a time.
 
+mod bulk;
 pub(crate) mod decoder;
 pub mod format;
 pub mod gfp;

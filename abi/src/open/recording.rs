@@ -18,7 +18,7 @@ use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::trace::{InputKind, Metadata, OpenError, Trace, TraceInfo};
+use crate::trace::{Deferred, InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.
 pub(super) struct Opened {
@@ -122,6 +122,13 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         PayloadFormat::SubBuffers(format) => Some(format.shape.target.word_bytes),
         _ => header.target.map(|t| t.word_bytes),
     };
+    let deferred = match &format {
+        PayloadFormat::SubBuffers(format) => {
+            let is_described = format.decoder.describes_deferred_frees();
+            Deferred::of_recording(header.kernel.as_deref(), metadata.probes.as_deref(), is_described)
+        }
+        PayloadFormat::Relay(_) | PayloadFormat::Unknown => None,
+    };
     let format = Arc::new(format);
     let mut streams = streams(opened, header.source, &format, complaint.as_deref());
     let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
@@ -142,6 +149,7 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         missing,
         order,
         scope: header.scope,
+        deferred,
         filter: header.filter,
         host: header.host.or_else(|| host_of_uname(&metadata.uname)),
         boot: header.boot,
@@ -215,7 +223,8 @@ fn payload_format(
     match header.page_shape() {
         Ok(shape) => {
             let release = header.kernel.as_deref().and_then(Release::parse);
-            let decoder = Decoder::new(&formats, header.page_bytes.unwrap_or(0), release, names);
+            let group = header.probe_group.as_deref();
+            let decoder = Decoder::new(&formats, group, header.page_bytes.unwrap_or(0), release, names);
             (PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }), errors.first().map(ToString::to_string))
         }
         Err(error) => (PayloadFormat::Unknown, Some(error.to_string())),

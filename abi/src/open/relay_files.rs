@@ -72,6 +72,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         missing,
         order: if layout == Layout::R4 { OrderKey::Sequence } else { OrderKey::Time },
         scope: Scope::System,
+        deferred: None,
         filter: None,
         host: None,
         boot: None,

@@ -19,6 +19,7 @@ use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::format::{EventFormat, PageShape};
 use crate::kernel::gfp::GfpNames;
+use crate::kernel::probes::CAPTURE_GROUP;
 use crate::kernel::profile::{EventProfile, PROFILES};
 use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
@@ -28,7 +29,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Endian, Target};
-use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
+use crate::trace::{Deferred, InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
@@ -218,7 +219,9 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let format_texts = texts.formats();
     let formats = formats(&format_texts, path, &mut report)?;
     let release = kernel.as_deref().and_then(Release::parse);
-    let decoder = Decoder::new(&formats, page_bytes.unwrap_or(0), release, &mut names);
+    let decoder = Decoder::new(&formats, Some(CAPTURE_GROUP), page_bytes.unwrap_or(0), release, &mut names);
+    // The script defines its events before the recording begins.
+    let probes = decoder.describes_deferred_frees().then_some(Deferred::From(0));
     let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
     let mut streams = streams(raw, &format)?;
     let missing = if alone { Vec::new() } else { missing_cpus(&root, &streams) };
@@ -239,6 +242,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     for (name, cost) in &texts.missing {
         report.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
     }
+    let deferred = probes.or_else(|| Deferred::without_probes(kernel.as_deref()));
     let info = TraceInfo {
         input: InputKind::Tree,
         source: Some(Source::Tracefs),
@@ -253,6 +257,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         missing,
         order: OrderKey::Time,
         scope: Scope::System,
+        deferred,
         filter: None,
         host: host_of_uname(&named.uname),
         boot: texts.find("boot_id").as_deref().and_then(some_text),

@@ -169,5 +169,6 @@ fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> E
         value: None,
         owner: None,
         fields: None,
+        bulk: None,
     }
 }

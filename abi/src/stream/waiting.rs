@@ -21,6 +21,8 @@ pub(super) struct Waiting {
     /// Records; those before `head` were handed on.
     queue: Vec<Entry>,
     head: usize,
+    /// Entries from `head` on that are addresses of the record before them.
+    addresses: usize,
     /// Events in the queue that may get a stack: origin, and place in the queue. Each origin stands once.
     open: Vec<(Origin, usize)>,
     /// Frames of the stack that is read.
@@ -40,7 +42,12 @@ impl Waiting {
     /// Number of records that are not handed on yet.
     #[inline]
     pub(super) fn len(&self) -> u64 {
-        (self.queue.len() - self.head) as u64
+        self.records() as u64
+    }
+
+    #[inline]
+    fn records(&self) -> usize {
+        self.queue.len() - self.head - self.addresses
     }
 
     /// Order key of the first of them.
@@ -58,13 +65,18 @@ impl Waiting {
     ) -> bool {
         let Some(index) = self.open.iter().rposition(|(open, _)| Some(*open) == origin) else { return false };
         let (_, place) = self.open.swap_remove(index);
-        let Some(entry) = self.queue.get_mut(place) else { return false };
+        let Some((entry, behind)) = self.queue.get_mut(place..).and_then(<[Entry]>::split_first_mut) else {
+            return false;
+        };
         // However little sense it makes, it is this event's stack: no other one will come.
         entry.is_open = false;
         if !format.read::<O>(record.payload, word_bytes, &mut self.frames) {
             return false;
         }
-        entry.event.stack = Some(names.stacks.intern(&self.frames));
+        let stack = Some(names.stacks.intern(&self.frames));
+        entry.event.stack = stack;
+        let addresses = behind.iter_mut().take(entry.event.addresses().into());
+        addresses.for_each(|address| address.event.stack = stack);
         true
     }
 
@@ -82,6 +94,7 @@ impl Waiting {
                 None => self.open.push((origin, place)),
             }
         }
+        self.addresses += usize::from(event.is_address());
         self.queue.push(Entry { event, is_open: origin.is_some() });
     }
 
@@ -90,12 +103,13 @@ impl Waiting {
     fn hand_on(&mut self, most: usize, names: &Names, items: &mut impl EventSink) {
         while let Some(entry) = self.queue.get(self.head) {
             if entry.is_open {
-                if self.queue.len() - self.head <= most {
+                if self.records() <= most {
                     break;
                 }
                 self.open.retain(|(_, place)| *place != self.head);
             }
             self.head += 1;
+            self.addresses -= usize::from(entry.event.is_address());
             items.event(entry.event, names);
         }
         if self.head == self.queue.len() {
@@ -112,10 +126,12 @@ impl Waiting {
     pub(super) fn flush_until(&mut self, until: u64, names: &Names, items: &mut impl EventSink) -> bool {
         let left = self.queue.get(self.head..).unwrap_or_default();
         // Keys of a stream do not go back.
-        let behind = left.iter().rev().take_while(|entry| entry.event.at > until).count();
-        let is_any = behind < left.len();
+        let behind = left.iter().rev().take_while(|entry| entry.event.at > until);
+        let (entries, records) = behind
+            .fold((0, 0), |(entries, records), entry| (entries + 1, records + usize::from(!entry.event.is_address())));
+        let is_any = entries < left.len();
         if is_any {
-            self.hand_on(behind, names, items);
+            self.hand_on(records, names, items);
         }
         is_any
     }
@@ -163,7 +179,8 @@ impl<I: EventSink> EventSink for WaitingSink<'_, I> {
     fn event(&mut self, event: Event, names: &Names) {
         let is_interrupt = self.origin.is_some_and(Origin::is_interrupt);
         let most = if is_interrupt { MAX_IN_INTERRUPT } else { MAX_WAITING };
-        let origin = self.origin.filter(|_| !self.is_stack);
+        // Addresses get the stack of their record.
+        let origin = self.origin.filter(|_| !self.is_stack && !event.is_address());
         if origin.is_none() {
             // A stack, mostly: the event before it has come to its end.
             self.waiting.hand_on(most, names, self.items);
@@ -189,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::event::StreamItem;
+    use crate::event::{Bulk, BulkAction, StreamItem};
     use crate::kernel::format::EventFormat;
     use crate::target::Little;
 
@@ -205,6 +222,8 @@ mod tests {
     enum Step {
         /// An event of this thread with these flags.
         Event(u8, u8),
+        /// A record of as many addresses.
+        Bulk(u8, u8, u8),
         /// A stack of this thread with these flags.
         Stack(u8, u8),
         /// A stack that makes no sense.
@@ -218,7 +237,9 @@ mod tests {
     /// Records that may be held back when this one has come.
     fn most(record: &Step) -> usize {
         match *record {
-            Step::Event(_, flags) | Step::Stack(_, flags) | Step::Nonsense(_, flags) if flags & 0x58 != 0 => {
+            Step::Event(_, flags) | Step::Bulk(_, flags, _) | Step::Stack(_, flags) | Step::Nonsense(_, flags)
+                if flags & 0x58 != 0 =>
+            {
                 MAX_IN_INTERRUPT
             }
             _ => MAX_WAITING,
@@ -234,9 +255,9 @@ mod tests {
             match step {
                 Step::Pause => continue,
                 Step::Gap => gap = records.len(),
-                Step::Event(..) => {}
+                Step::Event(..) | Step::Bulk(..) => {}
                 Step::Stack(pid, flags) | Step::Nonsense(pid, flags) => {
-                    let same = |other: &Step| matches!(*other, Step::Event(p, f) if origin(p, f) == origin(pid, flags));
+                    let same = |other: &Step| matches!(*other, Step::Event(p, f) | Step::Bulk(p, f, _) if origin(p, f) == origin(pid, flags));
                     let last = records[gap..].iter().rposition(same).map(|place| gap + place);
                     // Each record since then has left the event waiting.
                     let is_near = |place: &usize| {
@@ -275,7 +296,8 @@ mod tests {
         for &step in steps {
             let mut items: Vec<StreamItem> = Vec::new();
             let (pid, flags) = match step {
-                Step::Event(pid, flags) | Step::Stack(pid, flags) | Step::Nonsense(pid, flags) => (pid, flags),
+                Step::Event(pid, flags) | Step::Bulk(pid, flags, _) | Step::Stack(pid, flags) => (pid, flags),
+                Step::Nonsense(pid, flags) => (pid, flags),
                 Step::Gap | Step::Pause => (0, 0),
             };
             let mut record =
@@ -291,14 +313,19 @@ mod tests {
                     names = another(number);
                     waiting.take_up(&mut names);
                 }
-                Step::Event(..) => {}
+                Step::Event(..) | Step::Bulk(..) => {}
                 Step::Stack(..) | Step::Nonsense(..) => {
                     unmatched += u64::from(!waiting.tie::<Little>((&format, origin), &whole, 8, &mut names));
                 }
             }
             if !matches!(step, Step::Gap | Step::Pause) {
                 let event = Event::new(number, 0, names.intern(b"any"));
-                WaitingSink { waiting: &mut waiting, items: &mut items, origin, is_stack }.event(event, &names);
+                let mut sink = WaitingSink { waiting: &mut waiting, items: &mut items, origin, is_stack };
+                let addresses = if let Step::Bulk(_, _, addresses) = step { addresses } else { 0 };
+                let bulk = Bulk::Record { action: BulkAction::Free, size: 99, addresses };
+                sink.event(Event { bulk: (addresses > 0).then_some(bulk), ..event }, &names);
+                let address = Event { bulk: Some(Bulk::Address), ..event };
+                (0..addresses).for_each(|_| sink.event(address, &names));
                 number += 1;
             }
             assert!(waiting.len() <= MAX_IN_INTERRUPT as u64 && waiting.open.len() as u64 <= waiting.len());
@@ -311,19 +338,31 @@ mod tests {
         (handed, unmatched)
     }
 
-    /// Adds the stacks of the next events, which come in their order.
+    /// Adds the stacks of the next records, which come in their order, each with its addresses right behind it.
     fn keep(items: &[StreamItem], names: &Names, handed: &mut Vec<Option<u64>>) {
+        let mut addresses = 0;
         for item in items {
             let StreamItem::Event(event) = item else { panic!("{item:?}") };
+            let stack = event.stack.map(|stack| names.stacks.get(stack)[0] - 1);
+            assert_eq!(event.is_address(), addresses > 0, "{event:?}");
+            if event.is_address() {
+                addresses -= 1;
+                assert_eq!((event.at + 1, Some(stack)), (handed.len() as u64, handed.last().copied()));
+                continue;
+            }
+            addresses = event.addresses();
             assert_eq!(event.at, handed.len() as u64);
-            handed.push(event.stack.map(|stack| names.stacks.get(stack)[0] - 1));
+            handed.push(stack);
         }
+        assert_eq!(addresses, 0);
     }
 
     fn step() -> impl Strategy<Value = Step> {
         let flags = prop_oneof![4 => Just(0), 2 => Just(0x10), 1 => Just(0x19), 1 => Just(0x08), 1 => Just(0x25)];
         (0..100u8, 0..4u8, flags).prop_map(|(kind, pid, flags)| match kind {
-            0..50 => Step::Event(pid, flags),
+            0..40 => Step::Event(pid, flags),
+            40..45 => Step::Bulk(pid, flags, 1 + kind % 5),
+            45..50 => Step::Bulk(pid, flags, 64),
             50..90 => Step::Stack(pid, flags),
             90..94 => Step::Nonsense(pid, flags),
             94..96 => Step::Gap,

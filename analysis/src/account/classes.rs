@@ -2,7 +2,7 @@
 //!
 //! All threads share the numbers. A thread keeps the numbers it has seen, so that the lock is rarely taken.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -116,6 +116,8 @@ pub(crate) struct Registry {
     paths: Option<NodesOfRows>,
     max_sized: u32,
     classes: Numbered<Class>,
+    /// Sites of cache objects that the filters do not take, each with its caches.
+    unselected_caches: HashSet<(u32, CacheNumber), RandomState>,
     /// True if there were more classes than numbers.
     pub(crate) exhausted: bool,
 }
@@ -182,6 +184,8 @@ pub(crate) struct Numbers {
     pub(crate) origins: Vec<Origin>,
     pub(crate) lists: ValueLists,
     pub(crate) stacks: KnownStacks,
+    /// Sites of cache objects that the filters do not take, each with its caches.
+    pub(crate) unselected_caches: HashSet<(u32, CacheNumber), RandomState>,
     /// True if there were more classes than numbers.
     pub(crate) exhausted: bool,
 }
@@ -204,6 +208,7 @@ impl Classes {
             paths: None,
             max_sized,
             classes: Numbered::default(),
+            unselected_caches: HashSet::default(),
             exhausted: false,
         }))
     }
@@ -283,10 +288,13 @@ impl Classes {
         registry.classes.number(class)
     }
 
-    /// The class of objects allocated at `site` that the filters do not take.
-    pub(crate) fn unselected(&self, site: u64, kind: Kind) -> u32 {
+    /// The class of objects of `cache` allocated at `site` that the filters do not take.
+    pub(crate) fn unselected(&self, site: u64, kind: Kind, cache: CacheNumber) -> u32 {
         let registry = &mut *self.lock();
         let site = registry.sites.number((site, kind));
+        if kind == Kind::Cache {
+            registry.unselected_caches.insert((site, cache));
+        }
         let origin = registry.origins.number(Origin { row: None, site });
         origin.saturating_add(FIRST_UNSELECTED).min(UNSELECTED)
     }
@@ -334,6 +342,7 @@ impl Classes {
             origins: registry.origins.all,
             lists: ValueLists::new(registry.list_values, registry.list_len),
             stacks: registry.stacks.finish(),
+            unselected_caches: registry.unselected_caches,
             exhausted: registry.exhausted,
         }
     }
@@ -396,7 +405,7 @@ mod tests {
         let row = RowKey { site: 0, others: 3, kind: Kind::Cache };
         let numbers = [7, 8, 7].map(|site| classes.class(row, site, 0, (1, 1)));
         assert_eq!(numbers, [0, 1, 0]);
-        let hidden = classes.unselected(8, Kind::Cache);
+        let hidden = classes.unselected(8, Kind::Cache, 3);
         assert!(is_selected(1) && !is_selected(hidden) && !is_selected(UNSELECTED));
         let origins = [origin_of_unselected(hidden), origin_of_unselected(UNSELECTED), origin_of_unselected(0)];
         assert_eq!(origins, [Some(2), None, None]);
@@ -404,5 +413,6 @@ mod tests {
         assert_eq!(numbers.sites, [(7, Kind::Cache), (8, Kind::Cache)]);
         let origin = |row, site| Origin { row, site };
         assert_eq!(numbers.origins, [origin(Some(0), 0), origin(Some(0), 1), origin(None, 1)]);
+        assert_eq!(numbers.unselected_caches.into_iter().collect::<Vec<_>>(), [(1, 3)]);
     }
 }

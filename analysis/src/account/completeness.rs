@@ -13,7 +13,7 @@ pub(crate) struct MergeStats {
     pub(crate) first: Option<u64>,
     /// Key of the last event within the bounds.
     pub(crate) last: Option<u64>,
-    /// Events within the bounds.
+    /// Events within the bounds, a record of several objects once.
     pub(crate) events: u64,
     /// Sequence numbers missing.
     pub(crate) missing: u64,

@@ -1,6 +1,6 @@
 //! The recorder's own threads: their allocations are told from those of others.
 
-use kmemtrace_abi::event::{Action, Context, Event};
+use kmemtrace_abi::event::{Context, Event};
 
 /// The recorder's threads.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ impl<'a> OwnThreads<'a> {
     /// others; without flags the context is not known, and the object is not left out.
     #[inline(always)]
     pub(crate) fn allocates(&self, event: &Event) -> bool {
-        matches!(event.action, Action::Alloc(_))
+        event.allocates()
             && event.pid.is_some_and(|pid| self.remainders[word(pid)] & bit(pid) != 0 && self.has(pid))
             && event.context() == Some(Context::Task)
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
 
-use crate::account::classes::{Class, Classes};
+use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::stats::{PageStats, Stats};
 
 /// Bytes requested and allocated.
@@ -323,6 +323,12 @@ impl<'a> Tallies<'a> {
 }
 
 impl Tallies<'_> {
+    /// Classes of kind `cache` that objects were allocated of, as far as `is_of` takes their caches.
+    pub(crate) fn of_caches(&self, is_of: impl Fn(CacheNumber) -> bool) -> impl Iterator<Item = &Class> {
+        let has_objects = self.tallies.iter().filter(|tally| tally.opened > 0);
+        has_objects.map(|tally| &tally.class).filter(move |class| class.kind == Kind::Cache && is_of(class.cache))
+    }
+
     /// Free events that ended blocks of pages which are not counted one by one.
     pub(crate) fn whole_page_pairs(&self) -> u64 {
         self.tallies.iter().filter(|tally| tally.class.kind == Kind::Pages).map(|tally| tally.freed).sum()

@@ -266,7 +266,7 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
         }
         paired.findings.values().try_fold(0u64, |sum, row| sum.checked_add(row.count)?.checked_add(row.suspect))
     };
-    paired.counts.used <= order.events && all_fit().is_some()
+    paired.counts.other <= order.events && all_fit().is_some()
 }
 
 fn write_kind(kind: Kind, out: &mut Writer) {
@@ -278,13 +278,15 @@ fn read_kind(from: &mut Reader<'_>) -> Option<Kind> {
 }
 
 fn write_counts(counts: &Counts, caches: &mut Caches<'_>, out: &mut Writer) {
-    let Counts { used, unknown, free_events, paired, cross_node, null_free, free_without_alloc, .. } = counts;
+    let Counts { other, unknown, free_events, paired, cross_node, null_free, free_without_alloc, .. } = counts;
     let [kmalloc, cache, pages] = *free_events;
-    let single = [*used, *unknown, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
+    let single = [*other, *unknown, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
     single.into_iter().chain([counts.all_inferred, counts.all_without_alloc]).for_each(|n| out.u64(n));
     let Counts { page_pairs, free_pages_without_alloc, free_pages_after_free, partial_frees, .. } = counts;
     let of_pages = [*page_pairs, *free_pages_without_alloc, *free_pages_after_free, *partial_frees];
     of_pages.into_iter().for_each(|n| out.u64(n));
+    let Counts { completions, bulk_unknown, unseen_frees, unseen_allocs, .. } = counts;
+    [*completions, *bulk_unknown, *unseen_frees, *unseen_allocs].into_iter().for_each(|n| out.u64(n));
     out.bool(counts.has_whole_blocks);
     out.u64(counts.unselected_allocs);
     out.u64(counts.own_allocs);
@@ -303,16 +305,17 @@ fn write_counts(counts: &Counts, caches: &mut Caches<'_>, out: &mut Writer) {
 }
 
 fn read_counts(from: &mut Reader<'_>, cache_number: impl Fn(u32) -> Option<CacheNumber>) -> Option<Counts> {
-    let [used, unknown, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
+    let [other, unknown, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
     let [all_inferred, all_without_alloc] = numbers(from)?;
     let [page_pairs, free_pages_without_alloc, free_pages_after_free, partial_frees] = numbers(from)?;
+    let [completions, bulk_unknown, unseen_frees, unseen_allocs] = numbers(from)?;
     let has_whole_blocks = from.bool()?;
     let (unselected_allocs, own_allocs, own_allocated) = (from.u64()?, from.u64()?, from.u128()?);
     let old_frees = from.list(|from| Some((cache_number(from.u32()?)?, from.u64()?)))?.into_iter().collect();
     let matrix: Matrix = from.list(|from| Some(((from.u32()?, from.u32()?), from.u64()?)))?.into_iter().collect();
     let free_events = [kmalloc, cache, pages];
     let counts = Counts {
-        used,
+        other,
         unknown,
         free_events,
         paired,
@@ -325,6 +328,10 @@ fn read_counts(from: &mut Reader<'_>, cache_number: impl Fn(u32) -> Option<Cache
         free_pages_after_free,
         partial_frees,
         has_whole_blocks,
+        completions,
+        bulk_unknown,
+        unseen_frees,
+        unseen_allocs,
         ..Counts::default()
     };
     Some(Counts { old_frees, all_inferred, all_without_alloc, unselected_allocs, own_allocs, own_allocated, ..counts })
@@ -399,6 +406,8 @@ fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
     use crate::account::free_sites::FreeSites;
 
@@ -443,7 +452,11 @@ mod tests {
         let rows = groups.into_iter().zip(Kind::ALL).zip([100, 201, 300]).map(row).collect();
         let matrix = [((1, 2), 31), ((2, 1), 32)].into_iter().collect();
         let counts = Counts {
-            used: 41,
+            other: 41,
+            completions: 51,
+            bulk_unknown: 52,
+            unseen_frees: 53,
+            unseen_allocs: 54,
             unknown: 40,
             free_events: [42, 43, 44],
             page_pairs: 53,
@@ -463,6 +476,7 @@ mod tests {
             free_sites: FreeSites::default(),
             all_inferred: 51,
             all_without_alloc: 52,
+            unseen_caches: HashSet::default(),
         };
         let of_class = |(n, class): (u64, Finding)| {
             let (alloc_site, free_site) =
@@ -581,8 +595,8 @@ mod tests {
             change(&mut paired);
             read(REQUEST, &write(REQUEST, &order, &paired, &names), true, &mut names).is_some()
         };
-        assert!(spoil(&|paired| paired.counts.used = 1000));
-        assert!(!spoil(&|paired| paired.counts.used = 1001));
+        assert!(spoil(&|paired| paired.counts.other = 1000));
+        assert!(!spoil(&|paired| paired.counts.other = 1001));
         assert!(!spoil(&|paired| paired.rows[0].1.allocs = u64::MAX));
         assert!(!spoil(&|paired| paired.rows[2].1.live_objects = u64::MAX));
         assert!(!spoil(&|paired| paired.rows[1].1.requested = u128::MAX));

@@ -1,6 +1,6 @@
 //! `events`: the decoded events in the total order, with the gaps where they end.
 
-use kmemtrace_abi::event::{Action, Event, Names};
+use kmemtrace_abi::event::{Action, Bulk, Event, Names};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::row::{Address, text_of};
@@ -17,7 +17,9 @@ impl Serialize for OrderedItem<'_> {
                 members.serialize_entry("event", "gap")?;
                 members.serialize_entry("lost", &lost)?;
             }
-            OrderedItem::Event { event, names, comm, .. } => put_event(&mut members, event, names, comm)?,
+            OrderedItem::Event { event, addresses, names, comm, .. } => {
+                put_event(&mut members, (event, addresses), names, comm)?;
+            }
         }
         members.end()
     }
@@ -25,7 +27,7 @@ impl Serialize for OrderedItem<'_> {
 
 fn put_event<M: SerializeMap>(
     members: &mut M,
-    event: &Event,
+    (event, addresses): (&Event, &[Event]),
     names: &Names,
     comm: Option<&[u8]>,
 ) -> Result<(), M::Error> {
@@ -39,9 +41,15 @@ fn put_event<M: SerializeMap>(
     put_name(members, "event", Some(names.get(event.name)))?;
     if event.action != Action::Other {
         members.serialize_entry("call_site", &Address(event.call_site))?;
-        members.serialize_entry("address", &Address(event.address))?;
+        match event.bulk {
+            Some(Bulk::Record { size, .. }) => {
+                members.serialize_entry("addresses", &Addresses(addresses))?;
+                members.serialize_entry("size", &size)?;
+            }
+            _ => members.serialize_entry("address", &Address(event.address))?,
+        }
     }
-    if matches!(event.action, Action::Alloc(_)) {
+    if event.allocates() {
         members.serialize_entry("requested", &event.requested)?;
         members.serialize_entry("allocated", &event.allocated)?;
         if let Some(gfp) = event.gfp {
@@ -57,6 +65,15 @@ fn put_event<M: SerializeMap>(
     match event.stack {
         Some(stack) => members.serialize_entry("stack", &Stack(names.stacks.get(stack))),
         None => Ok(()),
+    }
+}
+
+/// Addresses of a record of several objects.
+struct Addresses<'e>(&'e [Event]);
+
+impl Serialize for Addresses<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|event| Address(event.address)))
     }
 }
 

@@ -175,6 +175,9 @@ pub struct TraceMembers<'a> {
     pub own_threads: Option<&'a [i32]>,
     /// Part of the system that was recorded: `system` or `tasks`.
     pub scope: &'static str,
+    /// Deferred frees of a kernel that frees them in bulk: `seen`, `partly` or `unseen`; `None` where each has an event of its own, and
+    /// where that is not known.
+    pub deferred: Option<&'static str>,
     /// Kernel filter on allocation events, if there was one.
     pub filtered: Option<&'a str>,
     /// Name of the host, unless it was left out.
@@ -270,6 +273,7 @@ impl<'a> TraceMembers<'a> {
             last,
             own_threads,
             scope: info.scope.name(),
+            deferred: info.deferred.map(|deferred| deferred.name(keys.map(|(first, _)| first))),
             filtered: info.filter.as_deref(),
             host: info.host.as_deref(),
             boot: info.boot.as_deref(),

@@ -16,7 +16,7 @@ use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{InputKind, PAGE_OWNER, Scope, TraceInfo};
+use kmemtrace_abi::trace::{Deferred, InputKind, PAGE_OWNER, Scope, TraceInfo};
 use serde::Deserialize;
 
 use crate::account::completeness::Completeness;
@@ -146,6 +146,9 @@ struct SavedTrace {
     own_threads: Option<Vec<i32>>,
     #[serde(default)]
     scope: String,
+    // Documents of earlier versions do not have it.
+    #[serde(default)]
+    deferred: Option<String>,
     filtered: Option<String>,
     host: Option<String>,
     boot: Option<String>,
@@ -551,6 +554,12 @@ impl SavedTrace {
             cpus: (0..self.cpus.min(MAX_CPUS)).collect(),
             missing: Vec::new(),
             order: if self.order == "sequence" { OrderKey::Sequence } else { OrderKey::Time },
+            deferred: match self.deferred.as_deref() {
+                Some("seen") => Some(Deferred::From(0)),
+                Some("partly") => Some(Deferred::From(u64::MAX)),
+                Some("unseen") => Some(Deferred::Unseen),
+                _ => None,
+            },
             scope: if self.scope == Scope::Tasks.name() { Scope::Tasks } else { Scope::System },
             filter: self.filtered,
             host: self.host,

@@ -62,6 +62,14 @@ pub struct EventCounts {
     pub other: u64,
     /// Events among the others that may concern objects and are not known.
     pub unknown: u64,
+    /// Frees with which the kernel takes back what a deferred free gave up.
+    pub completions: u64,
+    /// Addresses of bulk frees that were neither live nor given up: older than the recording, mostly.
+    pub bulk_unknown: u64,
+    /// Frees in bulk whose addresses the recording does not have.
+    pub unseen_frees: u64,
+    /// Allocations in bulk whose addresses the recording does not have.
+    pub unseen_allocs: u64,
 }
 
 /// Sums of each kind.
@@ -212,9 +220,13 @@ pub(super) fn summary<'a>(
     Summary {
         events: EventCounts {
             total: order.events,
-            used: counts.used,
-            other: order.events - counts.used,
+            used: order.events - counts.other,
+            other: counts.other,
             unknown: counts.unknown,
+            completions: counts.completions,
+            bulk_unknown: counts.bulk_unknown,
+            unseen_frees: counts.unseen_frees,
+            unseen_allocs: counts.unseen_allocs,
         },
         kinds: Kinds { kmalloc: of_kind(Kind::Kmalloc), cache: of_kind(Kind::Cache), pages: of_kind(Kind::Pages) },
         total: Total {

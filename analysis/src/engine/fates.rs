@@ -7,7 +7,7 @@ use kmemtrace_abi::event::{Event, Kind};
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::stacks::StackNumber;
 use crate::engine::object::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
-use crate::order::pair_event::{NO_PID, PairEvent};
+use crate::order::pair_event::{NO_PID, PairAction, PairEvent};
 use crate::pairing::fate::{Ended, Fate, ObjectPages};
 use crate::pairing::loss::{LossState, OpenFindings, Suspicion};
 use crate::pairing::pairs::{Number, PairingOptions, PairingSink};
@@ -237,7 +237,10 @@ impl PairingSink for WindowFates<'_, '_> {
         let (cpu, (requested, allocated)) = (fates.cpu(object.stream), object.sizes);
         let end = Some(ObjectEnd { seq: fates.seq(number), at: event.at });
         // A free has its call-site in `requested` and its cache in `extra`.
-        let free = (fate == Fate::Pair).then(|| (fates.cpu(event.stream), event.requested, event.kind, event.extra));
+        // Deferred and bulk frees go with either kind.
+        let has_kind = !matches!(event.action, PairAction::Deferred | PairAction::BulkFree);
+        let kind = if has_kind { event.kind } else { object.class.kind };
+        let free = (fate == Fate::Pair).then(|| (fates.cpu(event.stream), event.requested, kind, event.extra));
         let found = fates.object(fate, object.address, &object.info, &object.class, cpu);
         let pages = object
             .pages

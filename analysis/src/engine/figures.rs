@@ -1,11 +1,11 @@
 //! Figures of all partitions together: live objects, rows, sums per kind and findings.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
 
-use crate::account::classes::{Class, Classes, MAX_CLASSES, Numbers};
+use crate::account::classes::{CacheNumber, Class, Classes, MAX_CLASSES, Numbers, Origin};
 use crate::account::grouping::RowKey;
 use crate::account::stats::{PageStats, Stats};
 use crate::engine::config::RunConfig;
@@ -15,7 +15,7 @@ use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::pairing::findings::{Finding, FindingRow, FindingSites, Findings};
 use crate::pairing::learn::{CacheLearner, LearnedName};
 use crate::pairing::pairs::{PairingOptions, kind_index};
-use crate::pairing::result::{Live, PairingResult};
+use crate::pairing::result::{Counts, Live, PairingResult};
 
 /// Counts and findings of all partitions, before they are added to rows.
 pub(super) struct Collected {
@@ -24,6 +24,8 @@ pub(super) struct Collected {
     figures: Vec<Stats>,
     findings: Vec<Findings>,
     learners: Vec<CacheLearner>,
+    /// Origins of objects of caches that have unseen frees.
+    bounds: HashSet<u32, RandomState>,
 }
 
 /// Takes counts, live objects and findings out of the partitions, after `events` events.
@@ -40,14 +42,22 @@ pub(super) fn collect(
     // Figures stand twice in memory while each gets its key.
     config.budget.check_bytes((classes.rows() * 2 * size_of::<(RowKey, Stats)>()) as u64, events)?;
     let mut figures = vec![Stats::default(); classes.rows()];
-    let (mut findings, mut learners) = (Vec::new(), Vec::new());
+    let (mut findings, mut learners, mut bounds) = (Vec::new(), Vec::new(), HashSet::default());
+    partitions.iter().for_each(|part| paired.counts.add(&part.pairing.counts()));
     for part in partitions {
-        paired.counts.add(&part.pairing.counts());
+        let of_caches = part.pairing.tallies.of_caches(|cache| has_unseen_frees(&paired.counts, cache));
+        bounds.extend(of_caches.map(|class| class.origin));
         part.pairing.tallies.add_to(&mut figures);
         findings.push(part.pairing.findings);
         learners.extend(part.pairing.learner.map(|learner| *learner));
     }
-    Ok(Collected { paired, figures, findings, learners })
+    Ok(Collected { paired, figures, findings, learners, bounds })
+}
+
+/// True for a cache some of whose frees the trace does not show, or may not show: it, or that of the frees, has no name.
+fn has_unseen_frees(counts: &Counts, cache: CacheNumber) -> bool {
+    let caches = &counts.unseen_caches;
+    !caches.is_empty() && (cache == 0 || caches.contains(&0) || caches.contains(&cache))
 }
 
 /// The live objects of all partitions, oldest first, with their classes. The tables go as the list grows.
@@ -80,14 +90,14 @@ impl Collected {
         peaks: &PeakTracker,
         all_suspect: bool,
     ) -> Result<(PairingResult, kmemtrace_abi::event::Names), AnalysisError> {
-        let Collected { mut paired, figures, findings, learners } = self;
+        let Collected { mut paired, figures, findings, learners, bounds } = self;
         let numbers = classes.into_numbers();
         if numbers.exhausted {
             return Err(AnalysisError::TooMany { limit: MAX_CLASSES });
         }
         paired.rows = numbers.rows.iter().copied().zip(figures).collect();
         add_sums(&mut paired, peaks, rules.page_bytes);
-        add_findings(&mut paired, rules, &findings, &numbers, all_suspect);
+        add_findings(&mut paired, rules, &findings, &numbers, &bounds, all_suspect);
         if !all_suspect {
             paired.learned = learned(learners, &numbers);
         }
@@ -152,6 +162,7 @@ fn add_findings(
     rules: &PairingOptions,
     findings: &[Findings],
     numbers: &Numbers,
+    bounds: &HashSet<u32, RandomState>,
     all_suspect: bool,
 ) {
     let all = || {
@@ -163,10 +174,14 @@ fn add_findings(
         })
     };
     // Call-sites whose objects are also freed on paths without events, whatever the filters and the grouping.
-    let mut has_unseen_frees = vec![rules.is_partial; numbers.sites.len()];
-    for (_, _, origin) in all().filter(|(key, row, _)| key.is_unexplained(row)) {
-        let Some(origin) = origin else { continue };
-        has_unseen_frees[origin.site as usize] = true;
+    let mut is_bound = vec![rules.is_partial; numbers.sites.len()];
+    let inferred = all().filter(|(key, row, _)| key.is_unexplained(row)).filter_map(|(.., origin)| Some(*origin?));
+    let in_bulk = bounds.iter().filter_map(|&origin| numbers.origins.get(origin as usize).copied());
+    let unselected = numbers.unselected_caches.iter().filter(|(_, cache)| has_unseen_frees(&paired.counts, *cache));
+    let unselected = unselected.map(|&(site, _)| Origin { row: None, site });
+    let of_bounds: Vec<Origin> = inferred.chain(in_bulk).chain(unselected).collect();
+    for origin in of_bounds {
+        is_bound[origin.site as usize] = true;
         if let Some((RowKey { kind, .. }, figures)) = origin.row.and_then(|row| paired.rows.get_mut(row as usize)) {
             figures.live_is_upper_bound = true;
             paired.kinds[kind_index(*kind)].live_is_upper_bound = true;
@@ -183,7 +198,7 @@ fn add_findings(
             continue;
         }
         let site = origin.map(|origin| origin.site as usize);
-        if key.class.may_be_unseen() && site.is_some_and(|site| has_unseen_frees[site]) {
+        if key.class.may_be_unseen() && site.is_some_and(|site| is_bound[site]) {
             row.unseen = row.count - row.suspect;
         }
         let alloc_site = site.filter(|_| rules.by_site).and_then(|site| numbers.sites.get(site)).map(|(site, _)| *site);

@@ -193,7 +193,7 @@ impl<'a> Scheduler<'a> {
             list.clear();
             list
         };
-        let chunk = |_| Chunk { events: touched(self.batch), gaps: Vec::new() };
+        let chunk = |_| Chunk { events: touched(self.batch), ..Chunk::default() };
         let window = |_| Window { events: touched(self.batch * streams), ..Window::default() };
         state.chunks.extend((0..self.ahead * streams).map(chunk));
         state.windows.extend((0..MAX_ROUNDS).map(window));

@@ -128,6 +128,8 @@ fn expected(known: &Known, pairs: &Pairs, seqs: &[u64]) -> Vec<Told> {
                 let suspect = Some(pairs.is_suspect_pair(known, &object.alloc, &free));
                 let kind = match free.action {
                     Action::Free(kind) => kind,
+                    // They go with either kind.
+                    Action::Deferred | Action::BulkFree(_) => object.kind,
                     other => panic!("{other:?} ended an object"),
                 };
                 let free = Some((free.cpu, free.call_site, kind, cache(&free)));
@@ -163,8 +165,11 @@ fn places(dir: &Directory, options: &Cut) -> Vec<u64> {
         let (OrderedItem::Event { seq, .. } | OrderedItem::Gap { seq, .. }) = *item;
         assert!(last.is_none_or(|last| last + 1 == seq), "places have no holes");
         last = Some(seq);
-        if let OrderedItem::Event { .. } = item {
-            seqs.push(seq);
+        if let OrderedItem::Event { addresses, .. } = item {
+            // Each address has a place of its own.
+            let end = seq + addresses.len() as u64;
+            seqs.extend(seq..=end);
+            last = Some(end);
         }
         ControlFlow::Continue(())
     };

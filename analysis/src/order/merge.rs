@@ -15,6 +15,10 @@ pub(crate) trait Keyed {
     fn part(&self, parts: u32) -> u8;
     /// CPU of the event; `cpus` are those of the streams.
     fn cpu(&self, cpus: &[u32]) -> u32;
+    /// Number of events behind this one that belong to its record, which counts once.
+    fn addresses(&self) -> u64 {
+        0
+    }
 }
 
 /// Piece of a CPU's stream that is read at once: events in order, and the gaps before, between and after them.
@@ -22,11 +26,13 @@ pub(crate) trait Keyed {
 pub(crate) struct Chunk<E> {
     pub(crate) events: Vec<E>,
     pub(crate) gaps: Vec<Gap>,
+    /// Some record is several events, so that their number is not that of records.
+    pub(crate) has_bulk: bool,
 }
 
 impl<E> Default for Chunk<E> {
     fn default() -> Chunk<E> {
-        Chunk { events: Vec::new(), gaps: Vec::new() }
+        Chunk { events: Vec::new(), gaps: Vec::new(), has_bulk: false }
     }
 }
 
@@ -34,6 +40,7 @@ impl<E> Chunk<E> {
     pub(crate) fn clear(&mut self) {
         self.events.clear();
         self.gaps.clear();
+        self.has_bulk = false;
     }
 }
 

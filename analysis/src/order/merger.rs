@@ -118,6 +118,8 @@ pub(crate) struct Merger<E> {
     cap: Option<u64>,
     gaps: GapTracker,
     is_done: bool,
+    /// Some record so far was several events.
+    has_bulk: bool,
     /// Number in the trace of the next window's first event.
     serial: u64,
     /// [`Window::tie_base`] of the last event's key.
@@ -146,6 +148,7 @@ impl<E: Keyed + Copy> Merger<E> {
             cap: None,
             gaps,
             is_done: false,
+            has_bulk: false,
             serial: 0,
             tie_base: (0, 0),
             merged: MergeStats::default(),
@@ -183,6 +186,7 @@ impl<E: Keyed + Copy> Merger<E> {
     /// Adds the next chunk of a stream.
     pub(crate) fn add(&mut self, stream: usize, mut chunk: Chunk<E>, ended: bool) {
         let Some(queue) = self.queues.get_mut(stream) else { return };
+        self.has_bulk |= chunk.has_bulk;
         chunk.gaps.drain(..).for_each(|gap| self.gaps.add(stream, gap));
         queue.ended = ended;
         if !chunk.events.is_empty() {
@@ -249,7 +253,7 @@ impl<E: Keyed + Copy> Merger<E> {
         window.first_serial = self.serial;
         window.tie_base = self.find_tie_base();
         self.serial += self.ordered.len() as u64;
-        self.merged.events += self.ordered.len() as u64;
+        self.merged.events += self.records();
         self.merged.first = self.merged.first.or(self.ordered.first().map(Keyed::key));
         self.merged.last = self.ordered.last().map(Keyed::key).or(self.merged.last);
         if self.parts > 1 {
@@ -258,6 +262,12 @@ impl<E: Keyed + Copy> Merger<E> {
         std::mem::swap(&mut window.events, &mut self.ordered);
         self.is_done = is_last;
         Some(window)
+    }
+
+    /// Number of records in `ordered`. All events of a record have its key, so a window has all of them or none.
+    fn records(&self) -> u64 {
+        let addresses: u64 = if self.has_bulk { self.ordered.iter().map(Keyed::addresses).sum() } else { 0 };
+        self.ordered.len() as u64 - addresses
     }
 
     /// [`Window::tie_base`] of the events in `ordered`.
@@ -379,7 +389,7 @@ mod tests {
                     let last_gaps = until + usize::from(ended);
                     let gaps = gaps[from..last_gaps].iter().flatten().copied().collect();
                     added += usize::from(until > from);
-                    merger.add(stream, Chunk { events: events[from..until].to_vec(), gaps }, ended);
+                    merger.add(stream, Chunk { events: events[from..until].to_vec(), gaps, ..Chunk::default() }, ended);
                     next[stream] = until;
                 }
             }
@@ -630,7 +640,7 @@ mod tests {
         let mut merger = merger(1, OrderKey::Time, 1);
         let mut memory = HashSet::new();
         for events in events.chunks(10) {
-            merger.add(0, Chunk { events: events.to_vec(), gaps: Vec::new() }, false);
+            merger.add(0, Chunk { events: events.to_vec(), ..Chunk::default() }, false);
             let window = merger.next().unwrap();
             assert_eq!(window.events, events);
             if window.first_serial > 1000 {
@@ -648,7 +658,7 @@ mod tests {
         let mut merger = merger(3, OrderKey::Time, 1);
         assert_eq!(merger.first_key(), 0);
         for (stream, key) in [(0, 30), (1, 20), (2, 40)] {
-            merger.add(stream, Chunk { events: vec![(key, stream, 0)], gaps: Vec::new() }, false);
+            merger.add(stream, Chunk { events: vec![(key, stream, 0)], ..Chunk::default() }, false);
         }
         assert_eq!(merger.first_key(), 20);
     }

@@ -20,6 +20,8 @@ pub enum OrderedItem<'a> {
         seq: u64,
         /// The event.
         event: &'a Event,
+        /// Events of its addresses, for a record of several objects: [`Event::bulk`]. Their places in the order follow `seq`.
+        addresses: &'a [Event],
         /// Names of caches and events.
         names: &'a Names,
         /// Command name of its thread, where the trace tells it.
@@ -112,12 +114,17 @@ impl Keyed for Event {
     fn cpu(&self, _: &[u32]) -> u32 {
         self.cpu
     }
+
+    fn addresses(&self) -> u64 {
+        Event::addresses(self).into()
+    }
 }
 
 impl EventSink for Chunk<Event> {
     const FIELDS: bool = true;
 
     fn event(&mut self, event: Event, _: &Names) {
+        self.has_bulk |= event.addresses() > 0;
         self.events.push(event);
     }
 
@@ -147,11 +154,15 @@ impl<'a, F: Filter> Ordered<'a, F> {
         for gap in &window.gaps {
             self.observer.gap_ahead(gap.from.unwrap_or(first), gap.to.unwrap_or(u64::MAX));
         }
-        for event in &window.events {
+        let mut rest = &window.events[..];
+        while let Some((event, behind)) = rest.split_first() {
             while let Some(gap) = self.gaps.next_before(event.at) {
                 self.gap(gap);
             }
-            self.event(event, names);
+            // A window has all events of a record.
+            let (addresses, behind) = behind.split_at(behind.len().min(event.addresses().into()));
+            self.event(event, addresses, names);
+            rest = behind;
         }
     }
 
@@ -172,15 +183,16 @@ impl<'a, F: Filter> Ordered<'a, F> {
         self.hand_over(&OrderedItem::Gap { seq, from, at, cpu, lost });
     }
 
-    fn event(&mut self, event: &Event, names: &Names) {
+    fn event(&mut self, event: &Event, addresses: &[Event], names: &Names) {
         let seq = self.next_seq();
+        self.seq += addresses.len() as u64;
         let is_object = event.action != Action::Other;
         if self.filter.as_mut().is_some_and(|filter| !is_object || !filter.takes(event, names)) {
             return;
         }
         let comm = event.comm(names, self.comms);
         let own = self.own.is_some_and(|own| own.allocates(event));
-        self.hand_over(&OrderedItem::Event { seq, event, names, comm, own });
+        self.hand_over(&OrderedItem::Event { seq, event, addresses, names, comm, own });
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! One CPU's stream as chunks of events for the pairing: 48 bytes each, with call-site, kind and cache as one number, and the
 //! hash of the address. Gaps stand beside them.
 
-use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names};
+use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names};
 use kmemtrace_abi::owner::OwnerId;
 use kmemtrace_abi::stream::CpuStream;
 
@@ -76,6 +76,12 @@ pub(crate) enum PairAction {
     Free,
     /// A free of `NULL` or `ZERO_SIZE_PTR`.
     NullFree,
+    /// A deferred free with a real pointer.
+    Deferred,
+    /// An address of a bulk free.
+    BulkFree,
+    /// A record of several objects, whose addresses follow.
+    BulkRecord,
     /// Counted, not analysed.
     Other,
 }
@@ -94,11 +100,12 @@ pub(crate) struct PairEvent {
     /// Order key.
     pub(crate) at: u64,
     pub(crate) address: u64,
-    /// Allocations: bytes asked for. Frees: the call-site.
+    /// Allocations: bytes asked for. Frees: the call-site. Records of several objects: their addresses.
     pub(crate) requested: u64,
-    /// Bytes that an allocation took; the order of frames.
+    /// Bytes that an allocation took; the order of frames. Records of several objects: those without an address.
     pub(crate) allocated: u64,
-    /// Allocations: the class. Frees: [`UNSELECTED`] where the filters do not take the event.
+    /// Allocations: the class. Frees: [`UNSELECTED`] where the filters do not take the event. Records of several objects: the
+    /// [`BulkAction`] as a number.
     pub(crate) class: u32,
     /// Allocations: the thread, [`NO_PID`] where it is not known. Frees: the [`CacheNumber`]. Others: 1 for an event that may concern
     /// objects and is not known.
@@ -145,6 +152,21 @@ impl Keyed for PairEvent {
 
     fn cpu(&self, cpus: &[u32]) -> u32 {
         cpus.get(usize::from(self.stream)).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn addresses(&self) -> u64 {
+        if self.action == PairAction::BulkRecord { self.requested } else { 0 }
+    }
+}
+
+impl PairEvent {
+    /// What a record of several objects does to those without an address.
+    pub(crate) fn bulk_action(&self) -> BulkAction {
+        [BulkAction::Alloc, BulkAction::Free, BulkAction::Complete]
+            .into_iter()
+            .find(|&action| action as u32 == self.class)
+            .unwrap_or(BulkAction::Free)
     }
 }
 
@@ -293,6 +315,10 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
                 (PairAction::NullFree, kind)
             }
             Action::Free(kind) => (PairAction::Free, kind),
+            Action::Deferred if matches!(event.address, 0 | ZERO_SIZE_PTR) => (PairAction::NullFree, Kind::Kmalloc),
+            Action::Deferred => (PairAction::Deferred, Kind::Kmalloc),
+            Action::BulkFree(kind) => (PairAction::BulkFree, kind),
+            Action::Bulk(_) => return self.bulk_record(&event, cache),
             Action::Other => (PairAction::Other, Kind::Kmalloc),
         };
         let has_frames = action.is_of_frames();
@@ -309,12 +335,13 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
                 self.class((event.call_site, kind), Some(others), cache, sizes)
             }
             (true, false) => 0,
-            (false, true) if !event.failed => self.class((event.call_site, kind), None, 0, (0, 0)),
+            (false, true) if !event.failed => self.class((event.call_site, kind), None, cache, (0, 0)),
             (false, _) => UNSELECTED,
         };
         // Events without an address go to any partition.
         let hashed = match action {
             PairAction::Alloc | PairAction::Own | PairAction::Free => event.address,
+            PairAction::Deferred | PairAction::BulkFree => event.address,
             _ if has_frames => event.address >> FRAME_BITS,
             _ => event.at,
         };
@@ -346,6 +373,24 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
 }
 
 impl<F> PairEventSink<'_, F> {
+    /// Adds a record of several objects.
+    #[cold]
+    fn bulk_record(&mut self, event: &Event, cache: CacheNumber) {
+        let Some(Bulk::Record { action, size, addresses }) = event.bulk else { return };
+        self.chunk.has_bulk = true;
+        self.chunk.events.push(PairEvent {
+            at: event.at,
+            requested: addresses.into(),
+            allocated: size.saturating_sub(addresses.into()),
+            class: action as u32,
+            extra: cache,
+            hash: self.seed.hash(event.at),
+            stream: self.number,
+            action: PairAction::BulkRecord,
+            ..PairEvent::default()
+        });
+    }
+
     #[inline]
     fn cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
         match self.caches.get(name.index()) {
@@ -405,7 +450,7 @@ impl<F> PairEventSink<'_, F> {
             let site = if self.by_site { call_site } else { 0 };
             self.classes.class(RowKey { site, others, kind }, call_site, cache, sizes)
         } else {
-            self.classes.unselected(call_site, kind)
+            self.classes.unselected(call_site, kind, cache)
         };
         self.recent[slot] = Recent { class, ..object };
         class

@@ -10,6 +10,7 @@ pub(crate) mod learn;
 pub(crate) mod loss;
 mod pages;
 pub(crate) mod pairs;
+mod probes;
 pub(crate) mod result;
 pub(crate) mod slot;
 pub(crate) mod table;

@@ -100,7 +100,7 @@ impl Pairing<'_> {
                 };
                 if is_taken {
                     self.counts.page_pairs += 1;
-                    self.count_free(event);
+                    self.count_free(event.kind, event);
                 }
                 return;
             }
@@ -113,7 +113,7 @@ impl Pairing<'_> {
     /// Counts a free event, and its pages that were not live.
     #[inline(always)]
     fn count_dead(&mut self, before: Before, event: &PairEvent) {
-        self.count_free(event);
+        self.count_free(event.kind, event);
         self.counts.free_pages_without_alloc += u64::from(before.unseen);
         self.counts.free_pages_after_free += u64::from(before.seen);
     }

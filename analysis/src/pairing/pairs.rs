@@ -226,7 +226,6 @@ impl<'a> Pairing<'a> {
                     return;
                 }
                 let next = until.min(from + WEIGHED);
-                self.counts.used += (next - from) as u64;
                 self.run(part, from..next, sink);
                 from = next;
             }
@@ -297,6 +296,9 @@ impl<'a> Pairing<'a> {
                 self.alloc(event, number, sink);
             }
             PairAction::Free => self.free(event, number, sink),
+            PairAction::Deferred | PairAction::BulkFree | PairAction::BulkRecord => {
+                self.take_probe(event, number, sink);
+            }
             PairAction::AllocFrames | PairAction::OwnFrames => {
                 if event.action == PairAction::OwnFrames {
                     self.count_own(self.bytes_of(event));
@@ -355,7 +357,7 @@ impl<'a> Pairing<'a> {
             PairAction::Failed if is_selected(event.class) => self.tallies.fail(event.class),
             PairAction::NullFree => self.counts.null_free += u64::from(is_selected(event.class)),
             PairAction::Other => {
-                self.counts.used -= 1;
+                self.counts.other += 1;
                 self.counts.unknown += u64::from(event.extra);
             }
             _ => {}
@@ -472,24 +474,69 @@ impl<'a> Pairing<'a> {
 
     #[inline(always)]
     fn free<S: PairingSink>(&mut self, event: &PairEvent, number: Number, sink: &mut S) {
-        let state = SlotState::free(self.loss.now());
+        let (object, info) = self.record_free::<S>(event, SlotState::free(self.loss.now()));
+        if !object.is_live() {
+            if object.is_given_up() {
+                self.counts.completions = self.counts.completions.saturating_add(1);
+                return;
+            }
+            return self.free_alone(object, event, number, sink);
+        }
+        if !is_selected(object.class()) {
+            return;
+        }
+        self.count_free(event.kind, event);
+        let (class, sizes) = self.pair((object, info), event, number, sink);
+        if class.kind != event.kind {
+            let legal = event.kind == Kind::Kmalloc && self.options.kfree_takes_all;
+            let of = if legal { Finding::KindMismatchLegal } else { Finding::KindMismatch };
+            self.mismatch(of, &class, object, event, number);
+        }
+        if class.cache != event.extra && class.cache != 0 && event.extra != 0 {
+            self.mismatch(Finding::CacheMismatch, &class, object, event, number);
+        }
+        if self.learner.is_some() && class.kind == Kind::Cache && event.kind == Kind::Cache && event.extra != 0 {
+            self.learn(&class, sizes.1, object, event);
+        }
+    }
+
+    /// Records a free; returns the address's event before, and the allocation if that is one and fates are asked for.
+    #[inline(always)]
+    pub(super) fn record_free<S: PairingSink>(&mut self, event: &PairEvent, now: SlotState) -> (SlotState, AllocInfo) {
         let mut info = AllocInfo::default();
-        let object = self.table_mut(event.kind).record(event.address, event.hash, state, |info_before| {
+        let before = self.table_mut(event.kind).record(event.address, event.hash, now, |info_before| {
             if S::FATES {
                 info = info_before;
             }
             None
         });
-        if !object.is_live() {
-            self.free_again(object, event, number);
-            let (fate, before) =
-                if object.is_nothing() { (Fate::FreeWithoutAlloc, None) } else { (Fate::FreeAfterFree, Some(object)) };
-            return self.alone(fate, event, number, before, sink);
-        }
-        if !is_selected(object.class()) {
-            return;
-        }
-        self.count_free(event);
+        (before, info)
+    }
+
+    /// Counts a free of an address where no object is live, and hands it over.
+    #[inline(always)]
+    pub(super) fn free_alone<S: PairingSink>(
+        &mut self,
+        before: SlotState,
+        event: &PairEvent,
+        number: Number,
+        sink: &mut S,
+    ) {
+        self.free_again(before, event, number);
+        let (fate, before) =
+            if before.is_nothing() { (Fate::FreeWithoutAlloc, None) } else { (Fate::FreeAfterFree, Some(before)) };
+        self.alone(fate, event, number, before, sink);
+    }
+
+    /// Closes an object that the filters take, with the free that ends it.
+    #[inline(always)]
+    pub(super) fn pair<S: PairingSink>(
+        &mut self,
+        (object, info): (SlotState, AllocInfo),
+        event: &PairEvent,
+        number: Number,
+        sink: &mut S,
+    ) -> (Class, Sizes) {
         self.counts.paired += 1;
         let crossed = object.stream() != event.stream;
         let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
@@ -505,17 +552,7 @@ impl<'a> Pairing<'a> {
         } else if let Some(pairs) = self.own_pairs.get_mut(usize::from(event.stream)) {
             *pairs += 1;
         }
-        if class.kind != event.kind {
-            let legal = event.kind == Kind::Kmalloc && self.options.kfree_takes_all;
-            let of = if legal { Finding::KindMismatchLegal } else { Finding::KindMismatch };
-            self.mismatch(of, &class, object, event, number);
-        }
-        if class.cache != event.extra && class.cache != 0 && event.extra != 0 {
-            self.mismatch(Finding::CacheMismatch, &class, object, event, number);
-        }
-        if self.learner.is_some() && class.kind == Kind::Cache && event.kind == Kind::Cache && event.extra != 0 {
-            self.learn(&class, sizes.1, object, event);
-        }
+        (class, sizes)
     }
 
     /// Learns the name of the object's cache from its free.
@@ -527,12 +564,12 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Counts a free event: a pair by the filters of its allocation, any other free by its own.
+    /// Counts a free event of this kind: a pair by the filters of its allocation, any other free by its own.
     #[inline(always)]
-    pub(super) fn count_free(&mut self, event: &PairEvent) {
-        self.counts.free_events[kind_index(event.kind)] += 1;
+    pub(super) fn count_free(&mut self, kind: Kind, event: &PairEvent) {
+        self.counts.free_events[kind_index(kind)] += 1;
         if self.options.counts_free_sites {
-            self.counts.free_sites.count(event.requested, event.kind);
+            self.counts.free_sites.count(event.requested, kind);
         }
     }
 
@@ -543,7 +580,7 @@ impl<'a> Pairing<'a> {
         if !is_selected(event.class) {
             return;
         }
-        self.count_free(event);
+        self.count_free(event.kind, event);
         if self.options.counts_old_frees && event.extra != 0 {
             *self.counts.old_frees.entry(event.extra).or_default() += 1;
         }
@@ -738,9 +775,9 @@ mod tests {
             }
             assert!(pairing.table_bytes() > most / 3, "{} bytes, {kinds:?}", pairing.table_bytes());
             assert_eq!(pairing.live_objects() as u64, peaks.peaks().0.iter().sum::<u128>() as u64 / 8);
-            let used = pairing.counts().used;
+            let live = pairing.live_objects();
             pairing.take(&allocations(seed, address..address + 500, kinds[0], first), &mut peaks);
-            assert_eq!(pairing.counts().used, used, "it takes nothing more, {kinds:?}");
+            assert_eq!(pairing.live_objects(), live, "it takes nothing more, {kinds:?}");
         }
     }
 

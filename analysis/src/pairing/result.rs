@@ -1,6 +1,6 @@
 //! Results of the pairing: counts, figures of rows and kinds, findings, and the objects that are live at the end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
@@ -23,7 +23,8 @@ pub(crate) type Matrix = HashMap<(u32, u32), u64, RandomState>;
 /// Sums over events and partitions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) used: u64,
+    /// Events that are neither allocations nor frees.
+    pub(crate) other: u64,
     /// Events that may concern objects and are not known.
     pub(crate) unknown: u64,
     pub(crate) free_events: [u64; 3],
@@ -54,11 +55,20 @@ pub(crate) struct Counts {
     pub(crate) all_without_alloc: u64,
     /// Frees by their own call-sites; only where the options want them.
     pub(crate) free_sites: FreeSites,
+    /// Frees of addresses that were given up.
+    pub(crate) completions: u64,
+    /// Addresses of bulk frees that were neither live nor given up.
+    pub(crate) bulk_unknown: u64,
+    /// Frees and allocations in bulk whose addresses the trace does not have.
+    pub(crate) unseen_frees: u64,
+    pub(crate) unseen_allocs: u64,
+    /// Caches of such frees, 0 for one without a name.
+    pub(crate) unseen_caches: HashSet<CacheNumber, RandomState>,
 }
 
 impl Counts {
     pub(crate) fn add(&mut self, other: &Counts) {
-        self.used += other.used;
+        self.other += other.other;
         self.unknown += other.unknown;
         self.free_events.iter_mut().zip(other.free_events).for_each(|(sum, n)| *sum += n);
         self.page_pairs += other.page_pairs;
@@ -76,6 +86,12 @@ impl Counts {
         self.all_inferred += other.all_inferred;
         self.all_without_alloc += other.all_without_alloc;
         self.free_sites.add(&other.free_sites);
+        self.bulk_unknown += other.bulk_unknown;
+        // Sizes of records are whatever the file says.
+        self.completions = self.completions.saturating_add(other.completions);
+        self.unseen_frees = self.unseen_frees.saturating_add(other.unseen_frees);
+        self.unseen_allocs = self.unseen_allocs.saturating_add(other.unseen_allocs);
+        self.unseen_caches.extend(&other.unseen_caches);
         for (cache, n) in &other.old_frees {
             *self.old_frees.entry(*cache).or_default() += n;
         }

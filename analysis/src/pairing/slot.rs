@@ -20,10 +20,12 @@ const LIVE: u32 = 2 << 30;
 /// Frame of a block of pages, whose state is elsewhere.
 const BLOCK: u32 = 3 << 30;
 const STATE: u32 = 3 << 30;
+/// Bit of a freed address whose free was a deferred one.
+const GIVEN_UP: u32 = 1;
 /// Bit of an object whose class has no sizes: they are in `Table::own_sizes`.
 const UNSIZED: u32 = 1 << 29;
 
-/// Last event at an address: none, the allocation of an object of a class in a stream, or a free; and its loss epoch. One word,
+/// Last event at an address: none, the allocation of an object of a class in a stream, a free, or a deferred free; and its loss epoch. One word,
 /// which the processor writes and soon reads again as one: state, `UNSIZED` and class in 32 bits, above them stream and epoch; 0
 /// for no event.
 #[derive(Clone, Copy, Debug, Default, FromZeros, Immutable)]
@@ -43,6 +45,12 @@ impl SlotState {
     #[inline(always)]
     pub(crate) const fn free(epoch: LossEpoch) -> SlotState {
         SlotState(FREED as u64 | (epoch.bits() as u64) << 48)
+    }
+
+    /// Deferred free in an epoch: the address is given up.
+    #[inline(always)]
+    pub(crate) fn given_up(epoch: LossEpoch) -> SlotState {
+        SlotState(u64::from(FREED | GIVEN_UP) | u64::from(epoch.bits()) << 48)
     }
 
     /// Frame of the block of pages of this number.
@@ -85,10 +93,22 @@ impl SlotState {
         self.0 as u32 & STATE == LIVE
     }
 
+    /// True for a deferred free.
+    #[inline(always)]
+    pub(crate) fn is_given_up(self) -> bool {
+        self.0 as u32 == FREED | GIVEN_UP
+    }
+
     /// True for a free in the present epoch, which is not [`LossEpoch::IN_GAP`].
     #[inline(always)]
     pub(super) fn is_freed_in(self, present: LossEpoch) -> bool {
         self.0 == SlotState::free(present).0
+    }
+
+    /// True for a deferred free in the present epoch, which is not [`LossEpoch::IN_GAP`].
+    #[inline(always)]
+    pub(super) fn is_given_up_in(self, present: LossEpoch) -> bool {
+        self.0 == SlotState::given_up(present).0
     }
 
     /// True for a live object that has sizes of its own.
@@ -182,6 +202,9 @@ mod tests {
                 let freed = SlotState::free(epoch);
                 assert!(!freed.is_live() && !freed.is_nothing() && freed.epoch().bits() == epoch.bits());
                 assert!(!freed.is_unsized());
+                let given_up = SlotState::given_up(epoch);
+                assert!(!given_up.is_live() && !given_up.is_nothing() && given_up.epoch().bits() == epoch.bits());
+                assert_eq!([state, freed, given_up].map(SlotState::is_given_up), [false, false, true]);
             }
         }
     }

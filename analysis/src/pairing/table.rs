@@ -45,6 +45,64 @@ const COSTS_WITH_ALLOC_INFOS: Costs =
 /// Place of a slot: bucket and number in it.
 type Place = (usize, usize);
 
+/// Addresses without a slot, of frees of one sort.
+#[derive(Debug, Default)]
+struct LeftSlots {
+    /// Freed in the current epoch.
+    now: FreedSet,
+    /// Freed before.
+    before: FreedSet,
+}
+
+/// Numbers of addresses to add to a [`LeftSlots`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Leaving {
+    now: usize,
+    before: usize,
+}
+
+impl LeftSlots {
+    fn len(&self) -> usize {
+        self.now.len() + self.before.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.now.bytes() + self.before.bytes()
+    }
+
+    /// Memory with more addresses, in bytes.
+    fn bytes_with(&self, more: Leaving) -> usize {
+        self.now.bytes_with(more.now) + self.before.bytes_with(more.before)
+    }
+
+    /// Takes an address out; true if it was freed in the current epoch, `None` if it is not here.
+    fn remove(&mut self, address: u64, hash: impl Fn(u64) -> u32) -> Option<bool> {
+        if self.now.remove(address, &hash) {
+            return Some(true);
+        }
+        self.before.remove(address, hash).then_some(false)
+    }
+
+    /// Memory that the next epoch needs beyond the present, in bytes.
+    fn bytes_of_epoch(&self) -> usize {
+        if self.before.len() == 0 || self.now.len() == 0 {
+            return 0;
+        }
+        self.before.bytes_with(self.now.len()).saturating_sub(self.before.bytes())
+    }
+
+    /// Begins an epoch: all addresses were freed before.
+    fn begin_epoch(&mut self, hash: impl Fn(u64) -> u32) {
+        if self.before.len() == 0 {
+            std::mem::swap(&mut self.now, &mut self.before);
+        } else if self.now.len() > 0 {
+            let mut growing = std::mem::take(&mut self.before).grow(self.now.len());
+            self.now.drain().for_each(|address| growing.insert(address, &hash));
+            self.before = growing.into_set(hash);
+        }
+    }
+}
+
 /// The addresses of one space that belong to one partition.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -54,10 +112,10 @@ pub(crate) struct Table {
     alloc_infos: Option<ZeroedArray<BucketInfos>>,
     /// Slots that are not empty.
     taken: usize,
-    /// Addresses freed in the current epoch.
-    freed: FreedSet,
-    /// Addresses freed before.
-    freed_before: FreedSet,
+    /// Addresses that were freed.
+    freed: LeftSlots,
+    /// Addresses whose last free was a deferred one.
+    given_up: LeftSlots,
     own_sizes: HashMap<u64, Sizes, RandomState>,
     epoch: LossEpoch,
     costs: Costs,
@@ -81,8 +139,8 @@ impl Table {
             buckets,
             alloc_infos,
             taken: 0,
-            freed: FreedSet::default(),
-            freed_before: FreedSet::default(),
+            freed: LeftSlots::default(),
+            given_up: LeftSlots::default(),
             own_sizes: HashMap::default(),
             epoch: LossEpoch::FIRST,
             costs: if keeps_alloc_infos { COSTS_WITH_ALLOC_INFOS } else { COSTS },
@@ -121,7 +179,7 @@ impl Table {
     /// Counts the memory anew, after something has grown.
     fn weigh(&mut self) {
         let slots = self.buckets.len() * SLOTS * self.costs.slot_bytes;
-        self.bytes = slots + self.freed.bytes() + self.freed_before.bytes() + self.own_sizes_bytes();
+        self.bytes = slots + self.freed.bytes() + self.given_up.bytes() + self.own_sizes_bytes();
     }
 
     /// Starts loading the bucket of this hash, for an allocation also its `AllocInfo`.
@@ -182,10 +240,11 @@ impl Table {
     fn record_first(&mut self, address: u64, hash: u32) -> SlotState {
         let seed = self.seed;
         let hash_of = |of| if of == address { hash } else { seed.hash(of) };
-        let before = if self.freed.remove(address, hash_of) {
-            SlotState::free(self.epoch)
-        } else if self.freed_before.remove(address, hash_of) {
-            SlotState::free(LossEpoch::IN_GAP)
+        let epoch = |is_now| if is_now { self.epoch } else { LossEpoch::IN_GAP };
+        let before = if let Some(is_now) = self.freed.remove(address, hash_of) {
+            SlotState::free(epoch(is_now))
+        } else if let Some(is_now) = self.given_up.remove(address, hash_of) {
+            SlotState::given_up(epoch(is_now))
         } else {
             SlotState::default()
         };
@@ -219,19 +278,13 @@ impl Table {
     /// Begins an epoch: frees until now are told apart from later ones.
     pub(crate) fn begin_epoch(&mut self, epoch: LossEpoch) {
         let seed = self.seed;
-        if self.freed_before.len() == 0 {
-            std::mem::swap(&mut self.freed, &mut self.freed_before);
-        } else if self.freed.len() > 0 {
-            let more = self.freed_before.bytes_with(self.freed.len()).saturating_sub(self.freed_before.bytes());
-            if self.bytes + more > self.max_bytes {
-                self.over_budget = true;
-                return;
-            }
-            let hash = |address| seed.hash(address);
-            let mut growing = std::mem::take(&mut self.freed_before).grow(self.freed.len());
-            self.freed.drain().for_each(|address| growing.insert(address, hash));
-            self.freed_before = growing.into_set(hash);
+        if self.bytes + self.freed.bytes_of_epoch() + self.given_up.bytes_of_epoch() > self.max_bytes {
+            self.over_budget = true;
+            return;
         }
+        let hash = |address| seed.hash(address);
+        self.freed.begin_epoch(hash);
+        self.given_up.begin_epoch(hash);
         self.weigh();
         if epoch.is_first() {
             // Numbers begin again, so no old one may be left.
@@ -242,7 +295,7 @@ impl Table {
 
     /// True if no event was ever recorded.
     pub(crate) fn is_unused(&self) -> bool {
-        self.taken == 0 && self.freed.len() == 0 && self.freed_before.len() == 0
+        self.taken == 0 && self.freed.len() == 0 && self.given_up.len() == 0
     }
 
     /// Number of live objects.
@@ -284,12 +337,19 @@ impl Table {
         if self.over_budget && can_wait {
             return;
         }
-        let (mut live, mut now) = (0, 0);
+        let (mut live, mut given_up) = (0, 0);
+        let mut now = [0; 2];
         for bucket in self.buckets.iter() {
-            live += bucket.0.iter().map(|slot| usize::from(slot.state.is_live())).sum::<usize>();
-            now += bucket.0.iter().map(|slot| usize::from(slot.state.is_freed_in(self.epoch))).sum::<usize>();
+            let count = |is: fn(SlotState, LossEpoch) -> bool| {
+                bucket.0.iter().map(|slot| usize::from(is(slot.state, self.epoch))).sum::<usize>()
+            };
+            live += count(|state, _| state.is_live());
+            given_up += count(|state, _| state.is_given_up());
+            now[0] += count(SlotState::is_freed_in);
+            now[1] += count(SlotState::is_given_up_in);
         }
-        let before = taken - live - now;
+        let leaving = |all: usize, now: usize| Leaving { now, before: all - now };
+        let leaving = [leaving(taken - live - given_up, now[0]), leaving(given_up, now[1])];
         let Costs { slot_bytes, live_bytes, freed_bytes, max_taken } = self.costs;
         let fixed = self.fixed;
         // Large steps at first: a short trace touches little, a longer one soon needs the fixed slots.
@@ -299,47 +359,54 @@ impl Table {
         };
         // Headroom, so that the table is not soon full again.
         let is_roomy = |slots: usize, taken: usize| slots * max_taken >= taken * 9;
-        let sets = |now, before| self.freed.bytes_with(now) + self.freed_before.bytes_with(before);
+        let sets = |[freed, given_up]: [Leaving; 2]| self.freed.bytes_with(freed) + self.given_up.bytes_with(given_up);
         let left = |sets: usize| self.max_bytes.saturating_sub(sets + self.own_sizes_bytes());
         let most = |sets: usize| left(sets) / (slot_bytes * SLOTS) * SLOTS;
-        let with_freed = allowed(taken - live).min(most(sets(0, 0)));
+        let with_freed = allowed(taken - live).min(most(sets(Default::default())));
         let without = allowed(0).min(live * 2 + fixed);
-        let without_at_most = without.min(most(sets(now, before)));
+        let without_at_most = without.min(most(sets(leaving)));
         if is_roomy(with_freed, taken) {
             self.resize(with_freed, None);
         } else if is_roomy(without_at_most, live) {
-            self.resize(without_at_most, Some((now, before)));
+            self.resize(without_at_most, Some(leaving));
         } else {
             self.over_budget = true;
             if !can_wait {
-                self.resize(without, Some((now, before)));
+                self.resize(without, Some(leaving));
             }
         }
     }
 
-    /// Moves all slots into new memory. `freed` counts the addresses that were freed in this epoch and before: with it only the live
-    /// objects move, and freed addresses leave for their sets.
-    fn resize(&mut self, slots_wanted: usize, freed: Option<(usize, usize)>) {
+    /// Moves all slots into new memory. `leaving` counts the addresses that were freed and given up: with it only the live objects
+    /// move, and freed addresses leave for their sets.
+    fn resize(&mut self, slots_wanted: usize, leaving: Option<[Leaving; 2]>) {
         let seed = self.seed;
         let hash = |address| seed.hash(address);
-        let (now, before) = freed.unwrap_or_default();
-        let mut freed_now = std::mem::take(&mut self.freed).grow(now);
-        let mut freed_before = std::mem::take(&mut self.freed_before).grow(before);
+        let [freed, given_up] = leaving.unwrap_or_default();
+        let mut freed_now = std::mem::take(&mut self.freed.now).grow(freed.now);
+        let mut freed_before = std::mem::take(&mut self.freed.before).grow(freed.before);
+        let mut given_up_now = std::mem::take(&mut self.given_up.now).grow(given_up.now);
+        let mut given_up_before = std::mem::take(&mut self.given_up.before).grow(given_up.before);
         let (buckets, alloc_infos) = new_slots(slots_wanted, self.alloc_infos.is_some());
         let (buckets, alloc_infos) =
             (std::mem::replace(&mut self.buckets, buckets), std::mem::replace(&mut self.alloc_infos, alloc_infos));
-        let is_shared = self.moves_in_halves && freed.is_none() && self.buckets.len() > CACHED_BUCKETS;
+        let is_shared = self.moves_in_halves && leaving.is_none() && self.buckets.len() > CACHED_BUCKETS;
         let old = OldHalf::new(buckets, alloc_infos);
         let new = NewHalf::whole(&mut self.buckets, self.alloc_infos.as_mut());
         let strays = if is_shared {
             move_in_halves(old, new, seed)
         } else {
             new.fill(old, seed, |slot| {
-                let leaves = freed.is_some() && !slot.state.is_live();
+                let leaves = leaving.is_some() && !slot.state.is_live();
                 if leaves {
                     self.taken -= 1;
                     let is_now = slot.state.epoch().is_gapless_with(self.epoch);
-                    let set = if is_now { &mut freed_now } else { &mut freed_before };
+                    let set = match (slot.state.is_given_up(), is_now) {
+                        (false, true) => &mut freed_now,
+                        (false, false) => &mut freed_before,
+                        (true, true) => &mut given_up_now,
+                        (true, false) => &mut given_up_before,
+                    };
                     set.insert(slot.address, hash);
                 }
                 leaves
@@ -352,7 +419,8 @@ impl Table {
                 alloc_infos[bucket][index] = alloc_info;
             }
         }
-        (self.freed, self.freed_before) = (freed_now.into_set(hash), freed_before.into_set(hash));
+        self.freed = LeftSlots { now: freed_now.into_set(hash), before: freed_before.into_set(hash) };
+        self.given_up = LeftSlots { now: given_up_now.into_set(hash), before: given_up_before.into_set(hash) };
         self.weigh();
     }
 
@@ -412,6 +480,7 @@ mod tests {
                 let (class, stream) = ((random >> 8) as u32 & 0xffff, random as u16);
                 let now = match allocates {
                     true => SlotState::alloc(class, own_sizes.is_some(), stream, epoch),
+                    false if (random >> 30).is_multiple_of(3) => SlotState::given_up(epoch),
                     false => SlotState::free(epoch),
                 };
                 let before =
@@ -422,10 +491,12 @@ mod tests {
                 }
                 let (expected, sizes_expected) = known.insert(address, (now, own_sizes)).unwrap_or_default();
                 assert_eq!(sizes_before, sizes_expected);
-                if before == SlotState::free(LossEpoch::IN_GAP) {
+                let in_gap = [SlotState::free(LossEpoch::IN_GAP), SlotState::given_up(LossEpoch::IN_GAP)];
+                if in_gap.contains(&before) {
                     // The set of addresses freed before knows only that there was a gap.
                     let is_gapless = expected.epoch().is_gapless_with(epoch);
                     assert!(!expected.is_live() && !expected.is_nothing() && !is_gapless);
+                    assert_eq!(before.is_given_up(), expected.is_given_up());
                 } else {
                     assert_eq!(before, expected);
                 }

@@ -56,11 +56,8 @@ impl Filter for Selected<'_> {
     const FLAGS: bool = true;
 
     fn takes(&mut self, event: &Event, names: &Names) -> bool {
-        let (kind, requested) = match event.action {
-            Action::Alloc(kind) => (kind, Some(event.requested)),
-            Action::Free(kind) => (kind, None),
-            Action::Other => return false,
-        };
+        let Some(kind) = event.kind() else { return false };
+        let requested = event.allocates().then_some(event.requested);
         let (select, symbols, places) = (self.select, self.symbols, self.places);
         let site = *self.sites.entry(event.call_site).or_insert_with(|| {
             select.matches_site(event.call_site, symbols.lookup(event.call_site).as_ref())

@@ -66,6 +66,7 @@ mod tests {
             value: None,
             owner: None,
             fields: None,
+            bulk: None,
         };
         let pids = (-70..9000).chain([i32::MIN, i32::MAX - 4096, i32::MAX]);
         for pid in pids {

@@ -433,13 +433,17 @@ pub(crate) const EVENTS: [Column<'static>; 13] = [
     Column::figure("PID", 7, "Thread of the event."),
     Column::name("COMM", 2, "Command name of the thread: its last known one."),
     Column::word("CONTEXT", 11, "Context that the kernel worked in: task, softirq, hardirq or nmi."),
-    Column::name("EVENT", 0, "Name of the event in the kernel."),
+    Column::name("EVENT", 0, "Name of the event in the kernel; of an event of several objects also their number."),
     Column::figure("REQUESTED", 9, "Bytes asked for."),
     Column::figure("BYTES", 1, "Bytes handed out; failed: none were."),
     Column::name("FLAGS", 10, "Flags of the allocation, by the kernel's names."),
     Column::figure("NODE", 12, "NUMA node asked for."),
     Column::name("CACHE", 8, "Cache that the event names."),
-    Column::word("ADDRESS", 3, "Address of the object, a frame number for pages; only with --show-addresses."),
+    Column::word(
+        "ADDRESS",
+        3,
+        "Address of the object or of the first one, a frame number for pages; only with --show-addresses.",
+    ),
     Column::site("CALL SITE", "Return address of the call: function, offset in it, and module in brackets."),
 ];
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use kmemtrace_abi::text::escape::escape_csv;
 
 use kmemtrace::documents::row::{Address, Cell, Row, RowSource};
-use kmemtrace::{Action, Frame, Observer, OrderedItem};
+use kmemtrace::{Action, Bulk, Frame, Observer, OrderedItem};
 
 use super::event_output::EventOutput;
 
@@ -86,7 +86,7 @@ fn named(function: &[u8], file: Option<&[u8]>, line: Option<u32>) -> Vec<u8> {
 }
 
 /// Columns of `events`: the members of an event and of a gap.
-const EVENT_MEMBERS: [&str; 15] = [
+const EVENT_MEMBERS: [&str; 17] = [
     "at",
     "from",
     "cpu",
@@ -96,6 +96,8 @@ const EVENT_MEMBERS: [&str; 15] = [
     "event",
     "call_site",
     "address",
+    "addresses",
+    "size",
     "requested",
     "allocated",
     "gfp",
@@ -125,12 +127,17 @@ impl<'a> EventRows<'a> {
             OrderedItem::Gap { from, at, cpu, lost, .. } => {
                 let mut row = <[String; EVENT_MEMBERS.len()]>::default();
                 (row[0], row[1], row[2]) = (at.to_string(), from.to_string(), cpu.to_string());
-                (row[6], row[14]) = ("gap".to_owned(), number(lost));
+                (row[6], row[16]) = ("gap".to_owned(), number(lost));
                 row
             }
-            OrderedItem::Event { event, names, comm, .. } => {
-                let is_alloc = matches!(event.action, Action::Alloc(_));
+            OrderedItem::Event { event, addresses, names, comm, .. } => {
+                let is_alloc = event.allocates();
                 let is_object = event.action != Action::Other;
+                let size = match event.bulk {
+                    Some(Bulk::Record { size, .. }) => Some(size),
+                    _ => None,
+                };
+                let addresses: Vec<String> = addresses.iter().map(|event| Address(event.address).to_string()).collect();
                 let address =
                     |n: u64| Address(n).told().filter(|_| is_object).map_or(String::new(), |at| at.to_string());
                 [
@@ -142,7 +149,9 @@ impl<'a> EventRows<'a> {
                     event.context().map_or(String::new(), |context| context.name().to_owned()),
                     name(Some(names.get(event.name))),
                     address(event.call_site),
-                    address(event.address),
+                    if size.is_none() { address(event.address) } else { String::new() },
+                    addresses.join(" "),
+                    number(size),
                     number(is_alloc.then_some(event.requested)),
                     number(is_alloc.then_some(event.allocated)),
                     number(event.gfp.filter(|_| is_alloc)),

@@ -7,7 +7,7 @@ use super::layout::{header_event, header_page, layouts};
 use super::pages::{Encoder, Open, Page, Stamp};
 use super::relay::{RelayOptions, RelayStreams};
 use super::workload::{Hand, PerCpu, Sample, Workload};
-use super::{Random, Shape};
+use super::{Random, Shape, probes};
 use kmemtrace_abi::disk::block::{
     self, BlockInfo, CounterSample, Counters, END_ASKED, End, GAP_FOREIGN, GapRecord, Interval, LOST_UNKNOWN,
     MARKS_COUNTED, MARKS_UNKNOWN, MARKS_VAGUE, NO_CPU, RecordingId, item, kind,
@@ -178,6 +178,14 @@ fn file_header(workload: &Workload, source: &str, relay: Option<&RelayOptions>) 
             let text = format!("{}/{}\n{}", layout.system, layout.name, without_print_fmt(&text));
             item::put(&mut out, item::EVENT_FORMAT, 0, text.as_bytes());
         }
+        if workload.probes.is_some() {
+            item::put(&mut out, item::PROBE_GROUP, 0, probes::GROUP.as_bytes());
+            for layout in probes::probe_layouts(&workload.shape) {
+                let text = layout.text();
+                let text = format!("{}/{}\n{}", probes::GROUP, layout.name, without_print_fmt(&text));
+                item::put(&mut out, item::EVENT_FORMAT, 0, text.as_bytes());
+            }
+        }
     }
     out
 }
@@ -193,6 +201,10 @@ fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option
     if let Some(threads) = &workload.own_threads {
         let text: String = threads.iter().map(|thread| format!("{thread}\n")).collect();
         item::put(&mut out, item::OWN_THREADS, 0, text.as_bytes());
+    }
+    if let Some(from) = workload.probes.filter(|_| relay.is_none()) {
+        let text = format!("{from}\nf:{}/kvfree_rcu kvfree_call_rcu ptr call_site=$stack0:x64\n", probes::GROUP);
+        item::put(&mut out, item::PROBES, 0, text.as_bytes());
     }
     file.block(kind::META, &out, Tally::default());
     if !workload.comms.is_empty() {

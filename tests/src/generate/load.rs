@@ -98,6 +98,7 @@ impl Load {
             nodes: cpus.map(|cpu| (cpu, 0)).collect(),
             clock: Some("mono"),
             symbols: Symbols::default(),
+            probes: None,
         };
         let load = Load {
             options,
@@ -138,6 +139,7 @@ impl Load {
             value: None,
             owner: None,
             fields: None,
+            bulk: None,
         };
         (event, number, sort)
     }
@@ -263,7 +265,7 @@ mod tests {
                         frees += 1;
                         elsewhere += usize::from(cpu != event.cpu);
                     }
-                    Action::Other => panic!("{event:?}"),
+                    other => panic!("{other:?}"),
                 }
                 assert!(events <= 5000 || live.len().abs_diff(5000) <= 2 * FREE, "{}", live.len());
             }

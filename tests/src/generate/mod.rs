@@ -11,6 +11,7 @@ pub mod directory;
 pub mod layout;
 pub mod load;
 pub mod pages;
+pub mod probes;
 pub mod random;
 pub mod relay;
 mod stacks;

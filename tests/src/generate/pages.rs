@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::layout::{Layout, foreign_record, layouts};
+use super::probes::{ProbeLayout, probe_layouts};
 use super::workload::PerCpu;
 use super::{Random, Shape, put, set};
 use kmemtrace_abi::disk::block::{GAP_CLEARED, GAP_NOT_WRITTEN, GapRecord, LOST_UNKNOWN};
@@ -185,13 +186,14 @@ pub struct Encoder<'a> {
     shape: Shape,
     names: &'a Names,
     layouts: HashMap<&'static [u8], Layout>,
+    probes: Vec<ProbeLayout>,
 }
 
 impl<'a> Encoder<'a> {
     /// An encoder of events whose names are in `names`.
     pub fn new(shape: &Shape, names: &'a Names) -> Encoder<'a> {
         let layouts = layouts(shape).into_iter().map(|l| (l.name.as_bytes(), l)).collect();
-        Encoder { shape: *shape, names, layouts }
+        Encoder { shape: *shape, names, layouts, probes: probe_layouts(shape) }
     }
 
     /// The record of `event`.
@@ -205,6 +207,18 @@ impl<'a> Encoder<'a> {
         }
     }
 
+    /// The record of an event and the addresses behind it in `items`.
+    fn record_with(&self, event: &Event, items: &[StreamItem], random: &mut Random) -> Vec<u8> {
+        let name = self.names.get(event.name);
+        let Some(probe) = self.probes.iter().find(|probe| probe.name.as_bytes() == name) else {
+            return self.record(event, random);
+        };
+        let addresses: Vec<u64> = addresses_behind(items).map(|event| event.address).collect();
+        // Memory of the caller looks like an object that is there.
+        let leftover = addresses.first().map_or(0, |first| first + 0x40);
+        probe.record(event, (&addresses, leftover), event.cache.map(|cache| self.names.get(cache)), random)
+    }
+
     /// A CPU's items as sub-buffers: full and partial ones, every form of entry, loss marks where the gaps are.
     pub fn pages(&self, cpu: &PerCpu, random: &mut Random) -> Vec<Page> {
         let mut pages = Vec::new();
@@ -212,8 +226,9 @@ impl<'a> Encoder<'a> {
         let mut last = None;
         let mut gap = None;
         let mut mark: Option<(u64, Missed)> = None;
-        for item in &cpu.items {
+        for (number, item) in cpu.items.iter().enumerate() {
             let event = match item {
+                StreamItem::Event(event) if event.is_address() => continue,
                 StreamItem::Gap(lost) => {
                     pages.extend(open.take().map(|o| o.finish_any_way(random)));
                     let count = lost.lost.unwrap_or(LOST_UNKNOWN);
@@ -233,7 +248,7 @@ impl<'a> Encoder<'a> {
                 }
                 StreamItem::Event(event) => event,
             };
-            let record = self.record(event, random);
+            let record = self.record_with(event, &cpu.items[number + 1..], random);
             // Now and then a sub-buffer is taken before it is full.
             if open.is_some() && random.below(150) == 0 {
                 pages.extend(open.take().map(|o| o.finish_any_way(random)));
@@ -257,6 +272,14 @@ impl<'a> Encoder<'a> {
         pages.extend(open.take().map(|o| o.finish_any_way(random)));
         pages
     }
+}
+
+/// Addresses of the record before `items`.
+pub(crate) fn addresses_behind(items: &[StreamItem]) -> impl Iterator<Item = &Event> {
+    items.iter().map_while(|item| match item {
+        StreamItem::Event(event) if event.is_address() => Some(event),
+        _ => None,
+    })
 }
 
 /// A sub-buffer and its tally.

@@ -3,7 +3,9 @@
 use super::Random;
 use super::layout::{header_event, header_page, layouts};
 use super::pages::Encoder;
+use super::probes::probe_layouts;
 use super::workload::Workload;
+use kmemtrace_abi::kernel::probes::CAPTURE_GROUP;
 
 /// The files of the tree, by their paths in it. What only a recorder of ours keeps (gap blocks, nodes) is not in it, and a CPU
 /// without a file has its directory.
@@ -43,6 +45,11 @@ pub fn tree(workload: &Workload, seed: u64) -> Vec<(String, Vec<u8>)> {
     put("events/header_event".to_owned(), header_event().as_bytes().to_vec());
     for layout in layouts(shape) {
         put(format!("events/{}/{}/format", layout.system, layout.name), layout.text().into_bytes());
+    }
+    if workload.probes.is_some() {
+        for layout in probe_layouts(shape) {
+            put(format!("events/{CAPTURE_GROUP}/{}/format", layout.name), layout.text().into_bytes());
+        }
     }
     if let Some(clock) = workload.clock {
         let of = |name: &str| if name == clock { format!("[{name}]") } else { name.to_owned() };

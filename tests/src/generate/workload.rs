@@ -1,11 +1,12 @@
 //! Workloads of made-up machines: each CPU's events and gaps, with every case that reports must tell apart.
 
 use super::layout::{Layout, UNKNOWN_EVENTS, batched_name, layouts};
+use super::probes::{ROOM, has_probes};
 use super::stacks::{ORPHAN_PID, changed, frames, interrupted};
 use super::symbols::{SITES, Symbols, call_site};
 use super::{Era, Random, Shape};
 use kmemtrace_abi::disk::block::Interval;
-use kmemtrace_abi::event::{Action, Event, Gap, GapCause, Kind, NameId, Names, StreamItem};
+use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, Gap, GapCause, Kind, NameId, Names, StreamItem};
 use kmemtrace_abi::stack::StackId;
 
 /// Properties of a workload.
@@ -56,6 +57,8 @@ pub struct Options {
     /// Call-sites have sizes and caches of their own, objects are freed on paths without events, and there are events that no
     /// reader knows.
     pub varied: bool,
+    /// The recorder's probe events are on, on kernels that have them.
+    pub probes: bool,
     /// Functions and modules of call-sites are known.
     pub symbols: bool,
     /// Bytes that the kernel's code was moved by at boot.
@@ -88,6 +91,7 @@ impl Options {
             kernel: true,
             own_threads: false,
             varied: false,
+            probes: false,
             symbols: false,
             slide: 0,
         }
@@ -129,6 +133,7 @@ impl Options {
             kernel: random.chance(85),
             own_threads: copy.chance(60),
             varied: true,
+            probes: false,
             symbols: copy.chance(60),
             slide: 0,
             cpus,
@@ -209,6 +214,8 @@ pub struct Workload {
     pub clock: Option<&'static str>,
     /// Functions of the call-sites, where the trace tells them.
     pub symbols: Symbols,
+    /// Time from which the recorder's probe events are on, 0 for the begin; `None`: there are none.
+    pub probes: Option<u64>,
 }
 
 /// Names of caches; one is that of a size class.
@@ -252,6 +259,12 @@ struct Machine<'a> {
     flags: Random,
     /// Random numbers of sizes and caches by call-site, of unknown events, and of frees without an event.
     extra: Random,
+    /// Random numbers of the probe events.
+    probes: Random,
+    /// Addresses of the next record of several objects.
+    addresses: Vec<Event>,
+    /// Objects whose free is deferred.
+    given_up: Vec<Object>,
     /// Random numbers of stacks, of the interrupts before them, and of the orders of freed pages.
     stacks: Random,
     names: Names,
@@ -298,6 +311,9 @@ impl<'a> Machine<'a> {
             random: Random::new(seed),
             flags: Random::new(!seed),
             extra: Random::new(seed ^ 0x00e9_17e3),
+            probes: Random::new(seed ^ 0x9b0b_e500),
+            addresses: Vec::new(),
+            given_up: Vec::new(),
             stacks: Random::new(seed ^ 0x57ac_0000),
             names: Names::new(),
             layouts: layouts(&options.shape),
@@ -324,6 +340,11 @@ impl<'a> Machine<'a> {
             std::mem::swap(&mut self.random, &mut self.extra);
             self.free_unseen(cpu);
             std::mem::swap(&mut self.random, &mut self.extra);
+        }
+        if self.options.probes && has_probes(&self.shape) && self.probes.chance(15) {
+            std::mem::swap(&mut self.random, &mut self.probes);
+            self.probe(cpu);
+            std::mem::swap(&mut self.random, &mut self.probes);
         }
         match self.random.below(100) {
             0..38 => self.allocate(cpu),
@@ -406,6 +427,115 @@ impl<'a> Machine<'a> {
         self.free_event(cpu, name, second, inode);
         self.live.retain(|o| o.address != first && o.address != second);
         self.live.push(Object { address: first, kind: Kind::Cache, cache: inode });
+    }
+
+    /// An event that only a probe records.
+    fn probe(&mut self, cpu: usize) {
+        match self.random.below(10) {
+            0..4 => self.defer(cpu),
+            4..7 => self.free_in_bulk(cpu),
+            _ => self.allocate_in_bulk(cpu),
+        }
+    }
+
+    fn defer(&mut self, cpu: usize) {
+        let object = match self.random.below(10) {
+            0..7 => self.random.take(&mut self.live),
+            7 => self.random.take(&mut self.given_up),
+            8 => self.random.take(&mut self.freed),
+            _ => None,
+        };
+        let cache = self.names.intern(CACHES[0].as_bytes());
+        let address = if self.random.chance(10) { *self.random.pick(&[0, 16]) } else { self.place() };
+        let object = object.unwrap_or(Object { address, kind: Kind::Kmalloc, cache });
+        self.live.retain(|o| o.address != object.address);
+        let event = self.event(cpu, "kvfree_rcu", Action::Deferred);
+        let call_site = self.call_site();
+        self.push(cpu, Event { address: object.address, call_site, ..event });
+        // It may be allocated next, freed again by its own function, or completed.
+        self.freed.push(object);
+        self.given_up.push(object);
+    }
+
+    /// Number of objects in bulk, of which some have no room in the record.
+    fn bulk_size(&mut self) -> u64 {
+        match self.random.below(20) {
+            0 => 0,
+            1 => 64,
+            2 => *self.random.pick(&[65, 90, 1 << 30]),
+            _ => 1 + self.random.below(6),
+        }
+    }
+
+    fn free_in_bulk(&mut self, cpu: usize) {
+        let size = self.bulk_size();
+        let completes = self.random.chance(40);
+        let addresses: Vec<u64> = (0..size.min(ROOM as u64))
+            .map(|_| {
+                let known = match self.random.below(10) {
+                    0..4 => self.random.take(&mut self.given_up),
+                    4..8 => self.random.take(&mut self.live),
+                    8 => self.random.take(&mut self.freed),
+                    _ => None,
+                };
+                known.map_or_else(|| self.place() * u64::from(!self.random.chance(10)), |object| object.address)
+            })
+            .collect();
+        self.live.retain(|o| !addresses.contains(&o.address));
+        let name = *self.random.pick(&CACHES);
+        let name = (!completes && self.random.chance(85)).then(|| self.names.intern(name.as_bytes()));
+        let (action, kind) =
+            if completes { (BulkAction::Complete, Kind::Kmalloc) } else { (BulkAction::Free, Kind::Cache) };
+        let event = self.event(cpu, "free_bulk", Action::Bulk(kind));
+        let event = Event { call_site: self.call_site(), cache: name, ..event };
+        self.bulk(cpu, event, (action, size), Action::BulkFree(kind), &addresses);
+    }
+
+    fn allocate_in_bulk(&mut self, cpu: usize) {
+        let size = self.bulk_size();
+        let number = self.random.below(SITES);
+        let cache = self.names.intern(CACHES[number as usize % CACHES.len()].as_bytes());
+        let (requested, allocated) = CACHE_SIZES[number as usize % CACHE_SIZES.len()];
+        let failed = self.random.chance(10);
+        let addresses: Vec<u64> = (0..size.min(ROOM as u64))
+            .filter(|_| !failed)
+            .map(|_| match self.random.below(20) {
+                0 => 0,
+                1..10 => self.random.take(&mut self.freed).map_or_else(|| self.place(), |object| object.address),
+                _ => self.place(),
+            })
+            .collect();
+        self.live.retain(|o| !addresses.contains(&o.address));
+        let objects = addresses.iter().filter(|&&address| address != 0);
+        self.live.extend(objects.map(|&address| Object { address, kind: Kind::Cache, cache }));
+        let action = if failed { Action::Alloc(Kind::Cache) } else { Action::Bulk(Kind::Cache) };
+        let event = self.event(cpu, "alloc_bulk", action);
+        let call_site = call_site(&self.shape, self.options.slide, number);
+        let gfp = Some(*self.random.pick(&[0xcc0, 0xd20]));
+        let event = Event { call_site, requested, allocated, cache: Some(cache), failed, gfp, ..event };
+        self.bulk(cpu, event, (BulkAction::Alloc, size), Action::Alloc(Kind::Cache), &addresses);
+    }
+
+    /// Pushes a record with its addresses, which do `of_address`.
+    fn bulk(
+        &mut self,
+        cpu: usize,
+        event: Event,
+        (action, size): (BulkAction, u64),
+        of_address: Action,
+        addresses: &[u64],
+    ) {
+        let allocates = action == BulkAction::Alloc;
+        let of = |&address: &u64| Event {
+            address,
+            action: of_address,
+            failed: allocates && address == 0,
+            bulk: Some(Bulk::Address),
+            ..event
+        };
+        self.addresses = addresses.iter().map(of).collect();
+        let bulk = Some(Bulk::Record { action, size, addresses: addresses.len() as u8 });
+        self.push(cpu, Event { bulk, ..event });
     }
 
     fn fail(&mut self, cpu: usize) {
@@ -557,6 +687,7 @@ impl<'a> Machine<'a> {
             value: None,
             owner: None,
             fields: None,
+            bulk: None,
         }
     }
 
@@ -643,14 +774,20 @@ impl<'a> Machine<'a> {
         let items = &mut self.cpus[index].items;
         if let Some((place, end)) = place.zip(end)
             && !items[place..end].iter().any(|item| matches!(item, StreamItem::Gap(_)))
-            && let StreamItem::Event(event) = &mut items[place]
         {
-            event.stack = stack;
+            let of_event = |item: &&mut StreamItem| matches!(item, StreamItem::Event(event) if event.is_address());
+            let (record, behind) = items[place..end].split_at_mut(1);
+            for item in record.iter_mut().chain(behind.iter_mut().take_while(of_event)) {
+                if let StreamItem::Event(event) = item {
+                    event.stack = stack;
+                }
+            }
         }
     }
 
     /// The event gets into the stream, at this place, or is lost.
     fn land(&mut self, index: usize, event: Event) -> Option<usize> {
+        let addresses = std::mem::take(&mut self.addresses);
         let (left, lost, by_recorder) = self.losing[index];
         if left > 0 {
             self.losing[index] = (left - 1, lost + 1, by_recorder);
@@ -683,8 +820,11 @@ impl<'a> Machine<'a> {
             self.losing[index] = (self.random.below(30), 1, by_recorder);
             return None;
         }
-        self.cpus[index].items.push(StreamItem::Event(event));
-        Some(self.cpus[index].items.len() - 1)
+        let items = &mut self.cpus[index].items;
+        items.push(StreamItem::Event(event));
+        let place = items.len() - 1;
+        items.extend(addresses.into_iter().map(StreamItem::Event));
+        Some(place)
     }
 
     fn finish(mut self) -> Workload {
@@ -724,8 +864,11 @@ impl<'a> Machine<'a> {
         for cpu in &mut self.cpus {
             cpu.foretell();
         }
+        let starts = [0, self.options.start, self.options.start + 1, self.now];
         let nodes = self.options.cpus.iter().map(|&cpu| (cpu, cpu % 2)).collect();
+        let has_probes = self.options.probes && has_probes(&self.shape);
         Workload {
+            probes: has_probes.then(|| *self.probes.pick(&starts)),
             shape: self.shape,
             names: self.names,
             cpus: self.cpus,

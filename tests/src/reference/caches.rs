@@ -87,11 +87,12 @@ impl Learned {
         self.names.entry((alloc.call_site, alloc.allocated)).or_default().insert(name.to_owned());
     }
 
-    /// Cache of an allocation; `named` is the name in its event. `learns` is true if no allocation of the trace has one.
+    /// Cache of an allocation; `named` is the name in its event. `learns` is true if no plain allocation of the trace has one; those in
+    /// bulk have.
     pub fn cache(&self, classes: &Classes, alloc: &Event, kind: Kind, named: Option<&str>, learns: bool) -> Cache {
         let (name, from) = match kind {
             Kind::Kmalloc => (classes.name(alloc), "size"),
-            Kind::Cache if learns => (self.only(alloc), "free"),
+            Kind::Cache if learns => (named.map(str::to_owned).or_else(|| self.only(alloc)), "free"),
             Kind::Cache => (named.map(str::to_owned), "event"),
             Kind::Pages => (None, ""),
         };

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use kmemtrace_abi::event::{Action, Event, Gap, Kind, StreamItem};
+use kmemtrace_abi::event::{Action, Bulk, Event, Gap, Kind, StreamItem};
 use serde_json::{Map, Value, json};
 
 use super::Known;
@@ -11,6 +11,7 @@ use super::figures::{findings, free_events, page_frees};
 use super::head::{figures, freed, head, hex, ordered, with};
 use super::pairs::{Class, End, Finding, Object, Pairs};
 use super::selection::context;
+use crate::generate::pages::addresses_behind;
 
 pub use super::groups::{caches, live_by, sites, sites_by};
 
@@ -53,7 +54,12 @@ pub fn summary(known: &Known, pairs: &Pairs) -> Value {
     for class in [Class::FreeWithoutAlloc, Class::ShortAlloc, Class::FailedAlloc, Class::NullFree] {
         counts.insert(class.name().into(), json!({ "count": findings(pairs, class).0 }));
     }
-    let mut events = json!({ "total": pairs.events.len(), "used": pairs.events.len() - other, "other": other });
+    let records = pairs.events.iter().filter(|event| !event.is_address()).count();
+    let mut events = json!({
+        "total": records, "used": records - other, "other": other,
+        "completions": pairs.bulk.completions, "bulk_unknown": pairs.bulk.unknown,
+        "unseen_frees": pairs.bulk.unseen_frees, "unseen_allocs": pairs.bulk.unseen_allocs,
+    });
     if let Some(names) = &known.unknown {
         let is_unknown = |e: &&Event| names.contains(&*String::from_utf8_lossy(known.names.get(e.name)));
         events["unknown"] = json!(pairs.events.iter().filter(is_unknown).count());
@@ -163,7 +169,8 @@ pub fn events(known: &Known, pairs: &Pairs) -> Vec<Value> {
     for (cpu, items) in &known.cpus {
         for (position, item) in items.iter().enumerate() {
             let (at, line) = match item {
-                StreamItem::Event(event) => (event.at, event_line(known, event)),
+                StreamItem::Event(event) if event.is_address() => continue,
+                StreamItem::Event(event) => (event.at, event_line(known, event, &items[position + 1..])),
                 StreamItem::Gap(gap) => (gap.to.unwrap_or(last), gap_line(gap, first, last)),
             };
             lines.push(((at, *cpu, position), line));
@@ -186,7 +193,8 @@ fn gap_line(gap: &Gap, first: u64, last: u64) -> Value {
     json!({ "at": to, "from": from, "cpu": gap.cpu, "event": "gap", "lost": gap.lost })
 }
 
-fn event_line(known: &Known, event: &Event) -> Value {
+/// Line of an event, behind which `items` come.
+fn event_line(known: &Known, event: &Event, items: &[StreamItem]) -> Value {
     let name = String::from_utf8_lossy(known.names.get(event.name)).into_owned();
     let mut line = json!({ "at": event.at, "cpu": event.cpu, "event": name });
     let mut put = |member: &str, value: Value| line[member] = value;
@@ -198,13 +206,19 @@ fn event_line(known: &Known, event: &Event) -> Value {
         put("context", json!(context));
     }
     if event.action != Action::Other {
-        put("address", hex(event.address).into());
+        if let Some(Bulk::Record { size, .. }) = event.bulk {
+            let addresses: Vec<String> = addresses_behind(items).map(|event| hex(event.address)).collect();
+            put("addresses", json!(addresses));
+            put("size", json!(size));
+        } else {
+            put("address", hex(event.address).into());
+        }
         let is_of_stack = event.stack.is_some() && event.action == Action::Alloc(Kind::Pages);
         if event.call_site != 0 && !is_of_stack {
             put("call_site", hex(event.call_site).into());
         }
     }
-    if matches!(event.action, Action::Alloc(_)) {
+    if matches!(event.action, Action::Alloc(_)) || event.action == Action::Bulk(Kind::Cache) && event.gfp.is_some() {
         put("requested", json!(event.requested));
         put("allocated", json!(event.allocated));
     }

@@ -43,7 +43,7 @@ pub fn figures(pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> (Value, 
         "live_allocated": live.iter().map(|o| o.live_bytes().1).sum::<u64>(),
         "live_wasted": live.iter().map(live_waste).sum::<u64>(),
         "peak_live_allocated": peak,
-        "live_is_upper_bound": reissued.contains(&false),
+        "live_is_upper_bound": reissued.contains(&false) || objects.iter().any(|o| pairs.bulk.may_have_freed(o)),
     });
     (figures, peak_at)
 }
@@ -128,6 +128,13 @@ pub fn findings(pairs: &Pairs, class: Class) -> (usize, usize) {
 
 /// Number of free events of a kind with a real pointer.
 pub fn free_events(pairs: &Pairs, kind: Kind) -> usize {
-    let real = |e: &Event| kind == Kind::Pages || !matches!(e.address, 0 | 16);
-    pairs.taken().filter(|e| e.action == Action::Free(kind) && real(e)).count()
+    let is_of_kind = |number: usize, e: &Event| match e.action {
+        Action::Free(of) => {
+            let real = kind == Kind::Pages || !matches!(e.address, 0 | 16);
+            of == kind && real && !pairs.bulk.completions_at.contains(&number)
+        }
+        Action::Deferred | Action::BulkFree(_) => pairs.bulk.kinds.get(&number) == Some(&kind),
+        _ => false,
+    };
+    pairs.taken_numbers().filter(|&(number, event)| is_of_kind(number, event)).count()
 }

@@ -6,6 +6,7 @@ use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Action, Event, Kind};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::stream::report::Source;
+use kmemtrace_abi::trace::Deferred;
 use serde_json::{Value, json};
 
 use super::Known;
@@ -56,6 +57,13 @@ pub fn trace(known: &Known, pairs: &Pairs) -> Value {
         "scope": trace.scope, "filtered": trace.filtered,
         "order": if trace.order == OrderKey::Time { "time" } else { "sequence" },
     });
+    let first = pairs.events.first().map(|event| event.at);
+    let deferred = trace.deferred.map(|deferred| match deferred {
+        Deferred::From(from) if first.is_some_and(|first| first < from) => "partly",
+        Deferred::From(_) => "seen",
+        Deferred::Unseen => "unseen",
+    });
+    let members = with(members, json!({ "deferred": deferred }));
     // A trace without events has no first or last key.
     match (pairs.events.first(), pairs.events.last()) {
         (Some(first), Some(last)) => with(members, json!({ "first": first.at, "last": last.at })),

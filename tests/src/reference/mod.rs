@@ -35,7 +35,7 @@ use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{InputKind, Trace};
+use kmemtrace_abi::trace::{Deferred, InputKind, Trace};
 
 use caches::Classes;
 use symbols::Symbols;
@@ -108,6 +108,8 @@ pub struct TraceMembers {
     pub scope: &'static str,
     /// The kernel's filter on allocation events.
     pub filtered: Option<String>,
+    /// Deferred frees.
+    pub deferred: Option<Deferred>,
 }
 
 /// True if records of an allocation have a field for the name of the cache.
@@ -167,6 +169,12 @@ impl Known {
                 order: OrderKey::Time,
                 scope: "system",
                 filtered: None,
+                deferred: match (workload.probes, workload.kernel) {
+                    (Some(from), _) => Some(Deferred::From(from)),
+                    // Linux 5.7 and later free objects of `kfree_rcu` in bulk; the generator has no kernel of 3 or 4.
+                    (None, Some(kernel)) => (!kernel.starts_with('2')).then_some(Deferred::Unseen),
+                    (None, None) => None,
+                },
             },
             total_overruns: None,
             symbols: Some(workload.symbols),
@@ -191,7 +199,12 @@ impl Known {
     /// Facts about `workload` as a captured tree.
     pub fn of_tree(workload: Workload) -> Known {
         let known = Known::of_workload(workload);
-        let trace = TraceMembers { input: InputKind::Tree, ..known.trace };
+        // The events of a tree's script were on before its recording began.
+        let deferred = known.trace.deferred.map(|deferred| match deferred {
+            Deferred::From(_) => Deferred::From(0),
+            Deferred::Unseen => Deferred::Unseen,
+        });
+        let trace = TraceMembers { input: InputKind::Tree, deferred, ..known.trace };
         Known { trace, own_threads: None, symbols: Some(Symbols::default()), ..known }
     }
 
@@ -222,6 +235,7 @@ impl Known {
                 order: if numbered { OrderKey::Sequence } else { OrderKey::Time },
                 scope: "system",
                 filtered: None,
+                deferred: None,
             },
             cpus: streams
                 .cpus
@@ -285,6 +299,7 @@ impl Known {
                 order: info.order,
                 scope: "system",
                 filtered: None,
+                deferred: info.deferred,
             },
             cpus,
             names: trace.names,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Action, Event, Gap, Kind};
+use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, Gap, Kind, NameId};
 
 use super::caches::{Cache, Learned};
 use super::selection::Named;
@@ -204,10 +204,55 @@ pub struct Pairs {
     pub unfiltered: (usize, usize),
     /// Gaps of the trace.
     pub gaps: Vec<Gap>,
+    /// What deferred and bulk frees did.
+    pub bulk: BulkFrees,
     /// Caches that frees of the window name.
     pub learned: Learned,
     /// True if caches are learned from frees: allocation events have no name.
     pub learns: bool,
+}
+
+/// Deferred frees, and frees and allocations in bulk.
+#[derive(Debug, Default)]
+pub struct BulkFrees {
+    /// Frees of addresses that were given up, those beyond the room of a record included.
+    pub completions: u64,
+    /// Plain free events among them, by their positions.
+    pub completions_at: BTreeSet<usize>,
+    /// Kind of each deferred free, and of each address of a bulk free that ended an object, by position.
+    pub kinds: BTreeMap<usize, Kind>,
+    /// Addresses of bulk frees that were neither live nor given up.
+    pub unknown: u64,
+    /// Frees beyond the room of a record.
+    pub unseen_frees: u64,
+    /// Allocations beyond the room of a record.
+    pub unseen_allocs: u64,
+    /// Caches of such frees; `None` for one without a name.
+    pub unseen_caches: HashSet<Option<NameId>>,
+}
+
+impl BulkFrees {
+    /// True for an object that a free beyond the room of a record may have ended.
+    pub fn may_have_freed(&self, object: &Object) -> bool {
+        let caches = &self.unseen_caches;
+        let is_unknown = object.alloc.cache.is_none() || caches.contains(&None);
+        object.kind == Kind::Cache && !caches.is_empty() && (is_unknown || caches.contains(&object.alloc.cache))
+    }
+
+    /// Takes a record: objects beyond its room.
+    fn record(&mut self, event: &Event) {
+        let Some(Bulk::Record { action, size, addresses }) = event.bulk else { return };
+        let rest = size - u64::from(addresses);
+        match action {
+            BulkAction::Alloc => self.unseen_allocs += rest,
+            BulkAction::Complete => self.completions += rest,
+            BulkAction::Free if rest > 0 => {
+                self.unseen_frees += rest;
+                self.unseen_caches.insert(event.cache);
+            }
+            BulkAction::Free => {}
+        }
+    }
 }
 
 /// Last event of an address.
@@ -219,20 +264,30 @@ struct Last {
     cpu: u32,
     /// Index of the live object; `None` after a free.
     object: Option<usize>,
+    /// The last free was a deferred one.
+    is_given_up: bool,
+}
+
+impl Last {
+    fn new(event: &Event, object: Option<usize>) -> Last {
+        let is_given_up = event.action == Action::Deferred;
+        Last { at: event.at, cpu: event.cpu, object, is_given_up }
+    }
 }
 
 /// Pairs all events, and leaves out those that are not asked for.
 pub fn pairs(known: &Known) -> Pairs {
     let events = order::events(known);
     let gaps = known.gaps();
-    let (objects, mut findings, page_frees) = pair_all(known, &events, &gaps);
-    mark_unseen(known, &objects, &mut findings);
+    let Paired { objects, mut findings, page_frees, bulk } = pair_all(known, &events, &gaps);
+    mark_unseen(known, &objects, &bulk, &mut findings);
     let learned = learn_caches(known, &gaps, &objects);
     let all = Pairs {
         events,
         objects,
         findings,
         page_frees,
+        bulk,
         gaps,
         left_out: BTreeSet::new(),
         own: (0, 0),
@@ -243,9 +298,18 @@ pub fn pairs(known: &Known) -> Pairs {
     without_unselected(known, all)
 }
 
-/// Objects and findings of all events, in one pass.
-fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<Finding>, BTreeMap<usize, PageFree>) {
+/// Objects and findings of all events.
+struct Paired {
+    objects: Vec<Object>,
+    findings: Vec<Finding>,
+    page_frees: BTreeMap<usize, PageFree>,
+    bulk: BulkFrees,
+}
+
+/// Pairs all events, in one pass.
+fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
     let mut frames = Frames::default();
+    let mut bulk = BulkFrees::default();
     let mut objects: Vec<Object> = Vec::new();
     let mut findings: Vec<Finding> = Vec::new();
     let mut table: HashMap<(bool, u64), Last> = HashMap::new();
@@ -257,11 +321,35 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
         };
         match event.action {
             Action::Other => {}
+            Action::Bulk(_) => bulk.record(event),
             Action::Alloc(kind) if event.failed => {
                 findings.push(finding(Class::FailedAlloc, Some(event.call_site), None, kind, false));
             }
+            Action::Deferred if matches!(event.address, 0 | 16) => {
+                findings.push(finding(Class::NullFree, None, Some(event.call_site), Kind::Kmalloc, false));
+            }
+            Action::Deferred | Action::BulkFree(_) => {
+                let before = table.insert((false, event.address), Last::new(event, None));
+                if let Some(Last { object: Some(index), .. }) = before {
+                    let object = &mut objects[index];
+                    object.end = End::Freed { free: *event, number };
+                    bulk.kinds.insert(number, object.kind);
+                } else if event.action == Action::Deferred {
+                    bulk.kinds.insert(number, Kind::Kmalloc);
+                    let site = Some(event.call_site);
+                    let (class, suspect) = match before {
+                        None => (Class::FreeWithoutAlloc, false),
+                        Some(last) => (Class::FreeAfterFree, suspect(&last, event, Class::FreeAfterFree)),
+                    };
+                    findings.push(finding(class, None, site, Kind::Kmalloc, suspect));
+                } else if before.is_some_and(|last| last.is_given_up) {
+                    bulk.completions += 1;
+                } else {
+                    bulk.unknown += 1;
+                }
+            }
             Action::Alloc(Kind::Pages) | Action::Free(Kind::Pages) if event.order.is_some() => {
-                let first = Last { at: events[0].at, cpu: event.cpu, object: None };
+                let first = Last { at: events[0].at, ..Last::new(event, None) };
                 // A frame has one bit: its event before may be any since the first.
                 let is_suspect = suspect(&first, event, Class::FreeAfterFree);
                 let (ended, again) = frames.event(event, number, &mut objects, is_suspect);
@@ -274,7 +362,7 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
             }
             Action::Alloc(kind) => {
                 let key = (kind == Kind::Pages, event.address);
-                let before = table.insert(key, Last { at: event.at, cpu: event.cpu, object: Some(objects.len()) });
+                let before = table.insert(key, Last::new(event, Some(objects.len())));
                 if let Some(last @ Last { object: Some(index), .. }) = before {
                     let suspect = suspect(&last, event, Class::InferredFree);
                     let old = &mut objects[index];
@@ -293,7 +381,11 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
             Action::Free(kind) => {
                 let key = (kind == Kind::Pages, event.address);
                 let site = Some(event.call_site);
-                match table.insert(key, Last { at: event.at, cpu: event.cpu, object: None }) {
+                match table.insert(key, Last::new(event, None)) {
+                    Some(Last { object: None, is_given_up: true, .. }) => {
+                        bulk.completions += 1;
+                        bulk.completions_at.insert(number);
+                    }
                     None => findings.push(finding(Class::FreeWithoutAlloc, None, site, kind, false)),
                     Some(last @ Last { object: None, .. }) => {
                         let suspect = suspect(&last, event, Class::FreeAfterFree);
@@ -322,7 +414,7 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> (Vec<Object>, Vec<
             }
         }
     }
-    (objects, findings, frames.frees)
+    Paired { objects, findings, page_frees: frames.frees, bulk }
 }
 
 /// Frames one by one: the object that each is live under, and all that were seen.
@@ -420,7 +512,7 @@ fn end_block(known: &Known, gaps: &[Gap], object: &mut Object, event: &Event, nu
         object.end = End::Freed { free: *event, number };
         return None;
     }
-    let before = Last { at: object.alloc.at, cpu: object.alloc.cpu, object: None };
+    let before = Last::new(&object.alloc, None);
     let suspect = is_suspect(known, gaps, &before, event, Class::InferredFree);
     object.end = End::Reissued { number, suspect };
     Some(Finding {
@@ -441,7 +533,7 @@ fn learn_caches(known: &Known, gaps: &[Gap], objects: &[Object]) -> Learned {
     let mut learned = Learned::default();
     for Object { alloc, kind, end, .. } in objects {
         let End::Freed { free, .. } = end else { continue };
-        let before = Last { at: alloc.at, cpu: alloc.cpu, object: None };
+        let before = Last::new(alloc, None);
         if let (Kind::Cache, Action::Free(Kind::Cache), Some(name)) = (kind, free.action, known.cache_in(free))
             && !is_suspect(known, gaps, &before, free, Class::CacheMismatch)
         {
@@ -451,9 +543,10 @@ fn learn_caches(known: &Known, gaps: &[Gap], objects: &[Object]) -> Learned {
     learned
 }
 
-/// Marks findings whose allocation's row has an inferred free that loss does not explain.
-fn mark_unseen(known: &Known, objects: &[Object], findings: &mut [Finding]) {
-    let is_bound = |o: &&Object| matches!(o.end, End::Reissued { suspect: false, .. });
+/// Marks findings whose allocation's row has an inferred free that loss does not explain, or objects that were freed beyond the room
+/// of a record.
+fn mark_unseen(known: &Known, objects: &[Object], bulk: &BulkFrees, findings: &mut [Finding]) {
+    let is_bound = |o: &&Object| matches!(o.end, End::Reissued { suspect: false, .. }) || bulk.may_have_freed(o);
     let rows: BTreeSet<(u64, Kind)> = objects.iter().filter(is_bound).map(|o| (o.alloc.call_site, o.kind)).collect();
     for finding in findings.iter_mut().filter(|finding| Class::UNSEEN.contains(&finding.class)) {
         let has_bound = finding.alloc_site.is_some_and(|site| rows.contains(&(site, finding.kind)));
@@ -538,12 +631,17 @@ impl Pairs {
 
     /// True if loss or a clock may explain what a pair of allocation and free shows.
     pub fn is_suspect_pair(&self, known: &Known, alloc: &Event, free: &Event) -> bool {
-        let before = Last { at: alloc.at, cpu: alloc.cpu, object: None };
+        let before = Last::new(alloc, None);
         is_suspect(known, &self.gaps, &before, free, Class::KindMismatch)
     }
 
     /// Events that are not left out.
     pub fn taken(&self) -> impl Iterator<Item = &Event> + Clone {
-        self.events.iter().enumerate().filter(|(number, _)| !self.left_out.contains(number)).map(|(_, event)| event)
+        self.taken_numbers().map(|(_, event)| event)
+    }
+
+    /// Events that are not left out, with their positions.
+    pub fn taken_numbers(&self) -> impl Iterator<Item = (usize, &Event)> + Clone {
+        self.events.iter().enumerate().filter(|(number, _)| !self.left_out.contains(number))
     }
 }

@@ -106,7 +106,10 @@ impl Selection {
     pub fn takes(&self, event: &Event, named: &Named) -> bool {
         let (kind, requested) = match event.action {
             Action::Alloc(kind) => (kind, Some(event.requested)),
-            Action::Free(kind) => (kind, None),
+            Action::Bulk(kind) => (kind, (event.requested > 0).then_some(event.requested)),
+            Action::Free(kind) | Action::BulkFree(kind) => (kind, None),
+            // It may be of either kind, and counts as the first.
+            Action::Deferred => (Kind::Kmalloc, None),
             Action::Other => return true,
         };
         let module = named.function.and_then(|function| function.module.as_deref());

@@ -1,6 +1,6 @@
 //! Events inside a stall, with the fields of their records.
 
-use kmemtrace_abi::event::{Action, Event, Mark, Names, Span};
+use kmemtrace_abi::event::{Action, Bulk, Event, Mark, Names, Span};
 
 use crate::documents::row::{Address, Cell, Field, Row, TakeMember};
 use crate::latency::InsideEvent;
@@ -34,9 +34,14 @@ impl Row for EventRow<'_> {
 fn decoded(event: &Event, names: &Names, take: &mut TakeMember<'_>) {
     if event.action != Action::Other {
         Address(event.call_site).put("call_site", take);
-        Address(event.address).put("address", take);
     }
-    if let Action::Alloc(_) = event.action {
+    // An event inside a stall has no room for the addresses of several objects.
+    match event.bulk {
+        Some(Bulk::Record { size, .. }) => take("size", Cell::Count(size)),
+        _ if event.action != Action::Other => Address(event.address).put("address", take),
+        _ => {}
+    }
+    if event.allocates() {
         event.requested.put("requested", take);
         event.allocated.put("allocated", take);
     }

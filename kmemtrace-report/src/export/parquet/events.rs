@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use kmemtrace::{Action, Event, EventNames, Kind, Observer, OrderedItem, Query, Trace};
+use kmemtrace::{Action, Bulk, Event, EventNames, Kind, Observer, OrderedItem, Query, Trace};
 use parquet::errors::Result;
 
 use super::names::{CommTexts, NameTexts, SiteTexts, symbols};
@@ -90,7 +90,14 @@ impl EventRows {
 
     fn item(&mut self, item: &OrderedItem<'_>) -> Result<()> {
         match *item {
-            OrderedItem::Event { seq, event, names, comm, own } => self.event(seq, event, names, comm, own),
+            OrderedItem::Event { seq, event, addresses: [], names, comm, own } => {
+                self.event(seq, event, names, comm, own)
+            }
+            // A row an address in place of one for the record.
+            OrderedItem::Event { seq, addresses, names, comm, own, .. } => {
+                let mut places = addresses.iter().zip(seq + 1..);
+                places.try_for_each(|(event, seq)| self.event(seq, event, names, comm, own))
+            }
             OrderedItem::Gap { seq, from, at, cpu, lost } => {
                 let place = Place { seq, at: Some(at), cpu: Some(cpu), pid: None, comm: TextId::NONE };
                 let table = place.begin_row(&mut self.table, &self.origin);
@@ -104,10 +111,11 @@ impl EventRows {
 
     #[inline]
     fn event(&mut self, seq: u64, event: &Event, names: &EventNames, comm: Option<&[u8]>, own: bool) -> Result<()> {
-        let (action, kind) = match event.action {
-            Action::Alloc(kind) => (0, Some(kind)),
-            Action::Free(kind) => (1, Some(kind)),
-            Action::Other => (2, None),
+        let kind = event.kind();
+        let action = match event.action {
+            Action::Other => 2,
+            _ if event.allocates() => 0,
+            _ => 1,
         };
         let table = &mut self.table;
         let (symbol, module) = match kind {
@@ -125,6 +133,7 @@ impl EventRows {
             _ => None,
         };
         let object = |value: u64| Some(value).filter(|_| kind.is_some());
+        let is_of_several = matches!(event.bulk, Some(Bulk::Record { .. }));
         let allocation = |value: u64| Some(value).filter(|_| action == 0);
         Place { seq, at: event.told_at(), cpu: event.told_cpu(), pid: event.pid, comm }
             .begin_row(table, &self.origin)
@@ -136,7 +145,7 @@ impl EventRows {
             .bits(object(event.call_site))
             .text(symbol)
             .text(module)
-            .bits(object(event.address))
+            .bits(object(event.address).filter(|_| !is_of_several))
             .bits(allocation(event.requested))
             .bits(allocation(event.allocated))
             .bits(event.gfp)

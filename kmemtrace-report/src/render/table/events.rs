@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kmemtrace::documents::row::Address;
-use kmemtrace::{Action, Clock, Event, EventNames, GfpNames, Kind, Observer, OrderedItem, Symbolizer, Trace};
+use kmemtrace::{Bulk, Clock, Event, EventNames, GfpNames, Kind, Observer, OrderedItem, Symbolizer, Trace};
 use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
@@ -97,9 +97,9 @@ impl<'a> EventTable<'a> {
 
     fn item(&mut self, item: &OrderedItem<'_>) -> io::Result<()> {
         match *item {
-            OrderedItem::Event { event, names, comm, .. } => {
+            OrderedItem::Event { event, addresses, names, comm, .. } => {
                 let first = self.titles(event.at)?;
-                let row = self.event(event, names, comm, first);
+                let row = self.event((event, addresses), names, comm, first);
                 writeln!(self.out, "{}", self.line(&row))
             }
             OrderedItem::Gap { from, at, cpu, lost, .. } => {
@@ -115,15 +115,23 @@ impl<'a> EventTable<'a> {
     }
 
     /// Cells of an event, in the order of [`EVENTS`].
-    fn event(&self, event: &Event, names: &EventNames, comm: Option<&[u8]>, first: u64) -> [String; EVENTS.len()] {
+    fn event(
+        &self,
+        (event, addresses): (&Event, &[Event]),
+        names: &EventNames,
+        comm: Option<&[u8]>,
+        first: u64,
+    ) -> [String; EVENTS.len()] {
         let name = |bytes: &[u8]| escape(bytes).into_owned();
-        let is_alloc = matches!(event.action, Action::Alloc(_));
+        let is_alloc = event.allocates();
         let size = |bytes| if is_alloc { cells::bytes(bytes, self.options) } else { String::new() };
-        let (address, site) = match event.action {
-            Action::Alloc(kind) | Action::Free(kind) => {
-                (Address(event.address).to_string(), self.site(event.call_site, kind))
+        let site = event.kind().map_or(String::new(), |kind| self.site(event.call_site, kind));
+        let object = |event: &Event| event.kind().map_or(String::new(), |_| Address(event.address).to_string());
+        let (event_name, address) = match event.bulk {
+            Some(Bulk::Record { size, .. }) => {
+                (format!("{} x{size}", name(names.get(event.name))), first_of(addresses.iter().map(object)))
             }
-            Action::Other => (String::new(), String::new()),
+            _ => (name(names.get(event.name)), object(event)),
         };
         [
             self.clock.moment(event.at, first, 6),
@@ -131,7 +139,7 @@ impl<'a> EventTable<'a> {
             event.pid.map_or("-".to_owned(), |pid| pid.to_string()),
             comm.map_or("-".to_owned(), name),
             event.context().map_or(String::new(), |context| context.name().to_owned()),
-            name(names.get(event.name)),
+            event_name,
             size(event.requested),
             if event.failed { "failed".to_owned() } else { size(event.allocated) },
             event.gfp.filter(|_| is_alloc).map_or(String::new(), |gfp| self.labels.flags(gfp)),
@@ -169,6 +177,15 @@ impl<'a> EventTable<'a> {
         }
         line.truncate(line.trim_end().len());
         line
+    }
+}
+
+/// Cell of several addresses: there may be 64.
+fn first_of(mut addresses: impl ExactSizeIterator<Item = String>) -> String {
+    match (addresses.next(), addresses.len()) {
+        (None, _) => String::new(),
+        (Some(first), 0) => first,
+        (Some(first), more) => format!("{first} and {more} more"),
     }
 }
 
