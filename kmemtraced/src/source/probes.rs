@@ -70,6 +70,9 @@ impl Probes {
     }
 }
 
+/// Whether some frees are seen, or the reason why not.
+type Seen = Result<(), String>;
+
 /// What a recording wants of the probe events.
 pub(crate) struct Wanted<'a> {
     /// Top-level trace directory.
@@ -110,10 +113,13 @@ pub(crate) fn left_out(events: &[String]) -> Probes {
 /// Defines the probe events, and enables them if that is wanted. What the kernel refuses is left out, and the text for the user has its
 /// reason. An error if an instance of another name has the same group.
 pub(crate) fn set_up(wanted: &Wanted<'_>) -> anyhow::Result<Probes> {
+    set_up_on(&Kernel::this(wanted.top), wanted)
+}
+
+fn set_up_on(kernel: &Kernel, wanted: &Wanted<'_>) -> anyhow::Result<Probes> {
     if !are_useful(wanted.events) {
         return Ok(Probes::default());
     }
-    let kernel = Kernel::this(wanted.top);
     let mut probes = Probes::default();
     let (mut rcu, mut bulk) = match kernel.form() {
         Ok(form) => define(wanted, form, &mut probes)?,
@@ -208,8 +214,8 @@ impl Form {
 }
 
 /// Text for the user about frees by RCU and in bulk.
-fn shown(rcu: &Result<(), String>, bulk: &Result<(), String>) -> String {
-    let state = |seen: &Result<(), String>| match seen {
+fn shown(rcu: &Seen, bulk: &Seen) -> String {
+    let state = |seen: &Seen| match seen {
         Ok(()) => "seen".to_owned(),
         Err(reason) => format!("not seen ({reason})"),
     };
@@ -231,11 +237,7 @@ pub(crate) fn offer(top: &KernelFs) -> [(&'static str, String); 2] {
 }
 
 /// Defines the events; returns whether frees by RCU and in bulk are seen, or why not.
-fn define(
-    wanted: &Wanted<'_>,
-    form: Form,
-    probes: &mut Probes,
-) -> anyhow::Result<(Result<(), String>, Result<(), String>)> {
+fn define(wanted: &Wanted<'_>, form: Form, probes: &mut Probes) -> anyhow::Result<(Seen, Seen)> {
     let group = group_of(wanted.name);
     let definitions = match Definitions::lock(wanted.top) {
         Ok(definitions) => definitions,
@@ -319,41 +321,36 @@ fn leftovers(top: &KernelFs) -> anyhow::Result<Vec<Leftover>> {
     Ok(leftovers)
 }
 
-/// A line of `dynamic_events`.
+/// A definition in `dynamic_events`, as `f1:GROUP/EVENT FUNCTION%return ARGUMENTS`.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     group: &'a str,
     event: &'a str,
-    /// Words behind the name of the event.
-    rest: &'a str,
+    /// Function with its mark.
+    place: &'a str,
 }
 
 impl Line<'_> {
     /// Takes a definition apart; `None` for one without a group.
     fn parse(line: &str) -> Option<Line<'_>> {
-        let (head, rest) = line.split_once(' ')?;
-        let (_, name) = head.split_once(':')?;
+        let mut words = line.split(' ');
+        let (_, name) = words.next()?.split_once(':')?;
         let (group, event) = name.split_once('/')?;
-        Some(Line { group, event, rest })
+        Some(Line { group, event, place: words.next()? })
     }
 
-    /// True for a probe of a group of ours that is on the function that ours are on.
-    fn is_ours(self) -> bool {
-        let function = self.rest.split([' ', '%', '+']).next();
-        self.group.starts_with(GROUPS)
-            && FUNCTIONS.iter().any(|&(event, on)| event == self.event && Some(on) == function)
+    /// True for a probe that a recorder or `capture.sh` defined.
+    fn is_ours(&self) -> bool {
+        let function = self.place.strip_suffix("%return").unwrap_or(self.place);
+        self.group.starts_with(GROUPS) && FUNCTIONS.contains(&(self.event, function))
     }
 }
 
-/// Events that recorders or `capture.sh` defined, by group. An event that has a probe of another program, too, is none.
-fn ours(text: &str) -> BTreeMap<&str, Vec<&str>> {
-    let mut events: BTreeMap<(&str, &str), bool> = BTreeMap::new();
-    for line in text.lines().filter_map(Line::parse) {
-        *events.entry((line.group, line.event)).or_insert(true) &= line.is_ours();
-    }
-    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for ((group, event), _) in events.into_iter().filter(|(_, is_ours)| *is_ours) {
-        groups.entry(group).or_default().push(event);
+/// Definitions of recorders and of `capture.sh`, by group.
+fn ours(text: &str) -> BTreeMap<&str, Vec<Line<'_>>> {
+    let mut groups: BTreeMap<&str, Vec<Line<'_>>> = BTreeMap::new();
+    for line in text.lines().filter_map(Line::parse).filter(Line::is_ours) {
+        groups.entry(line.group).or_default().push(line);
     }
     groups
 }
@@ -395,8 +392,8 @@ impl<'a> Definitions<'a> {
             added.and_then(|()| prepare(wanted, group, name)).err()
         });
         let Some(reason) = refused else { return Ok(defined) };
-        for name in &names[..defined.len()] {
-            let _ = self.remove_one(group, name, Some(wanted.fs));
+        for line in defined.iter().filter_map(|line| Line::parse(line)) {
+            let _ = self.remove_line(line, Some(wanted.fs));
         }
         Err(reason)
     }
@@ -424,20 +421,19 @@ impl<'a> Definitions<'a> {
     /// Removes the events of a group, which may be enabled in the trace directory `fs`. An error names one that stays.
     fn remove(&self, group: &str, fs: Option<&KernelFs>) -> anyhow::Result<()> {
         let text = self.text()?;
-        let mut removed = Ok(());
-        for name in ours(&text).remove(group).unwrap_or_default() {
-            removed = removed.and(self.remove_one(group, name, fs));
-        }
-        removed
+        let lines = ours(&text).remove(group).unwrap_or_default().into_iter();
+        lines.map(|line| self.remove_line(line, fs)).fold(Ok(()), Result::and)
     }
 
-    fn remove_one(&self, group: &str, name: &str, fs: Option<&KernelFs>) -> anyhow::Result<()> {
+    fn remove_line(&self, line: Line<'_>, fs: Option<&KernelFs>) -> anyhow::Result<()> {
+        let Line { group, event, place } = line;
         if let Some(fs) = fs {
-            let _ = fs.write(&switch(group, name), "0");
+            let _ = fs.write(&switch(group, event), "0");
         }
-        match self.write(&format!("-:{group}/{name}")) {
+        // With the function, a probe of another program in the same event stays.
+        match self.write(&format!("-:{group}/{event} {place}")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(anyhow!(
-                "{}: {group}/{name} cannot be removed: {error}: disable it in every instance, then run kmemtraced recover",
+                "{}: {group}/{event} cannot be removed: {error}: disable it in every instance, then run kmemtraced recover",
                 self.top.path(FILE).display()
             )),
             _ => Ok(()),
@@ -474,4 +470,253 @@ fn last_error<'a>(log: &'a str, line: &str) -> Option<&'a str> {
     let command = lines.get(at)?.trim_start().strip_prefix("Command: ")?;
     let (_, text) = lines.get(at.checked_sub(1)?)?.split_once(" error: ")?;
     (command.trim_end() == line).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    const README: &str = "\t   Format: p[:[<group>/][<event>]] <place> [<args>]\n\t           f[:[<group>/][<event>]] \
+                          <func-name>[%return] [<args>]\n\t           <argname>[->field[->field|.field...]],\n";
+    const FOREIGN: &str = "p:mine/kvfree_rcu kvfree_call_rcu ptr=ptr\ns:wakeup pid_t pid; u64 lat\n\n:\n:/ x\nf: /\n\
+                           f:kmemtrace_x/kvfree_rcu kfree p=object\nf:kmemtrace_x/other kvfree_call_rcu\n\u{fffd}/ \u{1b}[0m\n";
+
+    fn kernel(release: (u32, u32), machine: &str) -> Kernel {
+        Kernel { release, machine: machine.to_owned(), readme: README.to_owned(), has_kprobes: true }
+    }
+
+    fn slab() -> Vec<String> {
+        ["kmalloc", "kfree", "kmem_cache_alloc", "kmem_cache_free"].map(|name| format!("kmem/{name}")).to_vec()
+    }
+
+    /// Trace directory of plain files with these instances, of which the first has files for its probe events, and this text of
+    /// `dynamic_events`.
+    fn tracefs(instances: &[&str], text: &str) -> (tempfile::TempDir, KernelFs) {
+        let dir = tempfile::tempdir().unwrap();
+        for name in instances {
+            fs::create_dir_all(dir.path().join("instances").join(name)).unwrap();
+        }
+        for (event, name) in instances.iter().take(1).flat_map(|name| FUNCTIONS.map(|(event, _)| (event, name))) {
+            let event = dir.path().join(format!("instances/{name}/events/{}/{event}", group_of(name)));
+            fs::create_dir_all(&event).unwrap();
+            ["enable", "filter"].into_iter().for_each(|file| fs::write(event.join(file), "").unwrap());
+        }
+        fs::write(dir.path().join(FILE), text).unwrap();
+        let top = KernelFs::at(dir.path()).unwrap();
+        (dir, top)
+    }
+
+    fn on(kernel: &Kernel, top: &KernelFs, name: &str, events: &[String]) -> anyhow::Result<Probes> {
+        let fs = top.open_dir(&format!("instances/{name}")).unwrap();
+        set_up_on(kernel, &Wanted { top, fs: &fs, name, events, filters: &[], enables: true })
+    }
+
+    /// What was appended to [`FOREIGN`].
+    fn appended(top: &KernelFs) -> String {
+        top.get(FILE).unwrap().strip_prefix(FOREIGN).unwrap().to_owned()
+    }
+
+    #[test]
+    fn definitions_are_those_of_the_architecture() {
+        let definitions = |machine: &str, readme: &str| {
+            let form = Kernel { readme: readme.to_owned(), ..kernel(FIRST, machine) }.form().unwrap();
+            FUNCTIONS.map(|(event, _)| form.definition("G", event))
+        };
+        assert_eq!(
+            definitions("x86_64", README),
+            [
+                "f:G/kvfree_rcu kvfree_call_rcu ptr call_site=$stack0:x64",
+                "f:G/free_bulk kmem_cache_free_bulk s size name=s->name:string call_site=$stack0:x64 p=+0(p):x64[64]",
+                "f:G/alloc_bulk kmem_cache_alloc_bulk_noprof%return name=s->name:string bytes_req=s->object_size:u32 \
+                 bytes_alloc=s->size:u32 gfp_flags=flags size ret=$retval p=+0(p):x64[64]",
+            ]
+        );
+        assert_eq!(
+            definitions("aarch64", README),
+            [
+                "p:G/kvfree_rcu kvfree_call_rcu ptr call_site=%lr:x64",
+                "p:G/free_bulk kmem_cache_free_bulk s size name=s->name:string call_site=%lr:x64 p=+0(p):x64[64]",
+                "r:G/alloc_bulk kmem_cache_alloc_bulk_noprof name=s->name:string bytes_req=s->object_size:u32 \
+                 bytes_alloc=s->size:u32 gfp_flags=flags size ret=$retval p=+0(p):x64[64]",
+            ]
+        );
+        let without_fprobes = README.replace("f[:", "x[:");
+        for (machine, caller) in [
+            ("x86_64", "$stack0"),
+            ("riscv64", "%ra"),
+            ("loongarch64", "%r1"),
+            ("s390x", "%r14"),
+            ("ppc64", "%link"),
+            ("ppc64le", "%link"),
+        ] {
+            let [first, ..] = definitions(machine, &without_fprobes);
+            assert_eq!(first, format!("p:G/kvfree_rcu kvfree_call_rcu ptr call_site={caller}:x64"));
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_have_them_is_told_why() {
+        let reason = |kernel: Kernel| kernel.form().unwrap_err();
+        assert_eq!(reason(kernel((6, 8), "x86_64")), "Linux 6.9 or later is required");
+        assert_eq!(reason(kernel((7, 3), "i686")), "not implemented for i686");
+        let bare = |machine: &str, readme: &str| Kernel {
+            readme: readme.to_owned(),
+            has_kprobes: false,
+            ..kernel((6, 12), machine)
+        };
+        assert_eq!(reason(bare("x86_64", "")), "CONFIG_FPROBE_EVENTS or CONFIG_KPROBE_EVENTS is required");
+        assert_eq!(reason(bare("aarch64", README)), "CONFIG_KPROBE_EVENTS is required", "fprobe events have no caller");
+        let without_btf = README.replace("<argname>", "");
+        assert_eq!(reason(bare("x86_64", &without_btf)), "CONFIG_DEBUG_INFO_BTF is required");
+        assert!(bare("x86_64", README).form().is_ok(), "fprobe events alone");
+    }
+
+    #[test]
+    fn definitions_are_appended_and_enabled_in_the_instance() {
+        let (dir, top) = tracefs(&["a-b"], FOREIGN);
+        let probes = on(&kernel((6, 12), "x86_64"), &top, "a-b", &slab()).unwrap();
+        assert_eq!(probes.shown.as_deref(), Some("RCU and bulk frees: seen"));
+        assert_eq!(probes.group.as_deref(), Some("kmemtrace_a_b"));
+        let names = ["kmemtrace_a_b/kvfree_rcu", "kmemtrace_a_b/alloc_bulk", "kmemtrace_a_b/free_bulk"];
+        assert_eq!(probes.events, names);
+        let text = probes.text(7).unwrap();
+        assert_eq!(format!("{text}\n"), format!("7\n{}", appended(&top)), "meta.out has what was defined");
+        assert_eq!(text.lines().count(), 4);
+        for name in names {
+            let enable = dir.path().join(format!("instances/a-b/events/{name}/enable"));
+            assert_eq!(fs::read_to_string(enable).unwrap(), "1", "{name}");
+        }
+    }
+
+    #[test]
+    fn events_that_are_recorded_decide_what_is_defined() {
+        let kernel = kernel((6, 12), "x86_64");
+        let shown = |names: &[&str]| {
+            let (_dir, top) = tracefs(&["x"], "");
+            let events: Vec<String> =
+                slab().into_iter().filter(|event| names.iter().any(|n| event.ends_with(n))).collect();
+            let probes = on(&kernel, &top, "x", &events).unwrap();
+            (probes.shown.unwrap_or_default(), probes.events.len())
+        };
+        let kmalloc = "RCU frees: seen; bulk frees: not seen (no events of caches are recorded)".to_owned();
+        assert_eq!(shown(&["/kmalloc", "/kfree"]), (kmalloc, 1));
+        assert_eq!(shown(&["_alloc", "_free"]), ("RCU and bulk frees: seen".to_owned(), 3));
+        assert_eq!(shown(&["/kmalloc", "_free"]), (String::new(), 0), "no pair of an allocation and its free");
+        assert_eq!(left_out(&slab()).shown.unwrap(), "RCU and bulk frees: not seen (--no-probes)");
+        assert_eq!(left_out(&["kmem/kmalloc".to_owned()]).shown, None);
+    }
+
+    #[test]
+    fn old_kernels_have_an_event_for_rcu_frees() {
+        let shown = |release: (u32, u32)| {
+            let (_dir, top) = tracefs(&["x"], "");
+            on(&kernel(release, "x86_64"), &top, "x", &slab()).unwrap().shown.unwrap()
+        };
+        assert_eq!(shown((6, 8)), "RCU and bulk frees: not seen (Linux 6.9 or later is required)");
+        assert_eq!(shown((5, 6)), "RCU frees: seen; bulk frees: not seen (Linux 6.9 or later is required)");
+    }
+
+    #[test]
+    fn what_cannot_be_enabled_or_written_is_left_out() {
+        let kernel = kernel((6, 12), "x86_64");
+        let (dir, top) = tracefs(&["x"], FOREIGN);
+        let free_bulk = dir.path().join("instances/x/events/kmemtrace_x/free_bulk/enable");
+        fs::remove_file(free_bulk).unwrap();
+        let probes = on(&kernel, &top, "x", &slab()).unwrap();
+        let shown = probes.shown.unwrap();
+        // A probe event of another program has the first name.
+        assert!(
+            shown.starts_with(
+                "RCU frees: not seen (kmemtrace_x/kvfree_rcu is defined by another program); bulk frees: not seen \
+                 (the kernel refuses to enable free_bulk: No such file"
+            ),
+            "{shown}"
+        );
+        assert!(probes.events.is_empty() && probes.group.is_none());
+        let appended = appended(&top);
+        let lines: Vec<&str> = appended.lines().map(|line| line.split(" name").next().unwrap()).collect();
+        assert_eq!(
+            lines,
+            [
+                "f:kmemtrace_x/alloc_bulk kmem_cache_alloc_bulk_noprof%return",
+                "f:kmemtrace_x/free_bulk kmem_cache_free_bulk s size",
+                "-:kmemtrace_x/alloc_bulk kmem_cache_alloc_bulk_noprof%return",
+                "-:kmemtrace_x/free_bulk kmem_cache_free_bulk",
+            ],
+            "allocations in bulk go with the frees"
+        );
+
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        let shown = on(&kernel, &top, "x", &slab()).unwrap().shown.unwrap();
+        assert!(shown.contains("dynamic_events: cannot be opened: No such file or directory"), "{shown}");
+        fs::create_dir(dir.path().join(FILE)).unwrap();
+        let shown = on(&kernel, &top, "x", &slab()).unwrap().shown.unwrap();
+        assert!(shown.contains("dynamic_events: cannot be opened: Is a directory"), "{shown}");
+    }
+
+    #[test]
+    fn another_instance_of_the_same_group_is_refused() {
+        let (dir, top) = tracefs(&["a_b", "a-b"], FOREIGN);
+        let error = format!("{:#}", on(&kernel((6, 12), "x86_64"), &top, "a_b", &slab()).unwrap_err());
+        let path = dir.path().join("instances/a-b");
+        let expected = "has the same group of probe events (kmemtrace_a_b): use another name (-B), or --no-probes";
+        assert_eq!(error, format!("{}: {expected}", path.display()));
+        assert_eq!(appended(&top), "");
+        let (_dir, top) = tracefs(&["capture", CAPTURE_INSTANCE], "");
+        assert!(on(&kernel((6, 12), "x86_64"), &top, "capture", &slab()).is_err(), "capture.sh has that group");
+    }
+
+    #[test]
+    fn the_reason_of_the_kernel_is_that_of_the_definition() {
+        let log = "[    5.51] trace_fprobe: error: Invalid $-variable specified\n  Command: f:g/a b ptr\n           ^\n\
+                   [    5.52] trace_fprobe: error: No BTF entry for this probe point\n  Command: f:g/kvfree_rcu x ptr\n      ^\n";
+        let reason = last_error(log, "f:g/kvfree_rcu x ptr");
+        assert_eq!(reason, Some("No BTF entry for this probe point"));
+        assert_eq!(last_error(log, "f:g/a b ptr"), None, "not the last one");
+        for odd in ["", "Command: x", "\n  Command: x\n", "error\n  Command: x", "\u{1b} error: \n  Command: y"] {
+            assert_eq!(last_error(odd, "x"), None, "{odd}");
+        }
+        let (dir, top) = tracefs(&["x"], "");
+        fs::write(dir.path().join("error_log"), log).unwrap();
+        let definitions = Definitions::lock(&top).unwrap();
+        let error = io::Error::from_raw_os_error(22);
+        assert_eq!(definitions.reason("f:g/kvfree_rcu x ptr", &error), "No BTF entry for this probe point");
+        assert!(definitions.reason("f:g/other x", &error).starts_with("Invalid argument"));
+    }
+
+    #[test]
+    fn a_group_is_left_over_once_no_instance_has_its_name() {
+        let defined = |group: &str| format!("f:{group}/kvfree_rcu kvfree_call_rcu ptr=ptr\n");
+        let groups = ["kmemtrace_gone", "kmemtrace_a_b", CAPTURE_GROUP, "kmemtrace_"].map(defined).concat();
+        let text = format!(
+            "{FOREIGN}r16:kmemtrace_gone/alloc_bulk kmem_cache_alloc_bulk_noprof name=s->name:string\n{groups}"
+        );
+        let (_dir, top) = tracefs(&["a-b", CAPTURE_INSTANCE], &text);
+        let of_top = top.lock().unwrap();
+        assert_eq!(remove_leftovers(&top).unwrap(), ["kmemtrace_gone"]);
+        let removed =
+            "-:kmemtrace_gone/alloc_bulk kmem_cache_alloc_bulk_noprof\n-:kmemtrace_gone/kvfree_rcu kvfree_call_rcu\n";
+        assert_eq!(top.get(FILE).unwrap(), format!("{text}{removed}"), "nothing else is touched");
+        drop(of_top);
+        let names = |top: &KernelFs| leftovers(top).unwrap().into_iter().map(|left| left.group).collect::<Vec<_>>();
+        assert_eq!(names(&top), ["kmemtrace_", "kmemtrace_gone"]);
+        let (_dir, top) = tracefs(&[], &text);
+        assert_eq!(names(&top), ["kmemtrace_", "kmemtrace_a_b", CAPTURE_GROUP, "kmemtrace_gone"]);
+        let (_dir, top) = tracefs(&["gone"], FOREIGN);
+        assert!(names(&top).is_empty(), "definitions of other programs");
+        assert!(names(&KernelFs::at(Path::new("/proc/self/fd")).unwrap()).is_empty(), "no such file");
+    }
+
+    #[test]
+    fn definitions_are_locked() {
+        let (_dir, top) = tracefs(&[], "f:kmemtrace_gone/kvfree_rcu kvfree_call_rcu\n");
+        let held = Definitions::lock(&top).unwrap();
+        let error = format!("{:#}", remove_leftovers(&top).unwrap_err());
+        assert!(error.ends_with("dynamic_events: is locked by another program"), "{error}");
+        drop(held);
+        assert_eq!(remove_leftovers(&top).unwrap(), ["kmemtrace_gone"]);
+    }
 }
