@@ -3,6 +3,7 @@
 # files that kmemtrace-check and kmemtrace-report read on any machine. As root: capture.sh DIR [COMMAND [ARGUMENT ...]]
 # EVENTS=page or all: pages, or both; latency: reclaim and compaction; else slab. STACKS=alloc: a call stack with each
 # allocation, and with each begin of a reclaim or compaction; all: with each event.
+# PROBES=1: frees by RCU and in bulk, which have no event of their own, by probe events (Linux 6.9 or later).
 # BUFFER_KB: kernel buffer of a CPU. TEXT=1: the kernel's own text of the events, too, with the addresses of frames, in the file trace.
 set -eu
 out=${1:?usage: capture.sh DIR [COMMAND [ARGUMENT ...]]}; shift
@@ -10,8 +11,15 @@ out=${1:?usage: capture.sh DIR [COMMAND [ARGUMENT ...]]}; shift
 tracefs=/sys/kernel/tracing; [ -d $tracefs/instances ] || mount -t tracefs none $tracefs
 instance=$tracefs/instances/kmemtrace-capture
 mkdir $instance || { echo "capture.sh: another one is at work, or was killed: then rmdir $instance" >&2; exit 2; }
-# What is held open cannot be removed. Not every shell comes to EXIT when a signal ends it.
-trap 'wait; rmdir $instance' EXIT; trap 'exit 1' HUP INT TERM
+group=kmemtrace_capture
+undefine() { # With the function, a probe event of another program stays.
+	for probe in 'kvfree_rcu kvfree_call_rcu' 'free_bulk kmem_cache_free_bulk' \
+		'alloc_bulk kmem_cache_alloc_bulk_noprof%return' 'alloc_bulk kmem_cache_alloc_bulk_noprof'; do
+		(echo "-:$group/$probe" >>$tracefs/dynamic_events) 2>/dev/null || :
+	done
+}
+# What is held open cannot be removed, nor what is enabled. Not every shell comes to EXIT when a signal ends it.
+trap 'wait; rmdir $instance; [ -z "${PROBES:-}" ] || undefine' EXIT; trap 'exit 1' HUP INT TERM
 echo mono >$instance/trace_clock
 echo "${BUFFER_KB:-16384}" >$instance/buffer_size_kb
 case ${EVENTS:-slab} in
@@ -23,6 +31,25 @@ latency)
 		compaction/mm_compaction_try_to_compact_pages compaction/mm_compaction_finished compaction/mm_compaction_deferred
 		compaction/mm_compaction_kcompactd_* oom/mark_victim oom/reclaim_retry_zone oom/compact_retry' ;;
 *) names='kmem/kmalloc* kmem/kmem_cache_* kmem/kfree kmem/mm_page_alloc kmem/mm_page_free' ;;
+esac
+case ${PROBES:+${EVENTS:-slab}} in slab | all)
+	define() { # EVENT DEFINITION
+		if (echo "$2" >>$tracefs/dynamic_events) 2>/dev/null && echo 1 >"$instance/events/$group/$1/enable"; then return; fi
+		echo "capture.sh: no event $1: $(sed -n 's/.* error: //p' $tracefs/error_log | tail -n 1)" >&2
+		return 1
+	}
+	undefine	# Left by one that was killed.
+	begin=p end=r mark=	# fprobe events have no registers, and so no caller where it is in one.
+	case $(uname -m) in
+	aarch64) caller=%lr ;; riscv64) caller=%ra ;; loongarch64) caller=%r1 ;; s390x) caller=%r14 ;; ppc64*) caller=%link ;;
+	*) caller='$stack0'; ! grep -Fq 'f[:[<group>/]' $tracefs/README || begin=f end=f mark=%return ;;
+	esac
+	define kvfree_rcu "$begin:$group/kvfree_rcu kvfree_call_rcu ptr call_site=$caller:x64" || :
+	# Without the allocations nothing is known of the addresses that are freed, and without the frees all are live.
+	define alloc_bulk "$end:$group/alloc_bulk kmem_cache_alloc_bulk_noprof$mark name=s->name:string bytes_req=s->object_size:u32 \
+bytes_alloc=s->size:u32 gfp_flags=flags size ret=\$retval p=+0(p):x64[64]" && {
+		define free_bulk "$begin:$group/free_bulk kmem_cache_free_bulk s size name=s->name:string call_site=$caller:x64 \
+p=+0(p):x64[64]" || echo 0 >"$instance/events/$group/alloc_bulk/enable"; } || : ;;
 esac
 # shellcheck disable=SC2086 # patterns
 for event in $(cd $instance/events && ls -d $names 2>/dev/null); do
@@ -46,7 +73,7 @@ done
 wait
 case ${EVENTS:-} in latency) systems='vmscan compaction oom' ;; *) systems=kmem ;; esac
 for file in $instance/per_cpu/cpu*/stats $instance/events/header_* \
-	$(for system in $systems ftrace; do ls $instance/events/$system/*/format 2>/dev/null; done) $instance/trace_clock; do
+	$(for system in $systems $group ftrace; do ls $instance/events/$system/*/format 2>/dev/null; done) $instance/trace_clock; do
 	copy "$file" "${file#$instance/}"
 done
 copy $tracefs/saved_cmdlines saved_cmdlines; copy /proc/kallsyms kallsyms

@@ -108,6 +108,11 @@ pub(crate) struct Args {
     /// The recording has no events of other tasks: their frees are unseen, and live figures are upper bounds.
     #[arg(long, requires = "command", conflicts_with_all = ["relay", "boot"])]
     pub(crate) only_command: bool,
+    /// Define no probe events: frees by RCU and in bulk are not seen
+    ///
+    /// On Linux 6.9 and later the recorder defines three probe events for these frees, and removes them at the end.
+    #[arg(long, conflicts_with = "relay", help_heading = "Source", hide_short_help = true)]
+    pub(crate) no_probes: bool,
     /// Stop after this time
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,

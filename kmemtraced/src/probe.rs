@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::args::Args;
 use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
-use crate::source::{buffer_size, functions, latency, relay, stack_cost, tracefs};
+use crate::source::{buffer_size, functions, latency, probes, relay, stack_cost, tracefs};
 
 /// Bytes of an event in a trace, about; for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
@@ -62,11 +62,15 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
         }
         Err(error) => format!("{}: {error}", dir.display()),
     };
+    let [rcu_frees, bulk_frees] = probes::offer(tracefs);
     vec![
         ("tracefs", tracefs.path("").display().to_string()),
         ("instances", yes_or(tracefs.has("instances").unwrap_or(false), "no: cannot record")),
         ("in use", if instances.is_empty() { "none".to_owned() } else { instances.join(" ") }),
         ("events", if events.is_empty() { "none of kmem: cannot record".to_owned() } else { events.join(" ") }),
+        ("caches", of_caches(tracefs)),
+        rcu_frees,
+        bulk_frees,
         ("latency", of_latency(tracefs)),
         ("clocks", tracefs.get("trace_clock").map_or_else(|e| format!("{e:#}"), |c| c.trim().to_owned())),
         (
@@ -84,6 +88,14 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
         ("functions", of_functions(tracefs, args)),
         ("disk", disk),
     ]
+}
+
+/// Whether allocation events name their caches.
+fn of_caches(tracefs: &KernelFs) -> String {
+    let format = tracefs.get_if_there(&format!("{KMEM}/kmem_cache_alloc/format")).unwrap_or_default();
+    let has_name = format.lines().any(|line| line.contains(" name;"));
+    let not = "not named in allocation events (before Linux 6.18): frees and /proc/slabinfo name them";
+    if has_name { "named in allocation events" } else { not }.to_owned()
 }
 
 /// The events of `-e latency` that this kernel lacks.

@@ -177,7 +177,9 @@ fn run(
     let started =
         started.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
     if started.is_ok() {
-        source.begun();
+        if let Some(probes) = source.begun() {
+            names.put_probes(probes);
+        }
         names.begun();
         workers.go();
         take_name(args, output);

@@ -76,6 +76,9 @@ pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts) {
     if let Some(shown) = facts.functions.shown() {
         say(args, &shown);
     }
+    if let Some(shown) = &facts.probes.shown {
+        say(args, shown);
+    }
 }
 
 /// Warns of allocations whose frees are not recorded, and of stacks and functions that the kernel refused, even with --quiet.

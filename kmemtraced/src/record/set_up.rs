@@ -6,10 +6,12 @@ use kmemtrace_abi::trace::Scope;
 use crate::args::Args;
 use crate::fs::kernelfs::KernelFs;
 use crate::process::memory;
+use crate::process::messages;
 use crate::source::TraceSource;
 use crate::source::boot;
 use crate::source::buffer_size;
 use crate::source::events;
+use crate::source::probes;
 use crate::source::relay::{self, RelayChannel};
 use crate::source::stacks::Wished;
 use crate::source::tracefs::{self, InstanceOptions, RingBuffers};
@@ -22,7 +24,9 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
     }
     if args.boot {
         let more = args.events.as_deref().unwrap_or_default();
-        return Ok(Box::new(RingBuffers::take_over(checked_tracefs(args)?, &args.instance, more, args.buffer_size)?));
+        let tracefs = checked_tracefs(args)?;
+        let buffers = RingBuffers::take_over(tracefs, &args.instance, more, args.buffer_size, !args.no_probes)?;
+        return Ok(Box::new(buffers));
     }
     let wants_tracefs = args.tracefs.is_some()
         || args.events.is_some()
@@ -45,6 +49,7 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         filter: args.filter.as_deref(),
         stack: Wished { when: args.stack.as_ref(), begins },
         functions: args.functions.as_deref(),
+        probes: !args.no_probes,
         scope: if args.only_command { Scope::Tasks } else { Scope::System },
         buffer_bytes: &|cpus| args.buffer_bytes().unwrap_or_else(|| buffer_size::default_bytes(cpus)),
     };
@@ -65,6 +70,9 @@ fn checked_tracefs(args: &Args) -> anyhow::Result<KernelFs> {
     }
     try_out_memory(args, tracefs.numbered("per_cpu", "cpu")?.len())?;
     boot::recover(&tracefs);
+    if let Err(error) = probes::remove_leftovers(&tracefs) {
+        messages::say(format!("kmemtraced: {error:#}"));
+    }
     Ok(tracefs)
 }
 

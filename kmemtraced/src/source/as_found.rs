@@ -7,10 +7,18 @@ use std::path::PathBuf;
 use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
 use crate::process::messages;
+use crate::source::probes;
+
+/// Word in a state file before the group of probe events, in the place of a control file.
+const PROBES: &str = "probes";
 
 /// Control files of a trace directory, with their values as found.
 pub(crate) struct AsFound {
     fs: KernelFs,
+    /// Top-level trace directory.
+    top: KernelFs,
+    /// Group of the recorder's probe events, whether they are defined or not.
+    probes: Option<String>,
     /// File and value, in the order to write them.
     values: Vec<(String, String)>,
     /// Path of the trace directory; empty before the recording has begun.
@@ -25,8 +33,8 @@ fn state_file(fs: &KernelFs) -> String {
 
 impl AsFound {
     /// Writes the state file; to be called before the first change.
-    pub(crate) fn save(fs: KernelFs, values: Vec<(String, String)>) -> AsFound {
-        let as_found = AsFound { fs, values, trace_dir: String::new() };
+    pub(crate) fn save(fs: KernelFs, top: KernelFs, probes: Option<String>, values: Vec<(String, String)>) -> AsFound {
+        let as_found = AsFound { fs, top, probes, values, trace_dir: String::new() };
         as_found.write_state();
         as_found
     }
@@ -44,7 +52,9 @@ impl AsFound {
     }
 
     fn write_state(&self) {
-        let lines: String = self.values.iter().map(|(file, value)| format!("{file} {value}\n")).collect();
+        let probes = self.probes.iter().map(|group| format!("{PROBES} {group}\n"));
+        let values = self.values.iter().map(|(file, value)| format!("{file} {value}\n"));
+        let lines: String = probes.chain(values).collect();
         state::write(&state_file(&self.fs), &format!("{}\n{}\n{lines}", std::process::id(), self.trace_dir));
     }
 
@@ -53,8 +63,12 @@ impl AsFound {
         self.fs.path("")
     }
 
-    /// Restores all files and removes the state file. Reports a file that cannot be written.
+    /// Removes the probe events, restores all files and removes the state file. Reports what fails.
     pub(crate) fn restore(self) {
+        // First: nothing is recorded that their removal would empty the buffer of.
+        if let Some(Err(error)) = self.probes.as_ref().map(|group| probes::remove(&self.top, &self.fs, group)) {
+            messages::say(format!("kmemtraced: {error:#}"));
+        }
         for (file, value) in &self.values {
             if let Err(error) = self.fs.write(file, value) {
                 let path = self.fs.path(file);
@@ -75,13 +89,18 @@ pub(crate) fn holder(fs: &KernelFs) -> Option<String> {
     state::read(&state_file(fs))?.lines().next().map(str::to_owned)
 }
 
-/// Restores a directory that a killed recorder had taken over; false where there is nothing to restore, or its recorder runs.
-pub(crate) fn recover(fs: &KernelFs) -> bool {
+/// Restores a directory that a killed recorder had taken over; false where there is nothing to restore, or its recorder runs. `top` is
+/// the top-level trace directory.
+pub(crate) fn recover(fs: &KernelFs, top: &KernelFs) -> bool {
     let Some(state) = state::read(&state_file(fs)) else { return false };
     let Ok(_lock) = fs.lock() else { return false };
     // The first two lines are the recorder and its trace directory; recorders of earlier versions wrote no second one.
     for (file, value) in state.lines().skip(1).filter_map(|line| line.split_once(' ')) {
-        if !file.starts_with('/') && !file.contains("..") {
+        if file == PROBES {
+            if let Err(error) = probes::remove(top, fs, value) {
+                messages::say(format!("kmemtraced: {error:#}"));
+            }
+        } else if !file.starts_with('/') && !file.contains("..") {
             let _: io::Result<()> = fs.write(file, value);
         }
     }

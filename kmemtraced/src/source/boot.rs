@@ -12,6 +12,7 @@ use crate::source::as_found::{self, AsFound};
 use crate::source::events;
 use crate::source::instance::{self, Claim};
 use crate::source::ownership::made_at_boot;
+use crate::source::probes::{self, Probes};
 use crate::source::undo;
 
 /// Remedy where nothing was recorded at boot: words for the kernel's command line.
@@ -96,8 +97,13 @@ impl BootBuffer {
         bytes_in(&self.fs)
     }
 
-    /// Plans the undo for `more` events and buffers of at least `bytes` per CPU, then grows the buffers. The caller enables the
-    /// events.
+    /// Name of the instance, or that of the top-level buffer.
+    pub(crate) fn name(&self) -> &str {
+        self.instance.as_ref().map_or(probes::TOP_LEVEL, |(_, name)| name)
+    }
+
+    /// Plans the undo for `more` events, probe events and buffers of at least `bytes` per CPU, then grows the buffers. The caller
+    /// enables the events.
     pub(crate) fn prepare(&mut self, more: &[String], bytes: Option<u64>) -> anyhow::Result<()> {
         let wanted = bytes.unwrap_or(0) / 1024;
         let mut smaller = sizes(&self.fs)?;
@@ -107,7 +113,8 @@ impl BootBuffer {
         values.extend(smaller.iter().map(|(file, kib)| (file.clone(), kib.to_string())));
         // Restored last: nothing is recorded before the rest is as it was.
         values.push(("tracing_on".to_owned(), self.fs.get("tracing_on")?.trim().to_owned()));
-        undo::plan_restore(AsFound::save(self.fs.again()?, values));
+        let group = probes::group_of(self.name());
+        undo::plan_restore(AsFound::save(self.fs.again()?, self.top().again()?, Some(group), values));
         self.events.extend(more.iter().cloned());
         self.events.sort();
         self.events.dedup();
@@ -117,6 +124,22 @@ impl BootBuffer {
             grown.context("the buffers cannot grow: give a smaller --buffer-size, or none")?;
         }
         Ok(())
+    }
+
+    /// Defines probe events, which are enabled once the recording has begun: until then nothing may empty the buffer, and the
+    /// removal of an event that was enabled does.
+    pub(crate) fn define_probes(&mut self) -> anyhow::Result<Probes> {
+        let wanted = probes::Wanted {
+            top: self.top(),
+            fs: &self.fs,
+            name: self.name(),
+            events: &self.events,
+            filters: &[],
+            enables: false,
+        };
+        let probes = probes::set_up(&wanted)?;
+        self.events.extend(probes.events.iter().cloned());
+        Ok(probes)
     }
 
     /// Notes that the recording has begun: the readers move the events of the buffer into its files.
@@ -145,11 +168,11 @@ fn switch_of(event: &str, value: &str) -> (String, String) {
 /// Restores buffers that killed recorders had taken over; returns a text for each.
 pub(crate) fn recover(tracefs: &KernelFs) -> Vec<String> {
     let mut recovered = Vec::new();
-    if as_found::recover(tracefs) {
+    if as_found::recover(tracefs, tracefs) {
         recovered.push("what was changed in the top-level buffer".to_owned());
     }
     for name in tracefs.names("instances").unwrap_or_default() {
-        if tracefs.sub(&format!("instances/{name}")).is_ok_and(|instance| as_found::recover(&instance)) {
+        if tracefs.sub(&format!("instances/{name}")).is_ok_and(|instance| as_found::recover(&instance, tracefs)) {
             recovered.push(format!("what was changed in instance {name}"));
         }
     }

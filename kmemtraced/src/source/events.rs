@@ -4,16 +4,17 @@ use anyhow::bail;
 use kmemtrace_abi::text::escape::escape;
 
 use crate::fs::kernelfs::KernelFs;
-use crate::source::latency;
+use crate::source::{latency, probes};
 
 /// Names of profiles.
 const PROFILES: [&str; 4] = ["slab", "page", latency::PROFILE, "all"];
 /// Events of the profile `slab`; a kernel has some of them.
 const SLAB: [&str; 6] =
     ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
-/// Events of the profile `page`. A module that is being loaded owns the pages that its task allocates.
-const PAGE: [&str; 5] =
-    ["mm_page_alloc", "mm_page_free", "mm_page_free_direct", "module/module_load", "module/module_free"];
+/// Events of the profile `page`.
+const PAGE: [&str; 3] = ["mm_page_alloc", "mm_page_free", "mm_page_free_direct"];
+/// Events of both profiles. The report needs them to assign what a module's `__init` code allocates to the module.
+const MODULES: [&str; 2] = ["module/module_load", "module/module_free"];
 
 /// Allocation events, with the events of their frees; a kernel has some of them.
 const FREES: [(&str, &[&str]); 5] = [
@@ -26,7 +27,14 @@ const FREES: [(&str, &[&str]); 5] = [
 
 /// Allocation events among `events`.
 pub(crate) fn allocations(events: &[String]) -> impl Iterator<Item = &str> {
-    events.iter().map(String::as_str).filter(|event| FREES.iter().any(|(alloc, _)| alloc == event))
+    let is_allocation = |event: &&str| FREES.iter().any(|(alloc, _)| alloc == event) || probes::is_alloc_bulk(event);
+    events.iter().map(String::as_str).filter(is_allocation)
+}
+
+/// True if `events` has an allocation event whose name begins with `prefix`, and an event of its frees.
+pub(crate) fn has_pair(events: &[String], prefix: &str) -> bool {
+    let is_there = |event: &&str| events.iter().any(|other| other == event);
+    FREES.iter().any(|(alloc, frees)| alloc.starts_with(prefix) && is_there(alloc) && frees.iter().any(is_there))
 }
 
 /// Warning about allocations whose frees are not recorded.
@@ -60,17 +68,12 @@ pub(crate) fn set_filter(fs: &KernelFs, events: &[String], option: &str, express
     let shown = escape(expression.as_bytes());
     let mut is_set = false;
     for event in allocations(events) {
-        let file = filter_file(event);
-        let written = fs.write(&file, expression);
-        // After an error the file has the reason, until the next write.
-        let text = fs.get(&file)?;
-        if let Err(error) = written {
-            let reason = text.lines().find_map(|line| line.strip_prefix("parse_error: ")).unwrap_or_default();
-            let reason = if reason.is_empty() { error.to_string() } else { escape(reason.as_bytes()).into_owned() };
+        if let Some(reason) = refused_filter(fs, event, expression)? {
             bail!(
                 "{option} '{shown}': {event} cannot have it: {reason}: use the fields in events/{event}/format of tracefs"
             );
         }
+        let text = fs.get(&filter_file(event))?;
         if text.trim() != expression.trim() {
             let kept = escape(text.trim().as_bytes());
             bail!(
@@ -83,6 +86,16 @@ pub(crate) fn set_filter(fs: &KernelFs, events: &[String], option: &str, express
         bail!("{option} '{shown}': no allocation event is recorded: add one to -e, or leave out {option}");
     }
     Ok(())
+}
+
+/// Sets the filter `expression` on an event; returns the kernel's reason if it refuses.
+pub(crate) fn refused_filter(fs: &KernelFs, event: &str, expression: &str) -> anyhow::Result<Option<String>> {
+    let file = filter_file(event);
+    let Err(error) = fs.write(&file, expression) else { return Ok(None) };
+    // After an error the file has the reason, until the next write.
+    let text = fs.get(&file)?;
+    let reason = text.lines().find_map(|line| line.strip_prefix("parse_error: ")).filter(|reason| !reason.is_empty());
+    Ok(Some(reason.map_or_else(|| error.to_string(), |reason| escape(reason.as_bytes()).into_owned())))
 }
 
 /// Control file of an event's filter.
@@ -98,9 +111,9 @@ pub(crate) fn enabled(fs: &KernelFs) -> anyhow::Result<Vec<String>> {
 /// Events of a profile; none for another name.
 fn profile(name: &str) -> Vec<&'static str> {
     match name {
-        "slab" => SLAB.to_vec(),
-        "page" => PAGE.to_vec(),
-        "all" => [&SLAB[..], &PAGE[..]].concat(),
+        "slab" => [&SLAB[..], &MODULES].concat(),
+        "page" => [&PAGE[..], &MODULES].concat(),
+        "all" => [&SLAB[..], &PAGE, &MODULES].concat(),
         latency::PROFILE => latency::EVENTS.to_vec(),
         _ => Vec::new(),
     }
@@ -187,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_come_with_the_events_of_modules_where_they_exist() {
+    fn pages_and_slabs_come_with_the_events_of_modules_where_they_exist() {
         let dir = tempfile::tempdir().unwrap();
         let fs = KernelFs::at(dir.path()).unwrap();
         let add = |event: &str| {
@@ -200,6 +213,9 @@ mod tests {
         assert!(page().is_err(), "no event of pages");
         ["kmem/mm_page_alloc", "kmem/mm_page_free"].into_iter().for_each(add);
         assert_eq!(page().unwrap(), ["kmem/mm_page_alloc", "kmem/mm_page_free", "module/module_load"]);
+        ["kmem/kmalloc", "kmem/kfree", "module/module_free"].into_iter().for_each(add);
+        let slab = choose(&fs, &["slab".to_owned()]).unwrap();
+        assert_eq!(slab, ["kmem/kfree", "kmem/kmalloc", "module/module_free", "module/module_load"]);
         let one = choose(&fs, &["mm_page_free".to_owned(), "module:module_load".to_owned()]);
         assert_eq!(one.unwrap(), ["kmem/mm_page_free", "module/module_load"]);
     }

@@ -3,7 +3,7 @@
 //! [`TraceSource`] is the seam: the rest of the recorder knows nothing else of a source. `tracefs` records from ring buffers, in
 //! an `instance` of its own or in a buffer filled since `boot`; `relay` records from the channel of the 2008 kmemtrace.
 //! `events` has the profiles and formats of events, `latency` the profile of that name, `functions` the tracer of functions, `stacks`
-//! the ways to stacks, `stack_cost` the time of one, `buffer_size` the default and the limit of buffers. `ownership` tells the
+//! the ways to stacks, `probes` the events for frees that have none, `stack_cost` the time of a stack, `buffer_size` the default and the limit of buffers. `ownership` tells the
 //! recorder's instances from those of others, `as_found` keeps earlier values of control files, `undo` removes or restores.
 //!
 //! Room for another source: implement [`TraceSource`] and [`CpuSource`] in a file of its own, and choose it in `record`.
@@ -17,6 +17,7 @@ pub(crate) mod instance;
 pub(crate) mod latency;
 mod ownership;
 mod poll;
+pub(crate) mod probes;
 pub(crate) mod relay;
 pub(crate) mod stack_cost;
 pub(crate) mod stacks;
@@ -34,6 +35,7 @@ use kmemtrace_abi::trace::Scope;
 
 use crate::control::files::Control;
 use crate::source::functions::Functions;
+use crate::source::probes::Probes;
 use crate::source::stacks::Stacks;
 
 /// Trace buffer of one CPU in the kernel.
@@ -73,8 +75,10 @@ pub(crate) trait TraceSource {
     /// Enables the events.
     fn start(&self) -> anyhow::Result<()>;
     /// Notes that the recording has begun: from here on the readers drain the buffers. A source that is dropped before is left as it
-    /// was found, with all events in it.
-    fn begun(&self) {}
+    /// was found, with all events in it. Returns the text of the item PROBES, if there is one.
+    fn begun(&self) -> Option<String> {
+        None
+    }
     /// Control files as set-up left them, returned once. The caller must drop them before the source.
     fn control(&self) -> Option<Control>;
     /// Stops recording; events in the buffers stay there to be read.
@@ -112,6 +116,8 @@ pub(crate) struct SourceFacts {
     pub(crate) stacks: Stacks,
     /// Functions that the kernel records.
     pub(crate) functions: Functions,
+    /// Probe events of the recorder; they are among the `events`.
+    pub(crate) probes: Probes,
     /// Events of the profile `latency` that the user asked for and the kernel lacks.
     pub(crate) missing: Vec<&'static str>,
     /// Text for the user.

@@ -18,6 +18,7 @@ use crate::fs::kernelfs::{DEBUGFS, KernelFs};
 use crate::fs::state;
 use crate::source::functions::Functions;
 use crate::source::poll::readable;
+use crate::source::probes::Probes;
 use crate::source::stacks::Stacks;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
 
@@ -82,6 +83,7 @@ impl RelayChannel {
             filter: None,
             stacks: Stacks::default(),
             functions: Functions::default(),
+            probes: Probes::default(),
             missing: Vec::new(),
             shown: format!("{} CPUs   relay channel {shown}", cpus.len()),
             cpus,

@@ -186,7 +186,7 @@ pub(crate) fn proof_event(fs: &KernelFs) -> anyhow::Result<Option<&'static str>>
 }
 
 /// First two numbers of a kernel's release.
-fn numbers(release: &str) -> (u32, u32) {
+pub(crate) fn numbers(release: &str) -> (u32, u32) {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }

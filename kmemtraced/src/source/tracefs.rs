@@ -14,15 +14,18 @@ use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::Scope;
 use rustix::fs::OFlags;
 
+use crate::args::StackWhen;
 use crate::control::clock::TraceClock;
 use crate::control::files::{Control, Selections};
 use crate::fs::kernelfs::{self, DEBUGFS, KernelFs, TRACEFS};
+use crate::process::messages;
 use crate::source::boot::{self, BootBuffer};
 use crate::source::events;
 use crate::source::functions::{self, Functions};
 use crate::source::instance::Instance;
 use crate::source::latency;
 use crate::source::poll::readable;
+use crate::source::probes::{self, Probes, Wanted};
 use crate::source::stacks::{self, Stacks, Wished};
 use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 
@@ -58,10 +61,28 @@ pub(crate) struct InstanceOptions<'a> {
     pub(crate) stack: Wished<'a>,
     /// Functions to record, by default those of reclaim and compaction; `None`: no function.
     pub(crate) functions: Option<&'a [String]>,
+    /// True if probe events may be defined.
+    pub(crate) probes: bool,
     /// Part of the system to record.
     pub(crate) scope: Scope,
     /// Bytes of a CPU's buffer, given the number of CPUs.
     pub(crate) buffer_bytes: &'a dyn Fn(usize) -> u64,
+}
+
+impl InstanceOptions<'_> {
+    /// Defines and enables the probe events for these events of an instance that records nothing yet.
+    fn probes(&self, instance: &Instance, events: &[String]) -> anyhow::Result<Probes> {
+        if !self.probes {
+            return Ok(probes::left_out(events));
+        }
+        let stack = self.stack.when.and_then(|when| match when {
+            StackWhen::Filter(filter) => Some(filter.as_str()),
+            _ => None,
+        });
+        let filters: Vec<&str> = self.filter.into_iter().chain(stack).collect();
+        let (top, fs) = (instance.top(), &instance.fs);
+        probes::set_up(&Wanted { top, fs, name: self.name, events, filters: &filters, enables: true })
+    }
 }
 
 /// Origin of the buffers.
@@ -133,7 +154,8 @@ impl RingBuffers {
         }
         let instance = Instance::create(tracefs, options.name)?;
         let fs = &instance.fs;
-        let events = events::choose(fs, options.events)?;
+        let mut events = events::choose(fs, options.events)?;
+        let shown = kinds(options.events, events.len());
         let buffer_bytes = (options.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
         let stacks = stacks::plan(fs, instance.top(), &events, options.stack, options.scope)?;
         // Before all else that counts: setting the clock empties the buffer.
@@ -151,6 +173,8 @@ impl RingBuffers {
         fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
             .context("the buffers cannot be had: give a smaller --buffer-size")?;
         let _ = fs.write("buffer_percent", "25");
+        let probes = options.probes(&instance, &events)?;
+        events.extend(probes.events.iter().cloned());
         if let Some(filter) = options.filter {
             events::set_filter(fs, &events, "--filter", filter)?;
         }
@@ -162,18 +186,31 @@ impl RingBuffers {
         let functions =
             options.functions.map(|asked| functions::set(fs, instance.top(), asked, options.scope)).unwrap_or_default();
         let missing = if events::has_latency(options.events) { latency::missing(fs)? } else { Vec::new() };
-        let shown = kinds(options.events, events.len());
         let facts = SourceFacts {
             scope: options.scope,
             filter: options.filter.map(str::to_owned),
             stacks,
             functions,
+            probes,
             missing,
             ..facts(fs, events, options.clock.to_owned(), buffer_bytes, &shown)?
         };
         let buffers = RingBuffers::new(Owner::Recorder(instance), facts)?;
         buffers.must_be_as_set(options.clock)?;
         Ok(buffers)
+    }
+
+    /// Upper bound of the current time on the trace clock of all CPUs; `None` if the kernel does not print it.
+    fn now(&self) -> Option<u64> {
+        if let Some((_, not_earlier)) = self.clock.system_now() {
+            return Some(not_earlier);
+        }
+        let fs = self.owner.fs();
+        let times = self.facts.cpus.iter().filter_map(|cpu| {
+            let stats = fs.open(&format!("per_cpu/cpu{cpu}/stats"), OFlags::RDONLY).ok()?;
+            self.clock.now(&stats).ok().flatten()
+        });
+        times.map(|(_, not_earlier)| not_earlier).max()
     }
 
     /// Checks that clock, overwrite mode, filters and stacks are still as set. They were set before the control files were watched.
@@ -199,21 +236,29 @@ impl RingBuffers {
         instance: &str,
         more_events: &[String],
         buffer_bytes: Option<u64>,
+        with_probes: bool,
     ) -> anyhow::Result<RingBuffers> {
         let mut boot = boot::take_over(tracefs, instance)?;
         let more = events::choose(&boot.fs, more_events)?;
         boot.prepare(&more, buffer_bytes)?;
+        let kinds = kinds(&[], boot.events().len());
+        let probes = if with_probes { boot.define_probes()? } else { probes::left_out(boot.events()) };
         let (events, bytes) = (boot.events().to_vec(), boot.bytes()?);
         let owner = Owner::Boot(boot);
         let fs = owner.fs();
         let clocks = fs.get("trace_clock")?;
         let clock = clocks.split_whitespace().find_map(|clock| clock.strip_prefix('[')?.strip_suffix(']'));
         let clock = clock.unwrap_or("local").to_owned();
-        let shown = format!("{}   since boot", kinds(&[], events.len()));
+        let shown = format!("{kinds}   since boot");
         let stacks = stacks::found(fs, &events)?;
-        let facts = SourceFacts { since_boot: true, stacks, ..facts(fs, events, clock, bytes, &shown)? };
+        let facts = SourceFacts { since_boot: true, stacks, probes, ..facts(fs, events, clock, bytes, &shown)? };
         RingBuffers::new(owner, facts)
     }
+}
+
+/// Control file that enables an event.
+fn switch(event: &str) -> String {
+    format!("events/{event}/enable")
 }
 
 /// Number of kinds of events, for the user, after the profile that stands for them.
@@ -257,6 +302,7 @@ fn facts(
         filter: None,
         stacks: Stacks::default(),
         functions: Functions::default(),
+        probes: Probes::default(),
         missing: Vec::new(),
         shown,
         cpus,
@@ -293,14 +339,23 @@ impl TraceSource for RingBuffers {
 
     fn start(&self) -> anyhow::Result<()> {
         let fs = self.owner.fs();
-        self.facts.events.iter().try_for_each(|event| fs.set(&format!("events/{event}/enable"), "1"))?;
+        // Probe events are enabled by now, or they are once the recording has begun.
+        let events = self.facts.events.iter().filter(|event| !self.facts.probes.events.contains(event));
+        events.map(|event| fs.set(&switch(event), "1")).collect::<anyhow::Result<()>>()?;
         fs.set("tracing_on", "1")
     }
 
-    fn begun(&self) {
-        if let Owner::Boot(boot) = &self.owner {
-            boot.begun();
+    fn begun(&self) -> Option<String> {
+        let Owner::Boot(boot) = &self.owner else { return self.facts.probes.text(0) };
+        boot.begun();
+        for event in &self.facts.probes.events {
+            if let Err(error) = boot.fs.set(&switch(event), "1") {
+                messages::say(format!("kmemtraced: {error:#}: some frees are not seen"));
+                return None;
+            }
         }
+        // If nothing tells the time, the events were not enabled at any time that is known.
+        self.facts.probes.text(self.now().unwrap_or(u64::MAX))
     }
 
     fn control(&self) -> Option<Control> {

@@ -14,6 +14,7 @@ use crate::fs::state;
 use crate::process::messages;
 use crate::source::as_found::AsFound;
 use crate::source::ownership::write_state;
+use crate::source::probes;
 
 /// Most attempts to remove an instance that another program has open.
 const MAX_REMOVAL_ATTEMPTS: u32 = 20;
@@ -141,7 +142,8 @@ pub(crate) fn note_trace_dir(dir: &Path) {
     }
 }
 
-/// Disables the events of the instance `name` and removes it with its state file.
+/// Disables the events of the instance `name` and removes it with its state file and its probe events. Reports a probe event that
+/// stays.
 pub(crate) fn remove(tracefs: &KernelFs, name: &str) -> io::Result<()> {
     let dir = format!("instances/{name}");
     let _ = tracefs.write(&format!("{dir}/tracing_on"), "0");
@@ -158,6 +160,9 @@ pub(crate) fn remove(tracefs: &KernelFs, name: &str) -> io::Result<()> {
         thread::sleep(REMOVAL_PAUSE);
     }
     state::remove(name);
+    if let Err(error) = probes::remove_leftovers(tracefs) {
+        messages::say(format!("kmemtraced: {error:#}"));
+    }
     Ok(())
 }
 

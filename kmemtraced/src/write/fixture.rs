@@ -14,6 +14,7 @@ use zerocopy::FromBytes;
 
 use crate::control::foreign::ForeignChanges;
 use crate::source::functions::Functions;
+use crate::source::probes::Probes;
 use crate::source::stacks::Stacks;
 use crate::source::{Framing, Sample, SourceFacts};
 use crate::write::block_buffer::BlockBuffer;
@@ -77,6 +78,7 @@ pub(super) fn description(workload: &Workload) -> Description {
         filter: None,
         stacks: Stacks::default(),
         functions: Functions::default(),
+        probes: Probes::default(),
         missing: Vec::new(),
         cpus: vec![0],
         framing: Arc::new(Framing::SubBuffers(workload.shape.page())),

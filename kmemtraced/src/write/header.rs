@@ -100,6 +100,9 @@ impl Description {
         if let Some(filter) = &facts.filter {
             put(item::FILTER, filter.as_bytes());
         }
+        if let Some(group) = &facts.probes.group {
+            put(item::PROBE_GROUP, group.as_bytes());
+        }
         for (tag, text) in [(item::HOST, self.host.as_deref().unwrap_or_default()), (item::BOOT, &self.boot)] {
             if !text.is_empty() {
                 put(tag, text);

@@ -77,6 +77,11 @@ impl MetaFile {
         self.put(&[(item::OWN_THREADS, lines.join("\n").into_bytes())])
     }
 
+    /// Adds the recorder's probe events.
+    pub(crate) fn put_probes(&mut self, text: String) -> io::Result<()> {
+        self.put(&[(item::PROBES, text.into_bytes())])
+    }
+
     /// Adds command names of threads, as `PID COMM` lines.
     pub(crate) fn put_comms(&mut self, lines: Vec<u8>) -> io::Result<()> {
         if lines.len() >= MANY_NAMES {

@@ -29,6 +29,14 @@ struct Shared {
     has_failed: AtomicBool,
 }
 
+/// Text for the file.
+enum Text {
+    /// Command names, as `PID COMM` lines.
+    Comms(Vec<u8>),
+    /// The recorder's probe events.
+    Probes(String),
+}
+
 /// Names of a recording, and the thread that has `meta.out` meanwhile.
 pub(crate) struct Names {
     /// Id of the thread.
@@ -36,7 +44,7 @@ pub(crate) struct Names {
     comms: Comms,
     memory: MemoryTexts,
     file: Sender<MetaFile>,
-    lines: Sender<Vec<u8>>,
+    texts: Sender<Text>,
     shared: Arc<Shared>,
     thread: JoinHandle<Option<(MetaFile, io::Result<()>)>>,
     /// Least time between two blocks of command names.
@@ -50,24 +58,29 @@ impl Names {
         let name = "names";
         let (tid_out, tid) = crossbeam_channel::bounded(1);
         let (file, files) = crossbeam_channel::bounded(1);
-        let (lines, lines_out) = crossbeam_channel::bounded(1);
+        let (texts, texts_out) = crossbeam_channel::bounded(1);
         let shared = Arc::<Shared>::default();
         let figures = Arc::clone(&shared);
         let work = move || {
             let _ = tid_out.send(own_tid());
-            files.recv().ok().map(|file| write(file, &lines_out, &figures))
+            files.recv().ok().map(|file| write(file, &texts_out, &figures))
         };
         let started = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work);
         let thread = started.map_err(|error| not_started(name, &error))?;
         let tid = tid.recv().map_err(|error| not_started(name, &io::Error::other(error)))?;
         let interval = if is_followed { Duration::ZERO } else { INTERVAL };
         let (comms, memory) = (Comms::new(is_followed), MemoryTexts::open());
-        Ok(Names { tid, comms, memory, file, lines, shared, thread, interval, due: Instant::now() + interval })
+        Ok(Names { tid, comms, memory, file, texts, shared, thread, interval, due: Instant::now() + interval })
     }
 
     /// Gives the thread its file.
     pub(crate) fn begin(&self, file: MetaFile) {
         let _ = self.file.send(file);
+    }
+
+    /// Hands the recorder's probe events to the thread, which has its file.
+    pub(crate) fn put_probes(&self, text: String) {
+        let _ = self.texts.send(Text::Probes(text));
     }
 
     /// Takes the `PID COMM` lines of the kernel before it records. `knows_threads`: its ids of threads are those of proc.
@@ -101,13 +114,13 @@ impl Names {
     /// Adds `PID COMM` lines of the kernel from time to time, and hands the new ones to the thread, where it has written the last.
     pub(crate) fn look(&mut self, lines: impl FnOnce() -> Vec<u8>) {
         self.comms.add_if_due(lines);
-        if Instant::now() < self.due || self.lines.is_full() {
+        if Instant::now() < self.due || self.texts.is_full() {
             return;
         }
         self.due = Instant::now() + self.interval;
         let new = self.comms.take_new();
         if !new.is_empty() {
-            let _ = self.lines.send(new);
+            let _ = self.texts.send(Text::Comms(new));
         }
     }
 
@@ -123,8 +136,8 @@ impl Names {
 
     /// Ends the thread and completes the file. Where a block of it could not be written meanwhile, its names come at the end.
     pub(crate) fn finish(self, reason: u32) -> io::Result<()> {
-        let Names { mut comms, memory, file, lines, thread, .. } = self;
-        drop((file, lines));
+        let Names { mut comms, memory, file, texts, thread, .. } = self;
+        drop((file, texts));
         let ended = thread.join().ok().flatten();
         let (file, written) = ended.ok_or_else(|| io::Error::other("the thread of the names has failed"))?;
         comms.stop();
@@ -137,12 +150,13 @@ impl Names {
 }
 
 /// Adds names to the file until there will be no more, or until it cannot be written.
-fn write(mut file: MetaFile, lines: &Receiver<Vec<u8>>, shared: &Shared) -> (MetaFile, io::Result<()>) {
+fn write(mut file: MetaFile, texts: &Receiver<Text>, shared: &Shared) -> (MetaFile, io::Result<()>) {
     let mut look = Instant::now() + INTERVAL;
     let written = loop {
         shared.bytes.store(file.bytes(), Ordering::Relaxed);
-        let written = match lines.recv_deadline(look) {
-            Ok(lines) => file.put_comms(lines),
+        let written = match texts.recv_deadline(look) {
+            Ok(Text::Comms(lines)) => file.put_comms(lines),
+            Ok(Text::Probes(text)) => file.put_probes(text),
             Err(RecvTimeoutError::Timeout) => {
                 look = Instant::now() + INTERVAL;
                 file.put_new_modules()
