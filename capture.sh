@@ -8,7 +8,8 @@
 set -eu
 out=${1:?usage: capture.sh DIR [COMMAND [ARGUMENT ...]]}; shift
 [ $# -gt 0 ] || set -- sleep 5
-tracefs=/sys/kernel/tracing; [ -d $tracefs/instances ] || mount -t tracefs none $tracefs
+tracefs=/sys/kernel/tracing; [ -d $tracefs/instances ] || mount -t tracefs none $tracefs ||
+	{ tracefs=/sys/kernel/debug/tracing; [ -d $tracefs/instances ]; }	# Before Linux 4.1.
 instance=$tracefs/instances/kmemtrace-capture
 mkdir $instance || { echo "capture.sh: another one is at work, or was killed: then rmdir $instance" >&2; exit 2; }
 group=kmemtrace_capture
@@ -20,7 +21,7 @@ undefine() { # With the function, a probe event of another program stays.
 }
 # What is held open cannot be removed, nor what is enabled. Not every shell comes to EXIT when a signal ends it.
 trap 'wait; rmdir $instance; [ -z "${PROBES:-}" ] || undefine' EXIT; trap 'exit 1' HUP INT TERM
-echo mono >$instance/trace_clock
+echo mono >$instance/trace_clock || echo global >$instance/trace_clock	# Older kernels.
 echo "${BUFFER_KB:-16384}" >$instance/buffer_size_kb
 case ${EVENTS:-slab} in
 slab) names='kmem/kmalloc* kmem/kmem_cache_* kmem/kfree' ;;

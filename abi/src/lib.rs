@@ -14,6 +14,7 @@ pub mod fields;
 pub mod kernel;
 pub mod open;
 pub mod owner;
+pub mod random;
 pub mod stack;
 pub mod stream;
 pub mod target;

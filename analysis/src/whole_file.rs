@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kmemtrace_abi::open::regular;
+use kmemtrace_abi::random;
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::rand::GetRandomFlags;
 
 /// Characters of the random part of a name: 40 bits.
 const RANDOM_CHARS: usize = 8;
@@ -221,7 +221,7 @@ fn with_free_name<T>(stem: &[u8], make: impl Fn(&OsStr) -> rustix::io::Result<T>
 
 fn random_chars() -> io::Result<[u8; RANDOM_CHARS]> {
     let mut chars = [0; RANDOM_CHARS];
-    rustix::rand::getrandom(&mut chars, GetRandomFlags::empty())?;
+    random::fill(&mut chars)?;
     Ok(chars.map(|byte| ALPHABET[usize::from(byte) % ALPHABET.len()]))
 }
 

@@ -137,7 +137,7 @@ pub(crate) struct Args {
     /// Interval at which files are synced to the disk: none, flush (the --flush interval), or a time
     #[arg(long, value_name = "WHEN", default_value = "none", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) sync: Sync,
-    /// Trace clock [default: mono]
+    /// Trace clock [default: mono; global where the kernel has no mono]
     #[arg(long, value_name = "NAME", help_heading = "Source", hide_short_help = true)]
     pub(crate) clock: Option<String>,
     /// Record from this relay channel of the 2008 kmemtrace [default: kmemtrace in debugfs where the kernel has it, else tracefs]

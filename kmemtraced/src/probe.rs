@@ -7,15 +7,12 @@ use std::path::Path;
 use crate::args::Args;
 use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
-use crate::source::{buffer_size, functions, latency, probes, relay, stack_cost, tracefs};
+use crate::source::{buffer_size, events, functions, latency, probes, relay, stack_cost, tracefs};
 
 /// Bytes of an event in a trace, about; for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
 /// Events a second of a busy CPU.
 const BUSY_EVENTS: u64 = 1_000_000;
-
-/// Directory of the memory events.
-const KMEM: &str = "events/kmem";
 
 /// Prints the list. An error only where nothing can be recorded.
 pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
@@ -39,8 +36,7 @@ pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
 fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let cpus = tracefs.numbered("per_cpu", "cpu").map_or(0, |cpus| cpus.len());
     let buffer = args.buffer_bytes().unwrap_or_else(|| buffer_size::default_bytes(cpus));
-    let is_event = |name: &String| tracefs.has(&format!("{KMEM}/{name}/enable")).unwrap_or(false);
-    let events: Vec<String> = tracefs.names(KMEM).unwrap_or_default().into_iter().filter(is_event).collect();
+    let events = events::of_system(tracefs, "kmem").unwrap_or_default();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
     let is_at_work = |name: &String| tracefs.sub(&format!("instances/{name}")).is_ok_and(|dir| dir.lock().is_err());
     let instances = tracefs.names("instances").unwrap_or_default().into_iter().map(|name| match state::read(&name) {
@@ -92,7 +88,7 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
 
 /// Whether allocation events name their caches.
 fn of_caches(tracefs: &KernelFs) -> String {
-    let format = tracefs.get_if_there(&format!("{KMEM}/kmem_cache_alloc/format")).unwrap_or_default();
+    let format = tracefs.get_if_there("events/kmem/kmem_cache_alloc/format").unwrap_or_default();
     let has_name = format.lines().any(|line| line.contains(" name;"));
     let not = "not named in allocation events (before Linux 6.18): frees and /proc/slabinfo name them";
     if has_name { "named in allocation events" } else { not }.to_owned()

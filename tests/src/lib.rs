@@ -14,6 +14,7 @@ pub mod live;
 pub mod load;
 pub mod memory_group;
 pub mod npm;
+pub mod old_kernel;
 pub mod programs;
 pub mod python;
 pub mod recorder;

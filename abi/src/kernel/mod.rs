@@ -12,7 +12,7 @@ pub mod notes;
 pub mod probes;
 pub(crate) mod profile;
 pub mod relay;
-pub(crate) mod release;
+pub mod release;
 mod slot;
 pub(crate) mod stack_record;
 pub mod stats;

@@ -1,12 +1,12 @@
-//! Releases of kernels, as far as the meaning of events depends on them.
+//! Releases of kernels: what events mean, and what a recorder can set up, depends on them.
 
 /// Release of a kernel: the numbers that its text begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Release(pub(crate) u32, pub(crate) u32, pub(crate) u32);
+pub struct Release(pub u32, pub u32, pub u32);
 
 impl Release {
     /// Parses `6.18.1-amd64`; a number that is not there is 0. `None` where the text does not begin with a number above 0.
-    pub(crate) fn parse(text: &str) -> Option<Release> {
+    pub fn parse(text: &str) -> Option<Release> {
         let numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
         let mut numbers = numbers.split('.').map(|number| number.parse().ok());
         let mut next = || numbers.next().flatten();

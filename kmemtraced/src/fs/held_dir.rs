@@ -9,9 +9,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
+use kmemtrace_abi::random;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatVfs};
 use rustix::io::Errno;
-use rustix::rand::GetRandomFlags;
 
 /// Flags to open a directory; a FIFO or a link under the name is an error at once.
 const DIRECTORY: OFlags =
@@ -29,8 +29,7 @@ const MAX_LINKS: usize = 40;
 /// 16 random hexadecimal digits for a name that no other user can foresee.
 pub(crate) fn random_digits() -> anyhow::Result<String> {
     let mut bytes = [0; 8];
-    // Blocks in early boot until the kernel has collected entropy.
-    rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty()).context("the kernel gives no random bytes")?;
+    random::fill(&mut bytes).context("the kernel gives no random bytes")?;
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{self, FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
 
@@ -259,6 +259,26 @@ impl KernelFs {
         names.retain(|name| name != "." && name != "..");
         names.sort();
         Ok(names)
+    }
+
+    /// True if `dir` is a directory; false where it is absent. An error names it.
+    pub(crate) fn is_dir(&self, dir: &str) -> anyhow::Result<bool> {
+        match rustix::fs::statat(&self.dir, dir, AtFlags::empty()).map_err(io::Error::from) {
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(self.failed(dir, "looked at", error)),
+            Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+        }
+    }
+
+    /// Sorted names of the directories in the directory `dir`; none where it is absent. An error names the directory.
+    pub(crate) fn dirs(&self, dir: &str) -> anyhow::Result<Vec<String>> {
+        let mut dirs = Vec::new();
+        for name in self.names(dir)? {
+            if self.is_dir(&format!("{dir}/{name}"))? {
+                dirs.push(name);
+            }
+        }
+        Ok(dirs)
     }
 
     /// Numbers N of the files `PREFIX<N>` in a directory, ascending. An error names the directory.

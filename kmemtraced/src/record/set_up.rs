@@ -45,7 +45,7 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
     let options = InstanceOptions {
         name: &args.instance,
         events,
-        clock: args.clock.as_deref().unwrap_or("mono"),
+        clock: args.clock.as_deref(),
         filter: args.filter.as_deref(),
         stack: Wished { when: args.stack.as_ref(), begins },
         functions: args.functions.as_deref(),

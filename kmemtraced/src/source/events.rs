@@ -134,15 +134,26 @@ fn with_system(name: &str) -> String {
     if name.contains('/') { name.to_owned() } else { format!("kmem/{name}") }
 }
 
+/// Names of the events of `system`. Control files of the whole system (`enable`, `filter`) are in its directory, too; before Linux
+/// 5.11 even in that of `ftrace`.
+pub(crate) fn of_system(fs: &KernelFs, system: &str) -> anyhow::Result<Vec<String>> {
+    fs.dirs(&format!("events/{system}"))
+}
+
+/// True if this kernel has the event `system/event` and can enable it.
+fn is_there(fs: &KernelFs, event: &str) -> anyhow::Result<bool> {
+    let dir = format!("events/{event}");
+    Ok(fs.is_dir(&dir)? && fs.has(&format!("{dir}/enable"))?)
+}
+
 /// Events of this kernel that the names and profiles in `asked` stand for, as sorted `system/event`.
 pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<String>> {
-    let there = |event: &str| fs.has(&format!("events/{event}/enable"));
     let mut events = Vec::new();
     for name in asked {
         let profile = profile(name);
         if profile.is_empty() {
             let event = with_system(&name.replace(':', "/"));
-            if event.contains("..") || !there(&event)? {
+            if event.contains("..") || !is_there(fs, &event)? {
                 let like = nearest(fs, name).map_or(String::new(), |like| format!("did you mean {like}? "));
                 bail!(
                     "-e {name}: this kernel has no such event; {like}there are {}, and those in events/kmem of tracefs",
@@ -154,7 +165,7 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
         }
         let mut found = Vec::new();
         for event in profile.iter().map(|event| with_system(event)) {
-            if there(&event)? {
+            if is_there(fs, &event)? {
                 found.push(event);
             }
         }
@@ -172,7 +183,7 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
 
 /// Event of `kmem`, or profile, whose name is most like `name`, if one is like it.
 fn nearest(fs: &KernelFs, name: &str) -> Option<String> {
-    let there = fs.names("events/kmem").unwrap_or_default().into_iter();
+    let there = of_system(fs, "kmem").unwrap_or_default().into_iter();
     let like = |known: String| (strsim::jaro_winkler(name, &known), known);
     let known = there.chain(PROFILES.map(str::to_owned)).map(like);
     let best = known.filter(|(like, _)| *like >= 0.8).max_by(|(a, x), (b, y)| a.total_cmp(b).then_with(|| y.cmp(x)));
@@ -186,11 +197,9 @@ pub(crate) fn formats(fs: &KernelFs, events: &[String]) -> anyhow::Result<Vec<(S
         formats.push((event.clone(), fs.get(&format!("events/{event}/format"))?));
     }
     // Events of the tracer itself are recorded without being enabled.
-    for name in fs.names("events/ftrace")? {
-        let file = format!("events/ftrace/{name}/format");
-        if fs.has(&file)? {
-            formats.push((format!("ftrace/{name}"), fs.get(&file)?));
-        }
+    for name in of_system(fs, "ftrace")? {
+        let event = format!("ftrace/{name}");
+        formats.push((event.clone(), fs.get(&format!("events/{event}/format"))?));
     }
     Ok(formats)
 }
@@ -218,6 +227,28 @@ mod tests {
         assert_eq!(slab, ["kmem/kfree", "kmem/kmalloc", "module/module_free", "module/module_load"]);
         let one = choose(&fs, &["mm_page_free".to_owned(), "module:module_load".to_owned()]);
         assert_eq!(one.unwrap(), ["kmem/mm_page_free", "module/module_load"]);
+    }
+
+    #[test]
+    fn control_files_of_a_system_are_no_events() {
+        let dir = tempfile::tempdir().unwrap();
+        for event in ["kmem/kfree", "ftrace/print", "ftrace/kernel_stack"] {
+            let event = dir.path().join("events").join(event);
+            std::fs::create_dir_all(&event).unwrap();
+            std::fs::write(event.join("format"), "ID: 1").unwrap();
+            std::fs::write(event.join("enable"), "0").unwrap();
+        }
+        for file in ["kmem/enable", "kmem/filter", "ftrace/enable", "ftrace/filter"] {
+            std::fs::write(dir.path().join("events").join(file), "0").unwrap();
+        }
+        let fs = KernelFs::at(dir.path()).unwrap();
+        let formats = formats(&fs, &["kmem/kfree".to_owned()]).unwrap();
+        let names: Vec<&str> = formats.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["kmem/kfree", "ftrace/kernel_stack", "ftrace/print"]);
+        for file in ["enable", "kmem/filter", "ftrace:enable"] {
+            let error = format!("{:#}", choose(&fs, &[file.to_owned()]).unwrap_err());
+            assert!(error.starts_with(&format!("-e {file}: this kernel has no such event")), "{error}");
+        }
     }
 
     #[test]

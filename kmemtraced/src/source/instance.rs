@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 
 use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
+use crate::source::kernel;
 use crate::source::ownership::{check_name, is_ours, lock, made_at_boot, write_state};
 use crate::source::undo::{self, remove, report_left};
 
@@ -41,6 +42,13 @@ impl Instance {
     /// Makes the instance, after removing one of that name that a killed recorder left.
     pub(crate) fn create(tracefs: KernelFs, name: &str) -> anyhow::Result<Instance> {
         check_name(name)?;
+        if !tracefs.has("instances")? && tracefs.has("events")? {
+            let release = kernel::release();
+            bail!(
+                "this kernel ({release}) has no trace instances, in which the recorder works: Linux {} or later is required",
+                kernel::INSTANCES
+            );
+        }
         let dir = format!("instances/{name}");
         let path = tracefs.path(&dir);
         if let Some(there) = tracefs.open_dir_if_there(&dir)? {
@@ -81,7 +89,7 @@ impl Instance {
         let fs = tracefs.open_dir(&format!("instances/{name}"))?;
         let lock = lock(&fs, name)?;
         write_state(name, Some(&fs), "");
-        // Linux before 3.10 or so has no such option.
+        // Before Linux 4.4 the options of an instance are those of the top-level buffer.
         let free_buffer = match fs.has("options/disable_on_free")? {
             true => {
                 fs.set("options/disable_on_free", "1")?;

@@ -3,7 +3,8 @@
 //! [`TraceSource`] is the seam: the rest of the recorder knows nothing else of a source. `tracefs` records from ring buffers, in
 //! an `instance` of its own or in a buffer filled since `boot`; `relay` records from the channel of the 2008 kmemtrace.
 //! `events` has the profiles and formats of events, `latency` the profile of that name, `functions` the tracer of functions, `stacks`
-//! the ways to stacks, `probes` the events for frees that have none, `stack_cost` the time of a stack, `buffer_size` the default and the limit of buffers. `ownership` tells the
+//! the ways to stacks, `probes` the events for frees that have none, `stack_cost` the time of a stack, `buffer_size` the default and
+//! the limit of buffers. `kernel` has what older kernels lack, `ownership` tells the
 //! recorder's instances from those of others, `as_found` keeps earlier values of control files, `undo` removes or restores.
 //!
 //! Room for another source: implement [`TraceSource`] and [`CpuSource`] in a file of its own, and choose it in `record`.
@@ -14,6 +15,7 @@ pub(crate) mod buffer_size;
 pub(crate) mod events;
 pub(crate) mod functions;
 pub(crate) mod instance;
+pub(crate) mod kernel;
 pub(crate) mod latency;
 mod ownership;
 mod poll;

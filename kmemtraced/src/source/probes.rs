@@ -24,7 +24,7 @@ use kmemtrace_abi::text::escape::escape;
 use rustix::fs::{FlockOperation, OFlags};
 
 use crate::fs::kernelfs::KernelFs;
-use crate::source::{events, stacks};
+use crate::source::{events, kernel};
 
 /// Control file with the definitions of all probe events. Opening it with O_TRUNC removes all of them.
 const FILE: &str = "dynamic_events";
@@ -148,7 +148,7 @@ impl Kernel {
     fn this(top: &KernelFs) -> Kernel {
         let system = rustix::system::uname();
         Kernel {
-            release: stacks::numbers(&system.release().to_string_lossy()),
+            release: kernel::numbers(&system.release().to_string_lossy()),
             machine: system.machine().to_string_lossy().into_owned(),
             readme: top.get_if_there("README").unwrap_or_default(),
             has_kprobes: top.has("kprobe_events").unwrap_or(false),

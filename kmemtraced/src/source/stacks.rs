@@ -11,7 +11,7 @@ use kmemtrace_abi::trace::Scope;
 
 use crate::choices::StackWhen;
 use crate::fs::kernelfs::KernelFs;
-use crate::source::{events, latency};
+use crate::source::{events, kernel, latency};
 
 /// Option of a trace directory: a stack after each event.
 const OPTION: &str = "options/stacktrace";
@@ -23,8 +23,6 @@ const STACK: &str = "<stack trace>";
 const BEGINS: &str = "begin";
 /// Events of which [`allocate`] makes at least one.
 const PROOF_EVENTS: [&str; 3] = ["kmem/kmem_cache_alloc", "kmem/kmalloc", "kmem/mm_page_alloc"];
-/// First kernel that is known to write a trigger's stacks to the trigger's own instance.
-const FIRST_RIGHT: (u32, u32) = (5, 18);
 
 /// Stacks that the kernel records.
 #[derive(Clone, Debug, Default)]
@@ -112,9 +110,8 @@ impl Plan<'_> {
             add_begins(fs, events, &mut stacks);
         } else if begins && stacks.recorded.is_empty() {
             let reason = std::mem::take(&mut stacks.reason);
-            stacks.note = Some(format!(
-                "no stacks with reclaim and compaction: {reason}: --stack=all records them with all events"
-            ));
+            let remedy = if fs.has(OPTION)? { ": --stack=all records them with all events" } else { "" };
+            stacks.note = Some(format!("no stacks with reclaim and compaction: {reason}{remedy}"));
         }
         Ok(stacks)
     }
@@ -162,8 +159,7 @@ pub(crate) fn choose(fs: &KernelFs, top: &KernelFs, when: &StackWhen, scope: Sco
     let Some(event) = proof_event(fs)? else {
         return Ok(Way::option("this kernel has no triggers"));
     };
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    if numbers(&release) < FIRST_RIGHT && is_in_use(top) {
+    if kernel::OWN_TRIGGER_STACKS.is_after(&kernel::release()) && is_in_use(top) {
         return Ok(Way::option(
             "a trigger of this kernel may write to the top-level buffer, which another program uses",
         ));
@@ -183,12 +179,6 @@ pub(crate) fn proof_event(fs: &KernelFs) -> anyhow::Result<Option<&'static str>>
         }
     }
     Ok(None)
-}
-
-/// First two numbers of a kernel's release.
-pub(crate) fn numbers(release: &str) -> (u32, u32) {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// True if the trace directory has events or a tracer at work.
@@ -232,7 +222,15 @@ pub(crate) fn set(
     let Way { by_trigger, reason } = way;
     if !by_trigger {
         if !fs.has(OPTION)? {
-            bail!("--stack: this kernel records no stacks: it takes CONFIG_STACKTRACE");
+            let release = kernel::release();
+            if !fs.has("options")? {
+                bail!(
+                    "--stack: before Linux {} the option for stacks holds for all buffers, and this is {release} ({reason}): \
+                     leave out --stack",
+                    kernel::OWN_OPTIONS
+                );
+            }
+            bail!("--stack: this kernel ({release}) records no stacks: it takes CONFIG_STACKTRACE");
         }
         fs.set(OPTION, "1")?;
         return Ok(Stacks { recorded: "option all".to_owned(), reason, ..Stacks::default() });
@@ -429,7 +427,5 @@ mod tests {
             fs::write(dir.path().join("current_tracer"), tracer).unwrap();
             assert_eq!(is_in_use(&fs), is_busy, "{events}{tracer}");
         }
-        assert!(numbers("5.17.9-1-amd64") < FIRST_RIGHT && numbers("5.18-rc1") >= FIRST_RIGHT);
-        assert!(numbers("6.1.0") >= FIRST_RIGHT && numbers("4.19.0") < FIRST_RIGHT && numbers("") < FIRST_RIGHT);
     }
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use kmemtrace_abi::kernel::format::PageShape;
 use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::Scope;
 use rustix::fs::OFlags;
 
-use crate::args::StackWhen;
+use crate::choices::StackWhen;
 use crate::control::clock::TraceClock;
 use crate::control::files::{Control, Selections};
 use crate::fs::kernelfs::{self, DEBUGFS, KernelFs, TRACEFS};
@@ -23,6 +24,7 @@ use crate::source::boot::{self, BootBuffer};
 use crate::source::events;
 use crate::source::functions::{self, Functions};
 use crate::source::instance::Instance;
+use crate::source::kernel;
 use crate::source::latency;
 use crate::source::poll::readable;
 use crate::source::probes::{self, Probes, Wanted};
@@ -31,6 +33,15 @@ use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 
 /// Size of a sub-buffer where the kernel lets it be set.
 const SUB_BUFFER_KIB: u64 = 64;
+/// Control file with the tasks to record.
+const TASKS: &str = "set_event_pid";
+/// Option that adds the children of these tasks.
+const FORK: &str = "options/event-fork";
+/// Default clocks, best first: older kernels have no `mono`.
+const CLOCKS: [&str; 2] = ["mono", "global"];
+/// Option of a trace directory: a full buffer loses its oldest events.
+const OVERWRITE: &str = "overwrite";
+
 /// Fewest sub-buffers of that size in a buffer; a smaller buffer keeps sub-buffers of one page.
 const MIN_SUB_BUFFERS: u64 = 32;
 
@@ -54,7 +65,8 @@ pub(crate) struct InstanceOptions<'a> {
     pub(crate) name: &'a str,
     /// Names of events and of profiles (slab, page, all).
     pub(crate) events: &'a [String],
-    pub(crate) clock: &'a str,
+    /// Trace clock; `None`: the first of [`CLOCKS`] that the kernel has.
+    pub(crate) clock: Option<&'a str>,
     /// Filter of the kernel on allocation events.
     pub(crate) filter: Option<&'a str>,
     /// Events that are to have stacks.
@@ -82,6 +94,30 @@ impl InstanceOptions<'_> {
         let filters: Vec<&str> = self.filter.into_iter().chain(stack).collect();
         let (top, fs) = (instance.top(), &instance.fs);
         probes::set_up(&Wanted { top, fs, name: self.name, events, filters: &filters, enables: true })
+    }
+
+    /// Refuses what cannot be done at all, or not by this kernel, before anything is changed.
+    fn check(&self, tracefs: &KernelFs) -> anyhow::Result<()> {
+        if self.clock == Some("uptime") {
+            bail!(
+                "--clock uptime: it puts events in no order, for it ticks a hundred times a second: use mono, or global"
+            );
+        }
+        let release = kernel::release();
+        if self.filter.is_some() {
+            kernel::check_own_filters(&release, "--filter")?;
+        }
+        if let Some(StackWhen::Filter(_)) = self.stack.when {
+            kernel::check_own_filters(&release, "--stack=FILTER")?;
+        }
+        if self.scope == Scope::Tasks && !(tracefs.has(TASKS)? && tracefs.has(FORK)?) {
+            bail!(
+                "--only-command: Linux {} or later is required (set_event_pid with event-fork), and this is {release}: \
+                 record the whole machine, and give the report --comm NAME",
+                kernel::EVENT_FORK
+            );
+        }
+        Ok(())
     }
 }
 
@@ -147,11 +183,7 @@ impl RingBuffers {
 
     /// Makes an instance and sets it up.
     pub(crate) fn set_up(tracefs: KernelFs, options: &InstanceOptions<'_>) -> anyhow::Result<RingBuffers> {
-        if options.clock == "uptime" {
-            bail!(
-                "--clock uptime: it puts events in no order, for it ticks a hundred times a second: use mono, or global"
-            );
-        }
+        options.check(&tracefs)?;
         let instance = Instance::create(tracefs, options.name)?;
         let fs = &instance.fs;
         let mut events = events::choose(fs, options.events)?;
@@ -159,13 +191,9 @@ impl RingBuffers {
         let buffer_bytes = (options.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
         let stacks = stacks::plan(fs, instance.top(), &events, options.stack, options.scope)?;
         // Before all else that counts: setting the clock empties the buffer.
-        let clocks = fs.get("trace_clock")?;
-        if !clocks.split_whitespace().any(|c| c.trim_matches(['[', ']']) == options.clock) {
-            bail!("--clock {}: this kernel has {}", options.clock, clocks.trim());
-        }
-        fs.set("trace_clock", options.clock)?;
-        // The kernel marks lost events in sub-buffers in overwrite mode only.
-        fs.set("options/overwrite", "1")?;
+        let clock = choose_clock(&fs.get("trace_clock")?, options.clock)?;
+        fs.set("trace_clock", &clock)?;
+        set_overwrite(fs)?;
         if buffer_bytes >= MIN_SUB_BUFFERS * SUB_BUFFER_KIB * 1024 {
             // Makes reads fewer and larger. Kernels before 6.8 have no such file, and sub-buffers of one page.
             let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
@@ -180,23 +208,26 @@ impl RingBuffers {
         }
         if options.scope == Scope::Tasks {
             // The kernel adds the children of a recorded task to the list of recorded tasks.
-            fs.set("options/event-fork", "1").context("--only-command takes Linux 4.8 or later")?;
+            fs.set(FORK, "1")?;
         }
         let stacks = stacks.map(|plan| plan.set(fs, &events, options.filter)).transpose()?.unwrap_or_default();
         let functions =
             options.functions.map(|asked| functions::set(fs, instance.top(), asked, options.scope)).unwrap_or_default();
         let missing = if events::has_latency(options.events) { latency::missing(fs)? } else { Vec::new() };
-        let facts = SourceFacts {
+        let mut facts = SourceFacts {
             scope: options.scope,
             filter: options.filter.map(str::to_owned),
             stacks,
             functions,
             probes,
             missing,
-            ..facts(fs, events, options.clock.to_owned(), buffer_bytes, &shown)?
+            ..facts(fs, events, clock.clone(), buffer_bytes, &shown)?
         };
+        if options.clock.is_none() && clock != CLOCKS[0] {
+            facts.shown.push_str(&format!(" (this kernel has no {})", CLOCKS[0]));
+        }
         let buffers = RingBuffers::new(Owner::Recorder(instance), facts)?;
-        buffers.must_be_as_set(options.clock)?;
+        buffers.must_be_as_set(&clock)?;
         Ok(buffers)
     }
 
@@ -216,8 +247,7 @@ impl RingBuffers {
     /// Checks that clock, overwrite mode, filters and stacks are still as set. They were set before the control files were watched.
     fn must_be_as_set(&self, clock: &str) -> anyhow::Result<()> {
         let fs = self.owner.fs();
-        let mut is_set =
-            fs.get("trace_clock")?.contains(&format!("[{clock}]")) && fs.get("options/overwrite")?.trim() == "1";
+        let mut is_set = fs.get("trace_clock")?.contains(&format!("[{clock}]")) && overwrites(fs)?;
         if let Some(filter) = &self.facts.filter {
             for event in events::allocations(&self.facts.events) {
                 is_set &= fs.get(&events::filter_file(event))?.trim() == filter.trim();
@@ -259,6 +289,45 @@ impl RingBuffers {
 /// Control file that enables an event.
 fn switch(event: &str) -> String {
     format!("events/{event}/enable")
+}
+
+/// Clock of a new instance whose `trace_clock` has the text `clocks`. An error names the clocks that there are.
+fn choose_clock(clocks: &str, asked: Option<&str>) -> anyhow::Result<String> {
+    let has = |name: &&str| clocks.split_whitespace().any(|clock| clock.trim_matches(['[', ']']) == *name);
+    let clock = match asked {
+        Some(asked) => Some(asked).filter(has),
+        None => CLOCKS.into_iter().find(has),
+    };
+    clock.map(str::to_owned).with_context(|| {
+        let wanted = asked.map_or_else(|| CLOCKS.join(" or "), str::to_owned);
+        format!("--clock {wanted}: this kernel has {}", escape(clocks.trim().as_bytes()))
+    })
+}
+
+/// Makes a full buffer lose its oldest events: the kernel marks lost events in sub-buffers only then.
+fn set_overwrite(fs: &KernelFs) -> anyhow::Result<()> {
+    let option = format!("options/{OVERWRITE}");
+    if fs.has(&option)? {
+        return fs.set(&option, "1");
+    }
+    // The kernel's options hold for all buffers here, and belong to others.
+    if !overwrites(fs)? {
+        bail!(
+            "trace_options has no{OVERWRITE}, which before Linux {} holds for all buffers: echo {OVERWRITE} >{}",
+            kernel::OWN_OPTIONS,
+            fs.path("trace_options").display()
+        );
+    }
+    Ok(())
+}
+
+/// True if a full buffer loses its oldest events.
+fn overwrites(fs: &KernelFs) -> anyhow::Result<bool> {
+    let option = format!("options/{OVERWRITE}");
+    if fs.has(&option)? {
+        return Ok(fs.get(&option)?.trim() == "1");
+    }
+    Ok(fs.get("trace_options")?.lines().any(|line| line == OVERWRITE))
 }
 
 /// Number of kinds of events, for the user, after the profile that stands for them.
@@ -334,7 +403,7 @@ impl TraceSource for RingBuffers {
     fn follow(&self, thread: i32) -> anyhow::Result<()> {
         let fs = self.owner.fs();
         functions::follow(fs, &self.facts.functions, thread)?;
-        fs.set("set_event_pid", &thread.to_string())
+        fs.set(TASKS, &thread.to_string())
     }
 
     fn start(&self) -> anyhow::Result<()> {
@@ -398,5 +467,44 @@ impl CpuSource for RingBuffer {
 
     fn now(&self) -> Option<u64> {
         self.clock.system_now().map(|(not_later, _)| not_later)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_clock_is_one_that_the_kernel_has() {
+        let choose = |clocks: &str, asked| choose_clock(clocks, asked).map_err(|error| format!("{error:#}"));
+        let (old, new) = ("[local] global counter uptime perf x86-tsc\n", "local global mono mono_raw [boot]\n");
+        assert_eq!(choose(old, None).unwrap(), "global");
+        assert_eq!(choose(new, None).unwrap(), "mono");
+        assert_eq!(choose(old, Some("x86-tsc")).unwrap(), "x86-tsc");
+        assert_eq!(choose(new, Some("boot")).unwrap(), "boot");
+        let missing = "--clock mono: this kernel has [local] global counter uptime perf x86-tsc";
+        assert_eq!(choose(old, Some("mono")).unwrap_err(), missing);
+        assert_eq!(choose("[local]", None).unwrap_err(), "--clock mono or global: this kernel has [local]");
+        // A part of a name is no name.
+        assert!(choose("[mono_raw]", Some("mono")).is_err());
+    }
+
+    #[test]
+    fn options_of_all_buffers_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = KernelFs::at(dir.path()).unwrap();
+        let options = dir.path().join("trace_options");
+        std::fs::write(&options, "print-parent\noverwrite\nnodisable_on_free\n").unwrap();
+        assert!(set_overwrite(&fs).is_ok() && overwrites(&fs).unwrap());
+        std::fs::write(&options, "print-parent\nnooverwrite\n").unwrap();
+        let error = format!("{:#}", set_overwrite(&fs).unwrap_err());
+        assert!(error.starts_with("trace_options has nooverwrite, which before Linux 4.4 holds for all"), "{error}");
+        assert_eq!(fs.get("trace_options").unwrap(), "print-parent\nnooverwrite\n");
+        // The instance's own option.
+        std::fs::create_dir(dir.path().join("options")).unwrap();
+        std::fs::write(dir.path().join("options/overwrite"), "0").unwrap();
+        assert!(!overwrites(&fs).unwrap());
+        set_overwrite(&fs).unwrap();
+        assert!(overwrites(&fs).unwrap());
     }
 }

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use anyhow::Context;
 use kmemtrace_abi::disk::block::{RecordingId, item};
 use kmemtrace_abi::kernel::format::without_print_fmt;
+use kmemtrace_abi::random;
 use kmemtrace_abi::target::Endian;
-use rustix::rand::GetRandomFlags;
 
 use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::process::messages;
@@ -28,8 +28,7 @@ pub(crate) struct Description {
 /// Id of a new recording: 16 random bytes.
 fn new_recording() -> anyhow::Result<RecordingId> {
     let mut id = [0; 16];
-    // Blocks in early boot until the kernel has collected entropy.
-    rustix::rand::getrandom(&mut id, GetRandomFlags::empty()).context("the kernel gives no random bytes")?;
+    random::fill(&mut id).context("the kernel gives no random bytes")?;
     Ok(id)
 }
 
