@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::clock::{Clock, OrderKey};
 use crate::event::Names;
 use crate::kernel::gfp::GfpNames;
+use crate::kernel::kallsyms::has_addresses;
 use crate::kernel::target::Endian;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
@@ -81,6 +82,28 @@ impl Scope {
     }
 }
 
+/// Source of the names of call-sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SymbolSource {
+    /// The trace has the kernel's symbols.
+    Trace,
+    /// A file that was named beside the trace.
+    File,
+    /// None: the trace has no symbols, or all of them at address 0.
+    None,
+}
+
+impl SymbolSource {
+    /// `"trace"`, `"file"` or `"none"`, as documents have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SymbolSource::Trace => "trace",
+            SymbolSource::File => "file",
+            SymbolSource::None => "none",
+        }
+    }
+}
+
 /// Facts of a trace that are known before its events are read.
 #[derive(Clone, Debug)]
 pub struct TraceInfo {
@@ -118,6 +141,8 @@ pub struct TraceInfo {
     pub boot: Option<String>,
     /// Id of the recording, in hexadecimal digits: ours, or a checksum of the first bytes of a captured tree's files.
     pub recording: Option<String>,
+    /// Source of the names of call-sites; `None` where the input names functions itself, as a text of page_owner does.
+    pub symbols: Option<SymbolSource>,
 }
 
 impl TraceInfo {
@@ -331,6 +356,7 @@ impl Trace {
             host: None,
             boot: None,
             recording: None,
+            symbols: None,
         };
         let keys = info.keys();
         streams.iter_mut().for_each(|stream| stream.set_keys(keys));
@@ -344,6 +370,19 @@ impl Trace {
             metadata: Metadata::default(),
             total_overruns: None,
         })
+    }
+
+    /// Finds out whether the trace has symbols: [`TraceInfo::symbols`].
+    pub fn find_symbols(&mut self) {
+        let found = if has_addresses(&self.metadata.kallsyms) { SymbolSource::Trace } else { SymbolSource::None };
+        self.info.symbols = (!self.info.input.is_of_one_moment()).then_some(found);
+    }
+
+    /// True for a recording of ours or a captured tree whose kernel told no symbols to the one who recorded. Other inputs have none by
+    /// nature, and a recording without `meta.out` has lost them.
+    pub fn lacks_symbols(&self) -> bool {
+        let may_have = matches!(self.info.input, InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
+        may_have && self.info.symbols == Some(SymbolSource::None)
     }
 
     /// True where the file of each CPU is there, with its first block: a recorder that has just started may still be writing them.
