@@ -89,9 +89,14 @@ pub enum SymbolSource {
     Trace,
     /// A file that was named beside the trace.
     File,
-    /// None: the trace has no symbols, or all of them at address 0.
-    None,
+    /// None: the kernel showed no symbols, or all of them at address 0, to the one who recorded.
+    Hidden,
+    /// None: the input never has symbols, or has lost its `meta.out`.
+    Absent,
 }
+
+/// Reason for [`SymbolSource::Hidden`], as programs print it.
+pub const NO_SYMBOLS: &str = "no kernel symbols: kptr_restrict=2, no CAP_SYSLOG, or CONFIG_KALLSYMS=n";
 
 impl SymbolSource {
     /// `"trace"`, `"file"` or `"none"`, as documents have it.
@@ -99,7 +104,7 @@ impl SymbolSource {
         match self {
             SymbolSource::Trace => "trace",
             SymbolSource::File => "file",
-            SymbolSource::None => "none",
+            SymbolSource::Hidden | SymbolSource::Absent => "none",
         }
     }
 }
@@ -374,15 +379,13 @@ impl Trace {
 
     /// Finds out whether the trace has symbols: [`TraceInfo::symbols`].
     pub fn find_symbols(&mut self) {
-        let found = if has_addresses(&self.metadata.kallsyms) { SymbolSource::Trace } else { SymbolSource::None };
-        self.info.symbols = (!self.info.input.is_of_one_moment()).then_some(found);
-    }
-
-    /// True for a recording of ours or a captured tree whose kernel told no symbols to the one who recorded. Other inputs have none by
-    /// nature, and a recording without `meta.out` has lost them.
-    pub fn lacks_symbols(&self) -> bool {
         let may_have = matches!(self.info.input, InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
-        may_have && self.info.symbols == Some(SymbolSource::None)
+        let found = match has_addresses(&self.metadata.kallsyms) {
+            true => SymbolSource::Trace,
+            false if may_have => SymbolSource::Hidden,
+            false => SymbolSource::Absent,
+        };
+        self.info.symbols = (!self.info.input.is_of_one_moment()).then_some(found);
     }
 
     /// True where the file of each CPU is there, with its first block: a recorder that has just started may still be writing them.

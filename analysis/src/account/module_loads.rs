@@ -119,7 +119,9 @@ mod tests {
         for (at, name) in [(10, "foo"), (30, "bar"), (50, "foo")] {
             loads.add(ModuleLoad { at, pid: 7, name: name.as_bytes() });
         }
-        [(60, "foo"), (35, "bar"), (5, "foo")].map(|(at, name)| loads.add_free(ModuleFree { at, name: name.as_bytes() }));
+        for (at, name) in [(60, "foo"), (35, "bar"), (5, "foo")] {
+            loads.add_free(ModuleFree { at, name: name.as_bytes() });
+        }
         loads.sort();
         let there = |at| loads.latest_there(7, at).map(|name| name.escape_ascii().to_string());
         let there: Vec<_> = [9, 10, 34, 35, 49, 59, 60].into_iter().map(there).collect();

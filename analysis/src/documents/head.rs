@@ -185,6 +185,9 @@ pub struct TraceMembers<'a> {
     pub recording: Option<&'a str>,
     /// Source of the names of call-sites: `trace`, `file` or `none`; `None` where the input names functions itself.
     pub symbols: Option<&'static str>,
+    /// The kernel showed no symbols to the one who recorded; no member of documents.
+    #[serde(skip)]
+    pub hides_symbols: bool,
     /// Loss before the first event, if the kernel began to record at boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_boot: Option<SinceBoot>,
@@ -277,6 +280,7 @@ impl<'a> TraceMembers<'a> {
             boot: info.boot.as_deref(),
             recording: info.recording.as_deref(),
             symbols: info.symbols.map(SymbolSource::name),
+            hides_symbols: info.symbols == Some(SymbolSource::Hidden),
             since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: lost_before }),
         }
     }

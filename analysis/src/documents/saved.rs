@@ -42,7 +42,7 @@ const SCHEMA: &str = "kmemtrace.sites/1";
 /// Limit of bytes of a document: 10,000 call-sites have about ten million.
 const MAX_BYTES: u64 = 1 << 30;
 /// Sources of symbols in a head.
-const SYMBOLS: [SymbolSource; 3] = [SymbolSource::Trace, SymbolSource::File, SymbolSource::None];
+const SYMBOLS: [SymbolSource; 3] = [SymbolSource::Trace, SymbolSource::File, SymbolSource::Absent];
 /// Limit of CPUs in a head.
 const MAX_CPUS: u32 = 1 << 16;
 

@@ -29,6 +29,7 @@ use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
 use crate::names::caches::CacheNames;
 use crate::names::error::NamesError;
+use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
 use crate::names::options::NameOptions;
 use crate::names::resolver::Places;
@@ -360,6 +361,22 @@ impl Query {
         Ok(())
     }
 
+    /// Symbols as a pass with this query has them, for callers that name call-sites while it runs. Where the trace tells of loads of
+    /// modules, a pass of its own finds the call-sites in their initialisation.
+    ///
+    /// # Errors
+    /// As for [`Query::load_symbols`], and if the trace cannot be opened again.
+    pub fn symbols(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Symbolizer, AnalysisError> {
+        self.load_symbols(trace, progress)?;
+        let symbols = Symbolizer::new(trace.metadata.kallsyms.clone(), &trace.metadata.modules);
+        let first = Cell::new(0);
+        let window = self.window_on(trace, None, &first, progress)?;
+        if trace.tells_module_loads() && !trace.inputs.is_empty() {
+            keep_init_sites(trace, &symbols, window, progress)?;
+        }
+        Ok(symbols)
+    }
+
     /// Moves the names out of the trace, those of files included, and the recorder's threads if events tell theirs.
     pub(super) fn take_names(
         &self,
@@ -384,10 +401,7 @@ impl Query {
         if !is_asked || !trace.tells_module_loads() || trace.inputs.is_empty() {
             return Ok(());
         }
-        let Some(facts) = InitFacts::of(trace, names.symbols()) else { return Ok(()) };
-        let bounds = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
-        names.symbols().set_init_sites(init_sites::find(&trace.inputs, facts, bounds, progress)?);
-        Ok(())
+        keep_init_sites(trace, names.symbols(), window, progress)
     }
 
     pub(super) fn find_index(&self, trace: &Trace, budget: Budget) -> Option<Index> {
@@ -440,6 +454,19 @@ impl Query {
         size.sized_classes = self.sized_classes;
         size
     }
+}
+
+/// Finds the call-sites in the initialisation of modules, and keeps them with the symbols.
+fn keep_init_sites(
+    trace: &Trace,
+    symbols: &Symbolizer,
+    window: Option<AskedWindow<'_>>,
+    progress: &mut dyn Progress,
+) -> Result<(), AnalysisError> {
+    let Some(facts) = InitFacts::of(trace, symbols) else { return Ok(()) };
+    let bounds = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
+    symbols.set_init_sites(init_sites::find(&trace.inputs, facts, bounds, progress)?);
+    Ok(())
 }
 
 /// The recorder's own threads. A filter with own threads, be they none, reads the flags of events, which tell the context.

@@ -87,14 +87,6 @@ impl CacheNames {
         let learned = self.learned.get(&place).map(|name| (&**name, CacheFrom::Free));
         learned.or_else(|| self.by_size.get(&place.1).map(|name| (&**name, CacheFrom::Slabinfo)))
     }
-
-    /// Sizes of objects that may be of a cache whose name `matches`, ascending, each with the candidates.
-    pub(crate) fn sizes_of(&self, matches: impl Fn(&[u8]) -> bool) -> Vec<(u64, Vec<&[u8]>)> {
-        let several = self.by_size.iter().filter_map(|(bytes, names)| Some((*bytes, candidates(names)?.collect::<Vec<_>>())));
-        let mut found: Vec<_> = several.filter(|(_, names)| names.iter().any(|name| matches(name))).collect();
-        found.sort_unstable();
-        found
-    }
 }
 
 #[cfg(test)]
@@ -118,8 +110,6 @@ mod tests {
         assert_eq!(name(100), None);
         let two: Vec<&[u8]> = candidates(names.of_object((7, 64)).unwrap().0).unwrap().collect();
         assert_eq!(two, [&b"a"[..], b"b"]);
-        assert_eq!(names.sizes_of(|name| name == b"b"), [(64, two)]);
-        assert!(names.sizes_of(|name| name == b"skb").is_empty(), "it is alone");
     }
 
     #[test]

@@ -55,9 +55,9 @@ pub enum SiteOwner<'a> {
 }
 
 /// Name of the kernel's image in place of a module's.
-pub const KERNEL: &str = "(kernel)";
+pub(crate) const KERNEL: &str = "(kernel)";
 /// Name of an unknown owner in place of a module's.
-pub const UNKNOWN: &str = "(unknown)";
+pub(crate) const UNKNOWN: &str = "(unknown)";
 
 impl<'a> SiteOwner<'a> {
     /// Module; `None` for the kernel and for an unknown owner.
@@ -82,7 +82,7 @@ impl<'a> SiteOwner<'a> {
         }
     }
 
-    /// Name of the module, else [`KERNEL`] or [`UNKNOWN`].
+    /// Name of the module, else `(kernel)` or `(unknown)`.
     pub fn name(self) -> &'a [u8] {
         match self {
             SiteOwner::Module(module) | SiteOwner::Init { module, .. } => module,
