@@ -7,6 +7,7 @@ mod bulk;
 pub(crate) mod decoder;
 pub mod format;
 pub mod gfp;
+pub mod kallsyms;
 mod latency;
 pub mod notes;
 pub mod probes;

@@ -3,6 +3,7 @@
 pub(crate) mod config;
 mod fates;
 mod figures;
+pub(crate) mod init_sites;
 pub(crate) mod object;
 pub(crate) mod objects;
 pub(crate) mod observe;
