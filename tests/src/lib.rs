@@ -10,6 +10,7 @@ pub mod generate;
 pub mod growing;
 pub mod guest;
 pub mod interleaved;
+pub mod kernels;
 pub mod live;
 pub mod load;
 pub mod memory_group;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use kmemtrace_tests::guest::{Guest, checked, package, programs_for, relay_module, sites};
+use kmemtrace_tests::kernels;
 use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -18,6 +19,8 @@ fn main() -> ExitCode {
         ("a_big_endian_machine", a_big_endian_machine),
         ("relay_amd64", relay_amd64),
         ("relay_s390x", relay_s390x),
+        ("linux_5_10", || kernels::assert_recordings(kernels::LINUX_5_10)),
+        ("linux_7_3", || kernels::assert_recordings(kernels::LINUX_7_3)),
     ])
 }
 
