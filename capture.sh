@@ -14,8 +14,7 @@ instance=$tracefs/instances/kmemtrace-capture
 mkdir $instance || { echo "capture.sh: another one is at work, or was killed: then rmdir $instance" >&2; exit 2; }
 group=kmemtrace_capture
 undefine() { # With the function, a probe event of another program stays.
-	for probe in 'kvfree_rcu kvfree_call_rcu' 'free_bulk kmem_cache_free_bulk' \
-		'alloc_bulk kmem_cache_alloc_bulk_noprof%return' 'alloc_bulk kmem_cache_alloc_bulk_noprof'; do
+	for probe in 'kvfree_rcu kvfree_call_rcu' 'free_bulk kmem_cache_free_bulk' 'alloc_bulk kmem_cache_alloc_bulk_noprof'; do
 		(echo "-:$group/$probe" >>$tracefs/dynamic_events) 2>/dev/null || :
 	done
 }

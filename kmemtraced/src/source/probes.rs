@@ -339,10 +339,14 @@ impl Line<'_> {
         Some(Line { group, event, place: words.next()? })
     }
 
+    /// The function, without the mark of its return: the kernel removes a definition by that.
+    fn function(&self) -> &str {
+        self.place.strip_suffix("%return").unwrap_or(self.place)
+    }
+
     /// True for a probe that a recorder or `capture.sh` defined.
     fn is_ours(&self) -> bool {
-        let function = self.place.strip_suffix("%return").unwrap_or(self.place);
-        self.group.starts_with(GROUPS) && FUNCTIONS.contains(&(self.event, function))
+        self.group.starts_with(GROUPS) && FUNCTIONS.contains(&(self.event, self.function()))
     }
 }
 
@@ -426,18 +430,20 @@ impl<'a> Definitions<'a> {
     }
 
     fn remove_line(&self, line: Line<'_>, fs: Option<&KernelFs>) -> anyhow::Result<()> {
-        let Line { group, event, place } = line;
+        let Line { group, event, .. } = line;
         if let Some(fs) = fs {
             let _ = fs.write(&switch(group, event), "0");
         }
         // With the function, a probe of another program in the same event stays.
-        match self.write(&format!("-:{group}/{event} {place}")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(anyhow!(
-                "{}: {group}/{event} cannot be removed: {error}: disable it in every instance, then run kmemtraced recover",
-                self.top.path(FILE).display()
-            )),
-            _ => Ok(()),
-        }
+        let removed = self.write(&format!("-:{group}/{event} {}", line.function()));
+        let is_gone = |error: &io::Error| {
+            error.kind() == io::ErrorKind::NotFound && self.text().is_ok_and(|text| !ours(&text).contains_key(group))
+        };
+        removed.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) }).map_err(|error| {
+            let path = self.top.path(FILE);
+            let remedy = "disable it in every instance, then run kmemtraced recover";
+            anyhow!("{}: {group}/{event} cannot be removed: {error}: {remedy}", path.display())
+        })
     }
 }
 
@@ -643,7 +649,7 @@ mod tests {
             [
                 "f:kmemtrace_x/alloc_bulk kmem_cache_alloc_bulk_noprof%return",
                 "f:kmemtrace_x/free_bulk kmem_cache_free_bulk s size",
-                "-:kmemtrace_x/alloc_bulk kmem_cache_alloc_bulk_noprof%return",
+                "-:kmemtrace_x/alloc_bulk kmem_cache_alloc_bulk_noprof",
                 "-:kmemtrace_x/free_bulk kmem_cache_free_bulk",
             ],
             "allocations in bulk go with the frees"
