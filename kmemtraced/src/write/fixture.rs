@@ -68,11 +68,12 @@ impl Store for Disk {
     }
 }
 
-pub(super) fn description(workload: &Workload) -> Description {
+/// Facts of a source of such a workload.
+pub(crate) fn facts(workload: &Workload) -> SourceFacts {
     let event = |layout: &kmemtrace_tests::generate::layout::Layout| {
         (format!("{}/{}", layout.system, layout.name), layout.text())
     };
-    let facts = SourceFacts {
+    SourceFacts {
         scope: kmemtrace_abi::trace::Scope::System,
         filter: None,
         stacks: Stacks::default(),
@@ -89,7 +90,11 @@ pub(super) fn description(workload: &Workload) -> Description {
         buffer_bytes: None,
         since_boot: false,
         shown: String::new(),
-    };
+    }
+}
+
+pub(super) fn description(workload: &Workload) -> Description {
+    let facts = facts(workload);
     Description { recording: [7; 16], facts: Arc::new(facts), started: [0; 16], host: None, boot: Vec::new() }
 }
 
@@ -111,7 +116,7 @@ pub(super) fn closed(changes: ForeignChanges) -> ForeignChanges {
     changes
 }
 
-pub(super) fn one_cpu() -> Workload {
+pub(crate) fn one_cpu() -> Workload {
     workload(1, &Options::plain(Shape::plain(), 1, 3000))
 }
 
