@@ -65,9 +65,10 @@ pub(crate) struct Args {
     /// An earlier ./kmemtrace.data is renamed to kmemtrace.data.old.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Kernel buffer of each CPU [default: 16M]
+    /// Kernel buffer of each CPU [default: 16M to 64M]
     ///
-    /// The default is at most a quarter of memory on all CPUs together.
+    /// The default is 1/16 of the available memory on all CPUs together, within these limits; on a small machine it is less: at most
+    /// a quarter of memory on all CPUs together.
     #[arg(short, long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer_size: Option<u64>,
     /// Allow a --buffer-size that takes more than half of the available memory on all CPUs together
@@ -137,6 +138,11 @@ pub(crate) struct Args {
     /// Interval at which files are synced to the disk: none, flush (the --flush interval), or a time
     #[arg(long, value_name = "WHEN", default_value = "none", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) sync: Sync,
+    /// Priority of the threads that record: fifo (SCHED_FIFO 1), nice (nice -20) or none
+    ///
+    /// If the kernel refuses fifo, the threads run at nice -20. COMMAND has the priority of the shell.
+    #[arg(long, value_name = "HOW", default_value = "fifo", help_heading = "Buffer and disk", hide_short_help = true)]
+    pub(crate) priority: Priority,
     /// Trace clock [default: mono; global where the kernel has no mono]
     #[arg(long, value_name = "NAME", help_heading = "Source", hide_short_help = true)]
     pub(crate) clock: Option<String>,
@@ -360,6 +366,30 @@ impl std::str::FromStr for Sync {
             "none" => Ok(Sync::Never),
             "flush" => Ok(Sync::Flush),
             _ => time(text).map(Sync::Every).map_err(|error| format!("none, flush, or a time: {error}")),
+        }
+    }
+}
+
+/// Priority of the recorder's threads, from `--priority`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// Readers and writers run at SCHED_FIFO 1, other threads at nice -20.
+    Fifo,
+    /// All threads run at nice -20.
+    Nice,
+    /// Threads keep the priority that the recorder was started with.
+    None,
+}
+
+impl std::str::FromStr for Priority {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Priority, String> {
+        match text {
+            "fifo" => Ok(Priority::Fifo),
+            "nice" => Ok(Priority::Nice),
+            "none" => Ok(Priority::None),
+            _ => Err("a priority is fifo, nice or none".to_owned()),
         }
     }
 }

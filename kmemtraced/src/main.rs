@@ -48,7 +48,7 @@ fn run(args: Args) -> anyhow::Result<u8> {
     match args.verb {
         Some(Verb::Top) => Err(top::out_of_place()),
         Some(Verb::Watch) => Err(watch::out_of_place()),
-        None => messages::start()
+        None => messages::start(args.priority)
             .map_err(|error| thread::not_started("messages", &error))
             .and_then(|()| record::record(args)),
         Some(Verb::Recover) => recover::recover(&args),

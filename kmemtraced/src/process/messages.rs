@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use crate::args::Priority;
 use crate::process::thread::{HighPriority, own_tid};
 
 /// Most messages that wait to be written.
@@ -23,9 +24,9 @@ const STACK: usize = 256 << 10;
 static MESSAGES: OnceLock<Messages> = OnceLock::new();
 
 /// Starts the thread; before that, the caller of [`say`] writes. An error is that of the thread's start.
-pub(crate) fn start() -> io::Result<()> {
+pub(crate) fn start(priority: Priority) -> io::Result<()> {
     if MESSAGES.get().is_none() {
-        let _ = MESSAGES.set(Messages::start(io::stderr())?);
+        let _ = MESSAGES.set(Messages::start(io::stderr(), priority)?);
     }
     Ok(())
 }
@@ -74,13 +75,13 @@ struct Messages {
 }
 
 impl Messages {
-    fn start(out: impl Write + Send + 'static) -> io::Result<Messages> {
+    fn start(out: impl Write + Send + 'static, priority: Priority) -> io::Result<Messages> {
         let (queue, waiting) = crossbeam_channel::bounded(QUEUE);
         let (tid_out, tid) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicU64::new(0));
         let unreported = Arc::clone(&dropped);
         let work = move || {
-            let _first = HighPriority::take();
+            let _first = HighPriority::take(priority);
             let _ = tid_out.send(own_tid());
             write_all(out, &waiting, &unreported);
         };
@@ -182,7 +183,7 @@ mod tests {
     fn a_status_line_is_cleared_before_the_next_message() {
         let pipe = Pipe::default();
         pipe.open();
-        let messages = Messages::start(pipe.clone()).unwrap();
+        let messages = Messages::start(pipe.clone(), Priority::Nice).unwrap();
         messages.queue_or_count(Message::Status("+1.0 s".into()));
         messages.queue_or_count(Message::Status("+2 s".into()));
         messages.put("a message\n".into());
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn a_blocked_pipe_holds_up_no_caller_and_left_out_messages_are_counted() {
         let pipe = Pipe::default();
-        let messages = Messages::start(pipe.clone()).unwrap();
+        let messages = Messages::start(pipe.clone(), Priority::Nice).unwrap();
         let begin = Instant::now();
         (0..QUEUE + 100).for_each(|n| messages.put(format!("{n}\n")));
         messages.finish(Duration::from_millis(50));

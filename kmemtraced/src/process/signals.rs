@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::Signal;
 
+use crate::args::Priority;
 use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::process::thread::HighPriority;
 
@@ -94,9 +95,9 @@ impl Signals {
     /// Counts stop signals, without repetitions, until `is_done`. False where a thread hangs in a system call for too long after a
     /// second one. The caller is the process's first thread and does nothing else: the kernel delivers signals to it, and a
     /// thread that hangs would take none.
-    pub(crate) fn watch(&self, is_done: impl Fn() -> bool) -> bool {
+    pub(crate) fn watch(&self, priority: Priority, is_done: impl Fn() -> bool) -> bool {
         // Writers that are far behind leave other threads little processor time.
-        let _first = HighPriority::take();
+        let _first = HighPriority::take(priority);
         let mut last: Option<Instant> = None;
         let mut end: Option<Instant> = None;
         loop {
@@ -179,7 +180,7 @@ mod tests {
     fn counted(after: &[u64]) -> (u32, bool) {
         let (signals, is_over) = (Signals::default(), AtomicBool::new(false));
         thread::scope(|scope| {
-            scope.spawn(|| signals.watch(|| is_over.load(Ordering::Acquire)));
+            scope.spawn(|| signals.watch(Priority::Nice, || is_over.load(Ordering::Acquire)));
             for &after in after {
                 thread::sleep(Duration::from_millis(after));
                 signals.asked.store(true, Ordering::Release);
@@ -201,7 +202,7 @@ mod tests {
     fn work_that_hangs_is_given_up_within_a_second_of_the_second_signal() {
         let signals = Signals::default();
         let watched = thread::scope(|scope| {
-            let watch = scope.spawn(|| signals.watch(|| false));
+            let watch = scope.spawn(|| signals.watch(Priority::Nice, || false));
             for _ in 0..2 {
                 thread::sleep(Duration::from_millis(200));
                 signals.asked.store(true, Ordering::Release);

@@ -2,12 +2,13 @@
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
 //! reports the result and has the exit status. `command` deals with child processes, `launcher` starts a COMMAND that is
-//! recorded alone, `viewer` with a program that shows the recording meanwhile, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
+//! recorded alone, `losses` explains lost events, `viewer` with a program that shows the recording meanwhile, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
 pub(crate) mod command;
 mod launcher;
+mod losses;
 mod memstrack;
 mod notices;
 mod set_up;
@@ -43,6 +44,7 @@ use crate::write::own_threads::{self, OwnThreads};
 use crate::write::workers::{RecordOptions, Workers};
 use command::Reported;
 use launcher::Launcher;
+use losses::Conditions;
 use notices::{answer_counters, report_change, say_verbose, warn};
 use start::Started;
 use viewer::Viewer;
@@ -58,7 +60,7 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     }
     // Before set-up, so that a signal during set-up undoes it.
     let signals = Arc::new(Signals::take()?);
-    let (watcher, taken) = (thread::current(), Arc::clone(&signals));
+    let (watcher, taken, priority) = (thread::current(), Arc::clone(&signals), args.priority);
     let work = move || {
         let status = record_until_stopped(&args, &taken);
         watcher.unpark();
@@ -67,7 +69,7 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     let name = "record";
     let started = thread::Builder::new().name(name.into()).spawn(work);
     let recording = started.map_err(|error| not_started(name, &error))?;
-    if !signals.watch(|| recording.is_finished()) {
+    if !signals.watch(priority, || recording.is_finished()) {
         shutdown::end_now();
     }
     recording.join().unwrap_or_else(|_| {
@@ -163,6 +165,10 @@ fn run(
     let options = options(args, &facts, changes.clone(), own);
     let mut names = Names::start(args.viewer.is_some() || args.reader.is_some())?;
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
+    let granted = workers.granted.take();
+    if let Some(granted) = &granted {
+        say_verbose(args, &format!("readers and writers run at {granted}"));
+    }
     let launcher = launcher(args, knows_own);
     let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
     workers.tids.extend(launcher_tid.into_iter().chain([names.tid]));
@@ -222,7 +228,8 @@ fn run(
     }
     let finished = names.finish(stop.reason);
     let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign };
-    let status = shutdown::close(args, output, &facts, &ended, &outcomes, finished.err());
+    let conditions = Conditions { facts: &facts, asked: args.priority, granted: granted.as_ref() };
+    let status = shutdown::close(args, output, &conditions, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, child, signals))
 }
 
@@ -233,6 +240,7 @@ fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Optio
         pool: set_up::pool(args),
         flush: args.flush,
         sync: args.sync.resolve(args.flush),
+        priority: args.priority,
         compress: args.compression(),
         changes,
         keep: args.free_behind.map(|bytes| (bytes / cpus).max(LEAST_KEPT)),

@@ -12,9 +12,10 @@ use crate::args::Args;
 use crate::control::files;
 use crate::output::destination::Destination;
 use crate::process::messages::{self, say};
+use crate::record::losses::{self, Conditions};
+use crate::source::SourceFacts;
 use crate::source::latency;
 use crate::source::undo;
-use crate::source::{Framing, SourceFacts};
 use crate::write::outcome::Outcome;
 
 /// Exit status of a recording that lost events.
@@ -69,12 +70,12 @@ impl Totals {
 pub(crate) fn close(
     args: &Args,
     output: &Destination,
-    facts: &SourceFacts,
+    conditions: &Conditions<'_>,
     ended: &Ended<'_>,
     outcomes: &[(u32, Outcome)],
     meta: Option<io::Error>,
 ) -> u8 {
-    let totals = Totals::of(outcomes);
+    let (facts, totals) = (conditions.facts, Totals::of(outcomes));
     let failed = outcomes.iter().find_map(|(cpu, o)| Some((format!("cpu{cpu}.out"), o.error.as_ref()?)));
     let failed = failed.or(meta.as_ref().map(|error| ("meta.out".to_owned(), error)));
     let is_unknown = totals.cleared || totals.uncounted || ended.foreign;
@@ -90,7 +91,7 @@ pub(crate) fn close(
         say_scope(args, facts);
     }
     say_each_cpu(args, totals.events, outcomes);
-    say_losses(facts, &totals, failed.is_none());
+    say_losses(conditions, &totals, outcomes, failed.is_none());
     if let Some((name, error)) = &failed {
         say(format!("kmemtraced: {shown}/{name}: {error}, {}", remedy(error, output)));
         return ENDED_EARLY;
@@ -157,7 +158,7 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
 }
 
 /// Reports lost events with the remedy; none where a file could not be written, which is the reason then.
-fn say_losses(facts: &SourceFacts, totals: &Totals, is_written: bool) {
+fn say_losses(conditions: &Conditions<'_>, totals: &Totals, outcomes: &[(u32, Outcome)], is_written: bool) {
     if totals.cleared {
         say("another program cleared the buffer while recording: an unknown number of events is missing");
     }
@@ -168,16 +169,7 @@ fn say_losses(facts: &SourceFacts, totals: &Totals, is_written: bool) {
         ));
     }
     if totals.lost > by_others && is_written {
-        let lost = totals.lost - by_others;
-        let remedy = match *facts.framing {
-            Framing::SubBuffers(_) if facts.since_boot => {
-                "boot with a larger trace_buf_size, or give a larger --buffer-size"
-            }
-            Framing::SubBuffers(_) => "record again with a larger --buffer-size",
-            Framing::Relay(_) => "start the kernel with more kmemtrace.subbufs",
-        };
-        let were = if lost == 1 { "was" } else { "were" };
-        say(format!("{} {were} lost: {remedy}", counted(lost, "event")));
+        losses::lines(conditions, totals.lost - by_others, outcomes).into_iter().for_each(say);
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn start(
     if let Err(line) = memory::lock() {
         say_verbose(args, &line);
     }
-    let mut priority = HighPriority::take();
+    let mut priority = HighPriority::take(args.priority);
     if let Some(watcher) = watcher {
         if !watcher.is_watched() {
             let reason = "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)";
@@ -62,7 +62,7 @@ pub(crate) fn start(
         // A child inherits the priority of this thread.
         drop(priority);
         let spawned = launcher.map_or_else(|| launcher::spawn(&args.command), Launcher::launch);
-        priority = HighPriority::take();
+        priority = HighPriority::take(args.priority);
         child = spawned.transpose().with_context(|| format!("{}: cannot be run", args.command_name()))?;
     }
     Ok(Started { child, priority })

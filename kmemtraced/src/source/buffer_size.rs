@@ -1,15 +1,19 @@
 //! Size of the kernel buffers: the default, and the limit of --buffer-size. Kernel buffers may take half of the available memory.
 //! The kernel itself sets no limit: it allocates all memory there is, and its OOM killer ends other programs.
 
+use std::ops::RangeInclusive;
+
 use anyhow::bail;
 
 use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
 use crate::process::memory;
 
-/// Default kernel buffer of a CPU, bytes.
-const DEFAULT_BYTES: u64 = 16 << 20;
-/// Default buffers of all CPUs together take at most `1 / DEFAULT_SHARE` of memory.
-const DEFAULT_SHARE: u64 = 4;
+/// Default kernel buffer of a CPU, bytes: within this range all CPUs together take `1 / DEFAULT_SHARE` of the available memory.
+const DEFAULT_BYTES: RangeInclusive<u64> = 16 << 20..=64 << 20;
+const DEFAULT_SHARE: u64 = 16;
+/// Default buffers of all CPUs together take at most `1 / MAX_DEFAULT_SHARE` of the machine's memory, even if they are smaller than
+/// the range says.
+const MAX_DEFAULT_SHARE: u64 = 4;
 /// Smallest default buffer of a CPU, bytes.
 const MIN_DEFAULT_BYTES: u64 = 1 << 20;
 
@@ -18,7 +22,13 @@ const MAX_SHARE: u64 = 2;
 
 /// Default kernel buffer of a CPU on a machine with `cpus` CPUs, bytes.
 pub(crate) fn default_bytes(cpus: usize) -> u64 {
-    memory::share_of_memory(DEFAULT_BYTES, DEFAULT_SHARE, cpus).max(MIN_DEFAULT_BYTES)
+    memory::share_of_memory(wanted(available(), cpus), MAX_DEFAULT_SHARE, cpus).max(MIN_DEFAULT_BYTES)
+}
+
+/// Default kernel buffer of a CPU by the available memory, in whole MiB.
+fn wanted(available: u64, cpus: usize) -> u64 {
+    let share = available / DEFAULT_SHARE / cpus.max(1) as u64;
+    (share >> 20 << 20).clamp(*DEFAULT_BYTES.start(), *DEFAULT_BYTES.end())
 }
 
 /// Refuses `-b BYTES` where the buffers would grow by more than half of the available memory. Each CPU has a buffer of `held` bytes
@@ -112,6 +122,16 @@ mod tests {
         assert_eq!(refusal(3 * gib, 8 * gib, 2, 4 * gib), None);
         // A product that 64 bits do not hold.
         assert!(refusal(u64::MAX, 0, 4096, u64::MAX).is_some());
+    }
+
+    #[test]
+    fn the_default_grows_with_the_available_memory() {
+        let gib = 1 << 30;
+        let mib = |available, cpus| wanted(available, cpus) >> 20;
+        assert_eq!(mib(22 * gib, 2), 64);
+        assert_eq!(mib(15 * gib + 7, 32), 30);
+        assert_eq!(mib(gib, 4), 16);
+        assert_eq!(mib(0, 0), 16);
     }
 
     #[test]

@@ -69,11 +69,12 @@ impl Store for Disk {
     }
 }
 
-pub(super) fn description(workload: &Workload) -> Description {
+/// Facts of a source of such a workload.
+pub(crate) fn facts(workload: &Workload) -> SourceFacts {
     let event = |layout: &kmemtrace_tests::generate::layout::Layout| {
         (format!("{}/{}", layout.system, layout.name), layout.text())
     };
-    let facts = SourceFacts {
+    SourceFacts {
         scope: kmemtrace_abi::trace::Scope::System,
         filter: None,
         stacks: Stacks::default(),
@@ -91,7 +92,11 @@ pub(super) fn description(workload: &Workload) -> Description {
         buffer_bytes: None,
         since_boot: false,
         shown: String::new(),
-    };
+    }
+}
+
+pub(super) fn description(workload: &Workload) -> Description {
+    let facts = facts(workload);
     Description { recording: [7; 16], facts: Arc::new(facts), started: [0; 16], host: None, boot: Vec::new() }
 }
 
@@ -113,7 +118,7 @@ pub(super) fn closed(changes: ForeignChanges) -> ForeignChanges {
     changes
 }
 
-pub(super) fn one_cpu() -> Workload {
+pub(crate) fn one_cpu() -> Workload {
     workload(1, &Options::plain(Shape::plain(), 1, 3000))
 }
 

@@ -6,7 +6,7 @@
 //! blocks back to the file system where only a live screen reads them. `header` is the
 //! first block of each file, `meta` the file that names things, from `host_texts` (with `line_hashes`, `module_info`, `new_modules` and
 //! `slab_aliases`), `memory_texts` and `comms`; `names` is the thread that adds to it meanwhile.
-//! `own_threads` counts the recorder's own events, `outcome` has the figures of a file.
+//! `overruns` tells why the kernel's buffer overran. `own_threads` counts the recorder's own events, `outcome` has the figures of a file.
 //!
 //! Room for more kinds of blocks and other ways to store them. Records are never decoded or changed here.
 //!
@@ -31,7 +31,7 @@ mod block_pool;
 pub(crate) mod comms;
 pub(crate) mod compress;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod freeing;
 pub(crate) mod header;
 pub(crate) mod host_texts;
@@ -43,6 +43,7 @@ mod module_info;
 pub(crate) mod names;
 mod new_modules;
 pub(crate) mod outcome;
+pub(crate) mod overruns;
 pub(crate) mod own_threads;
 pub(crate) mod reader;
 mod slab_aliases;

@@ -2,6 +2,9 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::write::overruns::Overruns;
 
 /// Figures of a CPU that other threads read during the recording.
 #[derive(Debug, Default)]
@@ -35,6 +38,10 @@ pub(crate) struct Outcome {
     pub(crate) counted: bool,
     /// True if the file has no end block, because a second stop signal came first.
     pub(crate) unfinished: bool,
+    /// Events that the kernel overwrote, by reason.
+    pub(crate) overruns: Overruns,
+    /// Longest time that writing a block took.
+    pub(crate) slowest_write: Duration,
     /// Reason why the file could not be written.
     pub(crate) error: Option<io::Error>,
 }
@@ -55,6 +62,8 @@ impl Outcome {
             unreadable: None,
             counted: true,
             unfinished: true,
+            overruns: Overruns::default(),
+            slowest_write: Duration::ZERO,
             error: None,
         }
     }

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample};
 use crate::write::block_buffer::BlockBuffer;
 use crate::write::block_pool::BlockPool;
+use crate::write::overruns::{OverrunWatch, Overruns};
 
 /// Bytes of a block's payload; more where a sub-buffer is larger.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -45,6 +46,8 @@ pub(crate) enum Message {
     Unreadable(io::Error),
     /// Time before which no event is read any more.
     Watermark(Watermark),
+    /// Reasons why the kernel's buffer overran, at the end.
+    Overruns(Overruns),
 }
 
 /// End of a reader: the writer has ended, or all is abandoned.
@@ -81,6 +84,8 @@ pub(crate) struct State {
     most_taken: u64,
     /// True if the last watermark said that the buffer was empty: another one says nothing new while the CPU is idle.
     is_empty_told: bool,
+    /// Reasons why the kernel's buffer overran.
+    pub(crate) overruns: OverrunWatch,
 }
 
 impl Reader {
@@ -99,7 +104,10 @@ impl Reader {
         let mut buffer = BlockBuffer::empty(self.take_memory()?);
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
         let mut attempts = 0;
+        // Events lost up to here are those from before the reader began.
+        self.look();
         loop {
+            self.state.overruns.begin_turn(Instant::now());
             if self.abandon.load(Ordering::Acquire) {
                 return Err(Gone);
             }
@@ -114,6 +122,9 @@ impl Reader {
                     Framing::Relay(_) => self.records(&mut buffer)?,
                 };
                 is_idle = !more;
+                if self.state.overruns.is_behind() {
+                    self.look();
+                }
                 if !self.state.is_error_reported {
                     self.state.drained = begun;
                 }
@@ -136,7 +147,7 @@ impl Reader {
                 self.send(Message::Counters(sample))?;
             }
             if last {
-                return Ok(());
+                return self.send(Message::Overruns(self.state.overruns.overruns()));
             }
             // Linux before 6.1 wakes the reader for every event, with only a partial sub-buffer there.
             if is_idle {
@@ -169,8 +180,17 @@ impl Reader {
     }
 
     /// Counters, with the drain time.
-    fn sample(&self) -> io::Result<Sample> {
-        Ok(Sample { drained: self.state.drained, ..self.source.sample()? })
+    fn sample(&mut self) -> io::Result<Sample> {
+        let sample = self.source.sample()?;
+        self.state.overruns.look(sample.stats.overrun);
+        Ok(Sample { drained: self.state.drained, ..sample })
+    }
+
+    /// Reads the counters for the reasons of overruns alone; later counters make up for some that cannot be read.
+    fn look(&mut self) {
+        if let Ok(sample) = self.source.sample() {
+            self.state.overruns.look(sample.stats.overrun);
+        }
     }
 
     /// Takes sub-buffers until there is none, or a partial one that is not the first. True if one of them was whole.
@@ -279,7 +299,16 @@ impl Reader {
 
     /// Takes memory for a block; waits for the writer where the pool has none and cannot grow.
     fn take_memory(&mut self) -> Result<Vec<u8>, Gone> {
-        self.pool.take().map_or_else(|| self.wait_for(self.pool.returned()), Ok)
+        if let Some(memory) = self.pool.take() {
+            return Ok(memory);
+        }
+        if !self.state.overruns.is_behind() {
+            self.look();
+        }
+        let begun = Instant::now();
+        let memory = self.wait_for(self.pool.returned());
+        self.state.overruns.add_wait(begun.elapsed());
+        memory
     }
 }
 
@@ -367,7 +396,7 @@ mod tests {
         Reader { source, framing, flush, full, pool, stop, abandon, watermarks: false, buffer_bytes: 0, state }.run();
         let blocks = taken.into_iter().filter_map(|message| match message {
             Message::Data(buffer) => Some(buffer.payload().to_vec()),
-            Message::Counters(_) | Message::Unreadable(_) | Message::Watermark(_) => None,
+            Message::Counters(_) | Message::Unreadable(_) | Message::Watermark(_) | Message::Overruns(_) => None,
         });
         (blocks.collect(), waits.load(Ordering::Relaxed))
     }

@@ -10,11 +10,12 @@ use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES, Watermark};
 use rustix::thread::CpuSet;
 
+use crate::args::Priority;
 use crate::control::foreign::ForeignChanges;
 use crate::output::destination::Destination;
 use crate::process::memory;
 use crate::process::messages;
-use crate::process::thread::{HighPriority, not_started, own_tid};
+use crate::process::thread::{Granted, not_started, own_tid, prioritize};
 use crate::source::{CpuSource, Framing, TraceSource};
 use crate::write::block_file::BlockFile;
 use crate::write::block_pool::{BlockPool, FIRST_BLOCKS};
@@ -64,6 +65,8 @@ pub(crate) struct Workers {
     go: Option<Sender<()>>,
     /// Thread ids of the recorder: the first thread, the one that records, the one of the messages, all readers and writers.
     pub(crate) tids: Vec<i32>,
+    /// Priority of the readers and writers: the lowest one.
+    pub(crate) granted: Option<Granted>,
 }
 
 /// Size of a CPU's block pool.
@@ -99,6 +102,7 @@ pub(crate) struct RecordOptions {
     pub(crate) pool: PoolSize,
     pub(crate) flush: Duration,
     pub(crate) sync: Option<Duration>,
+    pub(crate) priority: Priority,
     pub(crate) compress: Compression,
     pub(crate) changes: ForeignChanges,
     /// Bytes of each file that stay, where older ones are given back to the file system.
@@ -129,14 +133,15 @@ impl Blocks {
     }
 }
 
-/// Spawns a thread at nice -20, on CPU `pinned` if given; it sends its thread id to `tids`, then works.
+/// Spawns a thread of this priority, on CPU `pinned` if given; it sends its thread id and the priority that it has, then works.
 fn start_thread<T: Send + 'static>(
     name: String,
     pinned: Option<u32>,
-    tids: &Sender<i32>,
+    priority: Priority,
+    ready: &Sender<(i32, Granted)>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<JoinHandle<T>> {
-    let tids = tids.clone();
+    let ready = ready.clone();
     let begin = move || {
         if let Some(cpu) = pinned.filter(|&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
             let mut set = CpuSet::new();
@@ -144,9 +149,8 @@ fn start_thread<T: Send + 'static>(
             // Fails for a CPU that is offline, whose buffer gets no events, either.
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        let _priority = HighPriority::take();
-        let _ = tids.send(own_tid());
-        drop(tids);
+        let _ = ready.send((own_tid(), prioritize(priority)));
+        drop(ready);
         work()
     };
     thread::Builder::new().name(name.clone()).stack_size(STACK).spawn(begin).map_err(|error| not_started(&name, &error))
@@ -158,8 +162,8 @@ struct Spawner<'a> {
     output: &'a Destination,
     description: &'a Arc<Description>,
     options: &'a RecordOptions,
-    /// Thread ids, sent by each thread.
-    tids: Sender<i32>,
+    /// Thread ids and priorities, sent by each thread.
+    ready: Sender<(i32, Granted)>,
     /// Start message. A reader takes nothing from the kernel before it, and ends where it cannot come any more.
     go: Receiver<()>,
 }
@@ -187,7 +191,8 @@ impl Spawner<'_> {
     fn start_cpu(&self, begun: Begun, workers: &mut Workers) -> anyhow::Result<()> {
         let Begun { cpu, writer, full, pool } = begun;
         let progress = Arc::clone(&writer.progress);
-        let writer = start_thread(format!("write{cpu}"), None, &self.tids, move || writer.run())?;
+        let writer =
+            start_thread(format!("write{cpu}"), None, self.options.priority, &self.ready, move || writer.run())?;
         workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
         // A CPU that was never online has no buffer: its file is complete and empty.
         if let Some(source) = self.source.cpu(cpu)? {
@@ -240,7 +245,10 @@ impl Spawner<'_> {
         workers: &Workers,
     ) -> anyhow::Result<JoinHandle<()>> {
         // Counters from before events are enabled: loss up to here is not loss of the recording.
-        let _ = full.send(Message::Counters(source.sample()));
+        let before = source.sample();
+        let mut state = reader::State::default();
+        state.overruns.set_base(before.as_ref().map_or(0, |sample| sample.stats.overrun));
+        let _ = full.send(Message::Counters(before));
         let reader = Reader {
             source,
             framing: Arc::clone(&self.source.facts().framing),
@@ -251,7 +259,7 @@ impl Spawner<'_> {
             abandon: Arc::clone(&workers.abandon),
             watermarks: self.options.watermarks,
             buffer_bytes: self.source.facts().buffer_bytes.unwrap_or(0),
-            state: reader::State::default(),
+            state,
         };
         let go = self.go.clone();
         let run = move || {
@@ -259,7 +267,7 @@ impl Spawner<'_> {
                 reader.run();
             }
         };
-        start_thread(format!("read{cpu}"), Some(cpu), &self.tids, run)
+        start_thread(format!("read{cpu}"), Some(cpu), self.options.priority, &self.ready, run)
     }
 }
 
@@ -284,6 +292,7 @@ impl Workers {
                 .into_iter()
                 .chain(messages::thread_id())
                 .collect(),
+            granted: None,
         };
         let block_bytes = match &*facts.framing {
             Framing::SubBuffers(shape) => options.pool.block_bytes().max(shape.size) + HEADER_BYTES,
@@ -295,16 +304,22 @@ impl Workers {
             .iter()
             .map(|_| Blocks::new(facts.cpus.len(), block_bytes, options.pool))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        let (tids, tids_out) = crossbeam_channel::unbounded();
+        let (ready, ready_out) = crossbeam_channel::unbounded();
         let (go_in, go) = crossbeam_channel::unbounded();
-        let spawner = Spawner { source, output, description, options, tids, go };
+        let spawner = Spawner { source, output, description, options, ready, go };
         let cpus = facts.cpus.iter().zip(blocks);
         let begun = cpus.map(|(&cpu, blocks)| spawner.begin_cpu(cpu, blocks, &workers));
         let begun = begun.collect::<anyhow::Result<Vec<Begun>>>();
         let begun =
             begun.and_then(|begun| begun.into_iter().try_for_each(|begun| spawner.start_cpu(begun, &mut workers)));
         drop(spawner);
-        workers.tids.extend(tids_out.iter());
+        for (tid, granted) in ready_out {
+            workers.tids.push(tid);
+            // One that was refused what others have stands for all.
+            if workers.granted.as_ref().is_none_or(|before| *before == Granted::Fifo) {
+                workers.granted = Some(granted);
+            }
+        }
         if let Err(error) = begun {
             drop(go_in);
             options.changes.close();

@@ -18,6 +18,7 @@ use crate::write::compress::BlockCompressor;
 use crate::write::header::Description;
 use crate::write::loss::{FinalLoss, LossAccount, LossRecord};
 use crate::write::outcome::{Outcome, Progress};
+use crate::write::overruns::Overruns;
 use crate::write::own_threads::OwnThreads;
 use crate::write::reader::Message;
 use crate::write::tally::{BlockTally, EventSpan};
@@ -60,6 +61,10 @@ struct Writing {
     /// Reason why the file cannot be written: nothing more is written before the end.
     failure: Option<io::Error>,
     synced: Instant,
+    /// Reasons why the kernel's buffer overran, from the reader.
+    overruns: Overruns,
+    /// Longest time that writing a block took.
+    slowest_write: Duration,
 }
 
 impl Writer {
@@ -91,6 +96,8 @@ impl Writer {
             unreadable: None,
             failure: None,
             synced: Instant::now(),
+            overruns: Overruns::default(),
+            slowest_write: Duration::ZERO,
         };
         writing.take_messages();
         writing.wait_for_changes();
@@ -126,6 +133,7 @@ impl Writing {
                 Message::Counters(Err(error)) => self.loss.add_failure(error),
                 Message::Unreadable(error) => self.unreadable = Some(error),
                 Message::Watermark(watermark) => self.put(kind::WATERMARK, watermark.as_bytes()),
+                Message::Overruns(overruns) => self.overruns = overruns,
             }
             self.put_changes();
             self.sync_if_due();
@@ -174,10 +182,13 @@ impl Writing {
             let Writer { file, compressor, full, .. } = &mut self.writer;
             let is_late = full.len() * 4 > full.capacity().unwrap_or(1);
             let frame = compressor.as_mut().and_then(|c| c.compress(buffer.block(), HEADER_BYTES, is_late));
-            match frame {
+            let begun = Instant::now();
+            let put = match frame {
                 Some(block) => file.put_block(kind::DATA, Stored::Zstd { block, raw_len }, place),
                 None => file.put_block(kind::DATA, Stored::Plain(buffer.block()), place),
-            }
+            };
+            self.slowest_write = self.slowest_write.max(begun.elapsed());
+            put
         });
         put.map_err(|error| self.fail(error)).is_ok()
     }
@@ -256,6 +267,8 @@ impl Writing {
             counted: uncounted.is_none(),
             unreadable: uncounted.or(self.unreadable.filter(|_| counters.unread.get() > 0)),
             unfinished: false,
+            overruns: self.overruns,
+            slowest_write: self.slowest_write,
             error: failed.or(self.failure),
         }
     }
