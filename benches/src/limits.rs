@@ -50,8 +50,8 @@ impl EventSink for Updates {
     fn event(&mut self, event: Event, _: &Names) {
         let sizes = match event.action {
             Action::Alloc(_) => Some([event.requested, event.allocated]),
-            Action::Free(_) => None,
-            Action::Other => return,
+            Action::Free(_) | Action::Deferred | Action::BulkFree(_) => None,
+            Action::Bulk(_) | Action::Other => return,
         };
         self.0.push(Update { at: event.at, address: event.address, sizes });
     }
