@@ -151,14 +151,7 @@ impl Scenario {
     }
 
     /// Adds an `alloc_bulk` of `size` objects of 200 bytes in 256, the first of which have these addresses; a failed one for none.
-    pub fn alloc_bulk(
-        self,
-        at: u64,
-        cpu: u32,
-        site: u64,
-        (size, addresses): (u64, &[u64]),
-        cache: &str,
-    ) -> Scenario {
+    pub fn alloc_bulk(self, at: u64, cpu: u32, site: u64, (size, addresses): (u64, &[u64]), cache: &str) -> Scenario {
         let action = if addresses.is_empty() { Action::Alloc(Kind::Cache) } else { Action::Bulk(Kind::Cache) };
         self.bulk(at, cpu, site, ("alloc_bulk", BulkAction::Alloc, action), (size, addresses), Some(cache))
     }

@@ -1,6 +1,6 @@
 //! Records of several objects, which the recorder's probe events of bulk frees and allocations write.
 
-use crate::event::{Action, BulkAction, Bulk, Event, Kind};
+use crate::event::{Action, Bulk, BulkAction, Event, Kind};
 use crate::kernel::format::{EventFormat, Place};
 use crate::kernel::probes::{ADDRESSES, CACHE_POINTER, MAX_ADDRESSES, RESULT, SIZE};
 use crate::kernel::slot::Slot;
@@ -231,12 +231,8 @@ mod tests {
                 ..Event::new(5, 3, names.intern(b"free_bulk"))
             };
             let bulk = Some(Bulk::Record { action: BulkAction::Free, size: 2, addresses: 2 });
-            let of = |address| Event {
-                address,
-                action: Action::BulkFree(Kind::Cache),
-                bulk: Some(Bulk::Address),
-                ..plain
-            };
+            let of =
+                |address| Event { address, action: Action::BulkFree(Kind::Cache), bulk: Some(Bulk::Address), ..plain };
             let record = Event { action: Action::Bulk(Kind::Cache), bulk, ..plain };
             assert_eq!(events, [record, of(first), of(second)]);
         }
@@ -280,7 +276,10 @@ mod tests {
             let name = names.intern(b"maple_node");
             for event in &events {
                 assert_eq!((event.requested, event.allocated, event.gfp), (256, 320, Some(0xcc0)));
-                assert_eq!((event.call_site, event.cache, event.allocates()), (0xffff_ffff_8110_0002, Some(name), true));
+                assert_eq!(
+                    (event.call_site, event.cache, event.allocates()),
+                    (0xffff_ffff_8110_0002, Some(name), true)
+                );
             }
             assert_eq!(events[0].bulk, Some(Bulk::Record { action: BulkAction::Alloc, size: 3, addresses: 3 }));
             let of_addresses: Vec<_> = events[1..].iter().map(|event| (event.address, event.failed)).collect();

@@ -127,9 +127,8 @@ impl Waiting {
         let left = self.queue.get(self.head..).unwrap_or_default();
         // Keys of a stream do not go back.
         let behind = left.iter().rev().take_while(|entry| entry.event.at > until);
-        let (entries, records) = behind.fold((0, 0), |(entries, records), entry| {
-            (entries + 1, records + usize::from(!entry.event.is_address()))
-        });
+        let (entries, records) = behind
+            .fold((0, 0), |(entries, records), entry| (entries + 1, records + usize::from(!entry.event.is_address())));
         let is_any = entries < left.len();
         if is_any {
             self.hand_on(records, names, items);
@@ -258,9 +257,7 @@ mod tests {
                 Step::Gap => gap = records.len(),
                 Step::Event(..) | Step::Bulk(..) => {}
                 Step::Stack(pid, flags) | Step::Nonsense(pid, flags) => {
-                    let same = |other: &Step| {
-                        matches!(*other, Step::Event(p, f) | Step::Bulk(p, f, _) if origin(p, f) == origin(pid, flags))
-                    };
+                    let same = |other: &Step| matches!(*other, Step::Event(p, f) | Step::Bulk(p, f, _) if origin(p, f) == origin(pid, flags));
                     let last = records[gap..].iter().rposition(same).map(|place| gap + place);
                     // Each record since then has left the event waiting.
                     let is_near = |place: &usize| {

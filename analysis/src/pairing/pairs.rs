@@ -505,11 +505,7 @@ impl<'a> Pairing<'a> {
 
     /// Records a free; returns the address's event before, and the allocation if that is one and fates are asked for.
     #[inline(always)]
-    pub(super) fn record_free<S: PairingSink>(
-        &mut self,
-        event: &PairEvent,
-        now: SlotState,
-    ) -> (SlotState, AllocInfo) {
+    pub(super) fn record_free<S: PairingSink>(&mut self, event: &PairEvent, now: SlotState) -> (SlotState, AllocInfo) {
         let mut info = AllocInfo::default();
         let before = self.table_mut(event.kind).record(event.address, event.hash, now, |info_before| {
             if S::FATES {

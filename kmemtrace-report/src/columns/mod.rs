@@ -439,7 +439,11 @@ pub(crate) const EVENTS: [Column<'static>; 13] = [
     Column::name("FLAGS", 10, "Flags of the allocation, by the kernel's names."),
     Column::figure("NODE", 12, "NUMA node asked for."),
     Column::name("CACHE", 8, "Cache that the event names."),
-    Column::word("ADDRESS", 3, "Address of the object or of the first one, a frame number for pages; only with --show-addresses."),
+    Column::word(
+        "ADDRESS",
+        3,
+        "Address of the object or of the first one, a frame number for pages; only with --show-addresses.",
+    ),
     Column::site("CALL SITE", "Return address of the call: function, offset in it, and module in brackets."),
 ];
 

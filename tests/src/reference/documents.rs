@@ -7,11 +7,11 @@ use kmemtrace_abi::event::{Action, Bulk, Event, Gap, Kind, StreamItem};
 use serde_json::{Map, Value, json};
 
 use super::Known;
-use crate::generate::pages::addresses_behind;
 use super::figures::{findings, free_events, page_frees};
 use super::head::{figures, freed, head, hex, ordered, with};
 use super::pairs::{Class, End, Finding, Object, Pairs};
 use super::selection::context;
+use crate::generate::pages::addresses_behind;
 
 pub use super::groups::{caches, live_by, sites, sites_by};
 

@@ -151,7 +151,8 @@ fn addresses_allocated_in_bulk_are_objects_of_their_cache() {
         { "call_site": "0xffffffff81000b00", "kind": "cache", "allocs": 3, "failed_allocs": 1, "frees": 1 },
     ] });
     let caches = json!({ "rows": [{ "cache": "maple_node", "cache_from": "event", "allocs": 3 }] });
-    let object = |address| json!({ "address": address, "call_site": "0xffffffff81000b00", "cache": "maple_node", "at": 10 });
+    let object =
+        |address| json!({ "address": address, "call_site": "0xffffffff81000b00", "cache": "maple_node", "at": 10 });
     let objects = json!({ "rows": [object("0xffff888000003000"), object("0xffff888000002000")] });
     let view = Asked::view;
     let views = [
@@ -195,7 +196,8 @@ fn with_unseen_frees(cache: &str) -> Workload {
 
 #[test]
 fn unseen_frees_make_bounds_of_the_rows_of_their_cache() {
-    for (cache, [dentry, maple]) in [("maple_node", [false, true]), ("inode_cache", [false, false]), ("", [true, true])] {
+    for (cache, [dentry, maple]) in [("maple_node", [false, true]), ("inode_cache", [false, false]), ("", [true, true])]
+    {
         let work = with_unseen_frees(cache);
         let is_any = dentry || maple;
         let summary = json!({
@@ -360,7 +362,10 @@ fn a_document_tells_whether_deferred_frees_were_seen() {
             let want = line.filter(|_| words != ["sites"]).into_iter().collect::<Vec<_>>();
             let found: Vec<&str> = text.lines().filter(|line| line.contains("kfree_rcu")).collect();
             assert_eq!(found, want, "{words:?} {facts:?}");
-            assert_eq!(text.lines().nth(1).filter(|line| line.contains("kfree_rcu")), line.filter(|_| words != ["sites"]));
+            assert_eq!(
+                text.lines().nth(1).filter(|line| line.contains("kfree_rcu")),
+                line.filter(|_| words != ["sites"])
+            );
         }
         // A view without an upper bound has nothing to explain.
         let plain = of(facts, Scenario::new(Shape::plain(), 1).kmalloc(1_000_000_000, 0, SITE, A, (8, 8)));

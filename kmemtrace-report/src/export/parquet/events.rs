@@ -91,7 +91,9 @@ impl EventRows {
     fn item(&mut self, item: &OrderedItem<'_>) -> Result<()> {
         match *item {
             // A row an address in place of one for the record.
-            OrderedItem::Event { seq, event, addresses, names, comm, own } if matches!(event.action, Action::Bulk(_)) => {
+            OrderedItem::Event { seq, event, addresses, names, comm, own }
+                if matches!(event.action, Action::Bulk(_)) =>
+            {
                 let mut places = addresses.iter().zip(seq + 1..);
                 places.try_for_each(|(event, seq)| self.event(seq, event, names, comm, own))
             }

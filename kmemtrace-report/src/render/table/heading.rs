@@ -50,9 +50,7 @@ fn deferred(trace: &TraceMembers<'_>, body: &Body<'_>) -> Option<String> {
         _ => return None,
     };
     let has_bounds = match body {
-        Body::Summary(view) => {
-            view.rows.iter().any(|row| row.stats.0.is_some_and(|stats| stats.live_is_upper_bound))
-        }
+        Body::Summary(view) => view.rows.iter().any(|row| row.stats.0.is_some_and(|stats| stats.live_is_upper_bound)),
         Body::LiveGroups(listing) => listing.rows.iter().any(|row| row.live_is_upper_bound),
         Body::Live(listing) => listing.rows.iter().any(|row| row.live_is_upper_bound),
         _ => false,
