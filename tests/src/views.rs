@@ -366,7 +366,12 @@ mod tests {
             let summary = document(Asked::view("summary"));
             let is_positive = |pointer: &str| summary.pointer(pointer).and_then(Value::as_u64).is_some_and(|n| n > 0);
             let mut see = |case: String, is_there: bool| *seen.entry(case).or_insert(0) += u32::from(is_there);
-            see("unknown event".to_owned(), is_positive("/events/unknown"));
+            for member in ["unknown", "completions", "bulk_unknown", "unseen_frees", "unseen_allocs"] {
+                see(format!("events.{member}"), is_positive(&format!("/events/{member}")));
+            }
+            for word in ["seen", "partly", "unseen"] {
+                see(format!("deferred {word}"), summary["trace"]["deferred"] == word);
+            }
             for class in ["kind_mismatch", "kind_mismatch_legal", "cache_mismatch"] {
                 see(format!("unseen {class}"), is_positive(&format!("/findings/{class}/unseen")));
             }

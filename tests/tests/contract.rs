@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "contract/deferred.rs"]
+mod deferred;
+
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -9,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
 use kmemtrace_tests::generate::relay::RelayStream;
-use kmemtrace_tests::generate::{Era, Options, Random, Shape, Workload, relay_dir, trace_dir, workload};
+use kmemtrace_tests::generate::{Era, Options, Random, Shape, Workload, relay_dir, trace_dir, tree, workload};
 use kmemtrace_tests::programs::{differences, json, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::asked::Asked;

@@ -70,6 +70,10 @@ fn stacks(workload: &Workload) -> (u64, u64) {
     let (mut tied, mut records) = (0, 0);
     for item in items {
         let StreamItem::Event(event) = item else { continue };
+        // Addresses have the stack of their record.
+        if event.is_address() {
+            continue;
+        }
         match workload.names.get(event.name) == b"kernel_stack" {
             true => records += 1,
             false => tied += u64::from(event.stack.is_some()),
@@ -85,7 +89,7 @@ fn reported(path: &std::path::Path) -> (u64, u64) {
         fn event(&mut self, event: Event, names: &Names) {
             let name = names.get(event.name);
             assert!(event.stack.is_none_or(|stack| name != b"kernel_stack" && !names.stacks.get(stack).is_empty()));
-            self.0 += u64::from(event.stack.is_some());
+            self.0 += u64::from(event.stack.is_some() && !event.is_address());
         }
         fn gap(&mut self, _: Gap) {}
     }

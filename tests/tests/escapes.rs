@@ -108,6 +108,7 @@ fn machine() -> Workload {
                 value: None,
                 owner: None,
                 fields: None,
+                bulk: None,
             };
             workload.cpus[cpu as usize].items.push(StreamItem::Event(event));
         };

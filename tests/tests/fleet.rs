@@ -76,7 +76,7 @@ fn recording(seed: u64, options: &Options) -> Directory {
 
 /// Recordings of three hosts: one is complete, one has lost events, and one lacks the end of a file.
 fn hosts() -> Vec<(&'static str, Directory)> {
-    let plain = Options { own_threads: true, symbols: true, ..Options::plain(Shape::plain(), 3, 500) };
+    let plain = Options { own_threads: true, symbols: true, probes: true, ..Options::plain(Shape::plain(), 3, 500) };
     let lossy = Options { loss: true, clock: Some("local"), ..plain.clone() };
     let cut = Options { cut: vec![*plain.cpus.last().unwrap()], loss: true, ..plain.clone() };
     vec![("web-1", recording(1, &plain)), ("web-2", recording(2, &lossy)), ("web-3", recording(3, &cut))]

@@ -3,7 +3,7 @@
 use kmemtrace_abi::clock::{Clock, OrderKey};
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{SymbolSource, TraceInfo};
+use kmemtrace_abi::trace::{Deferred, SymbolSource, TraceInfo};
 use serde::{Serialize, Serializer};
 
 use crate::account::completeness::Completeness;
@@ -178,6 +178,9 @@ pub struct TraceMembers<'a> {
     /// Deferred frees of a kernel that frees them in bulk: `seen`, `partly` or `unseen`; `None` where each has an event of its own, and
     /// where that is not known.
     pub deferred: Option<&'static str>,
+    /// Order key from which deferred frees are seen, if that is known and comes after the first event.
+    #[serde(skip)]
+    pub deferred_from: Option<u64>,
     /// Kernel filter on allocation events, if there was one.
     pub filtered: Option<&'a str>,
     /// Name of the host, unless it was left out.
@@ -279,6 +282,10 @@ impl<'a> TraceMembers<'a> {
             own_threads,
             scope: info.scope.name(),
             deferred: info.deferred.map(|deferred| deferred.name(keys.map(|(first, _)| first))),
+            deferred_from: match info.deferred {
+                Some(Deferred::From(from)) if from > first && from != u64::MAX => Some(from),
+                _ => None,
+            },
             filtered: info.filter.as_deref(),
             host: info.host.as_deref(),
             boot: info.boot.as_deref(),

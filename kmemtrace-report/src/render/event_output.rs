@@ -88,10 +88,10 @@ mod tests {
             let mut counted = (0, 0);
             let mut limited = Limited::new(Box::new(Counting(&mut counted)), top);
             for item in [
-                OrderedItem::Event { seq: 0, event: &event, names: &names, comm: None, own: false },
+                OrderedItem::Event { seq: 0, event: &event, addresses: &[], names: &names, comm: None, own: false },
                 OrderedItem::Gap { seq: 0, from: 0, at: 1, cpu: 0, lost: None },
-                OrderedItem::Event { seq: 0, event: &event, names: &names, comm: None, own: false },
-                OrderedItem::Event { seq: 0, event: &event, names: &names, comm: None, own: false },
+                OrderedItem::Event { seq: 0, event: &event, addresses: &[], names: &names, comm: None, own: false },
+                OrderedItem::Event { seq: 0, event: &event, addresses: &[], names: &names, comm: None, own: false },
             ] {
                 assert!(limited.observe(&item).is_continue());
             }

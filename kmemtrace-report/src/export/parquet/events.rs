@@ -1,9 +1,9 @@
-//! `parquet-events`: a row per event or gap, in the total order.
+//! `parquet-events`: a row per event or gap, in the total order; of an event of several objects a row per address.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use kmemtrace::{Action, Bulk, Event, EventNames, Kind, Observer, OrderedItem, Query, Symbolizer, Trace};
+use kmemtrace::{Action, Event, EventNames, Kind, Observer, OrderedItem, Query, Symbolizer, Trace};
 use parquet::errors::Result;
 
 use super::names::{CommTexts, NameTexts, SiteTexts};
@@ -92,14 +92,14 @@ impl EventRows {
 
     fn item(&mut self, item: &OrderedItem<'_>) -> Result<()> {
         match *item {
-            OrderedItem::Event { seq, event, addresses: [], names, comm, own } => {
-                self.event(seq, event, names, comm, own)
-            }
             // A row an address in place of one for the record.
-            OrderedItem::Event { seq, addresses, names, comm, own, .. } => {
+            OrderedItem::Event { seq, event, addresses, names, comm, own }
+                if matches!(event.action, Action::Bulk(_)) =>
+            {
                 let mut places = addresses.iter().zip(seq + 1..);
                 places.try_for_each(|(event, seq)| self.event(seq, event, names, comm, own))
             }
+            OrderedItem::Event { seq, event, names, comm, own, .. } => self.event(seq, event, names, comm, own),
             OrderedItem::Gap { seq, from, at, cpu, lost } => {
                 let place = Place { seq, at: Some(at), cpu: Some(cpu), pid: None, comm: TextId::NONE };
                 let table = place.begin_row(&mut self.table, &self.origin);
@@ -135,7 +135,6 @@ impl EventRows {
             _ => None,
         };
         let object = |value: u64| Some(value).filter(|_| kind.is_some());
-        let is_of_several = matches!(event.bulk, Some(Bulk::Record { .. }));
         let allocation = |value: u64| Some(value).filter(|_| action == 0);
         Place { seq, at: event.told_at(), cpu: event.told_cpu(), pid: event.pid, comm }
             .begin_row(table, &self.origin)
@@ -147,7 +146,7 @@ impl EventRows {
             .bits(object(event.call_site))
             .text(symbol)
             .text(module)
-            .bits(object(event.address).filter(|_| !is_of_several))
+            .bits(object(event.address))
             .bits(allocation(event.requested))
             .bits(allocation(event.allocated))
             .bits(event.gfp)

@@ -38,6 +38,9 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     if head.trace.hides_symbols {
         text(&format!("{NO_SYMBOLS}. {NAME_AFTERWARDS}"), options, out)?;
     }
+    if let Some(line) = deferred(&head.trace, body) {
+        text(&line, options, out)?;
+    }
     writeln!(out, "{}", parts(&trace(&head.trace, options), options))?;
     let time = options.time.as_ref().map(|time| format!("time {time}"));
     let asked: Vec<String> = options.filter().into_iter().chain(time).collect();
@@ -45,6 +48,34 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
         writeln!(out, "{}", options.screen.paint(Paint::Strong, &parts(&asked, options)))?;
     }
     writeln!(out)
+}
+
+/// Deferred frees that the recording does not have, if a row of `live` or `summary` is an upper bound because of them or of others.
+fn deferred(trace: &TraceMembers<'_>, body: &Body<'_>) -> Option<String> {
+    let is_unseen = match trace.deferred {
+        Some("unseen") => true,
+        Some("partly") => false,
+        _ => return None,
+    };
+    let has_bounds = match body {
+        Body::Summary(view) => view.rows.iter().any(|row| row.stats.0.is_some_and(|stats| stats.live_is_upper_bound)),
+        Body::LiveGroups(listing) => listing.rows.iter().any(|row| row.live_is_upper_bound),
+        Body::Live(listing) => listing.rows.iter().any(|row| row.live_is_upper_bound),
+        _ => false,
+    };
+    if !has_bounds {
+        return None;
+    }
+    if is_unseen {
+        const UNSEEN: &str = "Frees by kfree_rcu were not recorded, so rows marked <= may hold freed objects; on Linux 6.9 or later, \
+                              record without --no-probes.";
+        return Some(UNSEEN.to_owned());
+    }
+    let from = trace.deferred_from.map(|from| trace.keys().moment(from, trace.first, 9));
+    let begin = from.as_deref().and_then(|from| from.split(' ').next());
+    let remedy = begin.map_or(String::new(), |begin| format!("; --time {begin}, leaves that part out"));
+    let partly = "Frees by kfree_rcu were not recorded from the start, so rows marked <= may hold freed objects";
+    Some(format!("{partly}{remedy}."))
 }
 
 /// Parts of a heading in one line: trace, verdict, names, and what was asked for.
