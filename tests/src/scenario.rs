@@ -27,6 +27,7 @@ impl Scenario {
                 nodes: Vec::new(),
                 clock: Some("mono"),
                 symbols: Symbols::default(),
+                slabinfo: Default::default(),
             },
             thread: (7, 0),
         }

@@ -204,6 +204,13 @@ fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option
         item::put(&mut out, item::COMMS, item::MORE, tail);
         file.block(kind::META, &out, Tally::default());
     }
+    for (tag, text) in [item::SLABINFO_START, item::SLABINFO_END].into_iter().zip(&workload.slabinfo) {
+        if !text.is_empty() {
+            let mut out = Vec::new();
+            item::put(&mut out, tag, 0, text.as_bytes());
+            file.block(kind::META, &out, Tally::default());
+        }
+    }
     let kallsyms = workload.symbols.kallsyms();
     if !kallsyms.is_empty() {
         let mut out = Vec::new();

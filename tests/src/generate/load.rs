@@ -98,6 +98,7 @@ impl Load {
             nodes: cpus.map(|cpu| (cpu, 0)).collect(),
             clock: Some("mono"),
             symbols: Symbols::default(),
+            slabinfo: Default::default(),
         };
         let load = Load {
             options,
