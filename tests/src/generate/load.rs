@@ -98,7 +98,9 @@ impl Load {
             nodes: cpus.map(|cpu| (cpu, 0)).collect(),
             clock: Some("mono"),
             symbols: Symbols::default(),
-            slabinfo: Default::default(),
+            modules: String::new(),
+                module_info: String::new(),
+                slabinfo: Default::default(),
         };
         let load = Load {
             options,

@@ -209,6 +209,10 @@ pub struct Workload {
     pub clock: Option<&'static str>,
     /// Functions of the call-sites, where the trace tells them.
     pub symbols: Symbols,
+    /// Lines of `/proc/modules`; empty where the trace has none.
+    pub modules: String,
+    /// Lines of modules with their sections; empty where the trace has none.
+    pub module_info: String,
     /// `/proc/slabinfo` at the start and at the end; empty where the trace has none.
     pub slabinfo: [String; 2],
 }
@@ -753,6 +757,8 @@ impl<'a> Machine<'a> {
                 true => Symbols::of_call_sites(&self.shape, self.options.slide),
                 false => Symbols::default(),
             },
+            modules: String::new(),
+            module_info: String::new(),
             slabinfo: match self.options.varied && self.extra.chance(50) {
                 true => SLABINFO.map(slabinfo),
                 false => Default::default(),
