@@ -216,6 +216,20 @@ fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option
         item::put(&mut out, item::COMMS, item::MORE, tail);
         file.block(kind::META, &out, Tally::default());
     }
+    let [slabinfo_start, slabinfo_end] = &workload.slabinfo;
+    let texts = [
+        (item::SLABINFO_START, slabinfo_start),
+        (item::SLABINFO_END, slabinfo_end),
+        (item::MODULES, &workload.modules),
+        (item::MODULE_INFO, &workload.module_info),
+    ];
+    for (tag, text) in texts {
+        if !text.is_empty() {
+            let mut out = Vec::new();
+            item::put(&mut out, tag, 0, text.as_bytes());
+            file.block(kind::META, &out, Tally::default());
+        }
+    }
     let kallsyms = workload.symbols.kallsyms();
     if !kallsyms.is_empty() {
         let mut out = Vec::new();

@@ -99,6 +99,9 @@ impl Load {
             clock: Some("mono"),
             symbols: Symbols::default(),
             probes: None,
+            modules: String::new(),
+            module_info: String::new(),
+            slabinfo: Default::default(),
         };
         let load = Load {
             options,

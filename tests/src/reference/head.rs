@@ -64,6 +64,10 @@ pub fn trace(known: &Known, pairs: &Pairs) -> Value {
         Deferred::Unseen => "unseen",
     });
     let members = with(members, json!({ "deferred": deferred }));
+    let members = match trace.symbols {
+        Some(symbols) => with(members, json!({ "symbols": symbols })),
+        None => members,
+    };
     // A trace without events has no first or last key.
     match (pairs.events.first(), pairs.events.last()) {
         (Some(first), Some(last)) => with(members, json!({ "first": first.at, "last": last.at })),
