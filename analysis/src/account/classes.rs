@@ -49,6 +49,8 @@ pub(crate) struct Class {
     /// Number of the pair of row and call-site.
     pub(crate) origin: u32,
     pub(crate) cache: CacheNumber,
+    /// Origin of the cache's name, of objects of `kmem_cache_alloc` if rows are made of caches.
+    pub(crate) cache_from: Option<CacheFrom>,
     pub(crate) kind: Kind,
     /// True if all objects of the class have its sizes.
     pub(crate) is_sized: bool,
@@ -123,8 +125,6 @@ pub(crate) struct Registry {
     pub(crate) exhausted: bool,
     /// An event told of the load of a module.
     has_loads: bool,
-    /// Best origin of the names of the caches of a row's objects, by row.
-    caches_from: HashMap<u32, CacheFrom, RandomState>,
 }
 
 impl Registry {
@@ -198,8 +198,6 @@ pub(crate) struct Numbers {
     pub(crate) exhausted: bool,
     /// An event told of the load of a module.
     pub(crate) has_loads: bool,
-    /// Best origin of the names of the caches of a row's objects.
-    pub(crate) caches_from: HashMap<RowKey, CacheFrom, RandomState>,
 }
 
 /// The registry as threads share it.
@@ -223,7 +221,6 @@ impl Classes {
             unselected_caches: HashSet::default(),
             exhausted: false,
             has_loads: false,
-            caches_from: HashMap::default(),
         }))
     }
 
@@ -276,7 +273,13 @@ impl Classes {
     }
 
     /// The class of objects of these sizes that count in the row `key`, were allocated at `site` and come from `cache`.
-    pub(crate) fn class(&self, key: RowKey, site: u64, cache: CacheNumber, (requested, allocated): (u64, u64)) -> u32 {
+    pub(crate) fn class(
+        &self,
+        key: RowKey,
+        site: u64,
+        (cache, cache_from): (CacheNumber, Option<CacheFrom>),
+        (requested, allocated): (u64, u64),
+    ) -> u32 {
         let registry = &mut *self.lock();
         let rows = registry.rows.all.len();
         let row = registry.rows.number(key);
@@ -285,7 +288,7 @@ impl Classes {
         }
         let site = registry.sites.number((site, key.kind));
         let origin = registry.origins.number(Origin { row: Some(row), site });
-        let sized = Class { row, origin, cache, kind: key.kind, is_sized: true, requested, allocated };
+        let sized = Class { row, origin, cache, cache_from, kind: key.kind, is_sized: true, requested, allocated };
         if let Some(&number) = registry.classes.numbers.get(&sized) {
             return number;
         }
@@ -347,15 +350,6 @@ impl Classes {
         self.lock().rows.all.len()
     }
 
-    /// Notes the origin of the name of the cache of objects of a class.
-    pub(crate) fn note_cache_from(&self, class: u32, from: CacheFrom) {
-        let registry = &mut *self.lock();
-        if let Some(row) = registry.classes.all.get(class as usize).map(|class| class.row) {
-            let best = registry.caches_from.entry(row).or_insert(from);
-            *best = from.min(*best);
-        }
-    }
-
     /// Notes that an event told of the load of a module.
     #[cold]
     pub(crate) fn note_load(&self) {
@@ -364,11 +358,7 @@ impl Classes {
 
     pub(crate) fn into_numbers(self) -> Numbers {
         let registry = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let rows = &registry.rows.all;
-        let caches_from =
-            registry.caches_from.iter().filter_map(|(row, from)| Some((*rows.get(*row as usize)?, *from)));
         Numbers {
-            caches_from: caches_from.collect(),
             names: registry.names,
             rows: registry.rows.all,
             sites: registry.sites.all,
@@ -398,14 +388,14 @@ mod tests {
         let cache = classes.cache(b"dentry");
         assert_eq!((classes.cache(b"dentry"), cache != 0, classes.cache(b"inode") != cache), (cache, true, true));
         let [cached, kmalloc] = [Kind::Cache, Kind::Kmalloc].map(|kind| RowKey::of_site(7, kind));
-        let first = classes.class(cached, 7, cache, (10, 16));
+        let first = classes.class(cached, 7, (cache, None), (10, 16));
         let others = [
-            classes.class(kmalloc, 7, cache, (10, 16)),
-            classes.class(cached, 7, 0, (10, 16)),
-            classes.class(cached, 7, cache, (11, 16)),
-            classes.class(cached, 7, cache, (10, 32)),
+            classes.class(kmalloc, 7, (cache, None), (10, 16)),
+            classes.class(cached, 7, (0, None), (10, 16)),
+            classes.class(cached, 7, (cache, None), (11, 16)),
+            classes.class(cached, 7, (cache, None), (10, 32)),
         ];
-        assert_eq!(classes.class(cached, 7, cache, (10, 16)), first);
+        assert_eq!(classes.class(cached, 7, (cache, None), (10, 16)), first);
         assert_eq!((first, others), (0, [1, 2, 3, 4]));
         assert_eq!(all(&classes).iter().map(|class| class.row).collect::<Vec<_>>(), [0, 1, 0, 0, 0]);
         assert_eq!(classes.rows(), 2);
@@ -420,15 +410,23 @@ mod tests {
     fn sizes_beyond_the_limit_share_a_class() {
         let classes = Classes::new(Names::new(), 3);
         let row = RowKey::of_site(7, Kind::Cache);
-        let numbers: Vec<u32> = (0..1000).map(|n| classes.class(row, 7, 1, (n, 2 * n))).collect();
+        let numbers: Vec<u32> = (0..1000).map(|n| classes.class(row, 7, (1, None), (n, 2 * n))).collect();
         assert_eq!(numbers[..4], [0, 1, 2, 3]);
         assert!(numbers[3..].iter().all(|&number| number == 3));
         // Classes that have their sizes keep them.
-        assert_eq!(classes.class(row, 7, 1, (1, 2)), 1);
-        let shared =
-            Class { row: 0, origin: 0, cache: 1, kind: Kind::Cache, is_sized: false, requested: 0, allocated: 0 };
+        assert_eq!(classes.class(row, 7, (1, None), (1, 2)), 1);
+        let shared = Class {
+            row: 0,
+            origin: 0,
+            cache: 1,
+            cache_from: None,
+            kind: Kind::Cache,
+            is_sized: false,
+            requested: 0,
+            allocated: 0,
+        };
         assert_eq!(all(&classes)[3..], [shared]);
-        assert_eq!(classes.class(RowKey::of_site(8, Kind::Cache), 8, 1, (5, 5)), 4);
+        assert_eq!(classes.class(RowKey::of_site(8, Kind::Cache), 8, (1, None), (5, 5)), 4);
         assert!(!classes.into_numbers().exhausted);
     }
 
@@ -437,7 +435,7 @@ mod tests {
     fn an_origin_is_a_row_and_a_call_site() {
         let classes = Classes::new(Names::new(), 100);
         let row = RowKey { site: 0, others: 3, kind: Kind::Cache };
-        let numbers = [7, 8, 7].map(|site| classes.class(row, site, 0, (1, 1)));
+        let numbers = [7, 8, 7].map(|site| classes.class(row, site, (0, None), (1, 1)));
         assert_eq!(numbers, [0, 1, 0]);
         let hidden = classes.unselected(8, Kind::Cache, 3);
         assert!(is_selected(1) && !is_selected(hidden) && !is_selected(UNSELECTED));

@@ -7,6 +7,7 @@ use kmemtrace_abi::event::Kind;
 
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::stats::{PageStats, Stats};
+use crate::names::caches::CacheFrom;
 
 /// Bytes requested and allocated.
 pub(crate) type Sizes = (u64, u64);
@@ -76,7 +77,7 @@ pub(crate) struct Tallies<'a> {
     page_bytes: u64,
     /// Free events that left a part of an allocation, by row.
     partial_frees: HashMap<u32, u64, RandomState>,
-    /// By row.
+    /// By class.
     failed: HashMap<u32, u64, RandomState>,
 }
 
@@ -261,8 +262,8 @@ impl<'a> Tallies<'a> {
 
     /// An allocation returned null.
     pub(crate) fn fail(&mut self, class: u32) {
-        let row = self.class(class).row;
-        *self.failed.entry(row).or_default() += 1;
+        self.tally(class);
+        *self.failed.entry(class).or_default() += 1;
     }
 
     /// Adds all counts to the figures of their rows.
@@ -314,8 +315,9 @@ impl<'a> Tallies<'a> {
             });
         }
         self.add_pages_to(rows);
-        for (&row, n) in &self.failed {
-            if let Some(row) = rows.get_mut(row as usize) {
+        for (&class, n) in &self.failed {
+            if let Some(row) = self.tallies.get(class as usize).and_then(|tally| rows.get_mut(tally.class.row as usize))
+            {
                 row.failed_allocs += n;
             }
         }
@@ -323,6 +325,15 @@ impl<'a> Tallies<'a> {
 }
 
 impl Tallies<'_> {
+    /// Row and origin of the cache's name of each class that an allocation was counted for, failed ones included.
+    pub(crate) fn caches_from(&self) -> impl Iterator<Item = (u32, CacheFrom)> {
+        let of_class = |(number, tally): (usize, &Tally)| {
+            let is_used = tally.opened > 0 || self.failed.contains_key(&(number as u32));
+            Some((tally.class.row, tally.class.cache_from.filter(|_| is_used)?))
+        };
+        self.tallies.iter().enumerate().filter_map(of_class)
+    }
+
     /// Classes of kind `cache` that objects were allocated of, as far as `is_of` takes their caches.
     pub(crate) fn of_caches(&self, is_of: impl Fn(CacheNumber) -> bool) -> impl Iterator<Item = &Class> {
         let has_objects = self.tallies.iter().filter(|tally| tally.opened > 0);
@@ -385,9 +396,9 @@ mod tests {
     fn figures(max_sized: u32) -> [Stats; 2] {
         let classes = Classes::new(Names::new(), max_sized);
         let (site, cache) = (7, 0);
-        let huge = classes.class(RowKey::of_site(site, Kind::Cache), site, cache, (HUGE - 1000, HUGE));
-        let small = classes.class(RowKey::of_site(site, Kind::Cache), site, cache, (100, 64));
-        let other = classes.class(RowKey::of_site(site + 1, Kind::Kmalloc), site + 1, cache, (8, 16));
+        let huge = classes.class(RowKey::of_site(site, Kind::Cache), site, (cache, None), (HUGE - 1000, HUGE));
+        let small = classes.class(RowKey::of_site(site, Kind::Cache), site, (cache, None), (100, 64));
+        let other = classes.class(RowKey::of_site(site + 1, Kind::Kmalloc), site + 1, (cache, None), (8, 16));
         let mut tallies = Tallies::new(&classes, 4096);
         let mut object = |class: u32, sizes: Sizes, end: Option<Closed>| {
             let is_sized = tallies.open(class, sizes).is_sized;
@@ -434,7 +445,7 @@ mod tests {
         let classes = Classes::new(Names::new(), 500);
         let mut tallies = Tallies::new(&classes, 4096);
         assert_eq!(tallies.bytes(), 0);
-        let class = |n: u64| classes.class(RowKey::of_site(n, Kind::Kmalloc), n, 0, (n, n));
+        let class = |n: u64| classes.class(RowKey::of_site(n, Kind::Kmalloc), n, (0, None), (n, n));
         (0..500).map(class).for_each(|class| {
             tallies.open(class, (1, 1));
         });

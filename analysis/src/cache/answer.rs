@@ -218,7 +218,7 @@ pub(super) fn read(
     let one_class = |from: &mut Reader<'_>| {
         let [requested, allocated] = numbers(from)?;
         let (row, cache, kind) = (from.u32()?, cache(from.u32()?)?, read_kind(from)?);
-        let class = Class { row, origin: row, cache, kind, is_sized: true, requested, allocated };
+        let class = Class { row, origin: row, cache, cache_from: None, kind, is_sized: true, requested, allocated };
         ((row as usize) < rows.len()).then_some(class)
     };
     let (mut classes, mut live) = (Vec::new(), Vec::new());
@@ -515,6 +515,7 @@ mod tests {
             (sites, row)
         };
         let class = |n: u64, cache: u64, kind| Class {
+            cache_from: None,
             row: n as u32,
             origin: n as u32,
             cache: cache as u32,

@@ -12,6 +12,7 @@ use crate::engine::config::RunConfig;
 use crate::engine::peaks::PeakTracker;
 use crate::engine::scheduler::Partition;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
+use crate::names::caches::CacheFrom;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites, Findings};
 use crate::pairing::learn::{CacheLearner, LearnedName};
 use crate::pairing::pairs::{PairingOptions, kind_index};
@@ -26,6 +27,8 @@ pub(super) struct Collected {
     learners: Vec<CacheLearner>,
     /// Origins of objects of caches that have unseen frees.
     bounds: HashSet<u32, RandomState>,
+    /// Best origin of the names of the caches of a row's objects, by row.
+    caches_from: HashMap<u32, CacheFrom, RandomState>,
 }
 
 /// Takes counts, live objects and findings out of the partitions, after `events` events.
@@ -43,15 +46,20 @@ pub(super) fn collect(
     config.budget.check_bytes((classes.rows() * 2 * size_of::<(RowKey, Stats)>()) as u64, events)?;
     let mut figures = vec![Stats::default(); classes.rows()];
     let (mut findings, mut learners, mut bounds) = (Vec::new(), Vec::new(), HashSet::default());
+    let mut caches_from = HashMap::default();
     partitions.iter().for_each(|part| paired.counts.add(&part.pairing.counts()));
     for part in partitions {
         let of_caches = part.pairing.tallies.of_caches(|cache| has_unseen_frees(&paired.counts, cache));
         bounds.extend(of_caches.map(|class| class.origin));
         part.pairing.tallies.add_to(&mut figures);
+        for (row, from) in part.pairing.tallies.caches_from() {
+            let best: &mut CacheFrom = caches_from.entry(row).or_insert(from);
+            *best = from.min(*best);
+        }
         findings.push(part.pairing.findings);
         learners.extend(part.pairing.learner.map(|learner| *learner));
     }
-    Ok(Collected { paired, figures, findings, learners, bounds })
+    Ok(Collected { paired, figures, findings, learners, bounds, caches_from })
 }
 
 /// True for a cache some of whose frees the trace does not show, or may not show: it, or that of the frees, has no name.
@@ -90,7 +98,7 @@ impl Collected {
         peaks: &PeakTracker,
         all_suspect: bool,
     ) -> Result<(PairingResult, kmemtrace_abi::event::Names), AnalysisError> {
-        let Collected { mut paired, figures, findings, learners, bounds } = self;
+        let Collected { mut paired, figures, findings, learners, bounds, caches_from } = self;
         let numbers = classes.into_numbers();
         if numbers.exhausted {
             return Err(AnalysisError::TooMany { limit: MAX_CLASSES });
@@ -103,7 +111,8 @@ impl Collected {
         }
         paired.has_pages = numbers.sites.iter().any(|(_, kind)| *kind == Kind::Pages);
         paired.has_loads = numbers.has_loads;
-        paired.caches_from = numbers.caches_from;
+        let with_key = |(row, from): (u32, CacheFrom)| Some((*numbers.rows.get(row as usize)?, from));
+        paired.caches_from = caches_from.into_iter().filter_map(with_key).collect();
         paired.lists = numbers.lists;
         paired.stacks = numbers.stacks;
         Ok((paired, numbers.names))

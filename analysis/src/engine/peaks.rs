@@ -201,7 +201,16 @@ mod tests {
 
     fn class(row: usize) -> Class {
         let kind = [Kind::Kmalloc, Kind::Cache, Kind::Pages, Kind::Kmalloc][row];
-        Class { row: row as u32, origin: row as u32, cache: 0, kind, is_sized: false, requested: 0, allocated: 0 }
+        Class {
+            row: row as u32,
+            origin: row as u32,
+            cache: 0,
+            cache_from: None,
+            kind,
+            is_sized: false,
+            requested: 0,
+            allocated: 0,
+        }
     }
 
     /// Peaks of rows, kinds and the total against plain sums, with sizes whose sums exceed 64 bits: written at once by one

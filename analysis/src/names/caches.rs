@@ -19,7 +19,7 @@ pub(crate) struct CacheNames {
 }
 
 /// Origin of the name of a cache, the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum CacheFrom {
     /// The allocation event has it.
     Event,

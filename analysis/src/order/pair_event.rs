@@ -434,7 +434,9 @@ impl<F> PairEventSink<'_, F> {
         let sum = sum ^ others.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let slot = (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize;
         let recent = &self.recent[slot];
-        let same = recent.call_site == call_site
+        // The class of a failed allocation has no sizes, so the origin of its cache's name may differ from that of the last one.
+        let same = sizes.1 == allocated
+            && recent.call_site == call_site
             && recent.others == others
             && recent.sizes == sizes
             && recent.cache == cache
@@ -455,11 +457,8 @@ impl<F> PairEventSink<'_, F> {
         let Recent { call_site, others, sizes, cache, kind, is_selected, .. } = object;
         let class = if is_selected {
             let site = if self.by_site { call_site } else { 0 };
-            let class = self.classes.class(RowKey { site, others, kind }, call_site, cache, sizes);
-            if let Some(from) = self.groups.cache_from(kind, cache, (call_site, allocated)) {
-                self.classes.note_cache_from(class, from);
-            }
-            class
+            let from = self.groups.cache_from(kind, cache, (call_site, allocated));
+            self.classes.class(RowKey { site, others, kind }, call_site, (cache, from), sizes)
         } else {
             self.classes.unselected(call_site, kind, cache)
         };

@@ -759,7 +759,7 @@ mod tests {
         for kinds in [[Kind::Kmalloc; 2], [Kind::Pages; 2], [Kind::Kmalloc, Kind::Pages]] {
             let (seed, options) = (Seed::random(), PairingOptions { cpus: vec![0], ..PairingOptions::default() });
             let classes = Classes::new(Names::new(), 10);
-            let [first, second] = kinds.map(|kind| classes.class(RowKey::of_site(0, kind), 0, 0, (8, 8)));
+            let [first, second] = kinds.map(|kind| classes.class(RowKey::of_site(0, kind), 0, (0, None), (8, 8)));
             let mut pairing = Pairing::new(&options, &classes, seed, 0, 1);
             pairing.set_max_bytes(most);
             let (mut peaks, mut address) = (PeakTracker::default(), 1);
@@ -791,7 +791,7 @@ mod tests {
                 PairingOptions { cpus: vec![0], agreement: Agreement::AllCpus, ..PairingOptions::default() },
             );
             let classes = Classes::new(Names::new(), 10);
-            let class = classes.class(RowKey::of_site(0, Kind::Kmalloc), 0, 0, (8, 8));
+            let class = classes.class(RowKey::of_site(0, Kind::Kmalloc), 0, (0, None), (8, 8));
             let mut pairing = Pairing::new(&options, &classes, seed, 0, 1);
             let mut peaks = PeakTracker::default();
             let complete_until = |window: Window<PairEvent>, complete_until, gap_at_last_frontier| Window {
@@ -815,13 +815,14 @@ mod tests {
     fn classes_count_towards_the_limit() {
         let (seed, options) = (Seed::random(), PairingOptions { cpus: vec![0], ..PairingOptions::default() });
         let classes = Classes::new(Names::new(), 100_000);
-        let first = classes.class(RowKey::of_site(0, Kind::Kmalloc), 0, 0, (8, 8));
+        let first = classes.class(RowKey::of_site(0, Kind::Kmalloc), 0, (0, None), (8, 8));
         let mut pairing = Pairing::new(&options, &classes, seed, 0, 1);
         pairing.set_max_bytes(100 << 10);
         let mut peaks = PeakTracker::default();
         pairing.take(&allocations(seed, 1..500, Kind::Kmalloc, first), &mut peaks);
         assert!(!pairing.over_budget, "{} bytes of tables", pairing.table_bytes());
-        let last = (0..2000).map(|n| classes.class(RowKey::of_site(0, Kind::Kmalloc), 0, 0, (n, n))).last().unwrap();
+        let last =
+            (0..2000).map(|n| classes.class(RowKey::of_site(0, Kind::Kmalloc), 0, (0, None), (n, n))).last().unwrap();
         pairing.take(&allocations(seed, 500..501, Kind::Kmalloc, last), &mut peaks);
         pairing.take(&allocations(seed, 501..502, Kind::Kmalloc, last), &mut peaks);
         assert!(pairing.over_budget, "{} bytes of classes", pairing.tallies.bytes());

@@ -116,7 +116,7 @@ impl Learned {
     pub fn cache(&self, classes: &Classes, alloc: &Event, kind: Kind, named: Option<&str>, learns: bool) -> Cache {
         let (name, from) = match kind {
             Kind::Kmalloc => (classes.name(alloc), "size"),
-            Kind::Cache if learns => (named.map(str::to_owned).or_else(|| self.only(alloc)), "free"),
+            Kind::Cache if named.is_none() && learns => (self.only(alloc), "free"),
             Kind::Cache => (named.map(str::to_owned), "event"),
             Kind::Pages => (None, ""),
         };
