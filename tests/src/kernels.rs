@@ -1,12 +1,12 @@
 //! Recordings of one load on any kernel that a guest can boot, held against the kernel's own text of the same events in a second
 //! instance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use crate::guest::{Guest, checked};
-use crate::programs::json;
+use crate::programs::{json, run_to};
 use crate::recording::Directory;
 use crate::runner::Skip;
 use crate::views;
@@ -120,6 +120,7 @@ pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
         let events: usize = assert_same_events(&out, name, comm).values().map(Vec::len).sum();
         assert!(events >= least, "{name}: the load made {events} events only");
     }
+    assert_figures(&out);
     assert_stacks(&out);
     Ok(())
 }
@@ -153,6 +154,32 @@ fn assert_same_events(out: &Directory, name: &str, comm: &str) -> Threads {
     }
     assert_eq!(ours.len(), theirs.len(), "{name}: threads");
     ours
+}
+
+/// Compares figures of the load's call-sites with the kernel's text of its slab events.
+fn assert_figures(out: &Directory) {
+    let lines = views::events(&out.file("slab"));
+    let of_load = lines.iter().filter(|line| line["comm"] == "kmemload").filter_map(|line| line["pid"].as_i64());
+    let threads: BTreeSet<i64> = of_load.collect();
+    let theirs = of_text(&out.text("slab.text"));
+    let events = theirs.iter().filter(|(pid, _)| threads.contains(*pid)).flat_map(|(_, events)| events);
+    let mut expected = [0, 0, 0];
+    for bytes in events.filter_map(|event| event.split_once(' ')?.1.split_once(' ')) {
+        let figures = [1, bytes.0.parse().unwrap_or(0), bytes.1.parse().unwrap_or(0)];
+        expected = std::array::from_fn(|at| expected[at] + figures[at]);
+    }
+    let document = json(&run_to(
+        0,
+        "kmemtrace-report",
+        &["sites", "--format", "json", "--comm", "kmemload"],
+        &[&out.file("slab")],
+    ));
+    let rows = document["rows"].as_array().into_iter().flatten();
+    let sums = rows.fold([0, 0, 0], |sums: [u64; 3], row| {
+        let members = ["allocs", "requested", "allocated"];
+        std::array::from_fn(|at| sums[at] + row[members[at]].as_u64().unwrap_or(0))
+    });
+    assert_eq!(sums, expected, "allocations, bytes requested and allocated");
 }
 
 /// Number of each event in the list.

@@ -10,6 +10,7 @@ use kmemtrace_abi::kernel::notes;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::guest::{Guest, checked, dracut, hold_module, sites};
+use kmemtrace_tests::kernels;
 use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
@@ -20,8 +21,12 @@ const SLAB_EVENTS: &str = "kmem:kmalloc,kmem:kfree,kmem:kmem_cache_alloc,kmem:km
 
 fn main() -> ExitCode {
     runner::main(&[
-        ("linux_6_1", linux_6_1),
-        ("linux_6_12", linux_6_12),
+        ("linux_5_10_rt", || kernels::assert_recordings(kernels::LINUX_5_10_RT)),
+        ("linux_6_1", || kernels::assert_recordings(kernels::LINUX_6_1)),
+        ("linux_6_12", || kernels::assert_recordings(kernels::LINUX_6_12)),
+        ("linux_6_18", || kernels::assert_recordings(kernels::LINUX_6_18)),
+        ("both_ways_on_linux_6_1", || both_ways(None)),
+        ("both_ways_on_linux_6_12", || both_ways(Some(LINUX_6_12))),
         ("functions_of_reclaim_on_linux_6_1", || functions_of_reclaim(None)),
         ("functions_of_reclaim_on_linux_6_12", || functions_of_reclaim(Some(LINUX_6_12))),
         ("a_machine_of_32_bits", || other_machine("i386", 4, 4096)),
@@ -67,21 +72,13 @@ const BOTH_WAYS: &str = "
     kmemtraced -o /out/trace -- kmemload iov 3000 20
     sh /bin/capture.sh /out/tree kmemload iov 3000 20";
 
-fn linux(kernel: Option<&str>) -> Result<(), Skip> {
+fn both_ways(kernel: Option<&str>) -> Result<(), Skip> {
     let mut guest = Guest::new("amd64")?;
     if let Some(kernel) = kernel {
         guest = guest.option("-k", kernel);
     }
     assert_recordings(&guest.run(BOTH_WAYS)?, 8);
     Ok(())
-}
-
-fn linux_6_1() -> Result<(), Skip> {
-    linux(None)
-}
-
-fn linux_6_12() -> Result<(), Skip> {
-    linux(Some(LINUX_6_12))
 }
 
 /// Records waits for memory and times of functions while a command in a small memory cgroup reads its disk, then kills a recorder.
