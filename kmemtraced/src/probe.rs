@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::args::Args;
-use crate::fs::kernelfs::KernelFs;
+use crate::fs::kernelfs::{KernelFs, PROC};
+use crate::fs::rights;
 use crate::fs::state;
 use crate::source::{buffer_size, functions, latency, relay, stack_cost, tracefs};
 
@@ -29,6 +30,7 @@ pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
         Ok(tracefs) => lines.extend(of_tracefs(tracefs, args)),
         Err(error) => lines.push(("tracefs", format!("{error:#}"))),
     }
+    lines.push(("symbols", symbols()));
     for (name, text) in lines {
         let _ = writeln!(io::stdout(), "{name:<10} {text}");
     }
@@ -84,6 +86,14 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
         ("functions", of_functions(tracefs, args)),
         ("disk", disk),
     ]
+}
+
+/// "yes", or why call sites will have no names.
+fn symbols() -> String {
+    match KernelFs::find(&PROC).and_then(|proc| rights::no_symbols(&proc)) {
+        Ok(missing) => missing.unwrap_or_else(|| "yes".to_owned()),
+        Err(error) => format!("{error:#}"),
+    }
 }
 
 /// The events of `-e latency` that this kernel lacks.
