@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::args::Args;
-use crate::fs::kernelfs::KernelFs;
+use crate::fs::kernelfs::{KernelFs, PROC};
+use crate::fs::rights;
 use crate::fs::state;
 use crate::source::{buffer_size, events, functions, latency, probes, relay, stack_cost, tracefs};
 
@@ -26,6 +27,7 @@ pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
         Ok(tracefs) => lines.extend(of_tracefs(tracefs, args)),
         Err(error) => lines.push(("tracefs", format!("{error:#}"))),
     }
+    lines.push(("symbols", symbols()));
     for (name, text) in lines {
         let _ = writeln!(io::stdout(), "{name:<10} {text}");
     }
@@ -92,6 +94,14 @@ fn of_caches(tracefs: &KernelFs) -> String {
     let has_name = format.lines().any(|line| line.contains(" name;"));
     let not = "not named in allocation events (before Linux 6.18): frees and /proc/slabinfo name them";
     if has_name { "named in allocation events" } else { not }.to_owned()
+}
+
+/// "yes", or why call sites will have no names.
+fn symbols() -> String {
+    match KernelFs::find(&PROC).and_then(|proc| rights::no_symbols(&proc)) {
+        Ok(missing) => missing.unwrap_or_else(|| "yes".to_owned()),
+        Err(error) => format!("{error:#}"),
+    }
 }
 
 /// The events of `-e latency` that this kernel lacks.

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
 /// System calls, and errors that they may fail with. Calls that are not listed cannot fail for a reason outside of the
 /// program (futex, close, gettid, signal handlers and masks, getrandom once the kernel has booted), or are the memory
 /// of its allocator, whose failures `signals.rs` tests by limits.
-const FAILURES: [(&str, &str); 29] = [
+const FAILURES: [(&str, &str); 30] = [
     ("openat", "EMFILE"),
     ("openat", "EACCES"),
     ("read", "EIO"),
@@ -52,6 +52,7 @@ const FAILURES: [(&str, &str); 29] = [
     ("clone3", "EAGAIN"),
     ("sched_setaffinity", "EINVAL"),
     ("setpriority", "EACCES"),
+    ("sched_setscheduler", "EPERM"),
     ("mlockall", "ENOMEM"),
     ("capget", "EPERM"),
     ("fsopen", "EPERM"),

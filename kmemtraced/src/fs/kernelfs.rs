@@ -25,7 +25,15 @@ pub(crate) const PROC: Kind = Kind { name: "proc", magic: 0x9fa0, usual: &["/pro
 pub(crate) const SYSFS: Kind = Kind { name: "sysfs", magic: 0x6265_6572, usual: &["/sys"] };
 pub(crate) const TRACEFS: Kind =
     Kind { name: "tracefs", magic: 0x7472_6163, usual: &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] };
+pub(crate) const SECURITYFS: Kind = Kind { name: "securityfs", magic: 0x7363_6673, usual: &["/sys/kernel/security"] };
 pub(crate) const DEBUGFS: Kind = Kind { name: "debugfs", magic: 0x6462_6720, usual: &["/sys/kernel/debug"] };
+
+impl Kind {
+    /// Usual mount point, for messages.
+    pub(crate) fn usual_path(&self) -> &'static str {
+        self.usual.first().copied().unwrap_or_default()
+    }
+}
 
 /// A directory of a kernel file system; all files in it are reached by relative names.
 #[derive(Debug)]
@@ -71,7 +79,7 @@ impl KernelFs {
         match mounted.find(is_kind) {
             Some(found) => Ok(found),
             None => KernelFs::mount(kind)
-                .with_context(|| format!("{} is not mounted and cannot be: run as root", kind.name)),
+                .with_context(|| format!("{} is not mounted and cannot be: {}", kind.name, mount_remedy())),
         }
     }
 
@@ -314,6 +322,11 @@ impl KernelFs {
             _ => anyhow!("{}: cannot be locked: {error}", self.path.display()),
         })
     }
+}
+
+/// Right that a process needs to mount a file system and this one lacks.
+fn mount_remedy() -> &'static str {
+    if rustix::process::geteuid().is_root() { "run with CAP_SYS_ADMIN" } else { "run as root" }
 }
 
 /// Reads an open file once more, from its start.

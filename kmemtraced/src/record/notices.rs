@@ -10,6 +10,8 @@ use kmemtrace_abi::text::units::counted;
 use kmemtrace_abi::trace::Scope;
 
 use crate::args::Args;
+use crate::fs::kernelfs::{KernelFs, PROC};
+use crate::fs::rights;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::source::events::without_frees;
@@ -78,6 +80,14 @@ pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts) {
     }
     if let Some(shown) = &facts.probes.shown {
         say(args, shown);
+    }
+}
+
+/// Warns that call sites will have no names, even with --quiet. A file that cannot be read was reported when the symbols were.
+pub(crate) fn warn_of_symbols() {
+    let missing = KernelFs::find(&PROC).and_then(|proc| rights::no_symbols(&proc));
+    if let Ok(Some(line)) = missing {
+        messages::say(format!("kmemtraced: {line}"));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::process::thread::HighPriority;
 use crate::record::launcher::{self, Launcher};
-use crate::record::notices::{list_set_up, report_change, say_begin, say_verbose, warn_of_events};
+use crate::record::notices::{list_set_up, report_change, say_begin, say_verbose, warn_of_events, warn_of_symbols};
 use crate::record::shutdown::LAST_WORDS;
 use crate::source::TraceSource;
 
@@ -39,6 +39,7 @@ pub(crate) fn start(
         list_set_up(facts);
     }
     warn_of_events(facts);
+    warn_of_symbols();
     if let Err(line) = memory::lock() {
         say_verbose(args, &line);
     }

@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use rustix::fs::OFlags;
 
 use crate::fs::kernelfs::KernelFs;
+use crate::fs::rights;
 use crate::fs::state;
 use crate::source::kernel;
 use crate::source::ownership::{check_name, is_ours, lock, made_at_boot, write_state};
@@ -68,9 +69,8 @@ impl Instance {
         write_state(name, None, "");
         if let Err(error) = tracefs.make_dir(&dir) {
             state::remove(name);
-            let path = path.display();
-            return Err(error)
-                .with_context(|| format!("{path}: cannot be made: it takes root and a kernel with trace instances"));
+            let remedy = rights::cannot_make_instance(&tracefs, &error);
+            return Err(anyhow!("{}: cannot be made: {error}: {remedy}", path.display()));
         }
         match Instance::prepare(&tracefs, name) {
             Ok((fs, free_buffer, lock)) => Ok(Instance::hold(fs, tracefs, name, free_buffer, lock)),

@@ -19,6 +19,7 @@ use crate::choices::StackWhen;
 use crate::control::clock::TraceClock;
 use crate::control::files::{Control, Selections};
 use crate::fs::kernelfs::{self, DEBUGFS, KernelFs, TRACEFS};
+use crate::fs::rights;
 use crate::process::messages;
 use crate::source::boot::{self, BootBuffer};
 use crate::source::events;
@@ -47,17 +48,19 @@ const MIN_SUB_BUFFERS: u64 = 32;
 
 /// Opens the kernel's trace directory: `given`, else tracefs, or before Linux 4.1 a directory in debugfs.
 pub(crate) fn find(given: Option<&Path>) -> anyhow::Result<KernelFs> {
-    if let Some(path) = given {
-        return KernelFs::at(path).with_context(|| format!("--tracefs {}", path.display()));
-    }
-    KernelFs::find(&TRACEFS).or_else(|error| {
-        let older = KernelFs::find(&DEBUGFS).and_then(|debugfs| Ok(debugfs.sub("tracing")?));
-        older.map_err(|_| match rustix::process::geteuid().is_root() {
-            true => error.context("no trace events here: it takes a kernel with CONFIG_TRACING"),
-            // Another user cannot see whether the kernel has trace events.
-            false => anyhow!("no trace events for this user: run as root"),
-        })
-    })
+    let found = match given {
+        Some(path) => KernelFs::at(path).with_context(|| format!("--tracefs {}", path.display()))?,
+        None => KernelFs::find(&TRACEFS).or_else(|error| {
+            let older = KernelFs::find(&DEBUGFS).and_then(|debugfs| Ok(debugfs.sub("tracing")?));
+            older.map_err(|_| match rustix::process::geteuid().is_root() {
+                true => rights::no_tracefs(error),
+                // Another user cannot see whether the kernel has trace events.
+                false => anyhow!("no trace events for this user: run as root"),
+            })
+        })?,
+    };
+    rights::check_trace_directory(&found)?;
+    Ok(found)
 }
 
 /// Options of a new instance.
