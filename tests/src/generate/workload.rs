@@ -88,7 +88,7 @@ impl Options {
             kernel: true,
             own_threads: false,
             varied: false,
-            symbols: false,
+            symbols: true,
             slide: 0,
         }
     }
