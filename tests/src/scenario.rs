@@ -27,6 +27,7 @@ impl Scenario {
                 nodes: Vec::new(),
                 clock: Some("mono"),
                 symbols: Symbols::default(),
+                hidden_symbols: false,
                 modules: String::new(),
                 module_info: String::new(),
                 slabinfo: Default::default(),

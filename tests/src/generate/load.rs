@@ -98,7 +98,8 @@ impl Load {
             nodes: cpus.map(|cpu| (cpu, 0)).collect(),
             clock: Some("mono"),
             symbols: Symbols::default(),
-            modules: String::new(),
+            hidden_symbols: false,
+                modules: String::new(),
                 module_info: String::new(),
                 slabinfo: Default::default(),
         };

@@ -209,6 +209,8 @@ pub struct Workload {
     pub clock: Option<&'static str>,
     /// Functions of the call-sites, where the trace tells them.
     pub symbols: Symbols,
+    /// The text of symbols has zeros in place of their addresses.
+    pub hidden_symbols: bool,
     /// Lines of `/proc/modules`; empty where the trace has none.
     pub modules: String,
     /// Lines of modules with their sections; empty where the trace has none.
@@ -757,6 +759,7 @@ impl<'a> Machine<'a> {
                 true => Symbols::of_call_sites(&self.shape, self.options.slide),
                 false => Symbols::default(),
             },
+            hidden_symbols: false,
             modules: String::new(),
             module_info: String::new(),
             slabinfo: match self.options.varied && self.extra.chance(50) {
