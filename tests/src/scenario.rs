@@ -28,6 +28,7 @@ impl Scenario {
                 clock: Some("mono"),
                 symbols: Symbols::default(),
                 probes: None,
+                hidden_symbols: false,
                 modules: String::new(),
                 module_info: String::new(),
                 slabinfo: Default::default(),

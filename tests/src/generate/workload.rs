@@ -92,7 +92,7 @@ impl Options {
             own_threads: false,
             varied: false,
             probes: false,
-            symbols: false,
+            symbols: true,
             slide: 0,
         }
     }
@@ -216,6 +216,8 @@ pub struct Workload {
     pub symbols: Symbols,
     /// Time from which the recorder's probe events are on, 0 for the begin; `None`: there are none.
     pub probes: Option<u64>,
+    /// The text of symbols has zeros in place of their addresses.
+    pub hidden_symbols: bool,
     /// Lines of `/proc/modules`; empty where the trace has none.
     pub modules: String,
     /// Lines of modules with their sections; empty where the trace has none.
@@ -907,6 +909,7 @@ impl<'a> Machine<'a> {
                 true => Symbols::of_call_sites(&self.shape, self.options.slide),
                 false => Symbols::default(),
             },
+            hidden_symbols: false,
             modules: String::new(),
             module_info: String::new(),
             slabinfo: match self.options.varied && self.extra.chance(50) {
