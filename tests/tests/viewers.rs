@@ -372,8 +372,9 @@ fn live_bytes(events: &[Event]) -> BTreeMap<&'static str, Vec<(u64, u64)>> {
     for event in events {
         let (kind, is_alloc) = match event.action {
             Action::Alloc(kind) => (kind, true),
-            Action::Free(kind) => (kind, false),
-            Action::Other => continue,
+            Action::Free(kind) | Action::BulkFree(kind) => (kind, false),
+            Action::Deferred => (Kind::Kmalloc, false),
+            Action::Bulk(_) | Action::Other => continue,
         };
         let is_page = kind == Kind::Pages;
         let is_nothing = match is_page {
