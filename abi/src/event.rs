@@ -50,7 +50,7 @@ pub enum Action {
     Other,
 }
 
-/// What a record of several objects does to them.
+/// Effect of a record of several objects on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BulkAction {
     /// Allocations from one cache.
@@ -67,13 +67,11 @@ pub enum BulkAction {
 /// first one counts as an event of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bulk {
-    /// The record itself.
+    /// The record itself; [`Event::objects`] is the number of objects.
     Record {
-        /// What it does.
+        /// Effect on the objects.
         action: BulkAction,
-        /// Number of objects, as the caller gave it.
-        size: u64,
-        /// Number of addresses, and of events that follow: less than `size` if the record has no room for all.
+        /// Number of addresses, and of events that follow: less than that of objects if the record has no room for all.
         addresses: u8,
     },
     /// One of its addresses.
@@ -256,7 +254,8 @@ pub struct Event {
     pub stack: Option<StackId>,
     /// Meaning for the time that tasks wait for memory. The shrinker's address is `address` then, its function `call_site`.
     pub mark: Mark,
-    /// Number of an event with a `mark`; `None` where its format has no such field.
+    /// Number of an event with a `mark`; `None` where its format has no such field. The number of objects, as its bits are, of a record of
+    /// several.
     pub value: Option<i64>,
     /// Owner that the input tells with the event, as a text of page_owner does; kept in [`Names::owners`].
     pub owner: Option<OwnerId>,
@@ -286,6 +285,12 @@ impl Event {
     #[inline]
     pub fn is_address(&self) -> bool {
         self.bulk == Some(Bulk::Address)
+    }
+
+    /// Number of objects of a record of several, as the caller gave it; `None` for any other event.
+    pub fn objects(&self) -> Option<u64> {
+        let is_record = matches!(self.bulk, Some(Bulk::Record { .. }));
+        is_record.then(|| self.value.map_or(0, i64::cast_unsigned))
     }
 
     /// Number of events behind this one that belong to the same record.

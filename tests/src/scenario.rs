@@ -172,10 +172,12 @@ impl Scenario {
         self.workload.probes.get_or_insert(0);
         let allocates = bulk_action == BulkAction::Alloc;
         let (requested, allocated) = if allocates { (200, 256) } else { (0, 0) };
-        let bulk = Some(Bulk::Record { action: bulk_action, size, addresses: addresses.len() as u8 });
+        let bulk = Some(Bulk::Record { action: bulk_action, addresses: addresses.len() as u8 });
         let failed = matches!(action, Action::Alloc(_));
         let gfp = allocates.then_some(0xcc0);
-        let event = Event { requested, allocated, bulk, failed, gfp, node: None, ..self.blank(at, action, 0, site) };
+        let value = Some(size.cast_signed());
+        let plain = self.blank(at, action, 0, site);
+        let event = Event { requested, allocated, bulk, value, failed, gfp, node: None, ..plain };
         let of_address = match action {
             Action::Bulk(kind) if !allocates => Action::BulkFree(kind),
             _ => Action::Alloc(Kind::Cache),
@@ -184,7 +186,7 @@ impl Scenario {
         addresses.iter().fold(self, |scenario, &address| {
             let failed = allocates && address == 0;
             let bulk = Some(Bulk::Address);
-            scenario.push(cpu, name, cache, Event { address, action: of_address, failed, bulk, ..event })
+            scenario.push(cpu, name, cache, Event { address, action: of_address, failed, bulk, value: None, ..event })
         })
     }
 

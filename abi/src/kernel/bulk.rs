@@ -68,11 +68,11 @@ impl BulkPlan {
         if failed {
             addresses = 0;
         }
-        let bulk = Some(Bulk::Record { action, size, addresses });
+        let bulk = Some(Bulk::Record { action, addresses });
         // One failed allocation, however many objects were asked for.
         let of_record = if failed { Action::Alloc(kind) } else { Action::Bulk(kind) };
-        // The record has no object of its own; fields of the record go with it alone.
-        take(Event { action: of_record, failed, bulk, ..event });
+        // Fields of the record go with it alone.
+        take(Event { action: of_record, failed, bulk, value: Some(size.cast_signed()), ..event });
         let is_alloc = action == BulkAction::Alloc;
         for number in 0..usize::from(addresses) {
             let address = u64_at::<O>(record, offset + ADDRESS_BYTES * number).unwrap_or(0);
@@ -234,10 +234,10 @@ mod tests {
                 cache,
                 ..Event::new(5, 3, names.intern(b"free_bulk"))
             };
-            let bulk = Some(Bulk::Record { action: BulkAction::Free, size: 2, addresses: 2 });
+            let bulk = Some(Bulk::Record { action: BulkAction::Free, addresses: 2 });
             let of =
                 |address| Event { address, action: Action::BulkFree(Kind::Cache), bulk: Some(Bulk::Address), ..plain };
-            let record = Event { action: Action::Bulk(Kind::Cache), bulk, ..plain };
+            let record = Event { action: Action::Bulk(Kind::Cache), bulk, value: Some(2), ..plain };
             assert_eq!(events, [record, of(first), of(second)]);
         }
     }
@@ -248,7 +248,7 @@ mod tests {
             let mut names = Names::new();
             let probe = free_bulk(endian, 8, (0, 1, 8), (64, &[0x40]));
             let events = probe.decode(GROUP, b"(fault)\0", &mut names).unwrap();
-            assert_eq!(events[0].bulk, Some(Bulk::Record { action: BulkAction::Complete, size: 1, addresses: 1 }));
+            assert_eq!(events[0].bulk, Some(Bulk::Record { action: BulkAction::Complete, addresses: 1 }));
             let what: Vec<_> = events.iter().map(|event| (event.action, event.cache)).collect();
             assert_eq!(what, [(Action::Bulk(Kind::Kmalloc), None), (Action::BulkFree(Kind::Kmalloc), None)]);
         }
@@ -263,6 +263,7 @@ mod tests {
                 let events = probe.decode(GROUP, b"dentry\0", &mut Names::new()).unwrap();
                 assert_eq!(addresses(&events), all[..want], "{elements} {size}");
                 assert_eq!((events.len(), usize::from(events[0].addresses())), (want + 1, want));
+                assert_eq!(events[0].objects(), Some(size));
             }
         }
         let nothing = free_bulk(Endian::Little, 8, (0x77, 0, 7), (64, &[]));
@@ -285,7 +286,8 @@ mod tests {
                     (0xffff_ffff_8110_0002, Some(name), true)
                 );
             }
-            assert_eq!(events[0].bulk, Some(Bulk::Record { action: BulkAction::Alloc, size: 3, addresses: 3 }));
+            assert_eq!(events[0].bulk, Some(Bulk::Record { action: BulkAction::Alloc, addresses: 3 }));
+            assert_eq!(events.iter().map(Event::objects).collect::<Vec<_>>(), [Some(3), None, None, None]);
             let of_addresses: Vec<_> = events[1..].iter().map(|event| (event.address, event.failed)).collect();
             assert_eq!(of_addresses, [(0x100, false), (0, true), (0x300, false)]);
             assert!(events[1..].iter().all(|event| event.action == Action::Alloc(Kind::Cache)));
@@ -299,7 +301,8 @@ mod tests {
             let events = probe.decode(GROUP, b"maple_node\0", &mut Names::new()).unwrap();
             let [event] = events[..] else { panic!("{events:?}") };
             assert_eq!((event.action, event.failed, event.address), (Action::Alloc(Kind::Cache), true, 0));
-            assert_eq!(event.bulk, Some(Bulk::Record { action: BulkAction::Alloc, size: 8, addresses: 0 }));
+            assert_eq!(event.bulk, Some(Bulk::Record { action: BulkAction::Alloc, addresses: 0 }));
+            assert_eq!(event.objects(), Some(8));
         }
     }
 

@@ -326,7 +326,7 @@ mod tests {
                 let event = Event::new(number, 0, names.intern(b"any"));
                 let mut sink = WaitingSink { waiting: &mut waiting, items: &mut items, origin, is_stack };
                 let addresses = if let Step::Bulk(_, _, addresses) = step { addresses } else { 0 };
-                let bulk = Bulk::Record { action: BulkAction::Free, size: 99, addresses };
+                let bulk = Bulk::Record { action: BulkAction::Free, addresses };
                 sink.event(Event { bulk: (addresses > 0).then_some(bulk), ..event }, &names);
                 let address = Event { bulk: Some(Bulk::Address), ..event };
                 (0..addresses).for_each(|_| sink.event(address, &names));

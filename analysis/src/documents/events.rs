@@ -1,6 +1,6 @@
 //! `events`: the decoded events in the total order, with the gaps where they end.
 
-use kmemtrace_abi::event::{Action, Bulk, Event, Names};
+use kmemtrace_abi::event::{Action, Event, Names};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::row::{Address, text_of};
@@ -41,12 +41,12 @@ fn put_event<M: SerializeMap>(
     put_name(members, "event", Some(names.get(event.name)))?;
     if event.action != Action::Other {
         members.serialize_entry("call_site", &Address(event.call_site))?;
-        match event.bulk {
-            Some(Bulk::Record { size, .. }) => {
+        match event.objects() {
+            Some(objects) => {
                 members.serialize_entry("addresses", &Addresses(addresses))?;
-                members.serialize_entry("size", &size)?;
+                members.serialize_entry("size", &objects)?;
             }
-            _ => members.serialize_entry("address", &Address(event.address))?,
+            None => members.serialize_entry("address", &Address(event.address))?,
         }
     }
     if event.allocates() {

@@ -128,7 +128,7 @@ fn expected(known: &Known, pairs: &Pairs, seqs: &[u64]) -> Vec<Told> {
                 let suspect = Some(pairs.is_suspect_pair(known, &object.alloc, &free));
                 let kind = match free.action {
                     Action::Free(kind) => kind,
-                    // They go with either kind.
+                    // Frees of objects of either kind.
                     Action::Deferred | Action::BulkFree(_) => object.kind,
                     other => panic!("{other:?} ended an object"),
                 };

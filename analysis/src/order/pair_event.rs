@@ -161,7 +161,7 @@ impl Keyed for PairEvent {
 }
 
 impl PairEvent {
-    /// What a record of several objects does to those without an address.
+    /// Effect of a record of several objects on those without an address.
     pub(crate) fn bulk_action(&self) -> BulkAction {
         [BulkAction::Alloc, BulkAction::Free, BulkAction::Complete]
             .into_iter()
@@ -377,12 +377,12 @@ impl<F> PairEventSink<'_, F> {
     /// Adds a record of several objects.
     #[cold]
     fn bulk_record(&mut self, event: &Event, cache: CacheNumber) {
-        let Some(Bulk::Record { action, size, addresses }) = event.bulk else { return };
+        let (Some(Bulk::Record { action, addresses }), Some(objects)) = (event.bulk, event.objects()) else { return };
         self.chunk.has_bulk = true;
         self.chunk.events.push(PairEvent {
             at: event.at,
             requested: addresses.into(),
-            allocated: size.saturating_sub(addresses.into()),
+            allocated: objects.saturating_sub(addresses.into()),
             class: action as u32,
             extra: cache,
             hash: self.seed.hash(event.at),

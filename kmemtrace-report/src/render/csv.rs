@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use kmemtrace_abi::text::escape::escape_csv;
 
 use kmemtrace::documents::row::{Address, Cell, Row, RowSource};
-use kmemtrace::{Action, Bulk, Frame, Observer, OrderedItem};
+use kmemtrace::{Action, Frame, Observer, OrderedItem};
 
 use super::event_output::EventOutput;
 
@@ -133,10 +133,7 @@ impl<'a> EventRows<'a> {
             OrderedItem::Event { event, addresses, names, comm, .. } => {
                 let is_alloc = event.allocates();
                 let is_object = event.action != Action::Other;
-                let size = match event.bulk {
-                    Some(Bulk::Record { size, .. }) => Some(size),
-                    _ => None,
-                };
+                let size = event.objects();
                 let addresses: Vec<String> = addresses.iter().map(|event| Address(event.address).to_string()).collect();
                 let address =
                     |n: u64| Address(n).told().filter(|_| is_object).map_or(String::new(), |at| at.to_string());

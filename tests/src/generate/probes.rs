@@ -125,10 +125,8 @@ impl ProbeLayout {
             None if random.chance(50) => b"(fault)\0".to_vec(),
             None => Vec::new(),
         };
-        let (size, of_bulk) = match event.bulk {
-            Some(Bulk::Record { size, action, .. }) => (size, Some(action)),
-            _ => (0, None),
-        };
+        let size = event.objects().unwrap_or(0);
+        let completes = matches!(event.bulk, Some(Bulk::Record { action: BulkAction::Complete, .. }));
         let mut record = Vec::new();
         for &(_, bytes, slot) in &self.fields {
             let value = match slot {
@@ -137,7 +135,7 @@ impl ProbeLayout {
                 Slot::Pid => event.pid.unwrap_or(0) as u64,
                 Slot::Caller => event.call_site,
                 Slot::Pointer => event.address,
-                Slot::Cache if of_bulk == Some(BulkAction::Complete) => 0,
+                Slot::Cache if completes => 0,
                 Slot::Cache => 0x8800_0100 + random.below(1000),
                 Slot::Name => (text.len() as u64) << 16 | fixed as u64,
                 Slot::Requested => event.requested,

@@ -480,7 +480,7 @@ impl<'a> Machine<'a> {
         let event = self.event(cpu, "kvfree_rcu", Action::Deferred);
         let call_site = self.call_site();
         self.push(cpu, Event { address: object.address, call_site, ..event });
-        // It may be allocated next, freed again by its own function, or completed.
+        // Next, the address may be allocated, freed by its own function, or completed.
         self.freed.push(object);
         self.given_up.push(object);
     }
@@ -562,8 +562,8 @@ impl<'a> Machine<'a> {
             ..event
         };
         self.addresses = addresses.iter().map(of).collect();
-        let bulk = Some(Bulk::Record { action, size, addresses: addresses.len() as u8 });
-        self.push(cpu, Event { bulk, ..event });
+        let bulk = Some(Bulk::Record { action, addresses: addresses.len() as u8 });
+        self.push(cpu, Event { bulk, value: Some(size.cast_signed()), ..event });
     }
 
     fn fail(&mut self, cpu: usize) {

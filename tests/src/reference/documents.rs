@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use kmemtrace_abi::event::{Action, Bulk, Event, Gap, Kind, StreamItem};
+use kmemtrace_abi::event::{Action, Event, Gap, Kind, StreamItem};
 use serde_json::{Map, Value, json};
 
 use super::Known;
@@ -206,7 +206,7 @@ fn event_line(known: &Known, event: &Event, items: &[StreamItem]) -> Value {
         put("context", json!(context));
     }
     if event.action != Action::Other {
-        if let Some(Bulk::Record { size, .. }) = event.bulk {
+        if let Some(size) = event.objects() {
             let addresses: Vec<String> = addresses_behind(items).map(|event| hex(event.address)).collect();
             put("addresses", json!(addresses));
             put("size", json!(size));

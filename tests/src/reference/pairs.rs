@@ -204,7 +204,7 @@ pub struct Pairs {
     pub unfiltered: (usize, usize),
     /// Gaps of the trace.
     pub gaps: Vec<Gap>,
-    /// What deferred and bulk frees did.
+    /// Effects of deferred and bulk frees.
     pub bulk: BulkFrees,
     /// Caches that frees of the window name.
     pub learned: Learned,
@@ -239,10 +239,39 @@ impl BulkFrees {
         object.kind == Kind::Cache && !caches.is_empty() && (is_unknown || caches.contains(&object.alloc.cache))
     }
 
+    /// Takes a deferred free, or an address of a bulk free, at an address whose last event was `before`; the class of a finding.
+    fn free(
+        &mut self,
+        (event, number): (&Event, usize),
+        before: Option<Last>,
+        objects: &mut [Object],
+    ) -> Option<Class> {
+        if let Some(Last { object: Some(index), .. }) = before {
+            let object = &mut objects[index];
+            object.end = End::Freed { free: *event, number };
+            self.kinds.insert(number, object.kind);
+            return None;
+        }
+        if event.action == Action::Deferred {
+            self.kinds.insert(number, Kind::Kmalloc);
+            return Some(if before.is_none() { Class::FreeWithoutAlloc } else { Class::FreeAfterFree });
+        }
+        let counter =
+            if before.is_some_and(|last| last.is_given_up) { &mut self.completions } else { &mut self.unknown };
+        *counter += 1;
+        None
+    }
+
+    /// Takes a plain free of an address that was given up.
+    fn complete(&mut self, number: usize) {
+        self.completions += 1;
+        self.completions_at.insert(number);
+    }
+
     /// Takes a record: objects beyond its room.
     fn record(&mut self, event: &Event) {
-        let Some(Bulk::Record { action, size, addresses }) = event.bulk else { return };
-        let rest = size - u64::from(addresses);
+        let Some(Bulk::Record { action, addresses }) = event.bulk else { return };
+        let rest = event.objects().unwrap_or(0).saturating_sub(addresses.into());
         match action {
             BulkAction::Alloc => self.unseen_allocs += rest,
             BulkAction::Complete => self.completions += rest,
@@ -308,10 +337,8 @@ struct Paired {
 
 /// Pairs all events, in one pass.
 fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
-    let mut frames = Frames::default();
-    let mut bulk = BulkFrees::default();
-    let mut objects: Vec<Object> = Vec::new();
-    let mut findings: Vec<Finding> = Vec::new();
+    let (mut frames, mut bulk) = (Frames::default(), BulkFrees::default());
+    let (mut objects, mut findings): (Vec<Object>, Vec<Finding>) = Default::default();
     let mut table: HashMap<(bool, u64), Last> = HashMap::new();
     let suspect = |before: &Last, now: &Event, class: Class| is_suspect(known, gaps, before, now, class);
     for (number, event) in events.iter().enumerate() {
@@ -325,27 +352,15 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
             Action::Alloc(kind) if event.failed => {
                 findings.push(finding(Class::FailedAlloc, Some(event.call_site), None, kind, false));
             }
-            Action::Deferred if matches!(event.address, 0 | 16) => {
-                findings.push(finding(Class::NullFree, None, Some(event.call_site), Kind::Kmalloc, false));
+            Action::Free(Kind::Kmalloc | Kind::Cache) | Action::Deferred if matches!(event.address, 0 | 16) => {
+                let kind = if let Action::Free(kind) = event.action { kind } else { Kind::Kmalloc };
+                findings.push(finding(Class::NullFree, None, Some(event.call_site), kind, false));
             }
             Action::Deferred | Action::BulkFree(_) => {
                 let before = table.insert((false, event.address), Last::new(event, None));
-                if let Some(Last { object: Some(index), .. }) = before {
-                    let object = &mut objects[index];
-                    object.end = End::Freed { free: *event, number };
-                    bulk.kinds.insert(number, object.kind);
-                } else if event.action == Action::Deferred {
-                    bulk.kinds.insert(number, Kind::Kmalloc);
-                    let site = Some(event.call_site);
-                    let (class, suspect) = match before {
-                        None => (Class::FreeWithoutAlloc, false),
-                        Some(last) => (Class::FreeAfterFree, suspect(&last, event, Class::FreeAfterFree)),
-                    };
-                    findings.push(finding(class, None, site, Kind::Kmalloc, suspect));
-                } else if before.is_some_and(|last| last.is_given_up) {
-                    bulk.completions += 1;
-                } else {
-                    bulk.unknown += 1;
+                if let Some(class) = bulk.free((event, number), before, &mut objects) {
+                    let suspect = before.is_some_and(|last| suspect(&last, event, class));
+                    findings.push(finding(class, None, Some(event.call_site), Kind::Kmalloc, suspect));
                 }
             }
             Action::Alloc(Kind::Pages) | Action::Free(Kind::Pages) if event.order.is_some() => {
@@ -375,18 +390,12 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
                 }
                 objects.push(Object { alloc: *event, kind, number, end: End::Live, gone: None });
             }
-            Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | 16) => {
-                findings.push(finding(Class::NullFree, None, Some(event.call_site), kind, false));
-            }
             Action::Free(kind) => {
                 let key = (kind == Kind::Pages, event.address);
                 let site = Some(event.call_site);
                 match table.insert(key, Last::new(event, None)) {
-                    Some(Last { object: None, is_given_up: true, .. }) => {
-                        bulk.completions += 1;
-                        bulk.completions_at.insert(number);
-                    }
                     None => findings.push(finding(Class::FreeWithoutAlloc, None, site, kind, false)),
+                    Some(Last { object: None, is_given_up: true, .. }) => bulk.complete(number),
                     Some(last @ Last { object: None, .. }) => {
                         let suspect = suspect(&last, event, Class::FreeAfterFree);
                         findings.push(finding(Class::FreeAfterFree, None, site, kind, suspect));
@@ -395,19 +404,10 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
                         let object = &mut objects[index];
                         object.end = End::Freed { free: *event, number };
                         let (alloc, of) = (object.alloc, object.kind);
-                        let mut pair = |class| {
+                        for class in mismatches(known, (of, kind), (&alloc, event)) {
                             let suspect = suspect(&last, event, class);
                             let found = finding(class, Some(alloc.call_site), site, of, suspect);
                             findings.push(Finding { owner: alloc, ..found });
-                        };
-                        if kind != of {
-                            let legal = of == Kind::Cache && known.kfree_of_cache_is_legal();
-                            pair(if legal { Class::KindMismatchLegal } else { Class::KindMismatch });
-                        }
-                        if let (Some(to), Some(from)) = (event.cache, alloc.cache)
-                            && known.names.get(to) != known.names.get(from)
-                        {
-                            pair(Class::CacheMismatch);
                         }
                     }
                 }
@@ -415,6 +415,21 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
         }
     }
     Paired { objects, findings, page_frees: frames.frees, bulk }
+}
+
+/// Classes of a free as kind `kind` of an object of kind `of`.
+fn mismatches(known: &Known, (of, kind): (Kind, Kind), (alloc, free): (&Event, &Event)) -> Vec<Class> {
+    let mut classes = Vec::new();
+    if kind != of {
+        let legal = of == Kind::Cache && known.kfree_of_cache_is_legal();
+        classes.push(if legal { Class::KindMismatchLegal } else { Class::KindMismatch });
+    }
+    if let (Some(to), Some(from)) = (free.cache, alloc.cache)
+        && known.names.get(to) != known.names.get(from)
+    {
+        classes.push(Class::CacheMismatch);
+    }
+    classes
 }
 
 /// Frames one by one: the object that each is live under, and all that were seen.

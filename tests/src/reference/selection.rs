@@ -108,7 +108,7 @@ impl Selection {
             Action::Alloc(kind) => (kind, Some(event.requested)),
             Action::Bulk(kind) => (kind, (event.requested > 0).then_some(event.requested)),
             Action::Free(kind) | Action::BulkFree(kind) => (kind, None),
-            // It may be of either kind, and counts as the first.
+            // Free of either kind, which counts as the first.
             Action::Deferred => (Kind::Kmalloc, None),
             Action::Other => return true,
         };

@@ -1,6 +1,6 @@
 //! Events inside a stall, with the fields of their records.
 
-use kmemtrace_abi::event::{Action, Bulk, Event, Mark, Names, Span};
+use kmemtrace_abi::event::{Action, Event, Mark, Names, Span};
 
 use crate::documents::row::{Address, Cell, Field, Row, TakeMember};
 use crate::latency::InsideEvent;
@@ -36,8 +36,8 @@ fn decoded(event: &Event, names: &Names, take: &mut TakeMember<'_>) {
         Address(event.call_site).put("call_site", take);
     }
     // An event inside a stall has no room for the addresses of several objects.
-    match event.bulk {
-        Some(Bulk::Record { size, .. }) => take("size", Cell::Count(size)),
+    match event.objects() {
+        Some(objects) => take("size", Cell::Count(objects)),
         _ if event.action != Action::Other => Address(event.address).put("address", take),
         _ => {}
     }
@@ -61,7 +61,7 @@ fn decoded(event: &Event, names: &Names, take: &mut TakeMember<'_>) {
     if let Some(cache) = event.cache {
         take("cache", Cell::Name(names.get(cache)));
     }
-    if let Some(value) = event.value {
+    if let Some(value) = event.value.filter(|_| event.objects().is_none()) {
         let name = match event.mark {
             Mark::Throttled => "usec_delayed",
             Mark::End(Span::Shrinker) => "freed",

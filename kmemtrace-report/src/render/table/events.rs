@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kmemtrace::documents::row::Address;
-use kmemtrace::{Bulk, Clock, Event, EventNames, GfpNames, Kind, Observer, OrderedItem, Symbolizer, Trace};
+use kmemtrace::{Clock, Event, EventNames, GfpNames, Kind, Observer, OrderedItem, Symbolizer, Trace};
 use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
@@ -127,11 +127,11 @@ impl<'a> EventTable<'a> {
         let size = |bytes| if is_alloc { cells::bytes(bytes, self.options) } else { String::new() };
         let site = event.kind().map_or(String::new(), |kind| self.site(event.call_site, kind));
         let object = |event: &Event| event.kind().map_or(String::new(), |_| Address(event.address).to_string());
-        let (event_name, address) = match event.bulk {
-            Some(Bulk::Record { size, .. }) => {
-                (format!("{} x{size}", name(names.get(event.name))), first_of(addresses.iter().map(object)))
+        let (event_name, address) = match event.objects() {
+            Some(objects) => {
+                (format!("{} x{objects}", name(names.get(event.name))), first_of(addresses.iter().map(object)))
             }
-            _ => (name(names.get(event.name)), object(event)),
+            None => (name(names.get(event.name)), object(event)),
         };
         [
             self.clock.moment(event.at, first, 6),

@@ -131,6 +131,8 @@ mod tests {
             last: 9,
             own_threads: None,
             scope: "system",
+            deferred: None,
+            deferred_from: None,
             filtered: None,
             host: None,
             boot: None,
