@@ -88,7 +88,7 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Whether allocation events name their caches.
+/// Source of the names of caches.
 fn of_caches(tracefs: &KernelFs) -> String {
     let format = tracefs.get_if_there("events/kmem/kmem_cache_alloc/format").unwrap_or_default();
     let has_name = format.lines().any(|line| line.contains(" name;"));

@@ -183,9 +183,7 @@ fn run(
     let started =
         started.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
     if started.is_ok() {
-        if let Some(probes) = source.begun() {
-            names.put_probes(probes);
-        }
+        names.put_probes(source.begun());
         names.begun();
         workers.go();
         take_name(args, output);

@@ -1,10 +1,11 @@
 //! Trace events of the kernel: the profiles, which of them are enabled, and their formats.
 
 use anyhow::bail;
+use kmemtrace_abi::kernel::probes::{ALLOC_BULK, group_of};
 use kmemtrace_abi::text::escape::escape;
 
 use crate::fs::kernelfs::KernelFs;
-use crate::source::{latency, probes};
+use crate::source::latency;
 
 /// Names of profiles.
 const PROFILES: [&str; 4] = ["slab", "page", latency::PROFILE, "all"];
@@ -27,8 +28,13 @@ const FREES: [(&str, &[&str]); 5] = [
 
 /// Allocation events among `events`.
 pub(crate) fn allocations(events: &[String]) -> impl Iterator<Item = &str> {
-    let is_allocation = |event: &&str| FREES.iter().any(|(alloc, _)| alloc == event) || probes::is_alloc_bulk(event);
+    let is_allocation = |event: &&str| FREES.iter().any(|(alloc, _)| alloc == event) || is_alloc_bulk(event);
     events.iter().map(String::as_str).filter(is_allocation)
+}
+
+/// True for a recorder's probe event of allocations in bulk.
+fn is_alloc_bulk(event: &str) -> bool {
+    event.split_once('/').is_some_and(|(group, name)| group.starts_with(&group_of("")) && name == ALLOC_BULK)
 }
 
 /// True if `events` has an allocation event whose name begins with `prefix`, and an event of its frees.

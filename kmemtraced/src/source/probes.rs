@@ -5,10 +5,10 @@
 //! buffers in which it ever was. Hence the order: make and lock the instance, define, enable; at the end drain the buffers,
 //! remove the instance, remove the definitions.
 //!
-//! A group belongs to every instance whose name gives it. Definitions of a group without such an instance are left over, and anybody
-//! may remove them. The instance exists before and after the definitions, so a recorder that is killed at any point leaves a state
-//! that `recover` can undo. Programs that change `dynamic_events` lock it: an instance that was absent when the lock was taken
-//! has no definitions before the lock is released.
+//! A group belongs to every instance whose name gives it. Definitions of a group without such an instance are left over, and any
+//! recorder removes them. The instance exists before and after the definitions, so a recorder that is killed at any point leaves a
+//! state that `recover` can undo. A recorder that changes `dynamic_events` locks it, so no other one defines events between the look
+//! for instances and the removal.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -57,7 +57,7 @@ pub(crate) struct Probes {
     pub(crate) group: Option<String>,
     /// The events, as `system/event`.
     pub(crate) events: Vec<String>,
-    /// Their definitions, as written to `dynamic_events`.
+    /// Definitions of the events, as written to `dynamic_events`.
     definitions: Vec<String>,
     /// Text for the user; `None` if no slab events are recorded.
     pub(crate) shown: Option<String>,
@@ -70,10 +70,10 @@ impl Probes {
     }
 }
 
-/// Whether some frees are seen, or the reason why not.
+/// `Ok` if frees are seen, else the reason why not.
 type Seen = Result<(), String>;
 
-/// What a recording wants of the probe events.
+/// Request of a recording for probe events.
 pub(crate) struct Wanted<'a> {
     /// Top-level trace directory.
     pub(crate) top: &'a KernelFs,
@@ -97,11 +97,6 @@ pub(crate) fn are_useful(events: &[String]) -> bool {
 /// True if allocations and frees of objects of caches are recorded.
 fn has_caches(events: &[String]) -> bool {
     events::has_pair(events, "kmem/kmem_cache_alloc")
-}
-
-/// True for the probe event of allocations in bulk.
-pub(crate) fn is_alloc_bulk(event: &str) -> bool {
-    event.split_once('/').is_some_and(|(group, name)| group.starts_with(GROUPS) && name == ALLOC_BULK)
 }
 
 /// Text for a recording of these events without probe events.
@@ -135,7 +130,7 @@ fn set_up_on(kernel: &Kernel, wanted: &Wanted<'_>) -> anyhow::Result<Probes> {
     Ok(probes)
 }
 
-/// What of the kernel decides about probe events.
+/// Facts about the kernel that decide about probe events.
 struct Kernel {
     release: (u32, u32),
     machine: String,
@@ -189,7 +184,7 @@ impl Kernel {
 struct Form {
     /// True for fprobe events, false for kprobe events.
     is_fprobe: bool,
-    /// Where a function has its return address when it begins.
+    /// Place of the return address when a function begins.
     caller: &'static str,
 }
 
@@ -225,7 +220,7 @@ fn shown(rcu: &Seen, bulk: &Seen) -> String {
     format!("RCU frees: {}; bulk frees: {}", state(rcu), state(bulk))
 }
 
-/// What this kernel offers, for `kmemtraced probe`, as (name, text); defines nothing.
+/// Lines about what this kernel offers, for `kmemtraced probe`, as (name, text); defines nothing.
 pub(crate) fn offer(top: &KernelFs) -> [(&'static str, String); 2] {
     let kernel = Kernel::this(top);
     let bulk = match kernel.form() {
@@ -520,7 +515,7 @@ mod tests {
         set_up_on(kernel, &Wanted { top, fs: &fs, name, events, filters: &[], enables: true })
     }
 
-    /// What was appended to [`FOREIGN`].
+    /// Text that was appended to [`FOREIGN`].
     fn appended(top: &KernelFs) -> String {
         top.get(FILE).unwrap().strip_prefix(FOREIGN).unwrap().to_owned()
     }

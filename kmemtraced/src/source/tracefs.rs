@@ -412,8 +412,8 @@ impl TraceSource for RingBuffers {
     fn start(&self) -> anyhow::Result<()> {
         let fs = self.owner.fs();
         // Probe events are enabled by now, or they are once the recording has begun.
-        let events = self.facts.events.iter().filter(|event| !self.facts.probes.events.contains(event));
-        events.map(|event| fs.set(&switch(event), "1")).collect::<anyhow::Result<()>>()?;
+        let mut events = self.facts.events.iter().filter(|event| !self.facts.probes.events.contains(event));
+        events.try_for_each(|event| fs.set(&switch(event), "1"))?;
         fs.set("tracing_on", "1")
     }
 

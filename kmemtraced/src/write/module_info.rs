@@ -138,6 +138,7 @@ mod tests {
                 ("module/dm_mod/sections/.init.text", b"0x0000000000000000\n"),
                 ("module/dm_mod/sections/.data", b"0xffffffffc04b0000\n"),
                 ("module/ext4/sections/.exit.text", b"0xffffffffc0410000"),
+                ("module/ext4/sections/.init.text", b"0xffffffffc0430000\n"),
                 ("module/ext4/sections/.noinstr.text", b"(hidden)\n"),
             ],
             dep,
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(
             String::from_utf8(text).unwrap(),
             "dm_mod abcdef01 drivers/md/dm-mod .text=0xffffffffc04aa000 .text.unlikely=0xffffffffc04af010\n\
-             ext4 - fs/ext4/ext4 .exit.text=0xffffffffc0410000\n"
+             ext4 - fs/ext4/ext4 .exit.text=0xffffffffc0410000 .init.text=0xffffffffc0430000\n"
         );
     }
 

@@ -79,8 +79,10 @@ impl Names {
     }
 
     /// Hands the recorder's probe events to the thread, which has its file.
-    pub(crate) fn put_probes(&self, text: String) {
-        let _ = self.texts.send(Text::Probes(text));
+    pub(crate) fn put_probes(&self, text: Option<String>) {
+        if let Some(text) = text {
+            let _ = self.texts.send(Text::Probes(text));
+        }
     }
 
     /// Takes the `PID COMM` lines of the kernel before it records. `knows_threads`: its ids of threads are those of proc.
