@@ -27,7 +27,7 @@ const SITES: [u64; 5] = [0x8100_0010, 0x8100_0020, 0x8100_0030, 0x8100_0040, 0x8
 const OBJECTS: [u64; 5] = [0x1000, 0x2000, 0x3000, 0x4000, 0x5000];
 const FRAME: [u64; 2] = [0x1234, 0x2000];
 
-/// What the tasks of each kernel do.
+/// Script of the tasks of each kernel.
 static SCRIPT: [Scripted; 14] = [
     (0, "mm_vmscan_direct_reclaim_begin", &[("order", 2)]),
     (0, "kmalloc", &[("call_site", SITES[0]), ("ptr", OBJECTS[0]), ("bytes_req", 20), ("bytes_alloc", 32)]),
@@ -98,7 +98,7 @@ fn hex(number: u64) -> String {
 fn slab_and_page_events() -> Result<(), Skip> {
     for version in VERSIONS {
         let recorded = Recorded::new(version, &["-e", "all"])?;
-        let clock = if version.numbers < (4, 2) { "global" } else { "mono" };
+        let clock = if version.numbers < (3, 17) { "global" } else { "mono" };
         let banner = if clock == "global" { "clock global (this kernel has no mono)\n" } else { "clock mono\n" };
         assert!(recorded.messages.contains(banner), "{}: {}", version.release, recorded.messages);
         let expected = json!({
