@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::generate::pages::{Stamp, SubBufferWriter};
 use crate::generate::{Era, Shape};
 use crate::programs::program;
+use crate::recorder::instance_name;
 use crate::runner::Skip;
 use formats::{Format, formats};
 use fuse::{FileSystem, Mount};
@@ -41,6 +42,8 @@ pub const FRAMES: [u64; 3] = [0xffff_ffff_8111_1000, 0xffff_ffff_8122_2000, 0xff
 #[derive(Debug)]
 pub struct OldKernel {
     version: Version,
+    /// Name of the recorder's instance: no other recorder of this machine has it, so that their state files differ.
+    instance: String,
     mount: Mount,
     state: Arc<Mutex<State>>,
 }
@@ -56,7 +59,7 @@ impl OldKernel {
         }
         let state = Arc::new(Mutex::new(State::new(version, script)));
         let mount = Mount::new(Served(Arc::clone(&state)))?;
-        Ok(OldKernel { version, mount, state })
+        Ok(OldKernel { version, instance: instance_name(), mount, state })
     }
 
     /// Mount point.
@@ -68,9 +71,11 @@ impl OldKernel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that programs changed so far: a line for each write and each directory made or removed.
+    /// All that programs changed so far: a line for each write and each directory made or removed. The recorder's instance is called
+    /// `instance`.
     pub fn changes(&self) -> Vec<String> {
-        self.state().changes.clone()
+        let path = format!("instances/{}", self.instance);
+        self.state().changes.iter().map(|change| change.replace(&path, "instance")).collect()
     }
 
     /// Runs a program of the project on this kernel, to its end.
@@ -88,7 +93,14 @@ impl OldKernel {
     /// If the recorder cannot be started.
     pub fn record(&self, arguments: &[&str], trace: &Path, command: &[&str]) -> Output {
         let mut recorder = self.command(&program("kmemtraced"));
-        recorder.arg("--tracefs").arg(self.path()).args(arguments).arg("-o").arg(trace).arg("--").args(command);
+        recorder
+            .args(["-B", &self.instance, "--tracefs"])
+            .arg(self.path())
+            .args(arguments)
+            .arg("-o")
+            .arg(trace)
+            .arg("--")
+            .args(command);
         recorder.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("kmemtraced: {error}"))
     }
 
