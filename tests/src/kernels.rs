@@ -36,7 +36,7 @@ pub const LINUX_6_18: Kernel =
 pub const LINUX_7_3: Kernel =
     Kernel { suite: Some("trixie-backports"), package: r"linux-binary-7\.3\.[0-9.+a-z-]+-cloud-amd64" };
 
-/// What the kernel records from its start on.
+/// Words of the kernel command line: slab events are recorded from the start on.
 const AT_BOOT: &str = "trace_event=kmem:kmalloc,kmem:kmalloc_node,kmem:kmem_cache_alloc,kmem:kmem_cache_alloc_node,kmem:kfree,kmem:kmem_cache_free trace_buf_size=64M";
 
 /// Records slab events since boot, then of a load slab events, pages with stacks, and waits for memory. A second instance has the

@@ -6,6 +6,7 @@ use std::process::{ExitCode, Output};
 
 use kmemtrace_tests::old_kernel::{FRAMES, OldKernel, Scripted, THREAD, VERSIONS, Version, WITHOUT_INSTANCES};
 use kmemtrace_tests::programs::{differences, json, json_lines};
+use kmemtrace_tests::recorder::instance_name;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::{self, Skip};
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ const SITES: [u64; 5] = [0x8100_0010, 0x8100_0020, 0x8100_0030, 0x8100_0040, 0x8
 const OBJECTS: [u64; 5] = [0x1000, 0x2000, 0x3000, 0x4000, 0x5000];
 const FRAME: [u64; 2] = [0x1234, 0x2000];
 
-/// What the tasks of each kernel do.
+/// Script of the tasks of each kernel.
 static SCRIPT: [Scripted; 14] = [
     (0, "mm_vmscan_direct_reclaim_begin", &[("order", 2)]),
     (0, "kmalloc", &[("call_site", SITES[0]), ("ptr", OBJECTS[0]), ("bytes_req", 20), ("bytes_alloc", 32)]),
@@ -98,7 +99,7 @@ fn hex(number: u64) -> String {
 fn slab_and_page_events() -> Result<(), Skip> {
     for version in VERSIONS {
         let recorded = Recorded::new(version, &["-e", "all"])?;
-        let clock = if version.numbers < (4, 2) { "global" } else { "mono" };
+        let clock = if version.numbers < (3, 17) { "global" } else { "mono" };
         let banner = if clock == "global" { "clock global (this kernel has no mono)\n" } else { "clock mono\n" };
         assert!(recorded.messages.contains(banner), "{}: {}", version.release, recorded.messages);
         let expected = json!({
@@ -156,7 +157,7 @@ fn stacks_by_the_option_of_an_instance() -> Result<(), Skip> {
     for version in VERSIONS.into_iter().filter(|version| version.numbers >= (4, 4)) {
         let recorded = Recorded::new(version, &["--stack"])?;
         let set: Vec<String> = recorded.kernel.changes();
-        assert!(set.contains(&"instances/kmemtrace/options/stacktrace 1".to_owned()), "{}: {set:?}", version.release);
+        assert!(set.contains(&"instance/options/stacktrace 1".to_owned()), "{}: {set:?}", version.release);
         let events = json_lines(&recorded.report(&["events", "--format", "jsonl"]));
         let allocs: Vec<&Value> = events.iter().filter(|event| event["event"] == "kmalloc").collect();
         assert_eq!(allocs.len(), 2, "{}", version.release);
@@ -170,13 +171,16 @@ fn stacks_by_the_option_of_an_instance() -> Result<(), Skip> {
 fn one_command_alone() -> Result<(), Skip> {
     for version in VERSIONS.into_iter().filter(|version| version.numbers >= (4, 8)) {
         let changes = Recorded::new(version, &["--only-command"])?.kernel.changes();
-        let at = |prefix: &str| {
-            changes.iter().position(|change| change.starts_with(&format!("instances/kmemtrace/{prefix}")))
-        };
+        let at = |prefix: &str| changes.iter().position(|change| change.starts_with(&format!("instance/{prefix}")));
         let order = [at("options/event-fork 1"), at("set_event_pid "), at("events/kmem/kfree/enable 1")];
         assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{}: {changes:#?}", version.release);
     }
     Ok(())
+}
+
+/// True for a change of the recorder's instance.
+fn is_of_instance(change: &str) -> bool {
+    change.starts_with("instance/") || ["mkdir instance", "rmdir instance"].contains(&change)
 }
 
 /// Runs a recorder that must refuse, before it changes anything.
@@ -224,7 +228,7 @@ fn what_a_kernel_lacks_is_refused() -> Result<(), Skip> {
         let output = refusal(&kernel, options);
         assert_eq!(text(&output.stderr), format!("kmemtraced: {message}\n"), "{options:?}");
         let changes = kernel.changes();
-        let elsewhere = changes.iter().find(|change| !change.contains("instances/kmemtrace"));
+        let elsewhere = changes.iter().find(|change| !is_of_instance(change));
         assert_eq!((elsewhere, changes.is_empty()), (None, !has_instance), "{options:?}: {changes:?}");
         let left = std::fs::read_dir(kernel.path().join("instances")).map(Iterator::count);
         assert_eq!(left.ok(), Some(0), "{options:?}: an instance is left");
@@ -235,7 +239,7 @@ fn what_a_kernel_lacks_is_refused() -> Result<(), Skip> {
 fn options_of_all_buffers_are_left_alone() -> Result<(), Skip> {
     for version in VERSIONS {
         let changes = Recorded::new(version, &[])?.kernel.changes();
-        let elsewhere: Vec<&String> = changes.iter().filter(|change| !change.contains("instances/kmemtrace")).collect();
+        let elsewhere: Vec<&String> = changes.iter().filter(|change| !is_of_instance(change)).collect();
         assert!(elsewhere.is_empty(), "{}: {elsewhere:?}", version.release);
         let options = changes.iter().any(|change| change.contains("/options/") || change.contains("/trace_options"));
         assert_eq!(options, version.numbers >= (4, 4), "{}: {changes:?}", version.release);
@@ -259,7 +263,7 @@ fn what_a_kernel_offers() -> Result<(), Skip> {
     for version in VERSIONS {
         let kernel = OldKernel::new(version, &SCRIPT)?;
         let path: &Path = kernel.path();
-        let output = kernel.run("kmemtraced", &["probe", "--tracefs"], &[path]);
+        let output = kernel.run("kmemtraced", &["probe", "-B", &instance_name(), "--tracefs"], &[path]);
         let listed = text(&output.stdout);
         let lines = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
         let events = "kfree kmalloc kmalloc_node kmem_cache_alloc kmem_cache_alloc_node kmem_cache_free mm_page_alloc mm_page_free mm_page_free_batched";

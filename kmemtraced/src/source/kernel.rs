@@ -1,4 +1,4 @@
-//! What older kernels lack, by the release that brought it (`kernel/trace/` of the releases named).
+//! Features of the kernel that older releases lack, by the release that brought them (`kernel/trace/` of the releases named).
 
 use std::fmt::{self, Display};
 

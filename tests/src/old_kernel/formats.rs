@@ -1,7 +1,7 @@
 //! Format texts and records of the events of older kernels on x86_64, written from `include/trace/events/kmem.h`, `vmscan.h` and
 //! `kernel/trace/trace_entries.h` of each release.
 
-use super::Version;
+use super::version::Version;
 
 /// Declaration, offset, size and sign of a field, as `kernel/trace/trace_events.c` prints them.
 type Field = (&'static str, usize, usize, u8);

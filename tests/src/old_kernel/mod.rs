@@ -3,6 +3,7 @@
 
 mod formats;
 mod fuse;
+mod version;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -16,73 +17,12 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::generate::pages::{Stamp, SubBufferWriter};
 use crate::generate::{Era, Shape};
 use crate::programs::program;
+use crate::recorder::instance_name;
 use crate::runner::Skip;
 use formats::{Format, formats};
 use fuse::{FileSystem, Mount};
-
-/// An older release.
-#[derive(Clone, Copy, Debug)]
-pub struct Version {
-    /// First two numbers.
-    pub numbers: (u32, u32),
-    /// Text of a distribution's kernel of that release.
-    pub release: &'static str,
-    /// GFP_KERNEL, `include/linux/gfp.h`.
-    gfp_kernel: u32,
-}
-
-/// The last release without instances that people still run.
-pub const WITHOUT_INSTANCES: Version = Version { numbers: (2, 6), release: "2.6.32-754.el6.x86_64", gfp_kernel: 0xd0 };
-
-/// Releases with instances, oldest first.
-pub const VERSIONS: [Version; 6] = [
-    Version { numbers: (3, 10), release: "3.10.0-1160.el7.x86_64", gfp_kernel: 0xd0 },
-    Version { numbers: (4, 4), release: "4.4.0-210-generic", gfp_kernel: 0x0240_00c0 },
-    Version { numbers: (4, 14), release: "4.14.336", gfp_kernel: 0x0140_00c0 },
-    Version { numbers: (4, 18), release: "4.18.0-553.el8_10.x86_64", gfp_kernel: 0x0060_00c0 },
-    Version { numbers: (4, 19), release: "4.19.0-27-amd64", gfp_kernel: 0x0060_00c0 },
-    Version { numbers: (5, 4), release: "5.4.0-216-generic", gfp_kernel: 0xcc0 },
-];
-
-/// System calls that came after Linux 3.10, with their release.
-const SYSTEM_CALLS: [(&str, (u32, u32)); 36] = [
-    ("sched_setattr", (3, 14)),
-    ("sched_getattr", (3, 14)),
-    ("renameat2", (3, 15)),
-    ("seccomp", (3, 17)),
-    ("getrandom", (3, 17)),
-    ("memfd_create", (3, 17)),
-    ("bpf", (3, 18)),
-    ("execveat", (3, 19)),
-    ("userfaultfd", (4, 3)),
-    ("membarrier", (4, 3)),
-    ("mlock2", (4, 4)),
-    ("copy_file_range", (4, 5)),
-    ("preadv2", (4, 6)),
-    ("pwritev2", (4, 6)),
-    ("statx", (4, 11)),
-    ("rseq", (4, 18)),
-    ("io_uring_setup", (5, 1)),
-    ("pidfd_send_signal", (5, 1)),
-    ("fsopen", (5, 2)),
-    ("fsconfig", (5, 2)),
-    ("fsmount", (5, 2)),
-    ("fspick", (5, 2)),
-    ("open_tree", (5, 2)),
-    ("move_mount", (5, 2)),
-    ("pidfd_open", (5, 3)),
-    ("clone3", (5, 3)),
-    ("openat2", (5, 6)),
-    ("pidfd_getfd", (5, 6)),
-    ("faccessat2", (5, 8)),
-    ("close_range", (5, 9)),
-    ("process_madvise", (5, 10)),
-    ("epoll_pwait2", (5, 11)),
-    ("mount_setattr", (5, 12)),
-    ("landlock_create_ruleset", (5, 13)),
-    ("futex_waitv", (5, 16)),
-    ("fchmodat2", (6, 6)),
-];
+use version::SYSTEM_CALLS;
+pub use version::{VERSIONS, Version, WITHOUT_INSTANCES};
 
 /// Thread of all events, and its name.
 pub const THREAD: (i32, &str) = (4242, "load");
@@ -90,39 +30,20 @@ pub const THREAD: (i32, &str) = (4242, "load");
 const CPUS: u32 = 2;
 /// Options that the top-level buffer has, with their values.
 const OPTIONS: &str = "print-parent\nnosym-addr\nnostacktrace\nnosleep-time\noverwrite\nnodisable_on_free\nirq-info\n";
-/// Address of the first `struct page`, and the bytes of one.
-const PAGES: (u64, u64) = (0xffff_ea00_0000_0000, 64);
-
-impl Version {
-    /// True if the release has what `since` brought.
-    fn has(self, since: (u32, u32)) -> bool {
-        self.numbers >= since
-    }
-
-    /// Clocks in the order of `kernel/trace/trace.c`.
-    fn clocks(self) -> Vec<&'static str> {
-        let since = [("mono", (4, 2)), ("mono_raw", (4, 2)), ("boot", (4, 10))];
-        let later = since.into_iter().filter(|(_, since)| self.has(*since)).map(|(clock, _)| clock);
-        ["local", "global", "counter", "uptime", "perf"].into_iter().chain(later).chain(["x86-tsc"]).collect()
-    }
-
-    /// Key of a frame in the events of pages, as a report has it: a frame's number, or the address of its `struct page`.
-    pub fn frame_key(self, frame: u64) -> u64 {
-        if self.has((4, 1)) { frame } else { PAGES.0 + frame * PAGES.1 }
-    }
-}
 
 /// An event of a script: CPU, name, and values by field name. `frame` stands for the field of a page, which is its number or its
 /// `struct page`.
 pub type Scripted = (u32, &'static str, &'static [(&'static str, u64)]);
 
-/// What the kernel records where an event is enabled and the option for stacks is set: addresses of functions.
+/// Stack of each event, where the option for stacks is set: return addresses from the innermost on.
 pub const FRAMES: [u64; 3] = [0xffff_ffff_8111_1000, 0xffff_ffff_8122_2000, 0xffff_ffff_8133_3000];
 
 /// A running older kernel, as far as programs see it.
 #[derive(Debug)]
 pub struct OldKernel {
     version: Version,
+    /// Name of the recorder's instance: no other recorder of this machine has it, so that their state files differ.
+    instance: String,
     mount: Mount,
     state: Arc<Mutex<State>>,
 }
@@ -138,7 +59,7 @@ impl OldKernel {
         }
         let state = Arc::new(Mutex::new(State::new(version, script)));
         let mount = Mount::new(Served(Arc::clone(&state)))?;
-        Ok(OldKernel { version, mount, state })
+        Ok(OldKernel { version, instance: instance_name(), mount, state })
     }
 
     /// Mount point.
@@ -150,9 +71,11 @@ impl OldKernel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that programs changed so far: a line for each write and each directory made or removed.
+    /// All that programs changed so far: a line for each write and each directory made or removed. The recorder's instance is called
+    /// `instance`.
     pub fn changes(&self) -> Vec<String> {
-        self.state().changes.clone()
+        let path = format!("instances/{}", self.instance);
+        self.state().changes.iter().map(|change| change.replace(&path, "instance")).collect()
     }
 
     /// Runs a program of the project on this kernel, to its end.
@@ -170,7 +93,14 @@ impl OldKernel {
     /// If the recorder cannot be started.
     pub fn record(&self, arguments: &[&str], trace: &Path, command: &[&str]) -> Output {
         let mut recorder = self.command(&program("kmemtraced"));
-        recorder.arg("--tracefs").arg(self.path()).args(arguments).arg("-o").arg(trace).arg("--").args(command);
+        recorder
+            .args(["-B", &self.instance, "--tracefs"])
+            .arg(self.path())
+            .args(arguments)
+            .arg("-o")
+            .arg(trace)
+            .arg("--")
+            .args(command);
         recorder.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("kmemtraced: {error}"))
     }
 
@@ -183,7 +113,7 @@ impl OldKernel {
         };
         let system = [field("Linux"), field("old"), field(self.version.release)].concat();
         let later = SYSTEM_CALLS.iter().filter(|(_, since)| !self.version.has(*since));
-        // Where strace itself does not know a call, no program here uses it.
+        // The mark lets strace leave out calls that it does not know.
         let later: Vec<String> = later.map(|(name, _)| format!("?{name}")).collect();
         let later = later.join(",");
         let mut command = Command::new("strace");
@@ -204,7 +134,7 @@ struct State {
     files: BTreeMap<String, String>,
     /// Directories by path.
     dirs: BTreeSet<String>,
-    /// Sub-buffers of each CPU's raw file that nobody has read.
+    /// Unread sub-buffers of each CPU's raw file, with their numbers of events.
     unread: BTreeMap<String, VecDeque<(Vec<u8>, u64)>>,
     /// Events read from each CPU's raw file.
     read: BTreeMap<String, u64>,
