@@ -379,7 +379,8 @@ impl Trace {
 
     /// Finds out whether the trace has symbols: [`TraceInfo::symbols`].
     pub fn find_symbols(&mut self) {
-        let may_have = matches!(self.info.input, InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
+        let may_have =
+            matches!(self.info.input, InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
         let found = match has_addresses(&self.metadata.kallsyms) {
             true => SymbolSource::Trace,
             false if may_have => SymbolSource::Hidden,

@@ -95,7 +95,8 @@ pub(crate) fn may_be_of<'a>(glob: &Glob, aliases: &[u8], rows: impl Iterator<Ite
     let is_asked = |name: &[u8]| glob.matches(name) || caches.contains(name);
     let pattern = escape(glob.to_string().as_bytes()).into_owned();
     let line = |row: CacheRow<'_>| {
-        let Candidates(names) = row.cache_candidates.filter(|Candidates(names)| names.iter().any(|name| is_asked(name)))?;
+        let Candidates(names) =
+            row.cache_candidates.filter(|Candidates(names)| names.iter().any(|name| is_asked(name)))?;
         let (allocs, live) = (cells::counted(row.stats.allocs, "allocation"), units::grouped(row.stats.live_objects));
         Some(format!(
             "--cache {pattern}: no object is known to be of it, but the row {} of the view caches may be: {allocs}, {live} live",

@@ -374,7 +374,9 @@ mod tests {
             let has_source = |from| caches["rows"].as_array().unwrap().iter().any(|row| row["cache_from"] == from);
             let has_candidates = |row: &Value| !row["cache_candidates"].is_null();
             see("candidates".to_owned(), caches["rows"].as_array().unwrap().iter().any(has_candidates));
-            ["event", "free", "slabinfo", "size"].into_iter().for_each(|from| see(format!("cache by {from}"), has_source(from)));
+            ["event", "free", "slabinfo", "size"]
+                .into_iter()
+                .for_each(|from| see(format!("cache by {from}"), has_source(from)));
             let modules = document(Asked::view("sites").by(&[Key::Module]));
             let has_module = |name| modules["rows"].as_array().unwrap().iter().any(|row| row["module"] == name);
             let is_unknown = |row: &Value| row["module_known"] == false;

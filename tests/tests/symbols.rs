@@ -31,7 +31,8 @@ fn rows(document: &Value) -> &[Value] {
 }
 
 fn table(arguments: &[&str], trace: &Path) -> String {
-    String::from_utf8(run_to(0, REPORT, &[arguments, &["--no-index"]].concat(), &[trace])).unwrap_or_else(|e| panic!("{e}"))
+    String::from_utf8(run_to(0, REPORT, &[arguments, &["--no-index"]].concat(), &[trace]))
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Standard error of a report that is refused.
@@ -63,7 +64,8 @@ fn several_caches_of_one_size_are_candidates() {
     let of_several: Vec<&Value> = rows(&caches).iter().filter(|row| !row["cache_candidates"].is_null()).collect();
     assert!(of_several.iter().all(|row| row["cache"].is_null() && row["cache_from"].is_null()), "{of_several:?}");
     let names = json!(["fscrypt_info", "iint_cache", "kernfs_node_cache", "pid"]);
-    let row = of_several.iter().find(|row| row["cache_candidates"] == names).unwrap_or_else(|| panic!("{of_several:?}"));
+    let row =
+        of_several.iter().find(|row| row["cache_candidates"] == names).unwrap_or_else(|| panic!("{of_several:?}"));
     assert_eq!(row["live_objects"], 59);
     assert!(table(&["caches"], &trace).contains("(fscrypt_info, iint_cache, kernfs_node_cache or pid)"));
     let output = run(REPORT, &["live", "--cache", "iint_cache", "--no-index"], &[&trace]);
@@ -86,7 +88,9 @@ fn an_address_that_nothing_names_is_unknown_and_not_the_kernel() {
         let text = table(view, &trace);
         assert!(text.contains("0xffffffffc023c019 (unknown)"), "{view:?}: {text}");
     }
-    for view in [&["modules"][..], &["sites", "--by", "module"], &["live", "--by", "module"], &["tree", "--by", "module,site"]] {
+    for view in
+        [&["modules"][..], &["sites", "--by", "module"], &["live", "--by", "module"], &["tree", "--by", "module,site"]]
+    {
         let text = table(view, &trace);
         assert!(text.contains("(unknown)") && text.contains("(kernel)"), "{view:?}: {text}");
         let json = document(view, &trace);
@@ -145,7 +149,10 @@ fn hidden_symbols_are_said_with_the_remedy() {
         let output = run(CHECK, &[], &[trace.path()]);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(0), "nothing was lost: {said}");
-        assert!(said.contains(&format!("K504  {NO_SYMBOLS}\n")) && said.contains("kmemtrace-report --kallsyms FILE"), "{said}");
+        assert!(
+            said.contains(&format!("K504  {NO_SYMBOLS}\n")) && said.contains("kmemtrace-report --kallsyms FILE"),
+            "{said}"
+        );
         assert_eq!(run(CHECK, &["--strict"], &[trace.path()]).status.code(), Some(0));
     }
     // A recording with symbols has no such line, and one without `meta.out` has another finding.
@@ -174,7 +181,11 @@ fn system_map() -> String {
 fn a_copy_of_kallsyms_names_call_sites_afterwards() {
     let trace = machine(|machine| machine.hidden_symbols = true);
     let text = TEXT + MOVED;
-    let copy = format!("{text:x} T _text\n{:x} t open\n{:x} d x\nffffffffc0100000 t foo_open\t[foo]\n", text + 0x100, text + 0x200);
+    let copy = format!(
+        "{text:x} T _text\n{:x} t open\n{:x} d x\nffffffffc0100000 t foo_open\t[foo]\n",
+        text + 0x100,
+        text + 0x200
+    );
     trace.write("kallsyms", copy.as_bytes());
     trace.write("modules", b"foo 4096 0 - Live 0xffffffffc0100000\n");
     let [kallsyms, modules] = ["kallsyms", "modules"].map(|name| trace.file(name).display().to_string());
@@ -183,7 +194,9 @@ fn a_copy_of_kallsyms_names_call_sites_afterwards() {
     assert!(!table(&["sites", "--kallsyms", &kallsyms], trace.path()).contains("no kernel symbols"));
     // Modules alone: the module is known, and no function of it.
     assert_eq!(names(&["--proc-modules", &modules], trace.path()), owned([(None, None), (Some("foo"), None)]));
-    for view in [&["tree"][..], &["live"], &["export", "--to", "folded", "--weight", "live"], &["events", "--format", "table"]] {
+    for view in
+        [&["tree"][..], &["live"], &["export", "--to", "folded", "--weight", "live"], &["events", "--format", "table"]]
+    {
         let text = table(&[view, &["--kallsyms", &kallsyms]].concat(), trace.path());
         assert!(text.contains("foo_open"), "{view:?}: {text}");
     }

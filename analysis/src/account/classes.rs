@@ -357,7 +357,8 @@ impl Classes {
     pub(crate) fn into_numbers(self) -> Numbers {
         let registry = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         let rows = &registry.rows.all;
-        let caches_from = registry.caches_from.iter().filter_map(|(row, from)| Some((*rows.get(*row as usize)?, *from)));
+        let caches_from =
+            registry.caches_from.iter().filter_map(|(row, from)| Some((*rows.get(*row as usize)?, *from)));
         Numbers {
             caches_from: caches_from.collect(),
             names: registry.names,

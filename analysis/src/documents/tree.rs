@@ -410,8 +410,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::names::kallsyms::SiteOwner;
     use crate::account::stats::Stats;
+    use crate::names::kallsyms::SiteOwner;
     use crate::names::place::{NameSource, SourceLine};
 
     /// Place of a function of a file; without a file it is of a module with that folder, or of nothing.

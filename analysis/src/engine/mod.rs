@@ -3,8 +3,8 @@
 pub(crate) mod config;
 mod fates;
 mod figures;
-pub(crate) mod init_sites;
 pub(crate) mod follow;
+pub(crate) mod init_sites;
 mod latency;
 pub(crate) mod object;
 pub(crate) mod objects;

@@ -35,7 +35,8 @@ fn scenario() -> Scenario {
     Scenario::new(Shape::plain(), 2).with(|machine| {
         machine.symbols.functions = functions;
         machine.modules = "exleak 4096 0 - Live 0xffffffffc0100000\n".to_owned();
-        machine.module_info = "exleak - - .text=0xffffffffc0100000 .init.text=0xffffffffc023c000\nother - -\n".to_owned();
+        machine.module_info =
+            "exleak - - .text=0xffffffffc0100000 .init.text=0xffffffffc023c000\nother - -\n".to_owned();
     })
 }
 
@@ -101,7 +102,8 @@ fn rows_and_filters_of_modules_go_by_the_same_names() {
     let dir = stored(made());
     let by_module = each_way(&dir, &Query::by(&[GroupKey::Module]), |analysis| {
         let document = json!(documents::sites(analysis, &RowShape::default()));
-        let name = |row: &Value| (row["requested"].as_u64().unwrap(), row["module"].clone(), row["module_known"].clone());
+        let name =
+            |row: &Value| (row["requested"].as_u64().unwrap(), row["module"].clone(), row["module_known"].clone());
         let mut all: Vec<_> = rows(&document).iter().map(name).collect();
         all.sort_by_key(|(sum, ..)| *sum);
         all
@@ -132,7 +134,7 @@ fn a_module_that_is_gone_has_no_initialisation() {
     assert_eq!(named(&stored(made), &Query::by_site(), EXLEAK).0.as_deref(), Some("exleak"));
 }
 
-/// A call-site of two modules, or of a module and of nobody, is of none: a row has one module.
+/// A call-site of two modules, or of a module and of none, is of none: a row has one module.
 #[test]
 fn a_call_site_of_several_modules_belongs_to_none() {
     let bytes = (8, 8);
@@ -160,7 +162,10 @@ fn pages_of_the_initialisation_belong_to_the_module() {
     let rows = each_way(&dir, &Query::by(&[GroupKey::Site, GroupKey::Stack]), |analysis| {
         rows(&json!(documents::sites(analysis, &RowShape::default())))
     });
-    assert_eq!((rows[0]["call_site"].as_str(), rows[0]["module"].as_str()), (Some("0xffffffffc023c019"), Some("exleak")));
+    assert_eq!(
+        (rows[0]["call_site"].as_str(), rows[0]["module"].as_str()),
+        (Some("0xffffffffc023c019"), Some("exleak"))
+    );
 }
 
 /// An index has the names, too: it answers without a pass over the trace.

@@ -94,7 +94,9 @@ mod tests {
     use super::*;
 
     fn names(start: &str, end: &str) -> CacheNames {
-        let text = |lines: &str| if lines.is_empty() { Vec::new() } else { format!("slabinfo - version: 2.1\n{lines}").into_bytes() };
+        let text = |lines: &str| {
+            if lines.is_empty() { Vec::new() } else { format!("slabinfo - version: 2.1\n{lines}").into_bytes() }
+        };
         let metadata = Metadata { slabinfo_start: text(start), slabinfo_end: text(end), ..Metadata::default() };
         CacheNames::of(&metadata, None)
     }

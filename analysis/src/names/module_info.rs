@@ -107,9 +107,14 @@ mod tests {
 
     #[test]
     fn offsets_go_by_the_load_whose_section_is_nearest() {
-        let modules = ModuleInfo::parse(b"m - - .init.text=0x1000\nn - - .init.text=0x1fff\nm - - .init.text=0x2000 .text=0x2010\n");
+        let modules = ModuleInfo::parse(
+            b"m - - .init.text=0x1000\nn - - .init.text=0x1fff\nm - - .init.text=0x2000 .text=0x2010\n",
+        );
         let offset = |site| offset_in_init(&modules, b"m", site);
-        assert_eq!([offset(0x1019), offset(0x2019), offset(0x1000), offset(0xfff)], [Some(0x19), Some(0x19), None, None]);
+        assert_eq!(
+            [offset(0x1019), offset(0x2019), offset(0x1000), offset(0xfff)],
+            [Some(0x19), Some(0x19), None, None]
+        );
         assert_eq!((offset(0x20_0000), offset_in_init(&modules, b"other", 0x1019)), (None, None));
     }
 

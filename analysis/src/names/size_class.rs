@@ -164,7 +164,8 @@ impl ClassCache {
 /// True for the name of a cache that `kmalloc` takes objects from, in kernels of any version: `kmalloc-1k`, `kmalloc-rnd-05-96`,
 /// `dma-kmalloc-8`, `size-1024(DMA)`.
 pub(crate) fn is_kmalloc(name: &[u8]) -> bool {
-    let is_size = |name: &[u8]| name.strip_prefix(b"size-").is_some_and(|size| size.first().is_some_and(u8::is_ascii_digit));
+    let is_size =
+        |name: &[u8]| name.strip_prefix(b"size-").is_some_and(|size| size.first().is_some_and(u8::is_ascii_digit));
     name.starts_with(b"kmalloc-") || name.starts_with(b"dma-kmalloc-") || is_size(name)
 }
 
@@ -228,7 +229,10 @@ mod tests {
             let known = (3..40).filter_map(|shift| classes.name(1 << shift, None));
             known.last().unwrap().to_owned()
         };
-        assert_eq!([Some(4096), None, Some(0), Some(12345), Some(1 << 40)].map(largest), ["kmalloc-8k"; 5].map(str::to_owned));
+        assert_eq!(
+            [Some(4096), None, Some(0), Some(12345), Some(1 << 40)].map(largest),
+            ["kmalloc-8k"; 5].map(str::to_owned)
+        );
         assert_eq!((largest(Some(16384)), largest(Some(65536))), ("kmalloc-32k".to_owned(), "kmalloc-128k".to_owned()));
     }
 
@@ -308,7 +312,8 @@ mod tests {
 
     #[test]
     fn a_kernel_that_adds_bytes_to_objects_names_them_by_the_class() {
-        let classes = SizeClasses::of(&slabinfo(&[("kmalloc-64", 128), ("kmalloc-128", 192), ("kmalloc-8", 32)]), None, None);
+        let classes =
+            SizeClasses::of(&slabinfo(&[("kmalloc-64", 128), ("kmalloc-128", 192), ("kmalloc-8", 32)]), None, None);
         assert_eq!(
             [64, 128, 192, 32].map(|bytes| classes.name(bytes, None)),
             [None, Some("kmalloc-64"), Some("kmalloc-128"), Some("kmalloc-8"),]

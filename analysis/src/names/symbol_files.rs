@@ -34,10 +34,14 @@ impl SymbolFile {
         let wrong = |why: &str| Err(NamesError::unusable(path, why));
         let text = read(path, "/proc/kallsyms")?;
         if !lines(&text).any(|line| parts(line).is_some()) {
-            return wrong("has no line ADDRESS TYPE NAME: name a copy of /proc/kallsyms, or the System.map of the kernel");
+            return wrong(
+                "has no line ADDRESS TYPE NAME: name a copy of /proc/kallsyms, or the System.map of the kernel",
+            );
         }
         if !has_addresses(&text) {
-            return wrong("all addresses in it are 0: copy /proc/kallsyms as root with CAP_SYSLOG, while kptr_restrict is 0 or 1");
+            return wrong(
+                "all addresses in it are 0: copy /proc/kallsyms as root with CAP_SYSLOG, while kptr_restrict is 0 or 1",
+            );
         }
         let begins = [&text[..], of_trace].map(begin_of_image);
         if let (true, Some(begin)) = (is_system_map(&text), begins[0]) {
@@ -67,10 +71,8 @@ pub(crate) fn check_unplaced(
     modules: &[u8],
     call_sites: impl Iterator<Item = u64>,
 ) -> Result<(), NamesError> {
-    let mut symbols: Vec<(u64, bool)> = lines(text)
-        .filter_map(parts)
-        .map(|(address, kind, _)| (address, kind.eq_ignore_ascii_case(&b't')))
-        .collect();
+    let mut symbols: Vec<(u64, bool)> =
+        lines(text).filter_map(parts).map(|(address, kind, _)| (address, kind.eq_ignore_ascii_case(&b't'))).collect();
     // Stable: of several symbols at one address the last one in the file is the nearest.
     symbols.sort_by_key(|(address, _)| *address);
     let listed = Symbolizer::new(Vec::new(), modules);
@@ -96,7 +98,8 @@ pub(crate) fn check_unplaced(
 pub(crate) fn read_modules(path: &Path) -> Result<Vec<u8>, NamesError> {
     let text = read(path, "/proc/modules")?;
     if Symbolizer::new(Vec::new(), &text).range_of_modules().is_none() {
-        let is_hidden = lines(&text).any(|line| line.ends_with(b" 0x0000000000000000") || line.ends_with(b" 0x00000000"));
+        let is_hidden =
+            lines(&text).any(|line| line.ends_with(b" 0x0000000000000000") || line.ends_with(b" 0x00000000"));
         let why = if is_hidden {
             "all addresses in it are 0: copy /proc/modules as root with CAP_SYSLOG, while kptr_restrict is 0 or 1"
         } else {
@@ -206,7 +209,10 @@ mod tests {
     fn a_copy_of_kallsyms_is_of_the_same_boot() {
         let copy = format!("{MAP}ffffffffc0000010 t probe\t[foo]\n");
         let file = file(copy.as_bytes());
-        assert!(matches!(SymbolFile::read(&file.path(), b"ffffffff81000000 T _text\n").unwrap(), SymbolFile::Placed(_)));
+        assert!(matches!(
+            SymbolFile::read(&file.path(), b"ffffffff81000000 T _text\n").unwrap(),
+            SymbolFile::Placed(_)
+        ));
         assert!(matches!(SymbolFile::read(&file.path(), b"").unwrap(), SymbolFile::Placed(_)));
         assert!(refused(copy.as_bytes(), b"ffffffff9a000000 T _text\n").contains("is of another boot"));
     }
@@ -216,7 +222,9 @@ mod tests {
         for text in [&b""[..], b"\x7fELF\0\0\0", &[0; 4096], b"no symbols here\n"] {
             assert!(refused(text, b"").contains("has no line ADDRESS TYPE NAME"));
         }
-        assert!(refused(b"0000000000000000 T _text\n0000000000000000 t x\n", b"").contains("all addresses in it are 0"));
+        assert!(
+            refused(b"0000000000000000 T _text\n0000000000000000 t x\n", b"").contains("all addresses in it are 0")
+        );
         assert!(SymbolFile::read(Path::new("/dev/zero"), b"").unwrap_err().to_string().contains("is a device"));
         let modules = |text: &[u8]| read_modules(&file(text).path()).map_err(|error| error.to_string());
         assert!(modules(b"ext4 4096 1 - Live 0xffffffffc0100000\n").is_ok());
@@ -236,7 +244,8 @@ mod tests {
         assert!(check(&[&good[..], &[0xffff_ffff_8100_0301]].concat()).is_ok());
         // Neither modules nor events without a call-site count.
         assert!(check(&[&good[..], &[0xffff_ffff_c010_0010, 0]].concat()).is_ok());
-        let why = check(&[&good[..], &[0xffff_ffff_8100_0301, 0xffff_ffff_9000_0000]].concat()).unwrap_err().to_string();
+        let why =
+            check(&[&good[..], &[0xffff_ffff_8100_0301, 0xffff_ffff_9000_0000]].concat()).unwrap_err().to_string();
         assert!(why.contains("only 98% of the trace's 101 call-sites"), "{why}");
         assert!(check(&[]).is_ok());
     }

@@ -398,7 +398,11 @@ impl<F> PairEventSink<'_, F> {
         if same && recent.class != UNSELECTED {
             return recent.class;
         }
-        self.rare_class(Recent { call_site, others, sizes, cache, class: UNSELECTED, kind, is_selected }, slot, allocated)
+        self.rare_class(
+            Recent { call_site, others, sizes, cache, class: UNSELECTED, kind, is_selected },
+            slot,
+            allocated,
+        )
     }
 
     #[cold]

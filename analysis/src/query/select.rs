@@ -149,8 +149,7 @@ impl Select {
 
     /// `--site` and `--module`: the same for every event of a call-site.
     pub(crate) fn matches_site(&self, call_site: u64, symbol: Option<&Symbol<'_>>, owner: SiteOwner<'_>) -> bool {
-        self.matches_module(owner)
-            && (self.site.is_empty() || self.site.iter().any(|s| s.matches(call_site, symbol)))
+        self.matches_module(owner) && (self.site.is_empty() || self.site.iter().any(|s| s.matches(call_site, symbol)))
     }
 }
 
@@ -399,7 +398,8 @@ mod tests {
         ] {
             let select = select(options).unwrap();
             assert!(!select.is_all());
-            let matches = select.matches(&CANDIDATE) && select.matches_site(CALL_SITE, Some(&SYMBOL), SiteOwner::Module(b"foo"));
+            let matches =
+                select.matches(&CANDIDATE) && select.matches_site(CALL_SITE, Some(&SYMBOL), SiteOwner::Module(b"foo"));
             assert_eq!(matches, want, "{options:?}");
         }
     }
@@ -419,7 +419,10 @@ mod tests {
             ["--context", "task"],
         ] {
             let select = select(&options).unwrap();
-            assert!(!select.matches(&unknown) || !select.matches_site(CALL_SITE, None, SiteOwner::Unknown), "{options:?}");
+            assert!(
+                !select.matches(&unknown) || !select.matches_site(CALL_SITE, None, SiteOwner::Unknown),
+                "{options:?}"
+            );
         }
         let select = select(&["--site", "0xffffffffc010003c"]).unwrap();
         assert!(select.matches(&unknown) && select.matches_site(CALL_SITE, None, SiteOwner::Unknown));
@@ -430,7 +433,11 @@ mod tests {
         let takes = |pattern: &str, owner| select(&["--module", pattern]).unwrap().matches_site(CALL_SITE, None, owner);
         let init = SiteOwner::Init { module: b"foo", offset: None };
         assert!(takes("(kernel)", SiteOwner::Kernel) && takes("(unknown)", SiteOwner::Unknown) && takes("fo*", init));
-        assert!(!takes("(kernel)", SiteOwner::Unknown) && !takes("(unknown)", init) && !takes("(unknown)", SiteOwner::Kernel));
+        assert!(
+            !takes("(kernel)", SiteOwner::Unknown)
+                && !takes("(unknown)", init)
+                && !takes("(unknown)", SiteOwner::Kernel)
+        );
         assert!(!takes("*", SiteOwner::Kernel) && !takes("(*", SiteOwner::Unknown) && takes("*", init));
     }
 

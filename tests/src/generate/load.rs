@@ -99,9 +99,9 @@ impl Load {
             clock: Some("mono"),
             symbols: Symbols::default(),
             hidden_symbols: false,
-                modules: String::new(),
-                module_info: String::new(),
-                slabinfo: Default::default(),
+            modules: String::new(),
+            module_info: String::new(),
+            slabinfo: Default::default(),
         };
         let load = Load {
             options,

@@ -223,7 +223,14 @@ pub struct Workload {
 /// made while recording.
 const SLABINFO: [&[(&str, u64)]; 2] = [
     &[("dentry", 192), ("inode_cache", 640), ("filp", 64), ("maple_node", 64), (":a-0000128", 128), ("bio-1024", 1024)],
-    &[("dentry", 192), ("late", 32), ("maple_node", 64), ("nfs_page", 1024), ("task_struct", 4096), ("kmalloc-rnd-01-32", 32)],
+    &[
+        ("dentry", 192),
+        ("late", 32),
+        ("maple_node", 64),
+        ("nfs_page", 1024),
+        ("task_struct", 4096),
+        ("kmalloc-rnd-01-32", 32),
+    ],
 ];
 
 /// Text of `/proc/slabinfo` with these caches.

@@ -274,7 +274,8 @@ impl Known {
         let lost = facts.map(|f| f.lost).try_fold(0u64, |sum, lost| Some(sum.saturating_add(lost?)));
         let total_overruns = trace.total_overruns();
         let gfp_names = trace.metadata.gfp_names.as_deref();
-        let texts = [&trace.metadata.slabinfo_start, &trace.metadata.slabinfo_end].map(|text| String::from_utf8_lossy(text));
+        let texts =
+            [&trace.metadata.slabinfo_start, &trace.metadata.slabinfo_end].map(|text| String::from_utf8_lossy(text));
         let classes = Classes::of_slabinfo(texts.each_ref().map(|text| &**text), |name| {
             gfp_names.and_then(|names| names.flags(name))
         });

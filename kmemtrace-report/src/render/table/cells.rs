@@ -227,7 +227,10 @@ mod tests {
         let names = |n: usize| Candidates((0..n).map(|n| format!("c{n}\x1b").into_bytes().into()).collect());
         let text = |n| cache(&None, Some(&names(n))).text.replace("\\x1b", "");
         assert_eq!([text(2), text(4), text(9)], ["(c0 or c1)", "(c0, c1, c2 or c3)", "(c0, c1, c2 or 6 more)"]);
-        assert_eq!((cache(&None, None).text, cache(&Some(b"filp"[..].into()), None).text), ("(no name)".to_owned(), "filp".to_owned()));
+        assert_eq!(
+            (cache(&None, None).text, cache(&Some(b"filp"[..].into()), None).text),
+            ("(no name)".to_owned(), "filp".to_owned())
+        );
     }
 
     #[test]

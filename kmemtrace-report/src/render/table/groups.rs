@@ -98,7 +98,9 @@ pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) 
         GroupMember::Pid(number_of) | GroupMember::Tgid(number_of) => vec![number(*number_of)],
         GroupMember::Comm(comm) => vec![cells::text(comm)],
         GroupMember::Cache { cache, candidates, .. } => vec![cells::cache(cache, candidates.as_ref())],
-        GroupMember::Module { module, is_known } => vec![known(module, if *is_known { "(kernel)" } else { "(unknown)" })],
+        GroupMember::Module { module, is_known } => {
+            vec![known(module, if *is_known { "(kernel)" } else { "(unknown)" })]
+        }
         GroupMember::Stack(stack) => {
             let text = stack.as_ref().map(|stack| escape(&stack.text()).into_owned());
             vec![text.unwrap_or("(no stack)".to_owned()).into()]
