@@ -30,7 +30,7 @@ pub(super) struct NamePlace {
     base: usize,
 }
 
-/// What an event says about a module.
+/// Meaning of an event about a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ModuleEvent {
     Load,
@@ -58,7 +58,7 @@ struct Plan {
     gfp: Option<Slot>,
     node: Option<Slot>,
     cache: Option<NamePlace>,
-    /// What an event says about a module, and the place of the module's name.
+    /// Meaning for a module, and the place of its name.
     module: Option<(ModuleEvent, NamePlace)>,
     /// A shorter record is damaged.
     least: usize,

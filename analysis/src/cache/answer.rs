@@ -188,24 +188,11 @@ pub(super) fn read(
     let total = read_figures(&mut from)?;
     let mut caches_from = HashMap::default();
     let rows = from.list(|from| {
-        let group = from.u64()?;
-        let (site, others) = match request.grouping {
-            Grouping::CACHE => (0, cache(u32::try_from(group).ok()?)?.into()),
-            _ => (group, 0),
-        };
-        let key = RowKey { site, others, kind: read_kind(from)? };
-        let cache_from = match from.u8()?.checked_sub(1) {
-            Some(index) => Some(*CacheFrom::ALL.get(usize::from(index))?),
-            None => None,
-        };
+        let (key, cache_from) = read_key(request, from, cache)?;
         caches_from.extend(cache_from.map(|cache_from| (key, cache_from)));
         Some((key, read_figures(from)?))
     })?;
-    let init_site = |from: &mut Reader<'_>| {
-        let (site, module) = (from.u64()?, from.text()?.into());
-        Some((site, InitSite { module, offset: from.maybe()? }))
-    };
-    let init_sites = from.list(init_site)?.into_iter().collect();
+    let init_sites = from.list(read_init_site)?.into_iter().collect();
     let findings = from.list(|from| {
         let class = *Finding::ALL.get(usize::from(from.u8()?))?;
         let (alloc_site, free_site) = (from.maybe()?, from.maybe()?);
@@ -250,6 +237,30 @@ pub(super) fn read(
         ..PairingResult::default()
     };
     sums_fit(&order, &paired).then_some((order, paired))
+}
+
+/// Key of a row, and the origin of the name of its cache.
+fn read_key(
+    request: AnalysisRequest,
+    from: &mut Reader<'_>,
+    cache: impl Fn(u32) -> Option<CacheNumber>,
+) -> Option<(RowKey, Option<CacheFrom>)> {
+    let group = from.u64()?;
+    let (site, others) = match request.grouping {
+        Grouping::CACHE => (0, cache(u32::try_from(group).ok()?)?.into()),
+        _ => (group, 0),
+    };
+    let key = RowKey { site, others, kind: read_kind(from)? };
+    Some(match from.u8()?.checked_sub(1) {
+        Some(index) => (key, Some(*CacheFrom::ALL.get(usize::from(index))?)),
+        None => (key, None),
+    })
+}
+
+/// Call-site in the initialisation of a module.
+fn read_init_site(from: &mut Reader<'_>) -> Option<(u64, InitSite)> {
+    let (site, module) = (from.u64()?, from.text()?.into());
+    Some((site, InitSite { module, offset: from.maybe()? }))
 }
 
 /// Pages of a live object, where it has some.

@@ -308,13 +308,7 @@ impl Saved {
             }
         }
         let places = Places::saved(&query.names, places, names.report());
-        let symbolizer = Symbolizer::new(kallsyms(&symbols), b"");
-        // A call-site of a module without a symbol is in its initialisation.
-        let init = symbols.iter().filter(|row| function(row).is_none());
-        let init = init
-            .filter_map(|(site, _, module)| Some((*site, InitSite { module: module.clone()?.into(), offset: None })));
-        symbolizer.set_init_sites(init.collect());
-        let symbolizer = OnceLock::from(symbolizer);
+        let symbolizer = OnceLock::from(symbolizer(&symbols));
         let (order, lost_before) = (trace.order(), trace.since_boot.as_ref().and_then(|since| since.lost_before_first));
         let window = asked.time;
         let saved: Vec<_> =
@@ -379,6 +373,17 @@ fn function((call_site, symbol, _): &Symbols) -> Option<(&[u8], u64)> {
     // A name with such bytes would be another line of symbols.
     let is_name = !symbol[..plus].is_empty() && !symbol[..plus].iter().any(|byte| matches!(byte, b'\n' | b'\t'));
     (is_name && offset > 0 && offset < *call_site).then_some((&symbol[..plus], offset))
+}
+
+/// Symbols that give each call-site the names of its row.
+fn symbolizer(symbols: &[Symbols]) -> Symbolizer {
+    let symbolizer = Symbolizer::new(kallsyms(symbols), b"");
+    // A call-site of a module without a symbol is in its initialisation.
+    let init = symbols.iter().filter(|row| function(row).is_none());
+    let init =
+        init.filter_map(|(site, _, module)| Some((*site, InitSite { module: module.clone()?.into(), offset: None })));
+    symbolizer.set_init_sites(init.collect());
+    symbolizer
 }
 
 /// Text of symbols that gives each call-site the name of its row, and no name to one without.

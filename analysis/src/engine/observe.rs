@@ -98,7 +98,7 @@ impl Query {
         }
         let window = self.window_on(trace, index.as_ref(), first_key, progress)?;
         self.find_init_sites(trace, &names, window, progress)?;
-        let caches = self.cache_names(trace, progress)?;
+        let caches = self.cache_names(trace, false, progress)?;
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
         Ok((OrderedPass { names, own_threads, window, first_key, caches, select }, index))

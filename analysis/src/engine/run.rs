@@ -143,11 +143,7 @@ impl Query {
         let is_whole = self.select.is_all() && window.is_none();
         let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
         let is_answered = is_whole && index.as_ref().is_some_and(|index| !index.misses(request));
-        let caches = if is_answered {
-            CacheNames::of(&trace.metadata, trace.info.page_bytes)
-        } else {
-            self.cache_names(trace, progress)?
-        };
+        let caches = self.cache_names(trace, is_answered, progress)?;
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
         let filter = Selected::new(&select, &names, &caches);
@@ -175,16 +171,9 @@ impl Query {
         let pass = AnalysisRun { trace, index, config, request, progress };
         let known = known_threads(own_threads.as_deref(), request.grouping);
         let (order, mut paired, mut completeness) = analyse(pass, filter, known, self.shows_own, window)?;
-        let init_sites = std::mem::take(&mut paired.init_sites);
-        if !init_sites.is_empty() {
-            names.symbols().set_init_sites(init_sites);
-        }
         completeness.set_unpaired(paired.counts.all_inferred, paired.counts.all_without_alloc);
         self.check_sorted(budget, &paired, order.events)?;
-        // The head of documents tells the origin of all names, so they are found before.
-        if self.grouping.has(GroupKey::Site) {
-            names.find_places(&paired)?;
-        }
+        self.name_rows(&names, &mut paired)?;
         let static_sizes = if self.has_static { names.places.static_sizes()? } else { None };
         let trace_names = std::mem::take(&mut trace.names);
         let names = Arc::into_inner(names).ok_or(AnalysisError::Thread)?;
@@ -210,6 +199,15 @@ impl Query {
             slabinfo: self.slabinfo(trace),
             aliases,
         })
+    }
+
+    /// Hands the names that a pass found to the symbols, and finds the places of rows: the head of documents tells the origin of all names.
+    fn name_rows(&self, names: &KnownNames, paired: &mut PairingResult) -> Result<(), AnalysisError> {
+        let init_sites = std::mem::take(&mut paired.init_sites);
+        if !init_sites.is_empty() {
+            names.symbols().set_init_sites(init_sites);
+        }
+        if self.grouping.has(GroupKey::Site) { names.find_places(paired) } else { Ok(()) }
     }
 
     /// Refuses rows that need more memory than is left while they are sorted.
@@ -266,11 +264,16 @@ impl Query {
             && !self.names.has_symbol_files()
     }
 
-    /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
-    pub(super) fn cache_names(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<CacheNames, AnalysisError> {
+    /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name, unless an index answers.
+    pub(super) fn cache_names(
+        &self,
+        trace: &Trace,
+        is_answered: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<CacheNames, AnalysisError> {
         let names = CacheNames::of(&trace.metadata, trace.info.page_bytes);
         let is_asked = self.grouping.has(GroupKey::Cache) || !self.select.cache.is_empty();
-        if !is_asked || !trace.frees_alone_name_caches() {
+        if !is_asked || is_answered || !trace.frees_alone_name_caches() {
             return Ok(names);
         }
         let learning = Query {

@@ -134,7 +134,7 @@ fn a_module_that_is_gone_has_no_initialisation() {
     assert_eq!(named(&stored(made), &Query::by_site(), EXLEAK).0.as_deref(), Some("exleak"));
 }
 
-/// A call-site of two modules, or of a module and of nobody, is of none: a row has one module.
+/// A call-site of two modules, or of a module and of none, is of none: a row has one module.
 #[test]
 fn a_call_site_of_several_modules_belongs_to_none() {
     let bytes = (8, 8);

@@ -7,7 +7,6 @@ use kmemtrace_abi::event::{Event, Kind};
 use serde_json::{Value, json};
 
 use super::Known;
-use super::caches::rank;
 use super::growth::Slices;
 use super::head::{allocations, figures, head, merged, with};
 use super::keys::{self, Key, KeyValue};
@@ -121,17 +120,6 @@ pub fn groups(known: &Known, pairs: &Pairs, keys: &[Key]) -> Vec<Group> {
 }
 
 impl Group {
-    /// Members that name the row; the origin of a cache's name is the best one of all allocations.
-    pub fn names(&self, known: &Known, pairs: &Pairs, keys: &[Key]) -> Value {
-        let mut names = keys::names(keys, known, pairs, &self.example, self.kind);
-        if names.get("cache_from").is_some_and(|from| !from.is_null()) {
-            let own = allocations(pairs).filter(|(event, kind)| self.has(known, pairs, keys, event, *kind));
-            let from = own.filter_map(|(event, kind)| pairs.cache(known, event, kind).from);
-            names["cache_from"] = json!(from.min_by_key(|from| rank(from)));
-        }
-        names
-    }
-
     /// True for an allocation of the group.
     pub fn has(&self, known: &Known, pairs: &Pairs, keys: &[Key], event: &Event, kind: Kind) -> bool {
         kind == self.kind && keys::values(keys, known, pairs, event, kind) == self.values
@@ -151,7 +139,7 @@ fn or<'a>(asked: &'a [Sort], usual: &'a [Sort]) -> &'a [Sort] {
 fn figure_rows(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Value {
     let row = |group: Group| {
         let (figures, _) = figures(known, pairs, &|e, kind| group.has(known, pairs, keys, e, kind));
-        let names = group.names(known, pairs, keys);
+        let names = keys::row_names(keys, known, pairs, &group.example, group.kind);
         (group, with(names, figures))
     };
     let mut rows: Vec<(Group, Value)> = groups(known, pairs, keys).into_iter().map(row).collect();
@@ -204,7 +192,7 @@ fn live_row(known: &Known, pairs: &Pairs, keys: &[Key], boundary: Option<u64>, g
     let now: i128 = live.iter().map(|o| i128::from(o.live_bytes().1)).sum();
     let then = boundary.map_or(0, |at| super::growth::live_at(pairs, &own, at));
     let mut row = with(
-        group.names(known, pairs, keys),
+        keys::row_names(keys, known, pairs, &group.example, group.kind),
         json!({ "oldest": oldest, "median": median, "grew": (now - i128::from(then)) as i64 }),
     );
     for member in ["live_objects", "live_requested", "live_allocated", "live_wasted", "live_is_upper_bound"] {

@@ -6,7 +6,6 @@ use kmemtrace_abi::event::{Event, Kind};
 use serde_json::{Value, json};
 
 use super::Known;
-use super::groups::Group;
 use super::head::{head, with};
 use super::keys::{self, Key, KeyValue};
 use super::order;
@@ -93,8 +92,7 @@ pub fn growth(known: &Known, pairs: &Pairs, keys: &[Key]) -> Value {
         let figures = figures(pairs, &ends, &|e, kind| key(e, kind) == group);
         let live = &figures.0;
         let grew = live.last().map_or(0, |&last| i128::from(last)) - live.first().map_or(0, |&first| i128::from(first));
-        let group = Group { values: group.0, kind: group.1, example: *example };
-        rows.push((grew, with(group.names(known, pairs, keys), members(&figures))));
+        rows.push((grew, with(keys::row_names(keys, known, pairs, example, group.1), members(&figures))));
     }
     rows.sort_by_key(|(grew, _)| Reverse(*grew));
     let total = figures(pairs, &ends, &|_, kind| kind != Kind::Pages);

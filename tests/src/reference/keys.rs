@@ -4,7 +4,8 @@ use kmemtrace_abi::event::{Event, Kind};
 use serde_json::{Map, Value, json};
 
 use super::Known;
-use super::head::hex;
+use super::caches::rank;
+use super::head::{allocations, hex};
 use super::pairs::Pairs;
 use super::selection::context;
 use super::symbols::Function;
@@ -203,6 +204,19 @@ pub fn names(keys: &[Key], known: &Known, pairs: &Pairs, alloc: &Event, kind: Ki
     // A call-site has its module.
     let names = names.filter(|(name, _)| *name != "module_known" || !keys.contains(&Key::Site));
     names.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
+}
+
+/// Members that name a row, of which `example` is an allocation; the origin of a cache's name is the best one of all its allocations.
+pub fn row_names(keys: &[Key], known: &Known, pairs: &Pairs, example: &Event, kind: Kind) -> Value {
+    let mut names = names(keys, known, pairs, example, kind);
+    if names.get("cache_from").is_some_and(|from| !from.is_null()) {
+        let of_row = values(keys, known, pairs, example, kind);
+        let is_own = |event: &Event, of: Kind| of == kind && values(keys, known, pairs, event, of) == of_row;
+        let own = allocations(pairs).filter(|(event, of)| is_own(event, *of));
+        let from = own.filter_map(|(event, of)| pairs.cache(known, event, of).from);
+        names["cache_from"] = json!(from.min_by_key(|from| rank(from)));
+    }
+    names
 }
 
 /// Words of keys: the member `by` of `query`.

@@ -139,8 +139,6 @@ mod tests {
             recording: None,
             symbols: Some("trace"),
             hides_symbols: false,
-            deferred: None,
-            deferred_from: None,
             since_boot: None,
         };
         let rows = Rows::new(1, |_| {
