@@ -48,7 +48,7 @@ const LEAN_COMPRESSION: Compression = Compression::Zstd(1);
 /// Exit status of a recording that could not start: usage, permission, no source, already running.
 pub(crate) const NOT_STARTED: u8 = 2;
 
-/// Records kernel allocations and frees until Ctrl-C, COMMAND's end or a limit.
+/// Records the slab and page allocation events of the running kernel until Ctrl-C, COMMAND's end or a limit.
 #[derive(Debug, Parser)]
 #[command(
     version,

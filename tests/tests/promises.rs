@@ -350,7 +350,7 @@ fn in_a_pid_namespace_no_thread_is_taken_for_another() -> Result<(), Skip> {
     let (name, directory) = (instance_name(), Directory::new(&[]));
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc"]).arg(program("kmemtraced"));
-    command.args(["-v", "-B", &name, "-b", "1M", "-d", "0.5", "-o"]).arg(directory.file("trace"));
+    command.args(["-v", "-B", &name, "-b", "1M", "-d", "0.5", "--compress", "none", "-o"]).arg(directory.file("trace"));
     let Ok(output) = command.output() else { return Err(Skip("needs unshare".to_owned())) };
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.contains("unshare failed") {
@@ -360,6 +360,9 @@ fn in_a_pid_namespace_no_thread_is_taken_for_another() -> Result<(), Skip> {
     assert!(stderr.contains("pid namespace"), "{stderr}");
     let summary = json(&views::printed("summary", &directory.file("trace")));
     assert_eq!((&summary["trace"]["own_threads"], &summary["own"]), (&Value::Null, &Value::Null));
+    // Thread 1 there is the recorder.
+    let meta = must("meta.out", fs::read(directory.file("trace/meta.out")));
+    assert!(!String::from_utf8_lossy(&meta).contains("\n1 kmemtraced\n"));
     Ok(())
 }
 

@@ -17,6 +17,11 @@ const MAX_DEFAULT_SHARE: u64 = 4;
 /// Smallest default buffer of a CPU, bytes.
 const MIN_DEFAULT_BYTES: u64 = 1 << 20;
 
+/// Filled bytes of a buffer at which the kernel wakes the reader, at most a quarter of the buffer. More of them at once would make
+/// the writer fall behind, and store blocks without compression.
+const WAKE_BYTES: u64 = 4 << 20;
+const MAX_WAKE_PERCENT: u64 = 25;
+
 /// Buffers of a given size take at most `1 / MAX_SHARE` of the available memory.
 const MAX_SHARE: u64 = 2;
 
@@ -29,6 +34,17 @@ pub(crate) fn default_bytes(cpus: usize) -> u64 {
 fn wanted(available: u64, cpus: usize) -> u64 {
     let share = available / DEFAULT_SHARE / cpus.max(1) as u64;
     (share >> 20 << 20).clamp(*DEFAULT_BYTES.start(), *DEFAULT_BYTES.end())
+}
+
+/// `buffer_percent` of a buffer of so many bytes.
+pub(crate) fn wake_percent(bytes: u64) -> u64 {
+    (WAKE_BYTES * 100 / bytes.max(1)).clamp(1, MAX_WAKE_PERCENT)
+}
+
+/// True if a recorder may have set this `buffer_percent`; the kernel's own is 50.
+pub(crate) fn is_wake_percent(text: &[u8]) -> bool {
+    let percent = str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
+    percent.is_some_and(|percent: u64| (1..=MAX_WAKE_PERCENT).contains(&percent))
 }
 
 /// Refuses `-b BYTES` where the buffers would grow by more than half of the available memory. Each CPU has a buffer of `held` bytes
@@ -132,6 +148,8 @@ mod tests {
         assert_eq!(mib(15 * gib + 7, 32), 30);
         assert_eq!(mib(gib, 4), 16);
         assert_eq!(mib(0, 0), 16);
+        assert_eq!([64 << 10, 16 << 20, 64 << 20, 1 << 40].map(wake_percent), [25, 25, 6, 1]);
+        assert!(is_wake_percent(b"6\n") && !is_wake_percent(b"50\n") && !is_wake_percent(b""));
     }
 
     #[test]

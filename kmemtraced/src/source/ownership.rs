@@ -7,6 +7,7 @@ use anyhow::bail;
 use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::fs::state;
 use crate::source::as_found;
+use crate::source::buffer_size;
 
 /// True if the kernel's command line made an instance of this name.
 pub(crate) fn made_at_boot(name: &str) -> bool {
@@ -35,7 +36,8 @@ fn has_recorder_options(instance: &KernelFs) -> bool {
     let is = |file: &str, value: &str| instance.read(file).is_ok_and(|text| text.trim_ascii() == value.as_bytes());
     is("options/disable_on_free", "1")
         && is("tracing_on", "0")
-        && (!instance.has("buffer_percent").unwrap_or(true) || is("buffer_percent", "25"))
+        && (!instance.has("buffer_percent").unwrap_or(true)
+            || instance.read("buffer_percent").is_ok_and(|text| buffer_size::is_wake_percent(&text)))
 }
 
 /// Writes the state file of an instance, a line each: this process's id, the path of the trace directory, which is empty before

@@ -22,6 +22,7 @@ use crate::fs::kernelfs::{self, DEBUGFS, KernelFs, TRACEFS};
 use crate::fs::rights;
 use crate::process::messages;
 use crate::source::boot::{self, BootBuffer};
+use crate::source::buffer_size;
 use crate::source::events;
 use crate::source::functions::{self, Functions};
 use crate::source::instance::Instance;
@@ -203,7 +204,7 @@ impl RingBuffers {
         }
         fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
             .context("the buffers cannot be had: give a smaller --buffer-size")?;
-        let _ = fs.write("buffer_percent", "25");
+        let _ = fs.write("buffer_percent", &buffer_size::wake_percent(buffer_bytes).to_string());
         let probes = options.probes(&instance, &events)?;
         events.extend(probes.events.iter().cloned());
         if let Some(filter) = options.filter {

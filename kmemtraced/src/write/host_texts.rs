@@ -15,6 +15,7 @@ use crate::source::SourceFacts;
 use crate::write::header::now;
 use crate::write::line_hashes::LineHashes;
 use crate::write::new_modules::{KnownModules, SymbolsOf};
+use crate::write::own_threads::has_ids_of_events;
 use crate::write::{module_info, slab_aliases};
 
 /// File with the symbols.
@@ -256,7 +257,8 @@ impl HostTexts {
     /// Lines `PID COMM` of all threads that run.
     fn live_comms(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let Some(proc) = &self.proc else { return out };
+        // The ids of a pid namespace are those of other threads in the trace.
+        let Some(proc) = self.proc.as_ref().filter(|_| has_ids_of_events()) else { return out };
         // A thread that ended meanwhile has no name any more.
         for (pid, thread) in live_threads(proc) {
             if let Ok(comm) = proc.read(&format!("{pid}/task/{thread}/comm")) {
