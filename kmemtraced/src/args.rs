@@ -13,7 +13,7 @@ use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::memstrack;
 
-use crate::choices::StackWhen;
+use crate::choices::{Priority, StackWhen};
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
@@ -366,30 +366,6 @@ impl std::str::FromStr for Sync {
             "none" => Ok(Sync::Never),
             "flush" => Ok(Sync::Flush),
             _ => time(text).map(Sync::Every).map_err(|error| format!("none, flush, or a time: {error}")),
-        }
-    }
-}
-
-/// Priority of the recorder's threads, from `--priority`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Priority {
-    /// Readers and writers run at SCHED_FIFO 1, other threads at nice -20.
-    Fifo,
-    /// All threads run at nice -20.
-    Nice,
-    /// Threads keep the priority that the recorder was started with.
-    None,
-}
-
-impl std::str::FromStr for Priority {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Priority, String> {
-        match text {
-            "fifo" => Ok(Priority::Fifo),
-            "nice" => Ok(Priority::Nice),
-            "none" => Ok(Priority::None),
-            _ => Err("a priority is fifo, nice or none".to_owned()),
         }
     }
 }

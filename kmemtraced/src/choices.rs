@@ -1,4 +1,4 @@
-//! Values of options that the sources act on. The command line itself is in `args`.
+//! Values of options that more than the command line acts on; the command line itself is in `args`.
 
 /// Events that have stacks, from `--stack`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,30 @@ impl std::str::FromStr for StackWhen {
             "alloc" => Ok(StackWhen::Alloc),
             "all" => Ok(StackWhen::All),
             filter => Ok(StackWhen::Filter(filter.to_owned())),
+        }
+    }
+}
+
+/// Priority of the recorder's threads, from `--priority`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// Readers and writers run at SCHED_FIFO 1, other threads at nice -20.
+    Fifo,
+    /// All threads run at nice -20.
+    Nice,
+    /// Threads keep the priority that the recorder was started with.
+    None,
+}
+
+impl std::str::FromStr for Priority {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Priority, String> {
+        match text {
+            "fifo" => Ok(Priority::Fifo),
+            "nice" => Ok(Priority::Nice),
+            "none" => Ok(Priority::None),
+            _ => Err("a priority is fifo, nice or none".to_owned()),
         }
     }
 }

@@ -484,6 +484,7 @@ mod tests {
         let groups = if grouping == Grouping::CACHE { [(0, a), (0, b), (0, 0)] } else { [(71, 0), (72, 0), (73, 0)] };
         let row = |(((site, others), kind), n)| (RowKey { site, others, kind }, figures(n));
         let rows = groups.into_iter().zip(Kind::ALL).zip([100, 201, 300]).map(row).collect();
+        let with_name = RowKey { site: groups[1].0, others: groups[1].1, kind: Kind::Cache };
         let matrix = [((1, 2), 31), ((2, 1), 32)].into_iter().collect();
         let counts = Counts {
             other: 41,
@@ -552,9 +553,7 @@ mod tests {
             live: vec![live(0), live(1)],
             classes: vec![class(0, a, Kind::Cache), class(1, 0, Kind::Pages)],
             knows_nodes: true,
-            caches_from: [(RowKey { site: groups[1].0, others: groups[1].1, kind: Kind::Cache }, CacheFrom::Slabinfo)]
-                .into_iter()
-                .collect(),
+            caches_from: [(with_name, CacheFrom::Slabinfo)].into_iter().collect(),
             init_sites: [(57, InitSite { module: b"m"[..].into(), offset: Some(58) })].into_iter().collect(),
             ..PairingResult::default()
         };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::args::Priority;
+use crate::choices::Priority;
 use crate::process::thread::{HighPriority, own_tid};
 
 /// Most messages that wait to be written.

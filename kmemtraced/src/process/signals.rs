@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::Signal;
 
-use crate::args::Priority;
+use crate::choices::Priority;
 use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::process::thread::HighPriority;
 

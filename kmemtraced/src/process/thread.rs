@@ -10,7 +10,7 @@ use thread_priority::{
     thread_native_id,
 };
 
-use crate::args::Priority;
+use crate::choices::Priority;
 
 /// Nice level of a raised thread.
 const NICE: i32 = -20;

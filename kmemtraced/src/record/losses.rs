@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kmemtrace_abi::text::units::{self, counted};
 
-use crate::args::Priority;
+use crate::choices::Priority;
 use crate::process::thread::Granted;
 use crate::source::{Framing, SourceFacts};
 use crate::write::outcome::Outcome;

@@ -166,22 +166,17 @@ fn run(
     let mut names = Names::start(args.viewer.is_some() || args.reader.is_some())?;
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let granted = workers.granted.take();
-    if let Some(granted) = &granted {
-        say_verbose(args, &format!("readers and writers run at {granted}"));
-    }
+    granted.iter().for_each(|granted| say_verbose(args, &format!("readers and writers run at {granted}")));
     let launcher = launcher(args, knows_own);
     let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
     workers.tids.extend(launcher_tid.into_iter().chain([names.tid]));
-    if let Some(own) = &options.own {
-        own.set(&workers.tids);
-    }
+    options.own.iter().for_each(|own| own.set(&workers.tids));
     let threads = put_threads(args, &mut meta, &workers.tids, knows_own);
     names.learn(&source.comms(), knows_own);
     names.begin(meta);
-    let started = threads.with_context(|| output.unwritable("meta.out"));
-    let started = started.and(launcher);
+    let launcher = threads.with_context(|| output.unwritable("meta.out")).and(launcher);
     let started =
-        started.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
+        launcher.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
     if started.is_ok() {
         names.put_probes(source.begun());
         names.begun();

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES, Watermark};
 use rustix::thread::CpuSet;
 
-use crate::args::Priority;
+use crate::choices::Priority;
 use crate::control::foreign::ForeignChanges;
 use crate::output::destination::Destination;
 use crate::process::memory;
