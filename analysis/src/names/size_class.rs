@@ -226,8 +226,8 @@ mod tests {
     fn larger_pages_have_larger_classes() {
         let largest = |page_bytes| {
             let classes = SizeClasses::of(&Slabinfo::default(), None, page_bytes);
-            let known = (3..40).filter_map(|shift| classes.name(1 << shift, None));
-            known.last().unwrap().to_owned()
+            let mut known = (3..40).rev().filter_map(|shift| classes.name(1 << shift, None));
+            known.next().unwrap().to_owned()
         };
         assert_eq!(
             [Some(4096), None, Some(0), Some(12345), Some(1 << 40)].map(largest),

@@ -157,7 +157,8 @@ fn moved(text: &[u8], begin: u64, at: u64) -> Vec<u8> {
     let mut moved = Vec::with_capacity(text.len());
     for (address, kind, name) in lines(text).filter_map(parts) {
         let address = if address < begin { address } else { address.wrapping_sub(begin).wrapping_add(at) };
-        moved.extend_from_slice(format!("{address:x} {} ", char::from(kind.max(b' ').min(b'~'))).as_bytes());
+        moved.extend_from_slice(format!("{address:x} ").as_bytes());
+        moved.extend_from_slice(&[kind, b' ']);
         moved.extend_from_slice(name);
         moved.push(b'\n');
     }
