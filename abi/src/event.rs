@@ -346,6 +346,15 @@ pub struct ModuleLoad<'n> {
     pub name: &'n [u8],
 }
 
+/// End of a module, as the kernel's event `module_free` tells it: unloaded, or its initialisation has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleFree<'n> {
+    /// Order key.
+    pub at: u64,
+    /// Name of the module: any bytes.
+    pub name: &'n [u8],
+}
+
 /// Consumer of a stream's items, in stream order: a gap stands before the first event after it.
 pub trait EventSink {
     /// The consumer looks at `Event::cache`; where false, cache names are not interned.
@@ -364,6 +373,8 @@ pub trait EventSink {
     fn gap(&mut self, gap: Gap);
     /// Load of a module; its event follows as an item.
     fn module_load(&mut self, _load: ModuleLoad<'_>) {}
+    /// End of a module; its event follows as an item.
+    fn module_free(&mut self, _free: ModuleFree<'_>) {}
 }
 
 impl EventSink for Vec<StreamItem> {

@@ -176,6 +176,11 @@ codes! {
         "The instance's stats say how many events the kernel had handed out, and another number is here: the file was cut where a \
          sub-buffer ends, another program read from the instance, or the stats were copied before the sub-buffers. Events that were handed out and are \
          not here count as lost, at an unknown time.";
+    NoSymbols = 504, Warning, Complete, "the kernel showed no symbols",
+        "The text of /proc/kallsyms that was kept is empty, or every address in it is 0: that is what the kernel shows with \
+         kptr_restrict=2, without CAP_SYSLOG (as in a container), and with CONFIG_KALLSYMS=n. Figures are right; call-sites have no names, \
+         and modules are not told apart. Name them afterwards: kmemtrace-report --kallsyms FILE takes a copy of /proc/kallsyms of the same \
+         boot, or the System.map of the kernel.";
     UnknownBlock = 601, Info, Complete, "has blocks of a kind unknown here",
         "A newer version of the recorder wrote them; they are marked as not needed to read the rest and are skipped.";
 }

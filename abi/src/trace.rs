@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::clock::{Clock, OrderKey};
 use crate::event::Names;
 use crate::kernel::gfp::GfpNames;
+use crate::kernel::kallsyms::has_addresses;
 use crate::kernel::target::Endian;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
@@ -81,6 +82,33 @@ impl Scope {
     }
 }
 
+/// Source of the names of call-sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SymbolSource {
+    /// The trace has the kernel's symbols.
+    Trace,
+    /// A file that was named beside the trace.
+    File,
+    /// None: the kernel showed no symbols, or all of them at address 0, to the one who recorded.
+    Hidden,
+    /// None: the input never has symbols, or has lost its `meta.out`.
+    Absent,
+}
+
+/// Reason for [`SymbolSource::Hidden`], as programs print it.
+pub const NO_SYMBOLS: &str = "no kernel symbols: kptr_restrict=2, no CAP_SYSLOG, or CONFIG_KALLSYMS=n";
+
+impl SymbolSource {
+    /// `"trace"`, `"file"` or `"none"`, as documents have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SymbolSource::Trace => "trace",
+            SymbolSource::File => "file",
+            SymbolSource::Hidden | SymbolSource::Absent => "none",
+        }
+    }
+}
+
 /// Facts of a trace that are known before its events are read.
 #[derive(Clone, Debug)]
 pub struct TraceInfo {
@@ -118,6 +146,8 @@ pub struct TraceInfo {
     pub boot: Option<String>,
     /// Id of the recording, in hexadecimal digits: ours, or a checksum of the first bytes of a captured tree's files.
     pub recording: Option<String>,
+    /// Source of the names of call-sites; `None` where the input names functions itself, as a text of page_owner does.
+    pub symbols: Option<SymbolSource>,
 }
 
 impl TraceInfo {
@@ -331,6 +361,7 @@ impl Trace {
             host: None,
             boot: None,
             recording: None,
+            symbols: None,
         };
         let keys = info.keys();
         streams.iter_mut().for_each(|stream| stream.set_keys(keys));
@@ -344,6 +375,18 @@ impl Trace {
             metadata: Metadata::default(),
             total_overruns: None,
         })
+    }
+
+    /// Finds out whether the trace has symbols: [`TraceInfo::symbols`].
+    pub fn find_symbols(&mut self) {
+        let may_have =
+            matches!(self.info.input, InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
+        let found = match has_addresses(&self.metadata.kallsyms) {
+            true => SymbolSource::Trace,
+            false if may_have => SymbolSource::Hidden,
+            false => SymbolSource::Absent,
+        };
+        self.info.symbols = (!self.info.input.is_of_one_moment()).then_some(found);
     }
 
     /// True where the file of each CPU is there, with its first block: a recorder that has just started may still be writing them.

@@ -17,6 +17,7 @@ use crate::account::stats::Stats;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
+use crate::names::caches::candidates;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
 use crate::names::place::{NamesReport, Place, StaticByFile};
@@ -60,8 +61,6 @@ pub struct Analysis {
     pub(crate) window: Option<(u64, u64)>,
     /// Texts of the filters as the user gave them, by option.
     pub(crate) given: Vec<(&'static str, Vec<String>)>,
-    /// Frees alone name the caches of objects.
-    pub(crate) frees_name_caches: bool,
     /// Names of allocation flags, where the trace has the kernel's.
     pub(crate) gfp_names: Option<Arc<GfpNames>>,
     /// Static bytes by source file, where the query wants them and they are known.
@@ -232,7 +231,7 @@ impl Analysis {
     }
 
     fn row<'a>(&'a self, key: RowKey, stats: &'a Stats) -> Row<'a> {
-        let cache = || self.names.numbered(key.others);
+        let cache = || self.names.numbered(key.others).filter(|name| candidates(name).is_none());
         Row {
             call_site: self.grouping.has(GroupKey::Site).then_some(key.site),
             cache: if self.grouping == Grouping::CACHE { cache() } else { None },

@@ -3,6 +3,7 @@
 //! The documents are made within this process, which makes a million of them possible: `tests/tests/contract.rs` does
 //! the same with the program as it is run, and some more.
 
+mod init_sites;
 mod live;
 mod modules;
 mod objects;

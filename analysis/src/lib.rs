@@ -136,13 +136,13 @@ pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
 pub use kmemtrace_abi::kernel::gfp::GfpNames;
 pub use kmemtrace_abi::kernel::unknown::UnknownEvents;
 pub use kmemtrace_abi::stream::source::EventSource;
-pub use kmemtrace_abi::trace::{OpenError, Scope, Trace, TraceInfo};
+pub use kmemtrace_abi::trace::{OpenError, Scope, SymbolSource, Trace, TraceInfo};
 pub use names::areas::Areas;
 pub use names::error::NamesError;
 pub use names::frame_list::{FrameClass, FrameList};
 #[cfg(feature = "dwarf")]
 pub use names::image_sizes::{FileSizes, LeftOut, ModuleSizes, PartSizes, StaticSizes};
-pub use names::kallsyms::{Symbol, Symbolizer};
+pub use names::kallsyms::{SiteOwner, Symbol, Symbolizer};
 #[cfg(feature = "dwarf")]
 pub use names::map::{NameMap, write_map};
 pub use names::module_info::{ModuleInfo, build_id_of_notes};

@@ -42,6 +42,9 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
         }
         Code::BackInTime => "record with --clock mono or global",
         Code::NoMeta => "copy the whole directory, and call-sites get their names",
+        Code::NoSymbols => {
+            "name call-sites with kmemtrace-report --kallsyms FILE: /proc/kallsyms of the same boot, or System.map"
+        }
         Code::TreeIncomplete => "copy that file, too, before the instance is removed",
         Code::UnlikeStats => "copy stats after trace_pipe_raw, from an instance that no other program reads",
         Code::UnknownBlock => "use a newer kmemtrace to read all of it",

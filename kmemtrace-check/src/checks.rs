@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use kmemtrace_abi::fault::{Code, Fault};
-use kmemtrace_abi::trace::InputKind;
+use kmemtrace_abi::trace::{InputKind, NO_SYMBOLS, SymbolSource};
 use rustix::fs::{Mode, OFlags};
 
 use crate::reading::CheckedTrace;
@@ -19,6 +19,7 @@ const CHECKS: &[Check] = &[
     (Code::SequenceHole, sequence_numbers_have_no_holes),
     (Code::Unplaced, dropped_records_are_accounted_for),
     (Code::NoMeta, meta_out_is_present),
+    (Code::NoSymbols, symbols_were_shown),
     (Code::NoEnd, unfinished_files_are_not_being_recorded),
 ];
 
@@ -86,6 +87,16 @@ fn meta_out_is_present(trace: &mut CheckedTrace) {
     if trace.is_dir && trace.info.input == InputKind::Kmemtrace && !has_meta {
         let message = "has no meta.out: figures are right, names of symbols, modules and commands are missing";
         trace.findings.push(finding(Code::NoMeta, message.to_owned()));
+    }
+}
+
+/// Reports a trace of a kernel that showed no symbols: a finding about the directory, because every file may be whole. A captured tree
+/// without the file has a finding of its own.
+fn symbols_were_shown(trace: &mut CheckedTrace) {
+    let is_missing = |fault: &Fault| fault.code == Code::TreeIncomplete && fault.message.starts_with("kallsyms ");
+    let is_said = trace.files.iter().flat_map(|file| &file.facts.faults).any(is_missing);
+    if trace.is_dir && trace.info.symbols == Some(SymbolSource::Hidden) && !is_said {
+        trace.findings.push(finding(Code::NoSymbols, NO_SYMBOLS.to_owned()));
     }
 }
 

@@ -227,7 +227,7 @@ FILE       EVENTS  BLOCKS     FIRST       LAST  LOST  GAPS  VERDICT
 cpu0.out  3212004    3055  +0.000 s  +61.204 s     0     0  ok
 cpu1.out       42    3055  +0.000 s  +61.204 s  1204     3  lossy
 cpu2.out        5    3055  +0.001 s  +61.204 s     0     0  corrupt
-meta.out        -       4         -          -     -     -  ok
+meta.out        -       5         -          -     -     -  ok
 
 cpu1.out  K101  1204 events lost in 3 gaps
                 the longest took 2.1 ms, at +33.118204 s

@@ -54,6 +54,8 @@ pub(crate) fn options(args: &Args) -> anyhow::Result<NameOptions> {
         searches: true,
         kernel_tree: names.kernel.clone(),
         map: names.map.clone(),
+        kallsyms: names.kallsyms.clone(),
+        proc_modules: names.proc_modules.clone(),
         wrappers,
         areas,
         frames,

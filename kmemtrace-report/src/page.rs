@@ -101,7 +101,8 @@ fn documents<'a>(request: &Request, answers: &'a Answers) -> anyhow::Result<Docu
 /// One of the further queries. Its rows have no call-sites, so debug information is read only where a filter goes by it.
 fn with_options(request: &Request, query: Query) -> anyhow::Result<Query> {
     let query = report::with_options(request, query)?;
-    let needs_names = !request.args.filters.branch.is_empty();
+    let (names, filters) = (&request.args.names, &request.args.filters);
+    let needs_names = !filters.branch.is_empty() || names.kallsyms.is_some() || names.proc_modules.is_some();
     Ok(if needs_names { query } else { query.names(NameOptions::default()) })
 }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
-    Analysis, Completeness, Finding, GroupKey, Kind, ModuleRule, Moment, Notes, Observed, Query, Shape, SortKey,
-    TimeWindow, Trace, UnknownEvents,
+    Analysis, Completeness, Finding, GroupKey, Kind, ModuleRule, Moment, Notes, Observed, Query, Select, Shape,
+    SortKey, TimeWindow, Trace, UnknownEvents,
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
@@ -69,9 +69,32 @@ pub(crate) fn analyse(request: &Request, query: Query) -> anyhow::Result<(Analys
     tell_bad_text(&trace);
     let suggestions = match analysis.rows().next() {
         Some(_) => Vec::new(),
-        None => suggest::suggest(&args.filters, &trace, analysis.names(), event_names),
+        None => {
+            let mut lines = suggest::suggest(&args.filters, &query, &trace, analysis.names(), event_names);
+            lines.extend(may_be_of_cache(request)?);
+            lines
+        }
     };
     Ok((analysis, suggestions))
+}
+
+/// Tells which rows of caches may be of the cache that `--cache` names, where no object is known to be of it: slabinfo has other caches
+/// with objects of that size.
+fn may_be_of_cache(request: &Request) -> anyhow::Result<Vec<String>> {
+    let args = &request.args;
+    let mut trace = open(request, &request.inputs())?;
+    let asked: Vec<_> = args.filters.cache.iter().filter(|glob| suggest::has_cache(glob, &trace)).collect();
+    if asked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let aliases = trace.metadata.cache_aliases.clone();
+    let select = Select { cache: Vec::new(), ..args.filters.select() };
+    let query = with_options(request, Query::by_cache())?.select(select);
+    let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+    let document = documents::caches(&analysis, &Shape { sort: vec![SortKey::Live], top: None });
+    let Body::Caches(listing) = &document.body else { return Ok(Vec::new()) };
+    let of_glob = |glob: &&kmemtrace::Glob| suggest::may_be_of(glob, &aliases, listing.rows.iter());
+    Ok(asked.iter().flat_map(of_glob).collect())
 }
 
 /// Prints the document of an analysis, and finds the exit status.
@@ -116,6 +139,8 @@ pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf
         ("--vmlinux", names.vmlinux.is_some()),
         ("--debug-dir", !names.debug_dir.is_empty()),
         ("--names", names.map.is_some()),
+        ("--kallsyms", names.kallsyms.is_some()),
+        ("--proc-modules", names.proc_modules.is_some()),
         ("--wrappers", names.wrappers.is_some()),
     ];
     if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
@@ -199,6 +224,8 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let format = format.or(args.format).unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
     let options = table_options(request, &inputs[0]);
+    // The table names call-sites before the pass takes the symbols out of the trace.
+    query.load_symbols(&mut trace, &mut ProgressLine::new(args.quiet))?;
     let names = match format {
         Format::Table => EventLabels::of(&trace),
         _ => EventLabels::default(),
@@ -236,7 +263,10 @@ pub(crate) fn end_observed(
     let status = status(args, completeness);
     explain_empty_window(("--time", args.time), trace, observed.events, observed.first_key);
     if !has_rows {
-        suggest::suggest(&args.filters, trace, &trace.names, event_names).iter().for_each(|line| say(line));
+        // Options that made this pass are good for another query.
+        let lines = with_options(request, Query::by_kind())
+            .map(|query| suggest::suggest(&args.filters, &query, trace, &trace.names, event_names));
+        lines.iter().flatten().for_each(|line| say(line));
     }
     status
 }

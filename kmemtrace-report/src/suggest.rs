@@ -2,19 +2,35 @@
 
 use std::collections::BTreeSet;
 
-use kmemtrace::{EventNames, Glob, Site, Trace};
+use kmemtrace::documents::caches::CacheRow;
+use kmemtrace::documents::naming::Candidates;
+use kmemtrace::{EventNames, Glob, Query, Silent, Site, Trace};
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::units;
 
 use crate::args::Filters;
 use crate::cli::nearest::nearest;
+use crate::render::table::cells;
+
+/// Limit of rows of caches that are listed.
+const MAX_ROWS: usize = 8;
 
 /// A line for each value of a filter that names nothing in the trace; `trace` was read, and `names` are those of the reading: event
 /// names first, then caches.
-pub(crate) fn suggest(filters: &Filters, trace: &Trace, names: &EventNames, event_names: usize) -> Vec<String> {
+pub(crate) fn suggest(
+    filters: &Filters,
+    query: &Query,
+    trace: &Trace,
+    names: &EventNames,
+    event_names: usize,
+) -> Vec<String> {
     let is_asked =
         !(filters.comm.is_empty() && filters.module.is_empty() && filters.cache.is_empty() && filters.site.is_empty());
     // Names of symbols and threads went into the analysis: the trace is opened once more, for its metadata only.
-    let Some(again) = is_asked.then(|| Trace::open(&trace.inputs).ok()).flatten() else { return Vec::new() };
+    let Some(mut again) = is_asked.then(|| Trace::open(&trace.inputs).ok()).flatten() else { return Vec::new() };
+    if query.load_symbols(&mut again, &mut Silent).is_err() {
+        return Vec::new();
+    }
     let metadata = again.metadata;
     let (mut functions, mut modules) = (BTreeSet::new(), BTreeSet::new());
     if !(filters.site.is_empty() && filters.module.is_empty()) {
@@ -60,6 +76,34 @@ fn line(option: &str, glob: &Glob, kind: &str, names: &BTreeSet<&[u8]>) -> Optio
         format!("did you mean {}?", like.join(", "))
     };
     Some(format!("{option} {pattern}: no {kind} of this trace has that name; {advice}"))
+}
+
+/// True where slabinfo has a cache that a filter names, by its name or by one with which it was merged.
+pub(crate) fn has_cache(glob: &Glob, trace: &Trace) -> bool {
+    let metadata = &trace.metadata;
+    let texts = [&metadata.slabinfo_start, &metadata.slabinfo_end];
+    let listed = texts.iter().flat_map(|text| text.split(|&byte| byte == b'\n')).filter_map(slab);
+    let aliases = metadata.cache_aliases.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty());
+    listed.chain(aliases).any(|name| glob.matches(name))
+}
+
+/// Lines for the rows of caches that may be of the cache that a filter names; `aliases` is the text of merged caches.
+pub(crate) fn may_be_of<'a>(glob: &Glob, aliases: &[u8], rows: impl Iterator<Item = CacheRow<'a>>) -> Vec<String> {
+    let merged = aliases.split(|&byte| byte == b'\n').map(|line| line.split(u8::is_ascii_whitespace));
+    let merged = merged.filter_map(|mut words| Some((words.next()?, words.any(|alias| glob.matches(alias)))));
+    let caches: BTreeSet<&[u8]> = merged.filter_map(|(cache, is_asked)| is_asked.then_some(cache)).collect();
+    let is_asked = |name: &[u8]| glob.matches(name) || caches.contains(name);
+    let pattern = escape(glob.to_string().as_bytes()).into_owned();
+    let line = |row: CacheRow<'_>| {
+        let Candidates(names) =
+            row.cache_candidates.filter(|Candidates(names)| names.iter().any(|name| is_asked(name)))?;
+        let (allocs, live) = (cells::counted(row.stats.allocs, "allocation"), units::grouped(row.stats.live_objects));
+        Some(format!(
+            "--cache {pattern}: no object is known to be of it, but the row {} of the view caches may be: {allocs}, {live} live",
+            cells::cache(&None, Some(&Candidates(names))).text
+        ))
+    };
+    rows.filter_map(line).take(MAX_ROWS).collect()
 }
 
 /// Function and module of a line `ADDRESS TYPE NAME[\t[MODULE]]` of `/proc/kallsyms`.

@@ -27,6 +27,10 @@ impl Scenario {
                 nodes: Vec::new(),
                 clock: Some("mono"),
                 symbols: Symbols::default(),
+                hidden_symbols: false,
+                modules: String::new(),
+                module_info: String::new(),
+                slabinfo: Default::default(),
             },
             thread: (7, 0),
         }
@@ -152,6 +156,12 @@ impl Scenario {
     pub fn module_load(mut self, at: u64, cpu: u32, module: &str) -> Scenario {
         let event = self.blank(at, Action::Other, 0, 0);
         self.push(cpu, "module_load", Some(module), event)
+    }
+
+    /// Adds a `module_free`: the module is gone.
+    pub fn module_free(mut self, at: u64, cpu: u32, module: &str) -> Scenario {
+        let event = self.blank(at, Action::Other, 0, 0);
+        self.push(cpu, "module_free", Some(module), event)
     }
 
     /// Adds a mark before the CPU's next event: the kernel overwrote `lost` events between the last event and `to`.

@@ -372,9 +372,15 @@ mod tests {
             }
             let caches = document(Asked::view("caches"));
             let has_source = |from| caches["rows"].as_array().unwrap().iter().any(|row| row["cache_from"] == from);
-            ["event", "free", "size"].into_iter().for_each(|from| see(format!("cache by {from}"), has_source(from)));
+            let has_candidates = |row: &Value| !row["cache_candidates"].is_null();
+            see("candidates".to_owned(), caches["rows"].as_array().unwrap().iter().any(has_candidates));
+            ["event", "free", "slabinfo", "size"]
+                .into_iter()
+                .for_each(|from| see(format!("cache by {from}"), has_source(from)));
             let modules = document(Asked::view("sites").by(&[Key::Module]));
             let has_module = |name| modules["rows"].as_array().unwrap().iter().any(|row| row["module"] == name);
+            let is_unknown = |row: &Value| row["module_known"] == false;
+            see("unknown module".to_owned(), modules["rows"].as_array().unwrap().iter().any(is_unknown));
             ["ext4", "xfs"].into_iter().for_each(|name| see(format!("module {name}"), has_module(name)));
         }
         assert!(seen.values().all(|&traces| traces > 0), "traces with each case: {seen:?}");

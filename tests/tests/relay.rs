@@ -76,7 +76,8 @@ fn stripped(value: Value, name: &str) -> Value {
 }
 
 fn assert_same_figures(what: &str, raw: &Path, recorded: &Path) {
-    for view in DOCUMENTS.into_iter().chain(["events"]) {
+    // Raw bytes have no slabinfo, which names caches in a recording.
+    for view in DOCUMENTS.into_iter().filter(|view| *view != "caches").chain(["events"]) {
         let (raw, recorded) = (figures(view, raw), figures(view, recorded));
         assert!(raw == recorded, "{what}, {view}:\n{raw:#?}\n{recorded:#?}");
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use byteorder::ByteOrder;
 
-use crate::event::{Action, Event, EventSink, Kind, ModuleLoad, NameId, Names};
+use crate::event::{Action, Event, EventSink, Kind, ModuleFree, ModuleLoad, NameId, Names};
 use crate::fields::{FieldPlace, FieldsId, RecordFields};
 use crate::kernel::format::{EventFormat, Place};
 use crate::kernel::latency::LatencyPlan;
@@ -26,6 +26,13 @@ struct NamePlace {
     location: Slot,
     /// Byte of the record that the offset counts from.
     base: usize,
+}
+
+/// Meaning of an event about a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ModuleEvent {
+    Load,
+    Free,
 }
 
 /// Decoding of one event id's records.
@@ -49,8 +56,8 @@ struct Plan {
     gfp: Option<Slot>,
     node: Option<Slot>,
     cache: Option<NamePlace>,
-    /// Name of the module, of an event that tells of its load.
-    module: Option<NamePlace>,
+    /// Meaning for a module, and the place of its name.
+    module: Option<(ModuleEvent, NamePlace)>,
     /// A shorter record is damaged.
     least: usize,
     /// Slots of the fields in the record if one of them begins beyond [`NEAR`]: the slots above are in the moved [`Head`].
@@ -155,7 +162,7 @@ impl Decoder {
 
     /// True where the trace describes events that tell of loads of modules.
     pub(crate) fn tells_module_loads(&self) -> bool {
-        self.plans.iter().any(|plan| plan.module.is_some())
+        self.plans.iter().any(|plan| matches!(plan.module, Some((ModuleEvent::Load, _))))
     }
 
     /// Layout of records that hold stacks; `None` where the trace does not describe them.
@@ -226,8 +233,8 @@ impl Decoder {
                 if names.is_unknown(plan.name) {
                     unknown.count(names.get(plan.name));
                 }
-                if let Some(place) = plan.module {
-                    tell_module_load::<O>(place, record.payload, &event, items);
+                if let Some((what, place)) = plan.module {
+                    tell_of_module::<O>(what, place, record.payload, &event, items);
                 }
                 let event = Event { action: Action::Other, ..event };
                 items.event(plan.with_mark::<O, I>(event, record.payload), names);
@@ -252,8 +259,12 @@ impl Plan {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
         let name = names.intern(format.name.as_bytes());
         let (pid, flags) = (slot(profile::PID), slot(profile::FLAGS));
-        let is_load = (system, &*format.name) == profile::MODULE_LOAD;
-        let module = if is_load { name_place(format, profile::MODULE_NAME) } else { None };
+        let module_event = match (system, &*format.name) {
+            profile::MODULE_LOAD => Some(ModuleEvent::Load),
+            profile::MODULE_FREE => Some(ModuleEvent::Free),
+            _ => None,
+        };
+        let module = module_event.and_then(|what| Some((what, name_place(format, profile::MODULE_NAME)?)));
         let plain = Plan { name, pid, flags, module, ..other.clone() }.brought_near();
         let Some(profile) = profile::find(system, &format.name, release) else {
             if profile::is_unknown(system, format) {
@@ -382,13 +393,22 @@ fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace> {
     })
 }
 
-/// Hands on the load of a module whose name is at `place`; a record that has none is no load.
+/// Hands on the load or the end of a module whose name is at `place`; a record without a name is neither.
 #[cold]
-fn tell_module_load<O: TargetOrder>(place: NamePlace, record: &[u8], event: &Event, items: &mut impl EventSink) {
-    let Some((pid, name)) = event.pid.zip(place.read::<O>(record)) else { return };
+fn tell_of_module<O: TargetOrder>(
+    what: ModuleEvent,
+    place: NamePlace,
+    record: &[u8],
+    event: &Event,
+    items: &mut impl EventSink,
+) {
+    let Some(name) = place.read::<O>(record) else { return };
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    if !name.is_empty() {
-        items.module_load(ModuleLoad { at: event.at, pid, name });
+    match (what, event.pid) {
+        _ if name.is_empty() => {}
+        (ModuleEvent::Load, Some(pid)) => items.module_load(ModuleLoad { at: event.at, pid, name }),
+        (ModuleEvent::Load, None) => {}
+        (ModuleEvent::Free, _) => items.module_free(ModuleFree { at: event.at, name }),
     }
 }
 

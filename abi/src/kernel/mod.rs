@@ -6,6 +6,7 @@
 pub(crate) mod decoder;
 pub mod format;
 pub mod gfp;
+pub mod kallsyms;
 mod latency;
 pub mod notes;
 pub mod probes;

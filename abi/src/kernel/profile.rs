@@ -14,7 +14,9 @@ pub(crate) const FLAGS: &str = "common_flags";
 
 /// System and name of the event that tells of the load of a module, before its initialisation.
 pub(crate) const MODULE_LOAD: (&str, &str) = ("module", "module_load");
-/// Field of that event with the module's name.
+/// System and name of the event that tells that a module is gone: unloaded, or its initialisation has failed.
+pub(crate) const MODULE_FREE: (&str, &str) = ("module", "module_free");
+/// Field of these events with the module's name.
 pub(crate) const MODULE_NAME: &str = "name";
 
 /// Meaning of one event's fields. A field that a kernel does not have is absent from the decoded event.

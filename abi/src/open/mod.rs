@@ -26,7 +26,9 @@ impl Trace {
 
     /// Opens as [`Trace::open`] does, with options.
     pub fn open_with(paths: &[PathBuf], options: OpenOptions) -> Result<Trace, OpenError> {
-        Ok(Trace { inputs: paths.to_vec(), ..open(paths, options)? })
+        let mut trace = Trace { inputs: paths.to_vec(), ..open(paths, options)? };
+        trace.find_symbols();
+        Ok(trace)
     }
 }
 

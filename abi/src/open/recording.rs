@@ -146,6 +146,7 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         host: header.host.or_else(|| host_of_uname(&metadata.uname)),
         boot: header.boot,
         recording: recording.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
+        symbols: None,
     };
     let metadata = Metadata { started: header.started, ..metadata };
     if metadata.stacks.as_deref() == Some("") {

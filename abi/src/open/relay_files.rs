@@ -76,6 +76,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         host: None,
         boot: None,
         recording: None,
+        symbols: None,
     };
     Ok(Trace {
         has_begun: false,

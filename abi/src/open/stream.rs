@@ -235,6 +235,7 @@ impl StreamInput {
             stream.follow(true);
         });
         trace.inputs = vec![self.name.clone()];
+        trace.find_symbols();
         Ok(Some(trace))
     }
 

@@ -257,6 +257,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         host: host_of_uname(&named.uname),
         boot: texts.find("boot_id").as_deref().and_then(some_text),
         recording,
+        symbols: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let metadata = Metadata { report: (!alone).then_some(report), ..named };

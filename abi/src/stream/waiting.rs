@@ -5,7 +5,7 @@
 //! comes, behind which its stack cannot be: the kernel would have written it before. Loss and the end of the stream end all waiting;
 //! the end of a sub-buffer or of a block does not.
 
-use crate::event::{Event, EventSink, Gap, ModuleLoad, Names};
+use crate::event::{Event, EventSink, Gap, ModuleFree, ModuleLoad, Names};
 use crate::kernel::stack_record::{Origin, StackFormat};
 use crate::kernel::subbuffer::Record;
 use crate::kernel::target::TargetOrder;
@@ -181,6 +181,10 @@ impl<I: EventSink> EventSink for WaitingSink<'_, I> {
 
     fn module_load(&mut self, load: ModuleLoad<'_>) {
         self.items.module_load(load);
+    }
+
+    fn module_free(&mut self, free: ModuleFree<'_>) {
+        self.items.module_free(free);
     }
 }
 

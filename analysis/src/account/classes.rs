@@ -9,10 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
 
-use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, RowKey, ValueLists};
+use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, NO_VALUE, RowKey, ValueLists};
 use crate::account::place_paths::PlaceSteps;
 use crate::account::row_paths::{NO_FRAME, SharedPaths, Step};
 use crate::account::stacks::{KnownStacks, StackNumber, StackTable};
+use crate::names::caches::CacheFrom;
 
 /// Numbers below are classes of objects that the filters take; those from here on are classes of objects that they do not take,
 /// and stand for an origin: [`FIRST_UNSELECTED`] and the number of the origin.
@@ -118,6 +119,10 @@ pub(crate) struct Registry {
     classes: Numbered<Class>,
     /// True if there were more classes than numbers.
     pub(crate) exhausted: bool,
+    /// An event told of the load of a module.
+    has_loads: bool,
+    /// Best origin of the names of the caches of a row's objects, by row.
+    caches_from: HashMap<u32, CacheFrom, RandomState>,
 }
 
 impl Registry {
@@ -165,6 +170,9 @@ impl Registry {
 
     /// Numbers of the names that the name of number `list` has with zeros between them; 0 for none.
     fn names_of_list(&mut self, list: GroupValue) -> Vec<GroupValue> {
+        if list == NO_VALUE {
+            return vec![NO_VALUE];
+        }
         let index = usize::try_from(list).unwrap_or(usize::MAX).checked_sub(1);
         let Some(name) = index.and_then(|index| self.names.at(index)).map(<[u8]>::to_vec) else { return vec![0] };
         let names = name.split(|byte| *byte == 0);
@@ -184,6 +192,10 @@ pub(crate) struct Numbers {
     pub(crate) stacks: KnownStacks,
     /// True if there were more classes than numbers.
     pub(crate) exhausted: bool,
+    /// An event told of the load of a module.
+    pub(crate) has_loads: bool,
+    /// Best origin of the names of the caches of a row's objects.
+    pub(crate) caches_from: HashMap<RowKey, CacheFrom, RandomState>,
 }
 
 /// The registry as threads share it.
@@ -205,6 +217,8 @@ impl Classes {
             max_sized,
             classes: Numbered::default(),
             exhausted: false,
+            has_loads: false,
+            caches_from: HashMap::default(),
         }))
     }
 
@@ -325,9 +339,28 @@ impl Classes {
         self.lock().rows.all.len()
     }
 
+    /// Notes the origin of the name of the cache of objects of a class.
+    pub(crate) fn note_cache_from(&self, class: u32, from: CacheFrom) {
+        let registry = &mut *self.lock();
+        if let Some(row) = registry.classes.all.get(class as usize).map(|class| class.row) {
+            let best = registry.caches_from.entry(row).or_insert(from);
+            *best = from.min(*best);
+        }
+    }
+
+    /// Notes that an event told of the load of a module.
+    #[cold]
+    pub(crate) fn note_load(&self) {
+        self.lock().has_loads = true;
+    }
+
     pub(crate) fn into_numbers(self) -> Numbers {
         let registry = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let rows = &registry.rows.all;
+        let caches_from =
+            registry.caches_from.iter().filter_map(|(row, from)| Some((*rows.get(*row as usize)?, *from)));
         Numbers {
+            caches_from: caches_from.collect(),
             names: registry.names,
             rows: registry.rows.all,
             sites: registry.sites.all,
@@ -335,6 +368,7 @@ impl Classes {
             lists: ValueLists::new(registry.list_values, registry.list_len),
             stacks: registry.stacks.finish(),
             exhausted: registry.exhausted,
+            has_loads: registry.has_loads,
         }
     }
 }

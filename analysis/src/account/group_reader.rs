@@ -11,8 +11,8 @@ use crate::account::classes::{CacheNumber, Classes};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, NO_VALUE};
 use crate::account::module_loads::{INIT, LoadedModule, ModuleLoads};
 use crate::account::stacks::StackNumber;
-use crate::names::caches::CacheNames;
-use crate::names::kallsyms::Symbolizer;
+use crate::names::caches::{CacheFrom, CacheNames};
+use crate::names::kallsyms::{SiteOwner, Symbolizer};
 use crate::names::known::KnownNames;
 use crate::names::place::{Place, SourceLine};
 use crate::names::resolver::Places;
@@ -134,7 +134,8 @@ pub(crate) struct GroupReader<'a> {
     sizes: Memory<(u64, Option<u64>)>,
     /// Latest bytes allocated and flags, by some of their bits: most objects are of some tens of them.
     recent_sizes: Box<[(u64, Option<u64>, GroupValue); RECENT_SIZES]>,
-    learned: Memory<(u64, u64)>,
+    /// Caches by call-site and bytes allocated.
+    caches: Memory<(u64, u64)>,
     /// Stacks of call-sites alone, where nodes of a tree show the call-site of an allocation without a stack; `None` elsewhere.
     alone: Option<Memory<u64>>,
     /// Modules by stack and by the module that is initialised.
@@ -162,7 +163,7 @@ impl<'a> GroupReader<'a> {
             sites: HashMap::default(),
             sizes: HashMap::default(),
             recent_sizes: Box::new([(NO_SIZE, None, 0); RECENT_SIZES]),
-            learned: HashMap::default(),
+            caches: HashMap::default(),
             alone: classes.has_paths().then(HashMap::default),
             modules: HashMap::default(),
             inits: HashMap::default(),
@@ -286,7 +287,7 @@ impl<'a> GroupReader<'a> {
             let symbols = facts.symbols?;
             let module = || symbols.lookup(call_site)?.module;
             if key == GroupKey::Module {
-                return module().map(|module| classes.cache(module).into());
+                return Some(value_of_owner(symbols.owner(call_site), classes));
             }
             name_of(&facts.places.place(call_site, symbols), key, module).map(|name| classes.cache(&name).into())
         };
@@ -336,7 +337,12 @@ impl<'a> GroupReader<'a> {
             let symbols = facts.symbolizer()?;
             let frames = classes.frames(stack);
             let loaded = facts.loads.and_then(|loads| loads.name(loaded));
-            let mut modules = frames.iter().filter_map(|&frame| symbols.lookup(frame)?.module);
+            let owners = || frames.iter().map(|&frame| symbols.owner(frame));
+            if loaded.is_none() && owners().all(|owner| owner.module().is_none()) {
+                // No module: the call-site tells the kernel from what is not known.
+                return Some(value_of_owner(owners().next().unwrap_or(SiteOwner::Unknown), classes));
+            }
+            let mut modules = owners().filter_map(SiteOwner::module);
             let module: Box<[u8]> = match facts.module_rule {
                 ModuleRule::Innermost | ModuleRule::Outermost if loaded.is_some() => loaded?.into(),
                 ModuleRule::Innermost | ModuleRule::Site => modules.next()?.into(),
@@ -370,8 +376,18 @@ impl<'a> GroupReader<'a> {
         match kind {
             _ if cache != 0 => cache.into(),
             Kind::Kmalloc => self.size_class(event.allocated, event.gfp),
-            Kind::Cache => self.learned_cache((event.call_site, event.allocated)),
+            Kind::Cache => self.other_cache((event.call_site, event.allocated)),
             Kind::Pages => 0,
+        }
+    }
+
+    /// Origin of the name of the cache of an allocation of `kmem_cache_alloc`; `None` for others, and where rows are not made of caches.
+    pub(crate) fn cache_from(&self, kind: Kind, cache: CacheNumber, place: (u64, u64)) -> Option<CacheFrom> {
+        match kind {
+            Kind::Cache if !self.keys.contains(&GroupKey::Cache) => None,
+            Kind::Cache if cache != 0 => Some(CacheFrom::Event),
+            Kind::Cache => self.facts.caches.of_object(place).map(|(_, from)| from),
+            Kind::Kmalloc | Kind::Pages => None,
         }
     }
 
@@ -396,11 +412,12 @@ impl<'a> GroupReader<'a> {
         *self.sizes.entry((allocated, gfp)).or_insert_with(number)
     }
 
-    fn learned_cache(&mut self, place: (u64, u64)) -> GroupValue {
+    /// Number of the name, or of the candidates, of a cache that the event does not name.
+    fn other_cache(&mut self, place: (u64, u64)) -> GroupValue {
         let (caches, classes) = (self.facts.caches, self.classes);
-        limit(&mut self.learned);
-        let number = || caches.learned(place).map_or(0, |name| classes.cache(name).into());
-        *self.learned.entry(place).or_insert_with(number)
+        limit(&mut self.caches);
+        let number = || caches.of_object(place).map_or(0, |(name, _)| classes.cache(name).into());
+        *self.caches.entry(place).or_insert_with(number)
     }
 }
 
@@ -417,7 +434,7 @@ mod tests {
         let caches = [("kmalloc-64", 64), ("kmalloc-1k", 1024), ("kmalloc-2k", 2048), ("kmalloc-8", u64::MAX)];
         let text = format!("slabinfo - version: 2.1\n{}", caches.map(line).concat());
         let metadata = Metadata { slabinfo_start: text.into_bytes(), ..Metadata::default() };
-        let names = CacheNames::of(&metadata);
+        let names = CacheNames::of(&metadata, None);
         let (comms, places) = (HashMap::new(), Places::default());
         let facts = GroupFacts {
             comms: &comms,
@@ -441,6 +458,15 @@ mod tests {
             let expected = names.size_class(allocated, gfp).map_or(0, |name| classes.cache(name.as_bytes()).into());
             assert_eq!(number, expected, "{allocated} {gfp:?}");
         }
+    }
+}
+
+/// Value of [`GroupKey::Module`] for an owner: 0 for the kernel, [`NO_VALUE`] for an unknown one.
+fn value_of_owner(owner: SiteOwner<'_>, classes: &Classes) -> GroupValue {
+    match owner {
+        SiteOwner::Kernel => 0,
+        SiteOwner::Unknown => NO_VALUE,
+        SiteOwner::Module(module) | SiteOwner::Init { module, .. } => classes.cache(module).into(),
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::ModuleLoad;
+use kmemtrace_abi::event::{ModuleFree, ModuleLoad};
 
 /// Function that initialises a module, and returns once that is done.
 pub(crate) const INIT: &[u8] = b"do_init_module";
@@ -26,6 +26,8 @@ pub(crate) struct ModuleLoads {
     by_thread: HashMap<i32, Vec<(u64, LoadedModule)>, RandomState>,
     names: Vec<Box<[u8]>>,
     numbers: HashMap<Box<[u8]>, LoadedModule, RandomState>,
+    /// Order keys of the ends of modules, by name; ascending once [`ModuleLoads::sort`] was called.
+    frees: HashMap<Box<[u8]>, Vec<u64>, RandomState>,
 }
 
 impl ModuleLoads {
@@ -53,6 +55,11 @@ impl ModuleLoads {
         }
     }
 
+    /// Adds the end of a module.
+    pub(crate) fn add_free(&mut self, free: ModuleFree<'_>) {
+        self.frees.entry(free.name.into()).or_default().push(free.at);
+    }
+
     /// True where nothing was loaded.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty()
@@ -61,6 +68,20 @@ impl ModuleLoads {
     /// Brings the loads of each thread in order: threads move between CPUs, which are read one by one.
     pub(crate) fn sort(&mut self) {
         self.by_thread.values_mut().for_each(|loads| loads.sort_by_key(|(at, _)| *at));
+        self.frees.values_mut().for_each(|frees| frees.sort_unstable());
+    }
+
+    /// Name of the module that the thread has loaded last at this order key, of those that have not ended since. Of a thread that loads
+    /// more than [`MAX_LOADS`] modules which all end, none is found.
+    pub(crate) fn latest_there(&self, pid: i32, at: u64) -> Option<&[u8]> {
+        let loads = self.by_thread.get(&pid)?;
+        let before = loads.partition_point(|(of, _)| *of <= at);
+        let mut latest = loads[..before].iter().rev().take(MAX_LOADS);
+        let has_ended = |name: &[u8], from: u64| {
+            let frees = self.frees.get(name).map_or(&[][..], |frees| frees);
+            frees.get(frees.partition_point(|free| *free < from)).is_some_and(|free| *free <= at)
+        };
+        latest.find_map(|(from, module)| self.name(*module).filter(|name| !has_ended(name, *from)))
     }
 
     /// The module that the thread has loaded last at this order key; 0 for none.
@@ -90,6 +111,22 @@ mod tests {
         let name = |pid, at| loads.name(loads.latest(pid, at)).map(|name| name.escape_ascii().to_string());
         assert_eq!((name(7, 9), name(7, 10).as_deref(), name(7, 29).as_deref()), (None, Some("foo"), Some("foo")));
         assert_eq!((name(7, 30).as_deref(), name(8, 99).as_deref(), name(9, 99)), (Some("bar"), Some("foo"), None));
+    }
+
+    #[test]
+    fn a_module_that_has_ended_is_not_there() {
+        let mut loads = ModuleLoads::default();
+        for (at, name) in [(10, "foo"), (30, "bar"), (50, "foo")] {
+            loads.add(ModuleLoad { at, pid: 7, name: name.as_bytes() });
+        }
+        for (at, name) in [(60, "foo"), (35, "bar"), (5, "foo")] {
+            loads.add_free(ModuleFree { at, name: name.as_bytes() });
+        }
+        loads.sort();
+        let there = |at| loads.latest_there(7, at).map(|name| name.escape_ascii().to_string());
+        let there: Vec<_> = [9, 10, 34, 35, 49, 59, 60].into_iter().map(there).collect();
+        let some = |name: &str| Some(name.to_owned());
+        assert_eq!(there, [None, some("foo"), some("bar"), some("foo"), some("foo"), some("foo"), None]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::grouping::GroupKey;
 use super::row_paths::{NodeKind, Step};
-use crate::names::kallsyms::Symbolizer;
+use crate::names::kallsyms::{SiteOwner, Symbolizer};
 use crate::names::known::KnownNames;
 use crate::names::place::Place;
 use crate::names::resolver::Places;
@@ -30,8 +30,8 @@ pub(crate) struct PlacedSite<'a> {
     pub(crate) address: u64,
     /// `function+0x1f`, if it is known.
     pub(crate) symbol: Option<Vec<u8>>,
-    /// Module of the call-site.
-    pub(crate) module: Option<&'a [u8]>,
+    /// Owner of the call-site.
+    pub(crate) owner: SiteOwner<'a>,
     /// True where the module was gone at the end of the recording.
     pub(crate) is_gone: bool,
     /// Place in the sources.
@@ -44,7 +44,7 @@ impl<'a> PlacedSite<'a> {
         PlacedSite {
             address,
             symbol: symbol.map(|symbol| symbol.text()),
-            module: symbol.and_then(|symbol| symbol.module),
+            owner: symbols.owner_of(address, symbol.as_ref()),
             is_gone: symbol.is_some_and(|symbol| symbol.is_gone),
             place: places.place(address, symbols),
         }
@@ -54,7 +54,7 @@ impl<'a> PlacedSite<'a> {
     pub(crate) fn path(&self, by_area: bool) -> Vec<PlaceStep> {
         let source = self.place.source.as_ref();
         let file = source.and_then(|source| source.file.as_deref());
-        let mut path = match (&self.place.folder, self.module, file) {
+        let mut path = match (&self.place.folder, self.owner.module(), file) {
             _ if by_area => {
                 let area = self.place.area.as_deref();
                 let step = area.map_or((NodeKind::Unknown, NO_AREA), |area| (NodeKind::Area, area));
@@ -67,7 +67,7 @@ impl<'a> PlacedSite<'a> {
             (None, None, _) => vec![(NodeKind::Unknown, NO_FOLDER.into())],
         };
         path.extend(source.map(|source| (NodeKind::Function, source.function.clone())));
-        let site = self.symbol.clone().unwrap_or_else(|| format!("{:#x}", self.address).into_bytes());
+        let site = self.symbol.clone().unwrap_or_else(|| self.owner.text(self.address));
         path.push((NodeKind::Site, site.into()));
         path
     }

@@ -9,6 +9,8 @@ use super::bytes::{Reader, Writer};
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::grouping::{Grouping, RowKey};
 use crate::account::stats::{PageStats, Stats};
+use crate::names::caches::CacheFrom;
+use crate::names::kallsyms::InitSite;
 use crate::order::merger::MergeStats;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
 use crate::pairing::pairs::kind_index;
@@ -117,7 +119,15 @@ pub(super) fn write(request: AnalysisRequest, order: &MergeStats, paired: &Pairi
             _ => *site,
         });
         write_kind(*kind, &mut out);
+        let from = paired.caches_from.get(&RowKey { site: *site, others: *others, kind: *kind });
+        out.u8(from.map_or(0, |from| *from as u8 + 1));
         write_figures(figures, &mut out);
+    }
+    out.u64(paired.init_sites.len() as u64);
+    for (site, InitSite { module, offset }) in &paired.init_sites {
+        out.u64(*site);
+        out.text(module);
+        out.maybe(*offset);
     }
     out.u64(paired.findings.len() as u64);
     for (sites, row) in &paired.findings {
@@ -176,15 +186,13 @@ pub(super) fn read(
     let (peak_at, knows_nodes) = (from.maybe()?, from.bool()?);
     let kinds = [read_figures(&mut from)?, read_figures(&mut from)?, read_figures(&mut from)?];
     let total = read_figures(&mut from)?;
+    let mut caches_from = HashMap::default();
     let rows = from.list(|from| {
-        let group = from.u64()?;
-        let (site, others) = match request.grouping {
-            Grouping::CACHE => (0, cache(u32::try_from(group).ok()?)?.into()),
-            _ => (group, 0),
-        };
-        let key = RowKey { site, others, kind: read_kind(from)? };
+        let (key, cache_from) = read_key(request, from, cache)?;
+        caches_from.extend(cache_from.map(|cache_from| (key, cache_from)));
         Some((key, read_figures(from)?))
     })?;
+    let init_sites = from.list(read_init_site)?.into_iter().collect();
     let findings = from.list(|from| {
         let class = *Finding::ALL.get(usize::from(from.u8()?))?;
         let (alloc_site, free_site) = (from.maybe()?, from.maybe()?);
@@ -224,9 +232,35 @@ pub(super) fn read(
         live,
         classes,
         knows_nodes,
+        caches_from,
+        init_sites,
         ..PairingResult::default()
     };
     sums_fit(&order, &paired).then_some((order, paired))
+}
+
+/// Key of a row, and the origin of the name of its cache.
+fn read_key(
+    request: AnalysisRequest,
+    from: &mut Reader<'_>,
+    cache: impl Fn(u32) -> Option<CacheNumber>,
+) -> Option<(RowKey, Option<CacheFrom>)> {
+    let group = from.u64()?;
+    let (site, others) = match request.grouping {
+        Grouping::CACHE => (0, cache(u32::try_from(group).ok()?)?.into()),
+        _ => (group, 0),
+    };
+    let key = RowKey { site, others, kind: read_kind(from)? };
+    Some(match from.u8()?.checked_sub(1) {
+        Some(index) => (key, Some(*CacheFrom::ALL.get(usize::from(index))?)),
+        None => (key, None),
+    })
+}
+
+/// Call-site in the initialisation of a module.
+fn read_init_site(from: &mut Reader<'_>) -> Option<(u64, InitSite)> {
+    let (site, module) = (from.u64()?, from.text()?.into());
+    Some((site, InitSite { module, offset: from.maybe()? }))
 }
 
 /// Pages of a live object, where it has some.
@@ -503,6 +537,10 @@ mod tests {
             live: vec![live(0), live(1)],
             classes: vec![class(0, a, Kind::Cache), class(1, 0, Kind::Pages)],
             knows_nodes: true,
+            caches_from: [(RowKey { site: groups[1].0, others: groups[1].1, kind: Kind::Cache }, CacheFrom::Slabinfo)]
+                .into_iter()
+                .collect(),
+            init_sites: [(57, InitSite { module: b"m"[..].into(), offset: Some(58) })].into_iter().collect(),
             ..PairingResult::default()
         };
         (MergeStats { first: Some(1), last: Some(2), events: 1000, missing: 3, holes: 4 }, paired)
@@ -525,12 +563,13 @@ mod tests {
         let counts = Counts { matrix: Matrix::default(), old_frees: HashMap::default(), ..paired.counts.clone() };
         let class = |class: &Class| (cache(class.cache.into()), Class { cache: 0, ..*class });
         format!(
-            "{order:?} {counts:?} {old_frees:?} {matrix:?} {:?} {:?} {:?} {:?} {} {findings:?} {:?} {:?}",
+            "{order:?} {counts:?} {old_frees:?} {matrix:?} {:?} {:?} {:?} {:?} {} {:?} {findings:?} {:?} {:?}",
             paired.rows.iter().map(row).collect::<Vec<_>>(),
             paired.kinds,
             paired.total,
             paired.peak_at,
             paired.knows_nodes,
+            (paired.caches_from.iter().map(|(key, from)| (key.kind, *from)).collect::<Vec<_>>(), &paired.init_sites),
             paired.live,
             paired.classes.iter().map(class).collect::<Vec<_>>(),
         )

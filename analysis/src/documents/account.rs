@@ -221,6 +221,7 @@ mod tests {
     use super::super::naming::SitePlace;
     use super::super::row::Address;
     use super::*;
+    use crate::names::kallsyms::SiteOwner;
     use crate::names::place::{Place, SourceLine};
 
     const ORDERING: Ordering = Ordering { is_known: true, has_past: true };
@@ -248,6 +249,7 @@ mod tests {
             symbol: (call_site != 9).then(|| format!("f{}+0x1", call_site % 5).into_bytes().into()),
             module: None,
             place: SitePlace(Arc::new(Place { source: (call_site == 1).then(source), ..Place::default() })),
+            owner: SiteOwner::Kernel,
         };
         let callers = Callers {
             rows: Box::new(rows.iter().map(|(site, kind, stats)| (*site, *kind, stats))),

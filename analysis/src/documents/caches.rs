@@ -3,11 +3,13 @@
 use kmemtrace_abi::event::Kind;
 
 use super::group::GroupNaming;
+use super::naming::Candidates;
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Name, row};
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
 use crate::account::grouping::RowKey;
 use crate::names::aliases::CacheAliases;
+use crate::names::caches::candidates;
 use crate::names::slabinfo::{CacheChange, Slabinfo};
 use crate::pairing::result::{Counts, PairingResult};
 
@@ -16,8 +18,10 @@ row! {
     pub struct CacheRow<'a> {
         /// Name of the cache; `None` where nothing tells it.
         pub cache: Name<'a>,
-        /// Origin of the name: `event`, `free` or `size`; `None` without a name.
+        /// Origin of the name: `event`, `free`, `slabinfo` or `size`; `None` without a name.
         pub cache_from: Option<&'static str>,
+        /// Caches that the objects may be of, where slabinfo has several with their size.
+        pub cache_candidates: Option<Candidates>,
         /// Kind of the objects.
         pub kind: Kind,
         /// Sums.
@@ -63,13 +67,19 @@ pub(super) fn caches<'a>(
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, CacheRow<'a>, ToldStats> {
     let (names, visibility) = (naming.naming, Visibility { slabinfo, counts: &paired.counts });
-    let place = move |key: &RowKey| (names.numbered(key.others), key.others);
+    // Names of candidates have zeros in them and sort behind the row that has none.
+    let place = move |key: &RowKey| {
+        let name = names.numbered(key.others);
+        let several = name.filter(|name| candidates(name).is_some());
+        (name.filter(|_| several.is_none()), several, *key)
+    };
     let rows = paired.rows.iter().map(move |(key, stats)| (place(key), key.kind, stats));
-    ranked(rows, shape, sums, move |(cache, number), kind, stats| {
-        let seen = cache.and_then(|name| visibility.of(*number, name, kind, stats.live_objects));
+    ranked(rows, shape, sums, move |(cache, _, row), kind, stats| {
+        let seen = cache.and_then(|name| visibility.of(row.others, name, kind, stats.live_objects));
         CacheRow {
             cache: cache.map(Into::into),
-            cache_from: cache.map(|_| naming.origin(kind)),
+            cache_from: cache.and_then(|_| naming.cache_from(*row)),
+            cache_candidates: names.cache(row.others).1,
             kind,
             stats,
             slabinfo_change: seen.map(|(change, _)| change),

@@ -15,6 +15,7 @@ use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::{PageStats, Stats};
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
+use crate::names::caches::candidates;
 
 /// Name of a row on both sides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -267,7 +268,8 @@ fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
 
 fn side_key<'a>(analysis: &'a Analysis, key: RowKey, before_alone: bool) -> SideKey<'a> {
     if !analysis.grouping.has(GroupKey::Site) {
-        return SideKey::Cache(analysis.names.numbered(key.others));
+        // Candidates are no name.
+        return SideKey::Cache(analysis.names.numbered(key.others).filter(|name| candidates(name).is_none()));
     }
     match analysis.symbolizer().lookup(key.site) {
         Some(symbol) => SideKey::Function(symbol.name, symbol.module),

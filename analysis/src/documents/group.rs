@@ -3,7 +3,7 @@
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::kernel::gfp::GfpNames;
 
-use super::naming::{CallSite, Naming};
+use super::naming::{CallSite, Candidates, Naming};
 use super::ranked::{Listing, Shape, ranked_by};
 use super::row::{Cell, Field, Name, Row, TakeMember, row};
 use super::stack_frame::RowStack;
@@ -54,11 +54,18 @@ pub enum GroupMember<'a> {
     Cache {
         /// Name; `None` if nothing tells it.
         cache: Name<'a>,
-        /// `event`, `free` or `size`; `None` without a name.
+        /// `event`, `free`, `slabinfo` or `size`; `None` without a name.
         cache_from: Option<&'static str>,
+        /// Caches that the objects may be of, where slabinfo has several with their size.
+        candidates: Option<Candidates>,
     },
-    /// Module of the call-site; `None` for the kernel itself.
-    Module(Name<'a>),
+    /// Module of the call-site.
+    Module {
+        /// Name; `None` for the kernel itself, and where the code at the call-site is not known.
+        module: Name<'a>,
+        /// False where the call-site is in no symbol and no module's range.
+        is_known: bool,
+    },
     /// Use of pages; `None` for objects of slabs.
     Use(Name<'a>),
     /// Binary logarithm of the number of pages; `None` for objects of slabs.
@@ -90,13 +97,14 @@ impl GroupMember<'_> {
                 pid.put("pid", take);
                 comm.put("comm", take);
             }
-            GroupMember::Cache { cache, cache_from } => {
+            GroupMember::Cache { cache, cache_from, candidates } => {
                 cache.put("cache", take);
                 cache_from.put("cache_from", take);
+                candidates.put("cache_candidates", take);
             }
             // Another key of the row has the same member.
             GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => {}
-            GroupMember::Module(_) | GroupMember::Source(_) | GroupMember::Folder(_) if has_site => {}
+            GroupMember::Module { .. } | GroupMember::Source(_) | GroupMember::Folder(_) if has_site => {}
             GroupMember::Source(source) => take("source", source.as_ref().map_or(Cell::Null, Cell::Source)),
             GroupMember::Function { function, module } => {
                 function.put("function", take);
@@ -110,7 +118,10 @@ impl GroupMember<'_> {
             GroupMember::Pid(pid) => pid.put("pid", take),
             GroupMember::Tgid(tgid) => tgid.put("tgid", take),
             GroupMember::Comm(comm) => comm.put("comm", take),
-            GroupMember::Module(module) => module.put("module", take),
+            GroupMember::Module { module, is_known } => {
+                module.put("module", take);
+                is_known.put("module_known", take);
+            }
             GroupMember::Stack(stack) => stack.put("stack", take),
             GroupMember::Use(name) => name.put("use", take),
             GroupMember::Order(order) => order.put("order", take),
@@ -136,7 +147,7 @@ impl Row for GroupNames<'_> {
         let has = |is: fn(&GroupMember<'_>) -> bool| self.0.iter().any(is);
         let has_site = has(|member| matches!(member, GroupMember::Site(_)));
         let has_task = has(|member| matches!(member, GroupMember::Task { .. }));
-        let has_module = has(|member| matches!(member, GroupMember::Module(_)));
+        let has_module = has(|member| matches!(member, GroupMember::Module { .. }));
         self.0.iter().for_each(|member| member.put((has_site, has_module), has_task, take));
     }
 }
@@ -163,6 +174,11 @@ pub(super) type Place<'a> = (Vec<SortValue<'a>>, RowKey);
 pub(super) struct SortValue<'a>(Rank<'a>);
 
 impl<'a> SortValue<'a> {
+    /// Value of something that is true or false; false first.
+    pub(super) fn of_flag(flag: bool) -> SortValue<'a> {
+        SortValue(Rank::Number(flag.into()))
+    }
+
     /// Value of a name.
     pub(super) fn of_name(name: Option<&'a [u8]>) -> SortValue<'a> {
         SortValue(name.map_or(Rank::Unknown, Rank::Text))
@@ -175,7 +191,6 @@ pub(super) struct GroupNaming<'a> {
     pub(super) naming: Naming<'a>,
     grouping: Grouping,
     paired: &'a PairingResult,
-    frees_name_caches: bool,
     gfp_names: Option<&'a GfpNames>,
     stacks: StackNaming<'a>,
 }
@@ -186,7 +201,6 @@ impl<'a> GroupNaming<'a> {
             naming: Naming::of(analysis),
             grouping: analysis.grouping,
             paired: &analysis.paired,
-            frees_name_caches: analysis.frees_name_caches,
             gfp_names: analysis.gfp_names.as_deref(),
             stacks: StackNaming::of(analysis),
         }
@@ -202,10 +216,10 @@ impl<'a> GroupNaming<'a> {
 
     /// Names of a row.
     pub(super) fn names(&self, key: RowKey) -> GroupNames<'a> {
-        GroupNames(self.values(key).into_iter().map(|(name, value)| self.member(name, value, key.kind)).collect())
+        GroupNames(self.values(key).into_iter().map(|(name, value)| self.member(name, value, key)).collect())
     }
 
-    fn member(&self, key: GroupKey, value: GroupValue, kind: Kind) -> GroupMember<'a> {
+    fn member(&self, key: GroupKey, value: GroupValue, row: RowKey) -> GroupMember<'a> {
         let name = || self.naming.numbered(value).map(Into::into);
         let pid = (value != NO_VALUE).then_some(value as u32 as i32);
         match key {
@@ -218,11 +232,11 @@ impl<'a> GroupNaming<'a> {
             GroupKey::Tgid => GroupMember::Tgid(pid),
             GroupKey::Comm => GroupMember::Comm(name()),
             GroupKey::Cache => {
-                let cache: Name<'a> = name();
-                let cache_from = cache.is_some().then(|| self.origin(kind));
-                GroupMember::Cache { cache, cache_from }
+                let (cache, candidates) = self.naming.cache(value);
+                let cache_from = cache.and_then(|_| self.cache_from(row));
+                GroupMember::Cache { cache: cache.map(Into::into), cache_from, candidates }
             }
-            GroupKey::Module => GroupMember::Module(name()),
+            GroupKey::Module => GroupMember::Module { module: name(), is_known: value != NO_VALUE },
             GroupKey::Stack => GroupMember::Stack(self.stacks.stack(value)),
             GroupKey::Use => GroupMember::Use(name()),
             GroupKey::Order => GroupMember::Order((value != NO_VALUE).then_some(value)),
@@ -281,12 +295,11 @@ impl<'a> GroupNaming<'a> {
         self.grouping.has(GroupKey::Stack).then(|| self.stacks.clone().members())
     }
 
-    /// Origin of the name of a cache.
-    pub(super) fn origin(&self, kind: Kind) -> &'static str {
-        match kind {
-            Kind::Kmalloc => "size",
-            Kind::Cache | Kind::Pages if self.frees_name_caches => "free",
-            Kind::Cache | Kind::Pages => "event",
+    /// Origin of the name of a row's cache.
+    pub(super) fn cache_from(&self, row: RowKey) -> Option<&'static str> {
+        match row.kind {
+            Kind::Kmalloc => Some("size"),
+            Kind::Cache | Kind::Pages => self.paired.caches_from.get(&row).map(|from| from.name()),
         }
     }
 
@@ -308,9 +321,17 @@ impl<'a> GroupNaming<'a> {
                     let names = [function, module].map(|name| SortValue(name.map_or(Rank::Unknown, Rank::Text)));
                     values.extend(names);
                 }
+                GroupKey::Cache => {
+                    // Rows without a name differ by their candidates.
+                    let (cache, candidates) = self.naming.cache(value);
+                    values.push(SortValue::of_name(cache));
+                    values.push(SortValue::of_name(candidates.and_then(|_| self.naming.numbered(value))));
+                }
+                GroupKey::Module => {
+                    values.push(SortValue::of_name(self.naming.numbered(value)));
+                    values.push(SortValue::of_flag(value == NO_VALUE));
+                }
                 GroupKey::Comm
-                | GroupKey::Cache
-                | GroupKey::Module
                 | GroupKey::Use
                 | GroupKey::Allocator
                 | GroupKey::File

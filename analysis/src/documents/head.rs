@@ -3,7 +3,7 @@
 use kmemtrace_abi::clock::{Clock, OrderKey};
 use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::stream::report::Source;
-use kmemtrace_abi::trace::TraceInfo;
+use kmemtrace_abi::trace::{SymbolSource, TraceInfo};
 use serde::{Serialize, Serializer};
 
 use crate::account::completeness::Completeness;
@@ -183,6 +183,11 @@ pub struct TraceMembers<'a> {
     pub boot: Option<&'a str>,
     /// Id of the recording, in hexadecimal digits.
     pub recording: Option<&'a str>,
+    /// Source of the names of call-sites: `trace`, `file` or `none`; `None` where the input names functions itself.
+    pub symbols: Option<&'static str>,
+    /// The kernel showed no symbols to the one who recorded; no member of documents.
+    #[serde(skip)]
+    pub hides_symbols: bool,
     /// Loss before the first event, if the kernel began to record at boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_boot: Option<SinceBoot>,
@@ -274,6 +279,8 @@ impl<'a> TraceMembers<'a> {
             host: info.host.as_deref(),
             boot: info.boot.as_deref(),
             recording: info.recording.as_deref(),
+            symbols: info.symbols.map(SymbolSource::name),
+            hides_symbols: info.symbols == Some(SymbolSource::Hidden),
             since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: lost_before }),
         }
     }

@@ -11,7 +11,7 @@ use super::row::{Rows, row};
 use super::shown::{self, Grown, Shown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
-use crate::account::grouping::{ModuleRule, RowKey};
+use crate::account::grouping::{ModuleRule, NO_VALUE, RowKey};
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
 
@@ -144,8 +144,9 @@ fn overlapping(analysis: &Analysis) -> Vec<Holder<'_>> {
         let (step, kind) = (node.step?, *Kind::ALL.get(node.parent? as usize)?);
         grown.set_peak(*peak, analysis.info.page_bytes);
         let module = naming.naming.numbered(step.value);
-        let names = GroupNames(vec![GroupMember::Module(module.map(Into::into))]);
-        Some(Holder { names, place: vec![SortValue::of_name(module)], kind, grown })
+        let is_known = step.value != NO_VALUE;
+        let names = GroupNames(vec![GroupMember::Module { module: module.map(Into::into), is_known }]);
+        Some(Holder { names, place: vec![SortValue::of_name(module), SortValue::of_flag(!is_known)], kind, grown })
     });
     rows.collect()
 }

@@ -9,9 +9,10 @@ use super::shown::{self, Grown, Shown};
 use super::stacks::{StackCounts, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use super::tree::{KeyTree, NodeKind, TreeBody, TreeNode, TreeOptions};
-use crate::account::grouping::GroupKey;
+use crate::account::grouping::{GroupKey, NO_VALUE};
 use crate::account::row_paths::{NO_FRAME, Nodes, Step, root_of_tree};
 use crate::analysis::Analysis;
+use crate::names::kallsyms::{KERNEL, SiteOwner, UNKNOWN};
 
 /// Nodes with their sums and their children, on the way to a document.
 struct KeyForm<'a, 'f> {
@@ -109,17 +110,20 @@ impl KeyForm<'_, '_> {
                 TreeNode { pid: self.naming.task(step.value).0, ..node(self.task(step.value), NodeKind::Task) }
             }
             GroupKey::Module => {
-                TreeNode { module: numbered().map(Into::into), ..node(or("(kernel)"), NodeKind::Module) }
+                let none = if step.value == NO_VALUE { UNKNOWN } else { KERNEL };
+                TreeNode { module: numbered().map(Into::into), ..node(or(none), NodeKind::Module) }
             }
             GroupKey::Use => node(or("(slab)"), NodeKind::Use),
             key => {
                 let frame = self.stacks.frame(step.value);
                 let kind = if key == GroupKey::Stack { NodeKind::Frame } else { NodeKind::Site };
+                let is_unknown = kind == NodeKind::Site && step.value != 0 && frame.owner == SiteOwner::Unknown;
+                let name = if is_unknown { frame.owner.text(step.value) } else { frame.text() };
                 TreeNode {
                     address: Some(Address(step.value)),
                     module: frame.module.as_deref().map(Into::into),
                     is_gone: frame.is_gone,
-                    ..node(frame.text().into(), kind)
+                    ..node(name.into(), kind)
                 }
             }
         }

@@ -8,7 +8,8 @@ use kmemtrace_abi::event::Names;
 use super::row::{Address, Cell, Field, Name, TakeMember, row};
 use crate::account::place_paths::PlacedSite;
 use crate::analysis::Analysis;
-use crate::names::kallsyms::Symbolizer;
+use crate::names::caches::candidates;
+use crate::names::kallsyms::{SiteOwner, Symbolizer};
 use crate::names::place::{NameSource, Place};
 use crate::names::resolver::Places;
 
@@ -23,6 +24,33 @@ row! {
         pub module: Name<'a>,
         /// Place in the kernel's sources.
         pub place: SitePlace,
+        /// Owner of the code, which tells the kernel's from code that is not known; no member of documents.
+        pub owner: SiteOwner<'a>,
+    }
+}
+
+impl Field for SiteOwner<'_> {
+    fn put(&self, _: &'static str, _: &mut TakeMember<'_>) {}
+}
+
+impl CallSite<'_> {
+    /// Symbol and module; of a call-site without a symbol what [`SiteOwner::text`] has.
+    pub fn text(&self) -> Vec<u8> {
+        match (self.symbol.as_deref(), self.module.as_deref()) {
+            (Some(symbol), Some(module)) => [symbol, b" [", module, b"]"].concat(),
+            (Some(symbol), None) => symbol.to_vec(),
+            (None, _) => self.owner.text(self.call_site.0),
+        }
+    }
+}
+
+/// Caches that objects may be of, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidates(pub Vec<Box<[u8]>>);
+
+impl Field for Option<Candidates> {
+    fn put(&self, name: &'static str, take: &mut TakeMember<'_>) {
+        take(name, self.as_ref().map_or(Cell::Null, |candidates| Cell::Names(&candidates.0)));
     }
 }
 
@@ -100,13 +128,15 @@ impl<'a> Naming<'a> {
     /// A call-site with symbol and module.
     pub(super) fn call_site(&self, call_site: u64) -> CallSite<'a> {
         let (symbol, module) = self.symbol_and_module(call_site);
-        CallSite { call_site: Address(call_site), symbol, module, place: SitePlace(self.place(call_site)) }
+        let (place, owner) = (SitePlace(self.place(call_site)), self.symbols.owner(call_site));
+        CallSite { call_site: Address(call_site), symbol, module, place, owner }
     }
 
     /// `symbol+0xoffset` of a call-site, and its module.
     pub(super) fn symbol_and_module(&self, call_site: u64) -> (Name<'a>, Name<'a>) {
         let symbol = self.symbols.lookup(call_site);
-        (symbol.map(|symbol| symbol.text().into()), symbol.and_then(|symbol| symbol.module).map(Into::into))
+        let owner = self.symbols.owner_of(call_site, symbol.as_ref());
+        (symbol.map(|symbol| symbol.text().into()), owner.module().map(Into::into))
     }
 
     /// True where the function is of a module that was gone at the end of the recording.
@@ -127,6 +157,15 @@ impl<'a> Naming<'a> {
     /// Name with this number, which is one more than its index; 0 is none.
     pub(super) fn numbered(&self, number: u64) -> Option<&'a [u8]> {
         self.names.at(usize::try_from(number.checked_sub(1)?).ok()?)
+    }
+
+    /// Name of the cache with this number, or the candidates for it.
+    pub(super) fn cache(&self, number: u64) -> (Option<&'a [u8]>, Option<Candidates>) {
+        let name = self.numbered(number);
+        match name.and_then(candidates) {
+            Some(several) => (None, Some(Candidates(several.map(Into::into).collect()))),
+            None => (name, None),
+        }
     }
 
     /// Command name of a thread.

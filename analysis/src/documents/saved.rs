@@ -16,7 +16,7 @@ use kmemtrace_abi::kernel::target::Endian;
 use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
-use kmemtrace_abi::trace::{InputKind, PAGE_OWNER, Scope, TraceInfo};
+use kmemtrace_abi::trace::{InputKind, PAGE_OWNER, Scope, SymbolSource, TraceInfo};
 use serde::Deserialize;
 
 use crate::account::completeness::Completeness;
@@ -25,7 +25,7 @@ use crate::account::stats::{PageStats, Stats};
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
-use crate::names::kallsyms::{Symbol, Symbolizer};
+use crate::names::kallsyms::{InitSite, SiteOwner, Symbol, Symbolizer};
 use crate::names::known::KnownNames;
 use crate::names::place::{Frame, NameSource, NamesReport, Place, SourceLine};
 use crate::names::resolver::Places;
@@ -41,6 +41,8 @@ const INPUT: &str = "document";
 const SCHEMA: &str = "kmemtrace.sites/1";
 /// Limit of bytes of a document: 10,000 call-sites have about ten million.
 const MAX_BYTES: u64 = 1 << 30;
+/// Sources of symbols in a head.
+const SYMBOLS: [SymbolSource; 3] = [SymbolSource::Trace, SymbolSource::File, SymbolSource::Absent];
 /// Limit of CPUs in a head.
 const MAX_CPUS: u32 = 1 << 16;
 
@@ -150,6 +152,7 @@ struct SavedTrace {
     host: Option<String>,
     boot: Option<String>,
     recording: Option<String>,
+    symbols: Option<String>,
     since_boot: Option<SavedSinceBoot>,
 }
 
@@ -302,7 +305,7 @@ impl Saved {
             }
         }
         let places = Places::saved(&query.names, places, names.report());
-        let symbolizer = OnceLock::from(Symbolizer::new(kallsyms(&symbols), b""));
+        let symbolizer = OnceLock::from(symbolizer(&symbols));
         let (order, lost_before) = (trace.order(), trace.since_boot.as_ref().and_then(|since| since.lost_before_first));
         let window = asked.time;
         let saved: Vec<_> =
@@ -330,7 +333,6 @@ impl Saved {
             inputs: vec![path.to_owned()],
             window,
             given: query.given.iter().cloned().chain(saved).collect(),
-            frees_name_caches: false,
             gfp_names: None,
             selects_pages,
             kinds: query.select.kind.clone(),
@@ -349,9 +351,14 @@ type Symbols = (u64, Option<Vec<u8>>, Option<Vec<u8>>);
 impl Select {
     /// True for a row that the filters take; those on objects were refused.
     fn takes_row(&self, kind: Kind, symbols: &Symbols, place: &Place) -> bool {
-        let symbol = function(symbols);
-        let symbol = symbol.map(|(name, offset)| Symbol { name, offset, module: symbols.2.as_deref(), is_gone: false });
-        self.matches_kind(kind) && self.matches_site(symbols.0, symbol.as_ref()) && self.matches_branch(place)
+        let (symbol, module) = (function(symbols), symbols.2.as_deref());
+        let symbol = symbol.map(|(name, offset)| Symbol { name, offset, module, is_gone: false });
+        let owner = match (module, &symbol) {
+            (Some(module), _) => SiteOwner::Module(module),
+            (None, Some(_)) => SiteOwner::Kernel,
+            (None, None) => SiteOwner::Unknown,
+        };
+        self.matches_kind(kind) && self.matches_site(symbols.0, symbol.as_ref(), owner) && self.matches_branch(place)
     }
 }
 
@@ -363,6 +370,17 @@ fn function((call_site, symbol, _): &Symbols) -> Option<(&[u8], u64)> {
     // A name with such bytes would be another line of symbols.
     let is_name = !symbol[..plus].is_empty() && !symbol[..plus].iter().any(|byte| matches!(byte, b'\n' | b'\t'));
     (is_name && offset > 0 && offset < *call_site).then_some((&symbol[..plus], offset))
+}
+
+/// Symbols that give each call-site the names of its row.
+fn symbolizer(symbols: &[Symbols]) -> Symbolizer {
+    let symbolizer = Symbolizer::new(kallsyms(symbols), b"");
+    // A call-site of a module without a symbol is in its initialisation.
+    let init = symbols.iter().filter(|row| function(row).is_none());
+    let init =
+        init.filter_map(|(site, _, module)| Some((*site, InitSite { module: module.clone()?.into(), offset: None })));
+    symbolizer.set_init_sites(init.collect());
+    symbolizer
 }
 
 /// Text of symbols that gives each call-site the name of its row, and no name to one without.
@@ -556,6 +574,7 @@ impl SavedTrace {
             host: self.host,
             boot: self.boot,
             recording: self.recording,
+            symbols: SYMBOLS.into_iter().find(|symbols| self.symbols.as_deref() == Some(symbols.name())),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use crate::names::kallsyms::SiteOwner;
+
 /// Frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackFrame<'a> {
@@ -12,6 +14,8 @@ pub struct StackFrame<'a> {
     pub symbol: Option<Cow<'a, [u8]>>,
     /// Module of the function; `None` for the kernel itself.
     pub module: Option<Cow<'a, [u8]>>,
+    /// Owner of the code.
+    pub owner: SiteOwner<'a>,
     /// True where the module was gone at the end of the recording.
     pub is_gone: bool,
 }
@@ -20,15 +24,21 @@ impl StackFrame<'_> {
     /// Symbol or address, and the module in brackets: `foo_open+0x1f [foo, gone]`.
     fn text_with_module(&self) -> Vec<u8> {
         let gone = if self.is_gone { &b", gone"[..] } else { b"" };
-        match &self.module {
-            Some(module) => [&self.text(), &b" ["[..], module, gone, b"]"].concat(),
-            None => self.text(),
+        match (&self.module, self.owner) {
+            (Some(module), SiteOwner::Kernel | SiteOwner::Module(_) | SiteOwner::Unknown) => {
+                [&self.text(), &b" ["[..], module, gone, b"]"].concat()
+            }
+            _ => self.text(),
         }
     }
 
-    /// Symbol, else the address in hexadecimal digits.
+    /// Symbol, `[foo] init+0x19` in the initialisation of a module, else the address in hexadecimal digits.
     pub fn text(&self) -> Vec<u8> {
-        self.symbol.as_deref().map_or_else(|| format!("{:#x}", self.address).into_bytes(), <[u8]>::to_vec)
+        match (self.symbol.as_deref(), self.owner) {
+            (Some(symbol), _) => symbol.to_vec(),
+            (None, owner @ SiteOwner::Init { .. }) => owner.text(self.address),
+            (None, _) => format!("{:#x}", self.address).into_bytes(),
+        }
     }
 }
 

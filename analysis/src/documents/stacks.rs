@@ -81,7 +81,8 @@ impl<'a> StackNaming<'a> {
     /// Frame at a return address.
     pub(super) fn frame(&self, address: u64) -> StackFrame<'a> {
         let (symbol, module) = self.naming.symbol_and_module(address);
-        StackFrame { address, symbol, module, is_gone: self.naming.is_gone(address) }
+        let owner = self.naming.symbols.owner(address);
+        StackFrame { address, symbol, module, owner, is_gone: self.naming.is_gone(address) }
     }
 
     /// Members of the document about its stacks; the table has those that were used until it is printed.

@@ -46,6 +46,15 @@ pub struct TreeNode {
     pub children: Vec<TreeNode>,
 }
 
+impl TreeNode {
+    /// Module of a frame or a call-site that its name does not have.
+    pub fn module_beside(&self) -> Option<&[u8]> {
+        let module = self.module.as_deref()?;
+        let is_in_name = self.name.strip_prefix(b"[").is_some_and(|name| name.starts_with(module));
+        ([NodeKind::Frame, NodeKind::Site].contains(&self.kind) && !is_in_name).then_some(module)
+    }
+}
+
 impl Serialize for TreeNode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -181,8 +190,8 @@ impl Growing {
         let nodes = leaf.nodes.get(begin + 1..).unwrap_or_default().iter().copied();
         let node = self.at(path.into_iter().skip(begin), nodes);
         node.own.add(&leaf.grown);
-        let PlacedSite { address, module, is_gone, .. } = leaf.site;
-        node.site = Some(SiteNames { address: Address(address), module: module.map(Into::into), is_gone });
+        let PlacedSite { address, owner, is_gone, .. } = leaf.site;
+        node.site = Some(SiteNames { address: Address(address), module: owner.module().map(Into::into), is_gone });
     }
 
     /// Adds static bytes of a file of the sources, `None` for those whose file is not known.
@@ -402,6 +411,7 @@ mod tests {
 
     use super::*;
     use crate::account::stats::Stats;
+    use crate::names::kallsyms::SiteOwner;
     use crate::names::place::{NameSource, SourceLine};
 
     /// Place of a function of a file; without a file it is of a module with that folder, or of nothing.
@@ -435,7 +445,7 @@ mod tests {
                 site: PlacedSite {
                     address: at as u64 + 1,
                     symbol: Some(format!("{function}+0x{at}").into_bytes()),
-                    module: *module,
+                    owner: module.map_or(SiteOwner::Kernel, SiteOwner::Module),
                     is_gone: false,
                     place: place(function, *file, *folder),
                 },

@@ -91,6 +91,8 @@ impl Collected {
             paired.learned = learned(learners, &numbers);
         }
         paired.has_pages = numbers.sites.iter().any(|(_, kind)| *kind == Kind::Pages);
+        paired.has_loads = numbers.has_loads;
+        paired.caches_from = numbers.caches_from;
         paired.lists = numbers.lists;
         paired.stacks = numbers.stacks;
         Ok((paired, numbers.names))

@@ -25,6 +25,7 @@ use crate::live::clock::TraceClock;
 use crate::names::known::KnownNames;
 use crate::order::merge::Chunk;
 use crate::order::merger::{MergeStats, Merger};
+use crate::progress::Silent;
 use crate::query::Query;
 use crate::query::select::Select;
 
@@ -66,7 +67,7 @@ impl Query {
     /// [`AnalysisError::AlreadyRead`], or a file of names that cannot be used.
     pub fn follow(&self, trace: &mut Trace, request: FollowRequest) -> Result<FollowerBase, AnalysisError> {
         begin(trace)?;
-        let (mut names, own_threads) = KnownNames::take(trace, &self.names);
+        let (mut names, own_threads) = self.take_names(trace, &mut Silent)?;
         names.find_sources(trace)?;
         trace.names.fields.set_kept(request.lists_events);
         let sums = LatencyRequest { lists_events: request.lists_events, ..LatencyRequest::default() };

@@ -4,6 +4,7 @@ pub(crate) mod config;
 mod fates;
 mod figures;
 pub(crate) mod follow;
+pub(crate) mod init_sites;
 mod latency;
 pub(crate) mod object;
 pub(crate) mod objects;

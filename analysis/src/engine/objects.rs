@@ -63,6 +63,7 @@ impl Query {
         if !observed.has_late_loss || has_ended || trace.inputs.is_empty() {
             return Ok(observed);
         }
+        // The second pass takes the names from files, too.
         *trace = Trace::open(&trace.inputs)?;
         sink.restart();
         Ok(self.pass_objects(trace, sink, progress, true)?.0)

@@ -91,12 +91,13 @@ impl Query {
     ) -> Result<(OrderedPass<'a>, Option<Index>), AnalysisError> {
         begin(trace)?;
         let index = self.find_index(trace, budget);
-        let (mut names, own_threads) = KnownNames::take(trace, &self.names);
+        let (mut names, own_threads) = self.take_names(trace, progress)?;
         if !self.select.branch.is_empty() {
             names.find_sources(trace)?;
         }
         let window = self.window_on(trace, index.as_ref(), first_key, progress)?;
-        let caches = self.cache_names(trace, progress)?;
+        self.find_init_sites(trace, &names, window, progress)?;
+        let caches = self.cache_names(trace, false, progress)?;
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
         Ok((OrderedPass { names, own_threads, window, first_key, caches, select }, index))
@@ -165,8 +166,9 @@ pub(super) fn in_order(
         // No line can be taken back, so all is read once before the first of them.
         sequential::last_key(trace, progress);
         let is_good = index.was_good(trace);
-        let keeps_fields = trace.names.fields.is_kept();
+        let (keeps_fields, symbols) = (trace.names.fields.is_kept(), trace.info.symbols);
         *trace = Trace::open(&trace.inputs)?;
+        trace.info.symbols = symbols;
         trace.names.fields.set_kept(keeps_fields);
         restricted = if is_good { restrict(Some(index), trace, window) } else { None };
     }

@@ -3,8 +3,11 @@
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::completeness::Completeness;
+use crate::account::group_reader::GroupFacts;
+use crate::account::grouping::GroupKey;
 use crate::cache::{AnalysisRequest, Index, Restricted};
 use crate::engine::config::RunConfig;
+use crate::engine::init_sites::{self, InitFacts};
 use crate::engine::pipeline;
 use crate::error::AnalysisError;
 use crate::order::merger::MergeStats;
@@ -48,7 +51,10 @@ impl AnalysisRun<'_> {
             return Ok(answer);
         }
         self.prepare();
-        let (order, paired) = pipeline::run(self.trace, self.config, filter, |_| (0, u64::MAX), None, self.progress)?;
+        let whole = |_| (0, u64::MAX);
+        let request = (self.config.facts, self.request);
+        let (order, mut paired) = pipeline::run(self.trace, self.config, filter, whole, None, self.progress)?;
+        find_init_sites(self.trace, request, &mut paired, whole, self.progress)?;
         let completeness = completeness(self.trace, &order, &paired);
         if let Some(index) = &self.index {
             index.keep(self.trace, &completeness, Some((self.request, &order, &paired)));
@@ -62,8 +68,10 @@ impl AnalysisRun<'_> {
             && let Some(Restricted { bounds, completeness, first }) =
                 index.restrict(self.trace, |first| window.resolve(first))
         {
-            let (order, paired) =
+            let (order, mut paired) =
                 pipeline::run(self.trace, self.config.clone(), filter, |_| bounds, Some(first), self.progress)?;
+            let request = (self.config.facts, self.request);
+            find_init_sites(self.trace, request, &mut paired, |_| bounds, self.progress)?;
             if index.was_good(self.trace) {
                 return Ok((order, paired, completeness));
             }
@@ -73,9 +81,11 @@ impl AnalysisRun<'_> {
     }
 
     /// Reads the whole trace.
-    fn through<F: Filter + Clone + Send>(mut self, filter: &F, window: impl FnOnce(u64) -> (u64, u64)) -> Outcome {
+    fn through<F: Filter + Clone + Send>(mut self, filter: &F, window: impl Fn(u64) -> (u64, u64)) -> Outcome {
         self.prepare();
-        let (order, paired) = pipeline::run(self.trace, self.config, filter, window, None, self.progress)?;
+        let request = (self.config.facts, self.request);
+        let (order, mut paired) = pipeline::run(self.trace, self.config, filter, &window, None, self.progress)?;
+        find_init_sites(self.trace, request, &mut paired, window, self.progress)?;
         let completeness = completeness(self.trace, &order, &paired);
         if let Some(index) = &self.index {
             index.keep(self.trace, &completeness, None);
@@ -93,4 +103,28 @@ impl AnalysisRun<'_> {
 /// Completeness of a trace that a pass has read to its end, with the number of its different stacks.
 fn completeness(trace: &Trace, order: &MergeStats, paired: &PairingResult) -> Completeness {
     Completeness { stacks_distinct: paired.stacks.distinct, ..Completeness::of(trace, order) }
+}
+
+/// Finds the call-sites in the initialisation of modules, by one more pass: where rows are call-sites or stacks, modules were loaded, and a
+/// call-site may be of one of them.
+fn find_init_sites(
+    trace: &Trace,
+    (facts, request): (GroupFacts<'_>, AnalysisRequest),
+    paired: &mut PairingResult,
+    bounds: impl FnOnce(u64) -> (u64, u64),
+    progress: &mut dyn Progress,
+) -> Result<(), AnalysisError> {
+    let has_sites = [GroupKey::Site, GroupKey::Stack].into_iter().any(|key| request.grouping.has(key));
+    if !paired.has_loads || !has_sites || trace.inputs.is_empty() {
+        return Ok(());
+    }
+    let symbols = facts.symbolizer().filter(|symbols| !symbols.knows_init_sites());
+    let Some(init) = symbols.and_then(|symbols| InitFacts::of(trace, symbols)) else { return Ok(()) };
+    let of_rows = paired.rows.iter().map(|(key, _)| key.site);
+    let of_findings = paired.findings.keys().flat_map(|key| [key.alloc_site, key.free_site]).flatten();
+    let of_stacks = paired.stacks.all().flatten().copied();
+    if of_rows.chain(of_findings).chain(of_stacks).any(|site| init.may_be_init(site)) {
+        paired.init_sites = init_sites::find(&trace.inputs, init, bounds, progress)?;
+    }
+    Ok(())
 }

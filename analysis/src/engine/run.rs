@@ -11,7 +11,7 @@ use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
-use kmemtrace_abi::trace::{InputKind, Scope, Trace};
+use kmemtrace_abi::trace::{InputKind, Scope, SymbolSource, Trace, TraceInfo};
 
 use crate::account::completeness::Completeness;
 use crate::account::group_reader::GroupFacts;
@@ -21,16 +21,20 @@ use crate::account::over_time::OverTimeRequest;
 use crate::analysis::Analysis;
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
+use crate::engine::init_sites::{self, InitFacts};
 use crate::engine::pass::AnalysisRun;
 use crate::engine::sequential;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
 use crate::names::caches::CacheNames;
+use crate::names::error::NamesError;
+use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
 use crate::names::options::NameOptions;
 use crate::names::resolver::Places;
 use crate::names::slabinfo::Slabinfo;
+use crate::names::symbol_files::{self, SymbolFile, joined};
 use crate::order::merger::MergeStats;
 #[cfg(feature = "fast")]
 use crate::order::pair_event::{All, AllWithKeys};
@@ -124,7 +128,9 @@ impl Query {
         (index, budget): (Option<Index>, Budget),
         progress: &mut dyn Progress,
     ) -> Result<Analysis, AnalysisError> {
-        let (mut names, own_threads) = KnownNames::take(trace, &self.names);
+        let (mut names, own_threads) = self.take_names(trace, progress)?;
+        // A pass that opens the trace anew has no names from files.
+        let symbols = trace.info.symbols;
         let first_key = Cell::new(0);
         let window = self.window_on(trace, index.as_ref(), &first_key, progress)?;
         // The index of symbols counts towards the memory limit, so it is made before the pass. Rows of kinds have no names.
@@ -132,11 +138,12 @@ impl Query {
             names.symbolizer();
             names.find_sources(trace)?;
         }
+        self.find_init_sites(trace, &names, window, progress)?;
         let names = Arc::new(names);
         let is_whole = self.select.is_all() && window.is_none();
         let request = self.request(index.as_ref().filter(|_| is_whole), own_threads.is_some());
         let is_answered = is_whole && index.as_ref().is_some_and(|index| !index.misses(request));
-        let caches = if is_answered { CacheNames::of(&trace.metadata) } else { self.cache_names(trace, progress)? };
+        let caches = self.cache_names(trace, is_answered, progress)?;
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
         let filter = Selected::new(&select, &names, &caches);
@@ -163,18 +170,15 @@ impl Query {
         };
         let pass = AnalysisRun { trace, index, config, request, progress };
         let known = known_threads(own_threads.as_deref(), request.grouping);
-        let (order, paired, mut completeness) = analyse(pass, filter, known, self.shows_own, window)?;
+        let (order, mut paired, mut completeness) = analyse(pass, filter, known, self.shows_own, window)?;
         completeness.set_unpaired(paired.counts.all_inferred, paired.counts.all_without_alloc);
         self.check_sorted(budget, &paired, order.events)?;
-        // The head of documents tells the origin of all names, so they are found before.
-        if self.grouping.has(GroupKey::Site) {
-            names.find_places(&paired)?;
-        }
+        self.name_rows(&names, &mut paired)?;
         let static_sizes = if self.has_static { names.places.static_sizes()? } else { None };
         let trace_names = std::mem::take(&mut trace.names);
         let names = Arc::into_inner(names).ok_or(AnalysisError::Thread)?;
         Ok(Analysis {
-            info: trace.info.clone(),
+            info: TraceInfo { symbols, ..trace.info.clone() },
             completeness,
             order,
             paired,
@@ -186,7 +190,6 @@ impl Query {
             budget,
             window: window.map(|window| window.resolve(first_key.get())),
             given: self.given.clone(),
-            frees_name_caches: trace.frees_alone_name_caches(),
             gfp_names,
             static_sizes,
             selects_pages: self.select.kind == [Kind::Pages],
@@ -196,6 +199,15 @@ impl Query {
             slabinfo: self.slabinfo(trace),
             aliases,
         })
+    }
+
+    /// Hands the names that a pass found to the symbols, and finds the places of rows: the head of documents tells the origin of all names.
+    fn name_rows(&self, names: &KnownNames, paired: &mut PairingResult) -> Result<(), AnalysisError> {
+        let init_sites = std::mem::take(&mut paired.init_sites);
+        if !init_sites.is_empty() {
+            names.symbols().set_init_sites(init_sites);
+        }
+        if self.grouping.has(GroupKey::Site) { names.find_places(paired) } else { Ok(()) }
     }
 
     /// Refuses rows that need more memory than is left while they are sorted.
@@ -248,13 +260,20 @@ impl Query {
             && !self.learns_caches
             && !self.free_sites
             && !self.names.frames.is_other()
+            // Page call-sites and modules that load go by the symbols.
+            && !self.names.has_symbol_files()
     }
 
-    /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name.
-    pub(super) fn cache_names(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<CacheNames, AnalysisError> {
-        let names = CacheNames::of(&trace.metadata);
+    /// Names of caches that allocations do not carry. A pass of its own learns those that only frees name, unless an index answers.
+    pub(super) fn cache_names(
+        &self,
+        trace: &Trace,
+        is_answered: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<CacheNames, AnalysisError> {
+        let names = CacheNames::of(&trace.metadata, trace.info.page_bytes);
         let is_asked = self.grouping.has(GroupKey::Cache) || !self.select.cache.is_empty();
-        if !is_asked || !trace.frees_alone_name_caches() {
+        if !is_asked || is_answered || !trace.frees_alone_name_caches() {
             return Ok(names);
         }
         let learning = Query {
@@ -313,6 +332,87 @@ impl Query {
         Ok(Some(by_area))
     }
 
+    /// Takes symbols and modules from the files that the query names; without such files the trace keeps its own. A pass over the trace does
+    /// so, too: this is for callers that look at [`Trace::metadata`] before.
+    ///
+    /// # Errors
+    /// [`AnalysisError::Names`] for a file that cannot be used, and for one that names too few of the trace's call-sites where these are all
+    /// that it can be checked by.
+    pub fn load_symbols(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<(), AnalysisError> {
+        if trace.info.symbols.is_none() {
+            trace.find_symbols();
+        }
+        let NameOptions { kallsyms, proc_modules, .. } = &self.names;
+        if let Some(path) = kallsyms.as_ref().or(proc_modules.as_ref()).filter(|_| trace.info.symbols.is_none()) {
+            return Err(
+                NamesError::unusable(path, "not for a text of page_owner, which names its functions itself").into()
+            );
+        }
+        if trace.info.symbols == Some(SymbolSource::File) {
+            return Ok(());
+        }
+        if let Some(path) = proc_modules {
+            trace.metadata.modules = joined(symbol_files::read_modules(path)?, &trace.metadata.modules);
+        }
+        if let Some(path) = kallsyms {
+            let text = match SymbolFile::read(path, &trace.metadata.kallsyms)? {
+                SymbolFile::Placed(text) => text,
+                SymbolFile::Unplaced(text) => {
+                    let sites = sequential::call_sites(&mut Trace::open(&trace.inputs)?, progress).into_iter();
+                    symbol_files::check_unplaced(path, &text, &trace.metadata.modules, sites)?;
+                    text
+                }
+            };
+            // Modules that were gone when the file was copied are in the trace alone.
+            trace.metadata.kallsyms = joined(text, &trace.metadata.kallsyms);
+            trace.info.symbols = Some(SymbolSource::File);
+        }
+        Ok(())
+    }
+
+    /// Symbols as a pass with this query has them, for callers that name call-sites while it runs. Where the trace tells of loads of
+    /// modules, a pass of its own finds the call-sites in their initialisation.
+    ///
+    /// # Errors
+    /// As for [`Query::load_symbols`], and if the trace cannot be opened again.
+    pub fn symbols(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Symbolizer, AnalysisError> {
+        self.load_symbols(trace, progress)?;
+        let symbols = Symbolizer::new(trace.metadata.kallsyms.clone(), &trace.metadata.modules);
+        let first = Cell::new(0);
+        let window = self.window_on(trace, None, &first, progress)?;
+        if trace.tells_module_loads() && !trace.inputs.is_empty() {
+            keep_init_sites(trace, &symbols, window, progress)?;
+        }
+        Ok(symbols)
+    }
+
+    /// Moves the names out of the trace, those of files included, and the recorder's threads if events tell theirs.
+    pub(super) fn take_names(
+        &self,
+        trace: &mut Trace,
+        progress: &mut dyn Progress,
+    ) -> Result<(KnownNames, Option<Vec<i32>>), AnalysisError> {
+        self.load_symbols(trace, progress)?;
+        Ok(KnownNames::take(trace, &self.names))
+    }
+
+    /// Finds the call-sites in the initialisation of modules, by a pass of its own, where filters or the keys of rows need them before
+    /// the events are read. Elsewhere they are looked for afterwards, if any module was loaded.
+    pub(super) fn find_init_sites(
+        &self,
+        trace: &Trace,
+        names: &KnownNames,
+        window: Option<AskedWindow<'_>>,
+        progress: &mut dyn Progress,
+    ) -> Result<(), AnalysisError> {
+        let has_nodes = self.place_nodes.is_some() && self.over_time.nodes.is_some();
+        let is_asked = !self.select.module.is_empty() || self.grouping.has(GroupKey::Module) || has_nodes;
+        if !is_asked || !trace.tells_module_loads() || trace.inputs.is_empty() {
+            return Ok(());
+        }
+        keep_init_sites(trace, names.symbols(), window, progress)
+    }
+
     pub(super) fn find_index(&self, trace: &Trace, budget: Budget) -> Option<Index> {
         let settings = Settings { from: self.index_from, is_wanted: self.uses_index, notes: self.notes.clone() };
         Index::of(trace, settings, budget)
@@ -363,6 +463,19 @@ impl Query {
         size.sized_classes = self.sized_classes;
         size
     }
+}
+
+/// Finds the call-sites in the initialisation of modules, and keeps them with the symbols.
+fn keep_init_sites(
+    trace: &Trace,
+    symbols: &Symbolizer,
+    window: Option<AskedWindow<'_>>,
+    progress: &mut dyn Progress,
+) -> Result<(), AnalysisError> {
+    let Some(facts) = InitFacts::of(trace, symbols) else { return Ok(()) };
+    let bounds = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
+    symbols.set_init_sites(init_sites::find(&trace.inputs, facts, bounds, progress)?);
+    Ok(())
 }
 
 /// The recorder's own threads. A filter with own threads, be they none, reads the flags of events, which tell the context.
@@ -446,7 +559,7 @@ fn every_node(trace: &Trace) -> Option<HashMap<u32, u32>> {
 
 impl KnownNames {
     /// Moves the names out of the trace, and the recorder's threads if events tell theirs.
-    pub(super) fn take(trace: &mut Trace, options: &NameOptions) -> (KnownNames, Option<Vec<i32>>) {
+    fn take(trace: &mut Trace, options: &NameOptions) -> (KnownNames, Option<Vec<i32>>) {
         let names = KnownNames {
             kallsyms: std::mem::take(&mut trace.metadata.kallsyms).into(),
             modules: std::mem::take(&mut trace.metadata.modules),

@@ -1,5 +1,7 @@
 //! Passes on the caller's thread: all events in order for an observer, the key of the last event, and loads of modules.
 
+use std::collections::HashSet;
+
 use kmemtrace_abi::event::{Event, EventSink, Gap, ModuleLoad, Names};
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
@@ -9,6 +11,9 @@ use crate::engine::config::{WINDOW, batch};
 use crate::order::merge::Chunk;
 use crate::order::merger::{MergeStats, Merger, Window};
 use crate::progress::Progress;
+
+/// Limit of call-sites that are looked at; kernels have some ten thousand.
+const MAX_SITES: usize = 1 << 20;
 
 /// Hands all events within the bounds to `take`, in windows of about `window_events` events, with the first key of all: `first` where the caller knows it, else
 /// the first key read. Ends early where `take` returns false.
@@ -110,8 +115,28 @@ pub(crate) fn module_loads(trace: &mut Trace, progress: &mut dyn Progress) -> Mo
     loads.0
 }
 
+/// Call-sites of all events, each once, by a pass over the whole trace.
+pub(crate) fn call_sites(trace: &mut Trace, progress: &mut dyn Progress) -> HashSet<u64> {
+    struct Sites(HashSet<u64>);
+    impl EventSink for Sites {
+        const NAMES: bool = false;
+        const FLAGS: bool = false;
+        const STACKS: bool = false;
+        const MARKS: bool = false;
+        fn event(&mut self, event: Event, _: &Names) {
+            if self.0.len() < MAX_SITES {
+                self.0.insert(event.call_site);
+            }
+        }
+        fn gap(&mut self, _: Gap) {}
+    }
+    let mut sites = Sites(HashSet::new());
+    decode_all(trace, &mut sites, progress);
+    sites.0
+}
+
 /// Hands all events of one stream after the other to `items`.
-fn decode_all(trace: &mut Trace, items: &mut impl EventSink, progress: &mut dyn Progress) {
+pub(crate) fn decode_all(trace: &mut Trace, items: &mut impl EventSink, progress: &mut dyn Progress) {
     progress.begin();
     let to_read = bytes_to_read(&trace.streams);
     let mut bytes_read = 0;

@@ -56,7 +56,8 @@ fn rows(made: Scenario, rule: ModuleRule) -> BTreeMap<Option<String>, u64> {
         let query = query.threads(threads).cut(Some(window), None);
         let analysis = query.run(&mut Trace::open(&[dir.path().to_owned()]).unwrap()).unwrap();
         let document = json!(documents::modules(&analysis, &RowShape::default()));
-        let name = |row: &Value| row["module"].as_str().map(str::to_owned);
+        let unknown = |row: &Value| (row["module_known"] == false).then_some("(unknown)");
+        let name = |row: &Value| row["module"].as_str().or(unknown(row)).map(str::to_owned);
         let pages = |row: &Value| row["live_pages"].as_u64().unwrap();
         all.push(document["rows"].as_array().unwrap().iter().map(|row| (name(row), pages(row))).collect());
     }
@@ -90,14 +91,15 @@ fn allocations_of_an_initialisation_belong_to_the_module_that_is_loaded() {
         let made = made.thread(7, 0).module_load(50, 1, "bar");
         made.page_alloc(51, 1, 9 << 10, 256 * PAGE).stack(52, 1, &init(VMALLOC))
     };
-    let kernel = 1 + 16 + 32 + 128;
-    let want = named([("foo", 2 + 4 + 8), ("bar", 64 + 256), ("(kernel)", kernel)]);
+    // Pages without a stack have no call-site.
+    let (kernel, unknown) = (1 + 16 + 128, 32);
+    let want = named([("foo", 2 + 4 + 8), ("bar", 64 + 256), ("(kernel)", kernel), ("(unknown)", unknown)]);
     assert_eq!(rows(made(), ModuleRule::Innermost), want);
     assert_eq!(rows(made(), ModuleRule::Outermost), want);
     // Each module of the stack, and the one that is loaded.
-    let overlapping = named([("foo", 2 + 4 + 8), ("bar", 4 + 64 + 256), ("(kernel)", kernel)]);
+    let overlapping = named([("foo", 2 + 4 + 8), ("bar", 4 + 64 + 256), ("(kernel)", kernel), ("(unknown)", unknown)]);
     assert_eq!(rows(made(), ModuleRule::Any), overlapping);
-    let of_sites = named([("foo", 2), ("bar", 4 + 64), ("(kernel)", kernel + 8 + 256)]);
+    let of_sites = named([("foo", 2), ("bar", 4 + 64), ("(kernel)", kernel + 8 + 256), ("(unknown)", unknown)]);
     assert_eq!(rows(made(), ModuleRule::Site), of_sites);
 }
 

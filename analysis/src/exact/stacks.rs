@@ -162,7 +162,8 @@ impl Known {
     /// Modules of the stack, the innermost first; without a stack that of the site.
     pub(super) fn modules(&self, rule: ModuleRule) -> Vec<Option<String>> {
         let module = |frame: &u64| (*frame >= MODULES).then(|| format!("mod{}", (frame - MODULES) / PAGE));
-        let of_site = vec![module(&self.site)];
+        let unknown = || Some("(unknown)".to_owned()).filter(|_| self.site == 0);
+        let of_site = vec![module(&self.site).or_else(unknown)];
         if self.stack.is_empty() || rule == ModuleRule::Site {
             return of_site;
         }
@@ -361,7 +362,11 @@ fn tasks_and_modules_are_those_of_a_replay() {
             let query = query.select(pages_or_slab(is_pages));
             let modules = document(&events, query, cut, |analysis| documents::modules(analysis, &shape));
             let want = replay(&events, |known| named(known, known.modules(rule)));
-            let found = rows(&modules, |row| row["module"].as_str().map(ToOwned::to_owned));
+            let name = |row: &Value| {
+                let unknown = (row["module_known"] == false).then_some("(unknown)");
+                row["module"].as_str().or(unknown).map(ToOwned::to_owned)
+            };
+            let found = rows(&modules, name);
             assert_eq!(found, want, "seed {seed}, {}", rule.name());
         }
     }

@@ -75,7 +75,7 @@ impl<'a> StackFacts<'a> {
         }
         let (symbols, places) = (self.names.symbolizer(), &self.names.places);
         call_site.is_some_and(|site| {
-            select.matches_site(site, symbols.lookup(site).as_ref())
+            select.matches_site(site, symbols.lookup(site).as_ref(), symbols.owner(site))
                 && (select.branch.is_empty() || select.matches_branch(&places.place(site, symbols)))
         })
     }
@@ -98,7 +98,8 @@ impl<'a> StackFacts<'a> {
         }
         // Return addresses are looked up at the address less one: a function's first byte counts as its second.
         let inside = function.saturating_add(1);
-        select.matches_site(inside, self.names.symbols().lookup(inside).as_ref())
+        let symbols = self.names.symbols();
+        select.matches_site(inside, symbols.lookup(inside).as_ref(), symbols.owner(inside))
     }
 
     /// True unless a stack shows that a program asked for the reclaim: none of its symbols charges memory.

@@ -105,7 +105,7 @@ impl MonitorBase {
             gfp_names: trace.metadata.gfp_names.clone(),
             comms: HashMap::new(),
             places: Places::default(),
-            caches: CacheNames::of(&trace.metadata),
+            caches: CacheNames::of(&trace.metadata, trace.info.page_bytes),
             own_threads,
             budget: Budget::new(options.max_memory),
         })

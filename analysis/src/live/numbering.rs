@@ -11,7 +11,7 @@ use super::snapshot::{LiveGroup, LiveKey, LiveName};
 use super::stack_tree::{NodePaths, StackTree};
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::grouping::RowKey;
-use crate::names::kallsyms::Symbolizer;
+use crate::names::kallsyms::{SiteOwner, Symbolizer};
 use crate::order::pair_event::NO_PID;
 
 /// Threads whose rows are at hand.
@@ -210,9 +210,13 @@ impl<'a> Numbering<'a> {
     /// Number of the module of an allocation while none loads: of the frame nearest to it that has one, without a stack of its call-site.
     fn module(&mut self, site: u64, stack: u32) -> u32 {
         let symbols = self.more_symbols.as_ref().unwrap_or(self.first_symbols);
-        let module_of = |address: u64| symbols.lookup(address)?.module.map(Box::<[u8]>::from);
         let frames = self.classes.frames(stack);
-        frames.iter().copied().chain([site]).find_map(module_of).map_or(0, |name| self.number_of_module(name))
+        let owners = || frames.iter().copied().chain([site]).map(|address| symbols.owner(address));
+        let module = owners().find_map(SiteOwner::module);
+        // Without a module the call-site tells the kernel from what is not known.
+        let unknown = owners().next().filter(|owner| *owner == SiteOwner::Unknown).map(SiteOwner::name);
+        let name: Option<Box<[u8]>> = module.or(unknown).map(Into::into);
+        name.map_or(0, |name| self.number_of_module(name))
     }
 
     /// Number of the module that is initialised, by the number of its name.

@@ -3,6 +3,10 @@
 //! The texts are hostile: any order, equal addresses, names of any length, lines that are none. A symbol is
 //! kept as its address and the place of its line, so millions of them cost 16 bytes each and no copies.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use kmemtrace_abi::kernel::kallsyms::{hex, parts};
 use kmemtrace_abi::trace::BEFORE_PAGE_OWNER;
 use memchr::memchr;
 
@@ -13,9 +17,79 @@ pub struct Symbolizer {
     /// Ascending; those of one address in the order of the file.
     entries: Vec<Entry>,
     /// Ascending by start.
-    modules: Vec<Extent>,
+    modules: Vec<(Extent, Box<[u8]>)>,
     /// Modules that were gone at the end of the recording, ascending by name and start.
     gone: Vec<(Box<[u8]>, Extent)>,
+    /// Call-sites in the initialisation of modules, once they are known.
+    init: OnceLock<InitSites>,
+}
+
+/// Call-sites in the initialisation of modules. That code is in no symbol and no module's range: the kernel frees it after the load.
+pub(crate) type InitSites = HashMap<u64, InitSite>;
+
+/// Call-site in the initialisation of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InitSite {
+    /// Module that was being loaded.
+    pub(crate) module: Box<[u8]>,
+    /// Distance from the start of its section `.init.text`, in bytes; `None` where the trace does not have the section.
+    pub(crate) offset: Option<u64>,
+}
+
+/// Owner of the code at a call-site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteOwner<'a> {
+    /// The kernel's image.
+    Kernel,
+    /// A module: by a symbol, or by its range where no symbol is there.
+    Module(&'a [u8]),
+    /// The initialisation of a module.
+    Init {
+        /// The module.
+        module: &'a [u8],
+        /// Distance from the start of its section `.init.text`, in bytes, where the trace has the section.
+        offset: Option<u64>,
+    },
+    /// In no symbol and no module's range.
+    Unknown,
+}
+
+/// Name of the kernel's image in place of a module's.
+pub(crate) const KERNEL: &str = "(kernel)";
+/// Name of an unknown owner in place of a module's.
+pub(crate) const UNKNOWN: &str = "(unknown)";
+
+impl<'a> SiteOwner<'a> {
+    /// Module; `None` for the kernel and for an unknown owner.
+    pub fn module(self) -> Option<&'a [u8]> {
+        match self {
+            SiteOwner::Module(module) | SiteOwner::Init { module, .. } => Some(module),
+            SiteOwner::Kernel | SiteOwner::Unknown => None,
+        }
+    }
+
+    /// Text of a call-site without a symbol: `[foo] init+0x19`, `0xffffffffc0401234 [foo]` or `0xffffffffc0401234 (unknown)`. Any bytes,
+    /// which an output escapes.
+    pub fn text(self, call_site: u64) -> Vec<u8> {
+        match self {
+            SiteOwner::Init { module, offset } => {
+                let offset = offset.map_or(String::new(), |offset| format!("+{offset:#x}"));
+                [b"[", module, b"] init", offset.as_bytes()].concat()
+            }
+            SiteOwner::Module(module) => [format!("{call_site:#x} [").as_bytes(), module, b"]"].concat(),
+            SiteOwner::Kernel => format!("{call_site:#x}").into_bytes(),
+            SiteOwner::Unknown => format!("{call_site:#x} {UNKNOWN}").into_bytes(),
+        }
+    }
+
+    /// Name of the module, else `(kernel)` or `(unknown)`.
+    pub fn name(self) -> &'a [u8] {
+        match self {
+            SiteOwner::Module(module) | SiteOwner::Init { module, .. } => module,
+            SiteOwner::Kernel => KERNEL.as_bytes(),
+            SiteOwner::Unknown => UNKNOWN.as_bytes(),
+        }
+    }
 }
 
 /// Function that holds a call-site.
@@ -92,7 +166,7 @@ impl Symbolizer {
         // Stable, so that of several names the first in the file comes first; in one pass where they are in order.
         entries.sort_by_key(|e| e.address);
         let (modules, gone) = parse_modules(modules);
-        Symbolizer { kallsyms, entries, modules, gone }
+        Symbolizer { kallsyms, entries, modules, gone, init: OnceLock::new() }
     }
 
     /// True without any symbol, also where the kernel did not show their addresses.
@@ -138,10 +212,48 @@ impl Symbolizer {
 
     /// Addresses of the loaded module that holds a call-site; `None` without a list of modules, and beside all of them.
     pub fn module_range(&self, call_site: u64) -> Option<(u64, u64)> {
+        self.module_at(call_site).map(|(extent, _)| (extent.start, extent.end))
+    }
+
+    fn module_at(&self, call_site: u64) -> Option<(Extent, &[u8])> {
         let target = call_site.checked_sub(1)?;
-        let after = self.modules.partition_point(|module| module.start <= target);
-        let module = self.modules[..after].last().filter(|module| target < module.end)?;
-        Some((module.start, module.end))
+        let after = self.modules.partition_point(|(extent, _)| extent.start <= target);
+        self.modules[..after].last().filter(|(extent, _)| target < extent.end).map(|(extent, name)| (*extent, &**name))
+    }
+
+    /// Addresses from the first module to the end of the last; `None` without a list of modules.
+    pub(crate) fn range_of_modules(&self) -> Option<(u64, u64)> {
+        let first = self.modules.first()?.0.start;
+        Some((first, self.modules.iter().map(|(extent, _)| extent.end).max()?))
+    }
+
+    /// Owner of the code at a call-site.
+    pub fn owner(&self, call_site: u64) -> SiteOwner<'_> {
+        self.owner_of(call_site, self.lookup(call_site).as_ref())
+    }
+
+    /// Owner of the code at a call-site whose symbol was looked up.
+    pub(crate) fn owner_of<'a>(&'a self, call_site: u64, symbol: Option<&Symbol<'a>>) -> SiteOwner<'a> {
+        if let Some(symbol) = symbol {
+            return symbol.module.map_or(SiteOwner::Kernel, SiteOwner::Module);
+        }
+        if let Some((_, module)) = self.module_at(call_site) {
+            return SiteOwner::Module(module);
+        }
+        match self.init.get().and_then(|sites| sites.get(&call_site)) {
+            Some(InitSite { module, offset }) => SiteOwner::Init { module, offset: *offset },
+            None => SiteOwner::Unknown,
+        }
+    }
+
+    /// True where the call-sites in the initialisation of modules were looked for.
+    pub(crate) fn knows_init_sites(&self) -> bool {
+        self.init.get().is_some()
+    }
+
+    /// Keeps the call-sites in the initialisation of modules; the first call counts.
+    pub(crate) fn set_init_sites(&self, sites: InitSites) {
+        let _ = self.init.set(sites);
     }
 
     /// The function with the call instruction that returns to `call_site`.
@@ -195,8 +307,8 @@ impl Symbolizer {
     /// The first address that cannot be the symbol's, whatever the next symbol is.
     fn end_of_stretch(&self, line: &Line<'_>, ends_with_next: bool) -> u64 {
         if line.module.is_some() {
-            let after = self.modules.partition_point(|m| m.start <= line.address);
-            if let Some(extent) = self.modules[..after].last().filter(|m| line.address < m.end) {
+            let after = self.modules.partition_point(|(extent, _)| extent.start <= line.address);
+            if let Some((extent, _)) = self.modules[..after].last().filter(|(extent, _)| line.address < extent.end) {
                 return extent.end;
             }
         }
@@ -239,13 +351,6 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Address and type of a line, and its name, with the module that it may be in.
-fn parts(line: &[u8]) -> Option<(u64, u8, &[u8])> {
-    let (address, rest) = hex(line)?;
-    let [b' ', kind, b' ', name @ ..] = rest else { return None };
-    (!matches!(name, [] | [b'\t', ..])).then_some((address, *kind, name))
-}
-
 /// A function. The marks of the end of the kernel's code look like one and are none.
 fn is_code(kind: u8, name: &[u8]) -> bool {
     matches!(kind, b't' | b'T' | b'w' | b'W') && !matches!(name, b"_etext" | b"_einittext")
@@ -254,33 +359,6 @@ fn is_code(kind: u8, name: &[u8]) -> bool {
 /// ARM's and RISC-V's marks of code and data within a function (`$x`, `$d.1`), which end nothing.
 fn is_mapping(name: &[u8]) -> bool {
     matches!(name, [b'$', b'a' | b'd' | b't' | b'x', ..])
-}
-
-/// The value of each byte as a hex digit; 16 where it is none. A trace has hundreds of thousands of addresses as text.
-const DIGITS: [u8; 256] = {
-    let mut values = [16; 256];
-    let mut digit = 0;
-    while digit < 16 {
-        values[b"0123456789abcdef"[digit] as usize] = digit as u8;
-        values[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
-        digit += 1;
-    }
-    values
-};
-
-/// The hex number at the start, 1 to 16 digits, and what follows it.
-fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
-    let mut value = 0u64;
-    let mut digits = 0;
-    for &byte in text.iter().take(17) {
-        let digit = DIGITS[usize::from(byte)];
-        if digit == 16 {
-            break;
-        }
-        value = value << 4 | u64::from(digit);
-        digits += 1;
-    }
-    (1..=16).contains(&digits).then(|| (value, &text[digits..]))
 }
 
 /// The first line of a text that is not empty, without its newline, and its length with it.
@@ -292,7 +370,7 @@ fn first_line(text: &[u8]) -> (&[u8], usize) {
 }
 
 /// Extents of modules, and those of modules that are gone.
-type Modules = (Vec<Extent>, Vec<(Box<[u8]>, Extent)>);
+type Modules = (Vec<(Extent, Box<[u8]>)>, Vec<(Box<[u8]>, Extent)>);
 
 /// `NAME SIZE REFERENCES DEPENDENTS STATE 0xADDRESS` a line.
 fn parse_modules(text: &[u8]) -> Modules {
@@ -303,10 +381,10 @@ fn parse_modules(text: &[u8]) -> Modules {
         if state == b"Gone" {
             gone.push((name.into(), extent));
         } else {
-            extents.push(extent);
+            extents.push((extent, name.into()));
         }
     }
-    extents.sort_by_key(|m| m.start);
+    extents.sort_by_key(|(extent, _)| extent.start);
     gone.sort_unstable();
     (extents, gone)
 }

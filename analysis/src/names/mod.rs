@@ -15,6 +15,7 @@ pub(crate) mod kallsyms;
 pub(crate) mod known;
 #[cfg(feature = "dwarf")]
 pub(crate) mod map;
+pub(crate) mod module_area;
 pub(crate) mod module_info;
 #[cfg(feature = "dwarf")]
 pub(crate) mod objects;
@@ -23,6 +24,7 @@ pub(crate) mod place;
 pub(crate) mod resolver;
 pub(crate) mod size_class;
 pub(crate) mod slabinfo;
+pub(crate) mod symbol_files;
 pub(crate) mod threads;
 pub(crate) mod uses;
 pub(crate) mod wrappers;

@@ -56,6 +56,19 @@ fn section(word: &[u8]) -> Option<(Vec<u8>, u64)> {
     (address != 0).then(|| (name.to_vec(), address))
 }
 
+/// Greatest distance of a call-site from the start of the section `.init.text` that it is in, in bytes: no module has as much code
+/// for its initialisation.
+const MAX_INIT_BYTES: u64 = 1 << 20;
+
+/// Distance of a call-site from the start of the section `.init.text` of a module; `None` where no load of the module has one that
+/// may hold the call-site.
+pub(crate) fn offset_in_init(modules: &[ModuleInfo], module: &[u8], call_site: u64) -> Option<u64> {
+    let of_name = modules.iter().filter(|info| info.name == module).flat_map(|info| &info.sections);
+    let starts = of_name.filter(|(section, _)| section == b".init.text").map(|(_, start)| *start);
+    let offsets = starts.filter_map(|start| call_site.checked_sub(start));
+    offsets.filter(|offset| (1..=MAX_INIT_BYTES).contains(offset)).min()
+}
+
 /// Bytes of hexadecimal digits, two a byte; `None` for other text and for no digits.
 fn bytes_of_hex(text: &[u8]) -> Option<Vec<u8>> {
     if text.is_empty() || text.len() > 2 * MAX_BUILD_ID || !text.len().is_multiple_of(2) {
@@ -90,6 +103,19 @@ mod tests {
         assert_eq!((&modules[1].build_id, modules[1].path.as_deref()), (&None, Some(&b"drivers/md/dm-mod"[..])));
         assert_eq!((&modules[2].path, &modules[2].sections), (&None, &vec![(b"a=b".to_vec(), 16)]));
         assert_eq!(modules[3].sections[0].1, 0xffff_ffff_c070_0000);
+    }
+
+    #[test]
+    fn offsets_go_by_the_load_whose_section_is_nearest() {
+        let modules = ModuleInfo::parse(
+            b"m - - .init.text=0x1000\nn - - .init.text=0x1fff\nm - - .init.text=0x2000 .text=0x2010\n",
+        );
+        let offset = |site| offset_in_init(&modules, b"m", site);
+        assert_eq!(
+            [offset(0x1019), offset(0x2019), offset(0x1000), offset(0xfff)],
+            [Some(0x19), Some(0x19), None, None]
+        );
+        assert_eq!((offset(0x20_0000), offset_in_init(&modules, b"other", 0x1019)), (None, None));
     }
 
     #[test]

@@ -12,6 +12,11 @@ impl NameOptions {
     pub(crate) fn has_files(&self) -> bool {
         self.vmlinux.is_some() || self.kernel_tree.is_some() || self.map.is_some()
     }
+
+    /// True where symbols or modules come from a file.
+    pub(crate) fn has_symbol_files(&self) -> bool {
+        self.kallsyms.is_some() || self.proc_modules.is_some()
+    }
 }
 
 /// Sources of names beside the trace. The default has none: names are the trace's symbols.
@@ -27,6 +32,10 @@ pub struct NameOptions {
     pub kernel_tree: Option<PathBuf>,
     /// Map of functions to source files, from another build.
     pub map: Option<PathBuf>,
+    /// Symbols in place of the trace's: a copy of `/proc/kallsyms` of the same boot, or the System.map of the same build.
+    pub kallsyms: Option<PathBuf>,
+    /// Modules in place of the trace's: a copy of `/proc/modules` of the same boot.
+    pub proc_modules: Option<PathBuf>,
     /// Functions that allocate on behalf of their callers.
     pub wrappers: Wrappers,
     /// Areas of source files.

@@ -4,8 +4,20 @@ use kmemtrace_abi::kernel::gfp::GfpNames;
 
 use super::slabinfo::{SlabCache, Slabinfo};
 
-/// Bytes of the classes of most kernels, for a trace without slabinfo.
-const USUAL: [u64; 13] = [8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, 8192];
+/// Bytes of the classes of most kernels, for a trace without slabinfo: those that are the same everywhere.
+const USUAL: [u64; 12] = [8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096];
+/// Bytes of a page, where the trace does not tell them.
+const USUAL_PAGE: u64 = 4096;
+/// Largest page that a kernel is built with: 256 KiB (PowerPC 44x).
+const LARGEST_PAGE: u64 = 256 << 10;
+
+/// Bytes of the classes of a kernel whose pages have so many bytes: the largest has two pages (`KMALLOC_MAX_CACHE_SIZE` of SLUB,
+/// `include/linux/slab.h`, Linux 3.8 to 7.3). Larger objects are whole pages.
+fn usual_classes(page_bytes: Option<u64>) -> Vec<u64> {
+    let page = page_bytes.filter(|bytes| bytes.is_power_of_two() && *bytes <= LARGEST_PAGE).unwrap_or(USUAL_PAGE);
+    let larger = (13..).map(|shift| 1 << shift).take_while(|bytes| *bytes <= 2 * page);
+    USUAL.into_iter().chain(larger).collect()
+}
 
 /// Kinds of memory that kernels have `kmalloc` caches of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,11 +67,13 @@ pub struct SizeClasses {
 }
 
 impl SizeClasses {
-    /// The classes in a trace's slabinfo, or the usual ones where it has none; `gfp_names` tell kinds of memory apart.
-    pub fn of(slabinfo: &Slabinfo, gfp_names: Option<&GfpNames>) -> SizeClasses {
+    /// The classes in a trace's slabinfo, or the usual ones for pages of `page_bytes` where it has none; `gfp_names` tell kinds of
+    /// memory apart.
+    pub fn of(slabinfo: &Slabinfo, gfp_names: Option<&GfpNames>, page_bytes: Option<u64>) -> SizeClasses {
         let mut caches: Vec<ClassCache> = slabinfo.caches().iter().filter_map(ClassCache::parse).collect();
         if !caches.iter().any(|cache| cache.memory == Memory::Normal) {
-            caches = USUAL.iter().map(|&bytes| ClassCache::new(Memory::Normal, bytes, bytes)).collect();
+            let usual = usual_classes(page_bytes).into_iter();
+            caches = usual.map(|bytes| ClassCache::new(Memory::Normal, bytes, bytes)).collect();
         }
         // The smaller of two classes whose objects have one size names both.
         caches.sort_by_key(|cache| (cache.object_bytes, cache.memory, cache.named_bytes));
@@ -147,6 +161,14 @@ impl ClassCache {
     }
 }
 
+/// True for the name of a cache that `kmalloc` takes objects from, in kernels of any version: `kmalloc-1k`, `kmalloc-rnd-05-96`,
+/// `dma-kmalloc-8`, `size-1024(DMA)`.
+pub(crate) fn is_kmalloc(name: &[u8]) -> bool {
+    let is_size =
+        |name: &[u8]| name.strip_prefix(b"size-").is_some_and(|size| size.first().is_some_and(u8::is_ascii_digit));
+    name.starts_with(b"kmalloc-") || name.starts_with(b"dma-kmalloc-") || is_size(name)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -183,7 +205,7 @@ mod tests {
 
     #[test]
     fn without_slabinfo_there_are_the_usual_classes() {
-        let classes = SizeClasses::of(&Slabinfo::default(), Some(&current()));
+        let classes = SizeClasses::of(&Slabinfo::default(), Some(&current()), None);
         for (bytes, name) in [
             (0, None),
             (8, Some("kmalloc-8")),
@@ -197,7 +219,31 @@ mod tests {
         ] {
             assert_eq!(classes.name(bytes, Some(ACCOUNT)), name, "{bytes}");
         }
-        assert_eq!(USUAL.iter().filter(|&&bytes| classes.name(bytes, None).is_some()).count(), 13);
+        assert!(USUAL.iter().all(|&bytes| classes.name(bytes, None).is_some()));
+    }
+
+    #[test]
+    fn larger_pages_have_larger_classes() {
+        let largest = |page_bytes| {
+            let classes = SizeClasses::of(&Slabinfo::default(), None, page_bytes);
+            let mut known = (3..40).rev().filter_map(|shift| classes.name(1 << shift, None));
+            known.next().unwrap().to_owned()
+        };
+        assert_eq!(
+            [Some(4096), None, Some(0), Some(12345), Some(1 << 40)].map(largest),
+            ["kmalloc-8k"; 5].map(str::to_owned)
+        );
+        assert_eq!((largest(Some(16384)), largest(Some(65536))), ("kmalloc-32k".to_owned(), "kmalloc-128k".to_owned()));
+    }
+
+    #[test]
+    fn caches_of_kmalloc_have_names_of_their_own() {
+        for name in ["kmalloc-1k", "kmalloc-rnd-05-96", "dma-kmalloc-8", "size-32", "size-1024(DMA)"] {
+            assert!(is_kmalloc(name.as_bytes()), "{name}");
+        }
+        for name in ["dentry", "size-", "size-x", "my-kmalloc-8", ""] {
+            assert!(!is_kmalloc(name.as_bytes()), "{name}");
+        }
     }
 
     #[test]
@@ -211,7 +257,7 @@ mod tests {
             ("kmalloc-96", 96),
             ("kmalloc-rnd-05-96", 96),
         ]);
-        let classes = SizeClasses::of(&listed, Some(&current()));
+        let classes = SizeClasses::of(&listed, Some(&current()), None);
         for (bytes, gfp, name) in [
             (1024, None, "kmalloc-1k"),
             (1024, Some(0xcc0), "kmalloc-1k"),
@@ -228,13 +274,13 @@ mod tests {
         }
         assert_eq!(classes.class(1024, Some(RECLAIMABLE)), Some("kmalloc-1k"));
         // A kernel without accounting, and a trace that does not name its flags.
-        let less = SizeClasses::of(&slabinfo(&[("kmalloc-64", 64), ("kmalloc-rcl-64", 64)]), Some(&current()));
+        let less = SizeClasses::of(&slabinfo(&[("kmalloc-64", 64), ("kmalloc-rcl-64", 64)]), Some(&current()), None);
         assert_eq!(less.name(64, Some(DMA | RECLAIMABLE)), Some("kmalloc-rcl-64"));
         assert_eq!(less.name(64, Some(ACCOUNT)), Some("kmalloc-64"));
-        assert_eq!(SizeClasses::of(&listed, None).name(1024, Some(u64::MAX)), Some("kmalloc-1k"));
+        assert_eq!(SizeClasses::of(&listed, None, None).name(1024, Some(u64::MAX)), Some("kmalloc-1k"));
         // Old kernels print flags without underscores.
         let old = names(&[("GFP_RECLAIMABLE", 0x8_0000)]);
-        assert_eq!(SizeClasses::of(&listed, Some(&old)).name(96, Some(0x8_0000)), Some("kmalloc-rcl-96"));
+        assert_eq!(SizeClasses::of(&listed, Some(&old), None).name(96, Some(0x8_0000)), Some("kmalloc-rcl-96"));
     }
 
     #[test]
@@ -249,6 +295,7 @@ mod tests {
                 ("size-64(DMA)", 64),
             ]),
             Some(&current()),
+            None,
         );
         for (bytes, name) in [
             (96, None),
@@ -265,7 +312,8 @@ mod tests {
 
     #[test]
     fn a_kernel_that_adds_bytes_to_objects_names_them_by_the_class() {
-        let classes = SizeClasses::of(&slabinfo(&[("kmalloc-64", 128), ("kmalloc-128", 192), ("kmalloc-8", 32)]), None);
+        let classes =
+            SizeClasses::of(&slabinfo(&[("kmalloc-64", 128), ("kmalloc-128", 192), ("kmalloc-8", 32)]), None, None);
         assert_eq!(
             [64, 128, 192, 32].map(|bytes| classes.name(bytes, None)),
             [None, Some("kmalloc-64"), Some("kmalloc-128"), Some("kmalloc-8"),]
@@ -289,11 +337,11 @@ mod tests {
             "kmalloc-cg-rcl-8",
         ];
         for name in hostile {
-            let classes = SizeClasses::of(&slabinfo(&[(name, 77)]), None);
+            let classes = SizeClasses::of(&slabinfo(&[(name, 77)]), None, None);
             assert_eq!(classes.name(77, None), None, "{name}");
             assert_eq!(classes.name(64, None), Some("kmalloc-64"));
         }
-        assert_eq!(SizeClasses::of(&slabinfo(&[("kmalloc-8", 0)]), None).name(0, None), None);
+        assert_eq!(SizeClasses::of(&slabinfo(&[("kmalloc-8", 0)]), None, None).name(0, None), None);
     }
 
     /// Recordings of real machines, and the greatest size that their SLUB has a class of: two pages.
@@ -304,7 +352,7 @@ mod tests {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name);
             let mut trace = Trace::open(&[path]).unwrap();
             let slabinfo = Slabinfo::parse(&trace.metadata.slabinfo_start);
-            let classes = SizeClasses::of(&slabinfo, trace.metadata.gfp_names.as_deref());
+            let classes = SizeClasses::of(&slabinfo, trace.metadata.gfp_names.as_deref(), None);
             let (mut caches, mut items) = (BTreeSet::new(), Vec::new());
             for stream in &mut trace.streams {
                 while stream.fill(&mut trace.names, &mut items) {

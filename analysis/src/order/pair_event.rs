@@ -306,10 +306,10 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
                 } else {
                     0
                 };
-                self.class((event.call_site, kind), Some(others), cache, sizes)
+                self.class((event.call_site, kind), Some(others), cache, sizes, event.allocated)
             }
             (true, false) => 0,
-            (false, true) if !event.failed => self.class((event.call_site, kind), None, 0, (0, 0)),
+            (false, true) if !event.failed => self.class((event.call_site, kind), None, 0, (0, 0), 0),
             (false, _) => UNSELECTED,
         };
         // Events without an address go to any partition.
@@ -341,6 +341,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
     }
 
     fn module_load(&mut self, load: ModuleLoad<'_>) {
+        self.classes.note_load();
         self.groups.take_load(load);
     }
 }
@@ -372,7 +373,8 @@ impl<F> PairEventSink<'_, F> {
         number
     }
 
-    /// Class of an object; `others`: the row's keys but the call-site, `None` for an object that the filters do not take.
+    /// Class of an object; `others`: the row's keys but the call-site, `None` for an object that the filters do not take. `sizes` are
+    /// those of the class, 0 for a failed allocation, and `allocated` is that of the event.
     #[inline]
     fn class(
         &mut self,
@@ -380,6 +382,7 @@ impl<F> PairEventSink<'_, F> {
         others: Option<u64>,
         cache: CacheNumber,
         sizes: (u64, u64),
+        allocated: u64,
     ) -> u32 {
         let (is_selected, others) = (others.is_some(), others.unwrap_or(0));
         let sum = call_site ^ u64::from(cache) << 48 ^ (kind as u64) << 40 ^ sizes.0 << 20 ^ sizes.1.rotate_left(33);
@@ -395,15 +398,23 @@ impl<F> PairEventSink<'_, F> {
         if same && recent.class != UNSELECTED {
             return recent.class;
         }
-        self.rare_class(Recent { call_site, others, sizes, cache, class: UNSELECTED, kind, is_selected }, slot)
+        self.rare_class(
+            Recent { call_site, others, sizes, cache, class: UNSELECTED, kind, is_selected },
+            slot,
+            allocated,
+        )
     }
 
     #[cold]
-    fn rare_class(&mut self, object: Recent, slot: usize) -> u32 {
+    fn rare_class(&mut self, object: Recent, slot: usize, allocated: u64) -> u32 {
         let Recent { call_site, others, sizes, cache, kind, is_selected, .. } = object;
         let class = if is_selected {
             let site = if self.by_site { call_site } else { 0 };
-            self.classes.class(RowKey { site, others, kind }, call_site, cache, sizes)
+            let class = self.classes.class(RowKey { site, others, kind }, call_site, cache, sizes);
+            if let Some(from) = self.groups.cache_from(kind, cache, (call_site, allocated)) {
+                self.classes.note_cache_from(class, from);
+            }
+            class
         } else {
             self.classes.unselected(call_site, kind)
         };

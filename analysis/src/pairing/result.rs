@@ -12,6 +12,8 @@ use crate::account::live_curve::LiveCurve;
 use crate::account::row_paths::Nodes;
 use crate::account::stacks::KnownStacks;
 use crate::account::stats::Stats;
+use crate::names::caches::CacheFrom;
+use crate::names::kallsyms::InitSites;
 use crate::pairing::fate::ObjectPages;
 use crate::pairing::findings::{FindingRow, FindingSites};
 use crate::pairing::learn::LearnedName;
@@ -152,6 +154,12 @@ pub(crate) struct PairingResult {
     pub(crate) curve: Option<LiveCurve>,
     /// Names of caches by call-site and bytes allocated, where they were to be learned.
     pub(crate) learned: HashMap<(u64, u64), LearnedName>,
+    /// Best origin of the names of the caches of a row's objects, where rows are made of caches.
+    pub(crate) caches_from: HashMap<RowKey, CacheFrom, RandomState>,
+    /// Some event told of the load of a module.
+    pub(crate) has_loads: bool,
+    /// Call-sites in the initialisation of modules, where a document may name them.
+    pub(crate) init_sites: InitSites,
     /// Nodes of all CPUs are known, so frees on another NUMA node can be told.
     pub(crate) knows_nodes: bool,
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use kmemtrace_abi::event::{Action, Event, Kind, Names};
 
-use crate::names::caches::CacheNames;
+use crate::names::caches::{CacheNames, candidates};
 use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
 use crate::names::resolver::Places;
@@ -45,7 +45,11 @@ impl<'a> Selected<'a> {
                 let (name, class) = (caches.size_class(allocated, gfp), caches.plain_size_class(allocated, gfp));
                 (name.map(str::as_bytes), class.map(str::as_bytes))
             }
-            Action::Alloc(Kind::Cache) => (self.caches.learned((event.call_site, event.allocated)), None),
+            Action::Alloc(Kind::Cache) => {
+                let known = self.caches.of_object((event.call_site, event.allocated)).map(|(name, _)| name);
+                // One of several candidates is no name.
+                (known.filter(|name| candidates(name).is_none()), None)
+            }
             _ => (None, None),
         }
     }
@@ -63,7 +67,8 @@ impl Filter for Selected<'_> {
         };
         let (select, symbols, places) = (self.select, self.symbols, self.places);
         let site = *self.sites.entry(event.call_site).or_insert_with(|| {
-            select.matches_site(event.call_site, symbols.lookup(event.call_site).as_ref())
+            let symbol = symbols.lookup(event.call_site);
+            select.matches_site(event.call_site, symbol.as_ref(), symbols.owner_of(event.call_site, symbol.as_ref()))
                 && (select.branch.is_empty() || select.matches_branch(&places.place(event.call_site, symbols)))
         });
         let (cache, size_class) = self.cache(event, names);

@@ -13,6 +13,11 @@ impl Glob {
         Glob(pattern.as_bytes().into())
     }
 
+    /// True for a pattern that is one name.
+    pub(crate) fn is_name(&self) -> bool {
+        !self.0.iter().any(|byte| matches!(byte, b'*' | b'?'))
+    }
+
     /// True if all of `name` matches, after at most (length of the name) x (length of the pattern) steps.
     pub fn matches(&self, name: &[u8]) -> bool {
         let pattern = &self.0;

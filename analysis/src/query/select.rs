@@ -11,7 +11,7 @@ use kmemtrace_abi::event::{Context, Kind};
 use kmemtrace_abi::text::size;
 
 use crate::names::aliases::CacheAliases;
-use crate::names::kallsyms::Symbol;
+use crate::names::kallsyms::{SiteOwner, Symbol};
 use crate::names::place::Place;
 use crate::query::glob::Glob;
 
@@ -141,10 +141,15 @@ impl Select {
         self.branch.is_empty() || path.is_some_and(|path| self.branch.iter().any(|branch| branch.holds(path)))
     }
 
+    /// `--module`. What is no module goes by its whole name, so that `*` takes all modules and nothing else.
+    fn matches_module(&self, owner: SiteOwner<'_>) -> bool {
+        let matches = |glob: &Glob| (owner.module().is_some() || glob.is_name()) && glob.matches(owner.name());
+        self.module.is_empty() || self.module.iter().any(matches)
+    }
+
     /// `--site` and `--module`: the same for every event of a call-site.
-    pub(crate) fn matches_site(&self, call_site: u64, symbol: Option<&Symbol<'_>>) -> bool {
-        any_glob(&self.module, symbol.and_then(|s| s.module))
-            && (self.site.is_empty() || self.site.iter().any(|s| s.matches(call_site, symbol)))
+    pub(crate) fn matches_site(&self, call_site: u64, symbol: Option<&Symbol<'_>>, owner: SiteOwner<'_>) -> bool {
+        self.matches_module(owner) && (self.site.is_empty() || self.site.iter().any(|s| s.matches(call_site, symbol)))
     }
 }
 
@@ -356,7 +361,7 @@ mod tests {
     #[test]
     fn nothing_asked_is_everything() {
         let all = select(&[]).unwrap();
-        assert!(all.is_all() && all.matches(&CANDIDATE) && all.matches_site(CALL_SITE, None));
+        assert!(all.is_all() && all.matches(&CANDIDATE) && all.matches_site(CALL_SITE, None, SiteOwner::Unknown));
     }
 
     #[test]
@@ -393,7 +398,8 @@ mod tests {
         ] {
             let select = select(options).unwrap();
             assert!(!select.is_all());
-            let matches = select.matches(&CANDIDATE) && select.matches_site(CALL_SITE, Some(&SYMBOL));
+            let matches =
+                select.matches(&CANDIDATE) && select.matches_site(CALL_SITE, Some(&SYMBOL), SiteOwner::Module(b"foo"));
             assert_eq!(matches, want, "{options:?}");
         }
     }
@@ -413,10 +419,26 @@ mod tests {
             ["--context", "task"],
         ] {
             let select = select(&options).unwrap();
-            assert!(!select.matches(&unknown) || !select.matches_site(CALL_SITE, None), "{options:?}");
+            assert!(
+                !select.matches(&unknown) || !select.matches_site(CALL_SITE, None, SiteOwner::Unknown),
+                "{options:?}"
+            );
         }
         let select = select(&["--site", "0xffffffffc010003c"]).unwrap();
-        assert!(select.matches(&unknown) && select.matches_site(CALL_SITE, None));
+        assert!(select.matches(&unknown) && select.matches_site(CALL_SITE, None, SiteOwner::Unknown));
+    }
+
+    #[test]
+    fn what_is_no_module_is_selected_by_its_name_alone() {
+        let takes = |pattern: &str, owner| select(&["--module", pattern]).unwrap().matches_site(CALL_SITE, None, owner);
+        let init = SiteOwner::Init { module: b"foo", offset: None };
+        assert!(takes("(kernel)", SiteOwner::Kernel) && takes("(unknown)", SiteOwner::Unknown) && takes("fo*", init));
+        assert!(
+            !takes("(kernel)", SiteOwner::Unknown)
+                && !takes("(unknown)", init)
+                && !takes("(unknown)", SiteOwner::Kernel)
+        );
+        assert!(!takes("*", SiteOwner::Kernel) && !takes("(*", SiteOwner::Unknown) && takes("*", init));
     }
 
     #[test]

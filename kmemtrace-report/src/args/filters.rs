@@ -18,7 +18,7 @@ pub(crate) struct Filters {
     /// Only allocations by these commands (* and ? allowed)
     #[arg(long, alias = "name", value_name = "COMM,...", value_delimiter = ',', hide_short_help = true)]
     pub(crate) comm: Vec<Glob>,
-    /// Only call-sites in these modules (* and ? allowed)
+    /// Only call-sites in these modules (* and ? allowed); (kernel) and (unknown) as tables show them
     #[arg(long, value_name = "MODULE,...", value_delimiter = ',', hide_short_help = true)]
     pub(crate) module: Vec<Glob>,
     /// Only objects of these caches (* and ? allowed)

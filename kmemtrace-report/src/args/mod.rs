@@ -268,6 +268,16 @@ pub(crate) struct NameArgs {
     /// Map of functions to source files, made by the command names
     #[arg(long = "names", value_name = "FILE", hide_short_help = true)]
     pub(crate) map: Option<PathBuf>,
+    /// Symbols in place of the trace's: a copy of /proc/kallsyms of the same boot, or System.map
+    ///
+    /// For a trace of a kernel that hides its symbols (kptr_restrict, no CAP_SYSLOG). The System.map of the same build is moved as the
+    /// trace's kernel was at boot; where the trace does not tell how far, it is used as it is, if 99% of the call-sites lie behind its
+    /// functions.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) kallsyms: Option<PathBuf>,
+    /// Modules in place of the trace's: a copy of /proc/modules of the same boot
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) proc_modules: Option<PathBuf>,
     /// Functions that allocate for their callers, a name a line; none: no function
     #[arg(long, value_name = "FILE|none", hide_short_help = true)]
     pub(crate) wrappers: Option<PathBuf>,

@@ -88,11 +88,16 @@ pub(crate) const KEY_TGID: Column<'static> =
     Column::figure("TGID", 0, "Thread group of the thread; - where the input does not tell it.");
 
 /// Key `cache`.
-pub(crate) const KEY_CACHE: Column<'static> = Column::site("CACHE", "Slab cache, or size class of kmalloc.");
+pub(crate) const KEY_CACHE: Column<'static> = Column::site(
+    "CACHE",
+    "Slab cache, or size class of kmalloc; (a or b): one of several of this object size; (no name) where nothing tells it.",
+);
 
 /// Key `module`.
-pub(crate) const KEY_MODULE: Column<'static> =
-    Column::site("MODULE", "Module of the call-site; (kernel) for the kernel itself.");
+pub(crate) const KEY_MODULE: Column<'static> = Column::site(
+    "MODULE",
+    "Module of the call-site; (kernel) for the kernel itself, (unknown) for code in no symbol and no module.",
+);
 
 /// Key `stack`.
 pub(crate) const KEY_STACK: Column<'static> =
@@ -257,8 +262,10 @@ pub(crate) const HELD: [Column<'static>; 9] = [
 pub(crate) const TASKS: [Column<'static>; 2] = [KEY_PID, KEY_COMM];
 
 /// Names of `modules`.
-pub(crate) const MODULES: [Column<'static>; 1] =
-    [Column::site("MODULE", "Module, by --module-rule; (kernel) for the kernel itself.")];
+pub(crate) const MODULES: [Column<'static>; 1] = [Column::site(
+    "MODULE",
+    "Module, by --module-rule; (kernel) for the kernel itself, (unknown) for code in no symbol and no module.",
+)];
 
 /// Names of `uses`.
 pub(crate) const USES: [Column<'static>; 1] = [KEY_USE];
@@ -275,8 +282,10 @@ pub(crate) const CACHE_SEEN: Column<'static> = Column::figure(
 );
 
 /// Name of a cache.
-pub(crate) const CACHE_NAME: Column<'static> =
-    Column::site("CACHE", "Slab cache, or size class of kmalloc; (no name) where nothing tells it.");
+pub(crate) const CACHE_NAME: Column<'static> = Column::site(
+    "CACHE",
+    "Slab cache, or size class of kmalloc; (a or b): one of several of this object size; (no name) where nothing tells it.",
+);
 
 /// `caches`.
 pub(crate) const CACHES: [Column<'static>; FIGURES.len() + 3] = {

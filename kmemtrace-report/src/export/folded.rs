@@ -8,15 +8,16 @@ use kmemtrace::documents::group::GroupMember;
 use kmemtrace::documents::naming::CallSite;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::{self, Body};
-use kmemtrace::{Kind, Query, Shape};
+use kmemtrace::{Kind, Query, Shape, SiteOwner};
 
 use super::frames::{self, frame, frame_of_module};
 use super::job::Job;
 use crate::args::Weight;
 use crate::terminal::output::Output;
 
-/// First frame of call-sites in the kernel itself.
+/// First frame of call-sites in the kernel itself, and of those whose code is not known.
 const KERNEL: &str = "kernel";
+const UNKNOWN: &str = "unknown";
 
 /// Writes the stacks of a trace, weighted by what was asked for, else by wasted bytes, pages by live bytes.
 pub(super) fn folded(job: &Job<'_>, weight: Option<Weight>) -> anyhow::Result<u8> {
@@ -60,7 +61,11 @@ fn weight_of(stats: &PrintedStats, weight: Weight) -> u64 {
 fn stack(frames: &[CallSite<'_>], names: &[GroupMember<'_>]) -> String {
     match frames {
         [site] if !frames::has_stack(names) => {
-            let module = site.module.as_deref().map_or(KERNEL.to_owned(), frame);
+            let module = match (site.module.as_deref(), site.owner) {
+                (Some(module), _) => frame(module),
+                (None, SiteOwner::Unknown) if site.place.0.frames.is_empty() => UNKNOWN.to_owned(),
+                (None, _) => KERNEL.to_owned(),
+            };
             format!("{module};{}", functions(site, None).join(";"))
         }
         frames => {
@@ -75,7 +80,10 @@ fn functions(site: &CallSite<'_>, module: Option<&[u8]>) -> Vec<String> {
     let frames = &site.place.0.frames;
     match frames.is_empty() {
         true if site.call_site.0 == 0 => vec![frame(b"(no call-site)")],
-        true => vec![site.call_site.to_string()],
+        true => vec![match site.owner {
+            SiteOwner::Init { .. } => frame(&site.text()),
+            _ => site.call_site.to_string(),
+        }],
         false => frames.iter().rev().map(|inner| frame_of_module(&inner.function, module)).collect(),
     }
 }
@@ -98,13 +106,22 @@ mod tests {
             call_site: Address(address),
             symbol: None,
             module: module.map(Into::into),
+            owner: match (module, frames.is_empty()) {
+                (Some(module), _) => SiteOwner::Module(module),
+                (None, true) => SiteOwner::Unknown,
+                (None, false) => SiteOwner::Kernel,
+            },
             place: SitePlace(Arc::new(Place { frames, ..Place::default() })),
         };
         let alone = |site: CallSite<'_>| stack(&[site], &[]);
         let inlined = || vec![frame(b"kmalloc", true), frame(b"foo_open", false)];
         assert_eq!(alone(site(Some(b"foo"), inlined(), 1)), "foo;foo_open;kmalloc");
-        assert_eq!(alone(site(None, vec![], 0xc0de)), "kernel;0xc0de");
-        assert_eq!(alone(site(None, vec![], 0)), "kernel;(no\\x20call-site)");
+        assert_eq!(alone(site(None, vec![], 0xc0de)), "unknown;0xc0de");
+        assert_eq!(alone(site(None, vec![], 0)), "unknown;(no\\x20call-site)");
+        assert_eq!(alone(site(None, vec![frame(b"kfree", false)], 1)), "kernel;kfree");
+        let init = SiteOwner::Init { module: b"foo", offset: Some(0x19) };
+        let init = CallSite { owner: init, ..site(Some(b"foo"), vec![], 0xc0de) };
+        assert_eq!(alone(init), "foo;[foo]\\x20init+0x19");
         let hostile = || vec![frame(b"a;b c\n7\xff 8\\", false)];
         assert_eq!(alone(site(Some(b"m 1"), hostile(), 1)), r"m\x201;a\x3bb\x20c\x0a7\xff\x208\\");
         let frames = [site(Some(b"foo"), inlined(), 1), site(None, vec![], 0xc0de), site(Some(b"m 1"), hostile(), 1)];

@@ -12,7 +12,9 @@ use kmemtrace::documents::group::GroupMember;
 use kmemtrace::documents::naming::CallSite;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::{self, Body, Document, Head};
-use kmemtrace::{Analysis, Frame, GroupKey, Kind, ModuleInfo, Query, Shape, SortKey, Trace, build_id_of_notes};
+use kmemtrace::{
+    Analysis, Frame, GroupKey, Kind, ModuleInfo, Query, Shape, SiteOwner, SortKey, Trace, build_id_of_notes,
+};
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
 
@@ -233,7 +235,11 @@ impl<'a, W: Write> Profile<'a, W> {
         location.uint(1, id).uint(2, mapping).uint(3, address);
         if frames.is_empty() {
             // Viewers leave out locations without a function.
-            let name = if address == 0 { "(no call-site)".to_owned() } else { site.call_site.to_string() };
+            let name = match site.owner {
+                _ if address == 0 => "(no call-site)".to_owned(),
+                SiteOwner::Init { .. } => escape(&site.text()).into_owned(),
+                _ => site.call_site.to_string(),
+            };
             let line = self.line(&name, "", 0)?;
             location.message(4, &line);
         }
@@ -260,9 +266,10 @@ impl<'a, W: Write> Profile<'a, W> {
         Ok(message)
     }
 
-    /// Id of the mapping of a call-site with these frames.
+    /// Id of the mapping of a call-site with these frames; 0, which is none, for code that is not known.
     fn mapping(&mut self, site: &CallSite<'_>, frames: &[Frame]) -> u64 {
         let index = match &site.module {
+            None if site.owner == SiteOwner::Unknown && frames.is_empty() => return 0,
             None => 0,
             Some(module) => {
                 let range = self.analysis.symbolizer().module_range(site.call_site.0);

@@ -71,6 +71,7 @@ fn line(out: &mut dyn Write, sums: [u64; 3], counts: [u64; 2], row: &AccountRow<
 /// Symbol and module, else the address.
 fn name(row: &AccountRow<'_>) -> String {
     match &row.site.module {
+        Some(_) if row.site.symbol.is_none() => escape(&row.site.text()).into_owned(),
         Some(module) => format!("{} [{}]", symbol(row), escape(module)),
         None => symbol(row),
     }

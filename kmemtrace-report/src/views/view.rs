@@ -106,6 +106,8 @@ const COMMON: &[&str] = &[
     "debug-dir",
     "kernel",
     "names",
+    "kallsyms",
+    "proc-modules",
     "wrappers",
     "skip-frames",
     "areas",

@@ -204,7 +204,24 @@ fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option
         item::put(&mut out, item::COMMS, item::MORE, tail);
         file.block(kind::META, &out, Tally::default());
     }
-    let kallsyms = workload.symbols.kallsyms();
+    let [slabinfo_start, slabinfo_end] = &workload.slabinfo;
+    let texts = [
+        (item::SLABINFO_START, slabinfo_start),
+        (item::SLABINFO_END, slabinfo_end),
+        (item::MODULES, &workload.modules),
+        (item::MODULE_INFO, &workload.module_info),
+    ];
+    for (tag, text) in texts {
+        if !text.is_empty() {
+            let mut out = Vec::new();
+            item::put(&mut out, tag, 0, text.as_bytes());
+            file.block(kind::META, &out, Tally::default());
+        }
+    }
+    let kallsyms = match workload.hidden_symbols {
+        true => format!("{:016x} T _text\n{:016x} t kfree\n{:016x} t foo_open\t[foo]\n", 0, 0, 0),
+        false => workload.symbols.kallsyms(),
+    };
     if !kallsyms.is_empty() {
         let mut out = Vec::new();
         item::put(&mut out, item::KALLSYMS, 0, kallsyms.as_bytes());

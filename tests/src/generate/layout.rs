@@ -102,8 +102,9 @@ pub fn layouts(shape: &Shape) -> Vec<Layout> {
     let names_len = (names.len() + UNKNOWN_EVENTS.len()) as u16;
     let names = names.iter().chain(&UNKNOWN_EVENTS);
     let kmem = names.enumerate().map(|(i, name)| layout(shape, "kmem", name, first + 3 * i as u16));
-    let module = layout(shape, "module", "module_load", first + 3 * names_len);
-    kmem.chain([layout(shape, "ftrace", "kernel_stack", 4), module]).collect()
+    let modules = ["module_load", "module_free"].into_iter().zip(names_len..);
+    let modules = modules.map(|(name, i)| layout(shape, "module", name, first + 3 * i));
+    kmem.chain([layout(shape, "ftrace", "kernel_stack", 4)]).chain(modules).collect()
 }
 
 /// Name of the event of a page in a batch: no free of its own but in kernels before 2.6.34.
@@ -145,6 +146,7 @@ fn event_lines(name: &str, era: Era) -> Vec<Line> {
         "mm_page_free" | "mm_page_free_direct" => vec![frame, order],
         "mm_pagevec_free" => vec![frame, line("int cold", 4, true, Slot::Any)],
         "mm_page_free_batched" => vec![frame],
+        "module_free" => vec![cache],
         "module_load" => vec![line("unsigned int taints", 4, false, Slot::Any), cache],
         _ if era == Era::V2_6_32 => vec![callers],
         _ => vec![line("int size", 4, true, Slot::StackSize), callers],

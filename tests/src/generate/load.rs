@@ -98,6 +98,10 @@ impl Load {
             nodes: cpus.map(|cpu| (cpu, 0)).collect(),
             clock: Some("mono"),
             symbols: Symbols::default(),
+            hidden_symbols: false,
+            modules: String::new(),
+            module_info: String::new(),
+            slabinfo: Default::default(),
         };
         let load = Load {
             options,

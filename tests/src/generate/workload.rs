@@ -88,7 +88,7 @@ impl Options {
             kernel: true,
             own_threads: false,
             varied: false,
-            symbols: false,
+            symbols: true,
             slide: 0,
         }
     }
@@ -209,6 +209,34 @@ pub struct Workload {
     pub clock: Option<&'static str>,
     /// Functions of the call-sites, where the trace tells them.
     pub symbols: Symbols,
+    /// The text of symbols has zeros in place of their addresses.
+    pub hidden_symbols: bool,
+    /// Lines of `/proc/modules`; empty where the trace has none.
+    pub modules: String,
+    /// Lines of modules with their sections; empty where the trace has none.
+    pub module_info: String,
+    /// `/proc/slabinfo` at the start and at the end; empty where the trace has none.
+    pub slabinfo: [String; 2],
+}
+
+/// Caches in slabinfo with the bytes of their objects, at the start and at the end: alone with their size, two of one size, one that is
+/// made while recording.
+const SLABINFO: [&[(&str, u64)]; 2] = [
+    &[("dentry", 192), ("inode_cache", 640), ("filp", 64), ("maple_node", 64), (":a-0000128", 128), ("bio-1024", 1024)],
+    &[
+        ("dentry", 192),
+        ("late", 32),
+        ("maple_node", 64),
+        ("nfs_page", 1024),
+        ("task_struct", 4096),
+        ("kmalloc-rnd-01-32", 32),
+    ],
+];
+
+/// Text of `/proc/slabinfo` with these caches.
+fn slabinfo(caches: &[(&str, u64)]) -> String {
+    let line = |(name, bytes): &(&str, u64)| format!("{name} 1 2 {bytes} 16 1 : tunables 0 0 0 : slabdata 1 1 0\n");
+    format!("slabinfo - version: 2.1\n# name <active_objs>\n{}", caches.iter().map(line).collect::<String>())
 }
 
 /// Names of caches; one is that of a size class.
@@ -737,6 +765,13 @@ impl<'a> Machine<'a> {
             symbols: match self.options.symbols {
                 true => Symbols::of_call_sites(&self.shape, self.options.slide),
                 false => Symbols::default(),
+            },
+            hidden_symbols: false,
+            modules: String::new(),
+            module_info: String::new(),
+            slabinfo: match self.options.varied && self.extra.chance(50) {
+                true => SLABINFO.map(slabinfo),
+                false => Default::default(),
             },
         }
     }

@@ -28,29 +28,46 @@ pub struct Classes {
     listed: BTreeMap<String, u64>,
     /// Flags of allocations that ask for a kind of cache, and the first part of its name, the deciding one first.
     kinds: Vec<(u64, &'static str)>,
+    /// Caches of no size class by the bytes of their objects.
+    others: BTreeMap<u64, BTreeSet<String>>,
+    /// Bytes of a page, if they are known.
+    page_bytes: Option<u64>,
 }
 
 impl Classes {
-    /// Caches of a slabinfo; `flag` has the bits of a gfp flag, by its name.
-    pub fn of_slabinfo(slabinfo: &str, flag: impl Fn(&str) -> Option<u64>) -> Classes {
-        let caches = slabinfo.lines().filter_map(|line| {
+    /// Caches of slabinfo at the start and at the end; `flag` has the bits of a gfp flag, by its name.
+    pub fn of_slabinfo(slabinfo: [&str; 2], flag: impl Fn(&str) -> Option<u64>) -> Classes {
+        let is_kmalloc = |name: &str| name.starts_with("kmalloc-") || name.starts_with("dma-kmalloc-");
+        let cache = |line: &str| {
             let mut words = line.split_whitespace();
-            let name = words.next().filter(|name| name.starts_with("kmalloc-") || name.starts_with("dma-kmalloc-"))?;
-            Some((name.to_owned(), words.nth(2)?.parse().ok()?))
-        });
-        let listed: BTreeMap<String, u64> = caches.collect();
+            let name = words.next()?.to_owned();
+            Some((name, words.nth(2)?.parse::<u64>().ok()?))
+        };
+        let of_kmalloc = slabinfo[0].lines().filter_map(cache).filter(|(name, _)| is_kmalloc(name));
+        let listed: BTreeMap<String, u64> = of_kmalloc.collect();
+        let mut others = BTreeMap::<u64, BTreeSet<String>>::new();
+        for (name, bytes) in slabinfo.iter().flat_map(|text| text.lines()).filter_map(cache) {
+            if !is_kmalloc(&name) && !name.starts_with('#') {
+                others.entry(bytes).or_default().insert(name);
+            }
+        }
         let kinds =
             [("__GFP_DMA", "dma-kmalloc-"), ("__GFP_RECLAIMABLE", "kmalloc-rcl-"), ("__GFP_ACCOUNT", "kmalloc-cg-")];
         let has = |start: &str| listed.keys().any(|name| name.starts_with(start));
         let kinds = kinds.into_iter().filter(|(_, start)| has(start));
         let kinds = kinds.filter_map(|(name, start)| Some((flag(name)?, start))).collect();
-        Classes { listed, kinds }
+        Classes { listed, kinds, others, page_bytes: None }
+    }
+
+    /// The same of a kernel with pages of this many bytes.
+    pub fn with_pages(self, page_bytes: Option<u64>) -> Classes {
+        Classes { page_bytes, ..self }
     }
 
     /// Cache of a kmalloc object; `None` for a size that is no class.
     fn name(&self, alloc: &Event) -> Option<String> {
         if self.listed.is_empty() {
-            return size_class(alloc.allocated);
+            return size_class(alloc.allocated, self.page_bytes);
         }
         let gfp = alloc.gfp.unwrap_or(0);
         let kind = self.kinds.iter().find(|(flag, _)| gfp & flag != 0).map_or("kmalloc-", |&(_, start)| start);
@@ -77,8 +94,15 @@ pub struct Learned {
 pub struct Cache {
     /// Name.
     pub name: Option<String>,
-    /// Source of the name: `"event"`, `"free"` or `"size"`.
+    /// Source of the name: `"event"`, `"free"`, `"slabinfo"` or `"size"`.
     pub from: Option<&'static str>,
+    /// Caches that the object may be of, without a name.
+    pub candidates: Option<Vec<String>>,
+}
+
+/// Rank of a source of names, the best first.
+pub fn rank(from: &str) -> Option<usize> {
+    ["event", "free", "slabinfo", "size"].iter().position(|other| *other == from)
 }
 
 impl Learned {
@@ -95,7 +119,15 @@ impl Learned {
             Kind::Cache => (named.map(str::to_owned), "event"),
             Kind::Pages => (None, ""),
         };
-        Cache { from: name.is_some().then_some(from), name }
+        if name.is_none() && kind == Kind::Cache {
+            let of_size: Vec<String> = classes.others.get(&alloc.allocated).into_iter().flatten().cloned().collect();
+            return match &of_size[..] {
+                [] => Cache::default(),
+                [only] => Cache { name: Some(only.clone()), from: Some("slabinfo"), candidates: None },
+                _ => Cache { candidates: Some(of_size), ..Cache::default() },
+            };
+        }
+        Cache { from: name.is_some().then_some(from), name, candidates: None }
     }
 
     /// Only cache that frees name for the allocation's call-site and size.
@@ -105,8 +137,11 @@ impl Learned {
     }
 }
 
-fn size_class(allocated: u64) -> Option<String> {
-    CLASSES.iter().find(|(bytes, _)| *bytes == allocated).map(|(_, size)| format!("kmalloc-{size}"))
+/// Class of a kernel without slabinfo: those of all kernels, and up to two pages.
+fn size_class(allocated: u64, page_bytes: Option<u64>) -> Option<String> {
+    let usual = CLASSES.iter().find(|(bytes, _)| *bytes == allocated).map(|(_, size)| format!("kmalloc-{size}"));
+    let is_large = allocated > 8192 && allocated.is_power_of_two() && allocated <= 2 * page_bytes.unwrap_or(4096);
+    usual.or(is_large.then(|| format!("kmalloc-{}k", allocated >> 10)))
 }
 
 /// True if `--cache ASKED` takes objects of the cache `name`: `kmalloc-1k` takes all its variants.
@@ -129,7 +164,7 @@ mod tests {
             kmalloc-cg-1k 1 2 1024 16\nkmalloc-1k 1 2 1024 16\nkmalloc-rnd-01-1k 1 2 1024 16\nkmalloc-64 1 2 64 16\n";
         let flags = [("__GFP_ACCOUNT", 4), ("__GFP_RECLAIMABLE", 2)];
         let flag = |name: &str| flags.iter().find(|(own, _)| *own == name).map(|&(_, flag)| flag);
-        let classes = Classes::of_slabinfo(slabinfo, flag);
+        let classes = Classes::of_slabinfo([slabinfo, ""], flag);
         let name = |allocated, gfp| {
             let kmalloc = Names::default().intern(b"kmalloc");
             classes.name(&Event { allocated, gfp: Some(gfp), ..Event::new(1, 0, kmalloc) })
@@ -143,9 +178,11 @@ mod tests {
 
     #[test]
     fn sizes_have_the_short_names_of_classes() {
-        let names = [8, 96, 1024, 8192].map(|bytes| size_class(bytes).unwrap());
+        let names = [8, 96, 1024, 8192].map(|bytes| size_class(bytes, None).unwrap());
         assert_eq!(names, ["kmalloc-8", "kmalloc-96", "kmalloc-1k", "kmalloc-8k"]);
-        assert_eq!([0, 4, 100, 1000, 16384].map(size_class), [None, None, None, None, None]);
+        assert!([0, 4, 100, 1000, 16384].into_iter().all(|bytes| size_class(bytes, Some(4096)).is_none()));
+        assert_eq!(size_class(131_072, Some(65536)).as_deref(), Some("kmalloc-128k"));
+        assert_eq!(size_class(262_144, Some(65536)), None);
     }
 
     #[test]

@@ -42,7 +42,11 @@ pub fn compare(sides: [Side; 2], keys: &[Key], is_one_trace: bool) -> Value {
             // A peak of several rows is not known.
             let sites: BTreeSet<u64> =
                 allocations(pairs).filter(|(e, kind)| is_of_row(e, *kind)).map(|(e, _)| e.call_site).collect();
-            let is_merged = keys == BY_FUNCTION && sites.len() > 1;
+            let values: BTreeSet<Vec<KeyValue>> = allocations(pairs)
+                .filter(|(e, kind)| is_of_row(e, *kind))
+                .map(|(e, kind)| keys::values(keys, known, pairs, e, kind))
+                .collect();
+            let is_merged = if keys == BY_FUNCTION { sites.len() > 1 } else { values.len() > 1 };
             if is_merged {
                 return merged(known, pairs, &is_of_row);
             }
@@ -90,7 +94,11 @@ fn nothing_of_pages(known: &Known, pairs: &Pairs, figures: &mut Value) {
 
 /// Call-sites without a function are the same in both traces only if the kernel's code was at the same place; `0x0` is no
 /// call-site, and the same everywhere.
-fn row_key(values: Vec<KeyValue>, kind: Kind, side: usize, shares_sites: bool) -> RowKey {
+fn row_key(mut values: Vec<KeyValue>, kind: Kind, side: usize, shares_sites: bool) -> RowKey {
+    // Candidates of a cache are no name.
+    if let [_, _] = values[..] {
+        values.truncate(1);
+    }
     let is_site = matches!(values.as_slice(), [.., KeyValue::Number(site)] if *site != 0);
     let side = if is_site && !shares_sites { side } else { 0 };
     (values, kind, side)
@@ -101,6 +109,7 @@ fn row_names(keys: &[Key], known: &Known, pairs: &Pairs, alloc: &Event, kind: Ki
     let mut names = keys::names(keys, known, pairs, alloc, kind);
     if let Some(members) = names.as_object_mut() {
         members.remove("cache_from");
+        members.remove("cache_candidates");
     }
     names
 }

@@ -139,7 +139,7 @@ fn or<'a>(asked: &'a [Sort], usual: &'a [Sort]) -> &'a [Sort] {
 fn figure_rows(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Value {
     let row = |group: Group| {
         let (figures, _) = figures(known, pairs, &|e, kind| group.has(known, pairs, keys, e, kind));
-        let names = keys::names(keys, known, pairs, &group.example, group.kind);
+        let names = keys::row_names(keys, known, pairs, &group.example, group.kind);
         (group, with(names, figures))
     };
     let mut rows: Vec<(Group, Value)> = groups(known, pairs, keys).into_iter().map(row).collect();
@@ -192,7 +192,7 @@ fn live_row(known: &Known, pairs: &Pairs, keys: &[Key], boundary: Option<u64>, g
     let now: i128 = live.iter().map(|o| i128::from(o.live_bytes().1)).sum();
     let then = boundary.map_or(0, |at| super::growth::live_at(pairs, &own, at));
     let mut row = with(
-        keys::names(keys, known, pairs, &group.example, group.kind),
+        keys::row_names(keys, known, pairs, &group.example, group.kind),
         json!({ "oldest": oldest, "median": median, "grew": (now - i128::from(then)) as i64 }),
     );
     for member in ["live_objects", "live_requested", "live_allocated", "live_wasted", "live_is_upper_bound"] {

@@ -92,7 +92,7 @@ pub fn growth(known: &Known, pairs: &Pairs, keys: &[Key]) -> Value {
         let figures = figures(pairs, &ends, &|e, kind| key(e, kind) == group);
         let live = &figures.0;
         let grew = live.last().map_or(0, |&last| i128::from(last)) - live.first().map_or(0, |&first| i128::from(first));
-        rows.push((grew, with(keys::names(keys, known, pairs, example, group.1), members(&figures))));
+        rows.push((grew, with(keys::row_names(keys, known, pairs, example, group.1), members(&figures))));
     }
     rows.sort_by_key(|(grew, _)| Reverse(*grew));
     let total = figures(pairs, &ends, &|_, kind| kind != Kind::Pages);

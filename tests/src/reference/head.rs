@@ -56,6 +56,10 @@ pub fn trace(known: &Known, pairs: &Pairs) -> Value {
         "scope": trace.scope, "filtered": trace.filtered,
         "order": if trace.order == OrderKey::Time { "time" } else { "sequence" },
     });
+    let members = match trace.symbols {
+        Some(symbols) => with(members, json!({ "symbols": symbols })),
+        None => members,
+    };
     // A trace without events has no first or last key.
     match (pairs.events.first(), pairs.events.last()) {
         (Some(first), Some(last)) => with(members, json!({ "first": first.at, "last": last.at })),

@@ -4,7 +4,8 @@ use kmemtrace_abi::event::{Event, Kind};
 use serde_json::{Map, Value, json};
 
 use super::Known;
-use super::head::hex;
+use super::caches::rank;
+use super::head::{allocations, hex};
 use super::pairs::Pairs;
 use super::selection::context;
 use super::symbols::Function;
@@ -118,8 +119,14 @@ impl Key {
             Key::Task => vec![KeyValue::number(alloc.pid), comm()],
             Key::Pid => vec![KeyValue::number(alloc.pid)],
             Key::Comm => vec![comm()],
-            Key::Cache => vec![KeyValue::name(pairs.cache(known, alloc, kind).name.as_deref())],
-            Key::Module => vec![KeyValue::name(module)],
+            Key::Cache => {
+                let cache = pairs.cache(known, alloc, kind);
+                // Rows without a name differ by their candidates.
+                let candidates = cache.candidates.map(|names| names.join("\0"));
+                vec![KeyValue::name(cache.name.as_deref()), KeyValue::name(candidates.as_deref())]
+            }
+            // The kernel goes before what is not known.
+            Key::Module => vec![KeyValue::name(module), KeyValue::number(Some(i32::from(function.is_none())))],
             Key::Size => vec![KeyValue::Number(alloc.requested.into())],
             Key::Gfp => vec![KeyValue::number(alloc.gfp)],
             Key::Node => vec![KeyValue::number(alloc.node)],
@@ -155,9 +162,13 @@ impl Key {
             Key::Comm => vec![("comm", json!(known.comm(alloc)))],
             Key::Cache => {
                 let cache = pairs.cache(known, alloc, kind);
-                vec![("cache", json!(cache.name)), ("cache_from", json!(cache.from))]
+                let candidates = ("cache_candidates", json!(cache.candidates));
+                vec![("cache", json!(cache.name)), ("cache_from", json!(cache.from)), candidates]
             }
-            Key::Module => module().into_iter().collect(),
+            Key::Module => {
+                let is_known = symbols.map(|_| ("module_known", json!(function.is_some())));
+                module().into_iter().chain(is_known).collect()
+            }
             Key::Size => vec![("size", json!(alloc.requested))],
             Key::Gfp => vec![("gfp", json!(alloc.gfp))],
             Key::Node => vec![("node", json!(alloc.node))],
@@ -190,7 +201,22 @@ pub fn values(keys: &[Key], known: &Known, pairs: &Pairs, alloc: &Event, kind: K
 /// Members that name the row of an allocation, its kind last. A name that is in two keys stands once.
 pub fn names(keys: &[Key], known: &Known, pairs: &Pairs, alloc: &Event, kind: Kind) -> Value {
     let names = keys.iter().flat_map(|key| key.names(known, pairs, alloc, kind)).chain([("kind", json!(kind.name()))]);
+    // A call-site has its module.
+    let names = names.filter(|(name, _)| *name != "module_known" || !keys.contains(&Key::Site));
     names.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
+}
+
+/// Members that name a row, of which `example` is an allocation; the origin of a cache's name is the best one of all its allocations.
+pub fn row_names(keys: &[Key], known: &Known, pairs: &Pairs, example: &Event, kind: Kind) -> Value {
+    let mut names = names(keys, known, pairs, example, kind);
+    if names.get("cache_from").is_some_and(|from| !from.is_null()) {
+        let of_row = values(keys, known, pairs, example, kind);
+        let is_own = |event: &Event, of: Kind| of == kind && values(keys, known, pairs, event, of) == of_row;
+        let own = allocations(pairs).filter(|(event, of)| is_own(event, *of));
+        let from = own.filter_map(|(event, of)| pairs.cache(known, event, of).from);
+        names["cache_from"] = json!(from.min_by_key(|from| rank(from)));
+    }
+    names
 }
 
 /// Words of keys: the member `by` of `query`.

@@ -108,6 +108,8 @@ pub struct TraceMembers {
     pub scope: &'static str,
     /// The kernel's filter on allocation events.
     pub filtered: Option<String>,
+    /// Source of the symbols: `"trace"` or `"none"`; `None` if the reference does not know it.
+    pub symbols: Option<&'static str>,
 }
 
 /// True if records of an allocation have a field for the name of the cache.
@@ -167,12 +169,14 @@ impl Known {
                 order: OrderKey::Time,
                 scope: "system",
                 filtered: None,
+                symbols: Some(if has_symbols { "trace" } else { "none" }),
             },
             total_overruns: None,
             symbols: Some(workload.symbols),
             unknown: Some(UNKNOWN_EVENTS.iter().map(|&name| name.to_owned()).collect()),
             names_allocations: names_allocations(&workload.shape),
-            classes: Classes::default(),
+            classes: Classes::of_slabinfo(workload.slabinfo.each_ref().map(String::as_str), |_| None)
+                .with_pages(Some(u64::from(workload.shape.page_bytes))),
             missing: workload.cpus.iter().filter(|c| c.missing).map(|c| c.cpu).collect(),
             cpus: workload.cpus.into_iter().map(|c| (c.cpu, c.items)).collect(),
             names: workload.names,
@@ -191,8 +195,9 @@ impl Known {
     /// Facts about `workload` as a captured tree.
     pub fn of_tree(workload: Workload) -> Known {
         let known = Known::of_workload(workload);
-        let trace = TraceMembers { input: InputKind::Tree, ..known.trace };
-        Known { trace, own_threads: None, symbols: Some(Symbols::default()), ..known }
+        let trace = TraceMembers { input: InputKind::Tree, symbols: Some("none"), ..known.trace };
+        let classes = Classes::default().with_pages(trace.page_bytes);
+        Known { trace, own_threads: None, symbols: Some(Symbols::default()), classes, ..known }
     }
 
     /// Facts about the relay channel `streams` of `workload`, as raw bytes or as our recording. `total_overruns` is
@@ -222,6 +227,7 @@ impl Known {
                 order: if numbered { OrderKey::Sequence } else { OrderKey::Time },
                 scope: "system",
                 filtered: None,
+                symbols: if raw { Some("none") } else { known.trace.symbols },
             },
             cpus: streams
                 .cpus
@@ -243,7 +249,7 @@ impl Known {
             symbols: known.symbols.map(|symbols| if raw { Symbols::default() } else { symbols }),
             unknown: known.unknown,
             names_allocations: known.names_allocations,
-            classes: known.classes,
+            classes: if raw { Classes::default() } else { known.classes },
         }
     }
 
@@ -268,10 +274,13 @@ impl Known {
         let lost = facts.map(|f| f.lost).try_fold(0u64, |sum, lost| Some(sum.saturating_add(lost?)));
         let total_overruns = trace.total_overruns();
         let gfp_names = trace.metadata.gfp_names.as_deref();
-        let classes = Classes::of_slabinfo(&String::from_utf8_lossy(&trace.metadata.slabinfo_start), |name| {
+        let texts =
+            [&trace.metadata.slabinfo_start, &trace.metadata.slabinfo_end].map(|text| String::from_utf8_lossy(text));
+        let classes = Classes::of_slabinfo(texts.each_ref().map(|text| &**text), |name| {
             gfp_names.and_then(|names| names.flags(name))
         });
         let info = trace.info;
+        let classes = classes.with_pages(info.page_bytes);
         Known {
             trace: TraceMembers {
                 input: info.input,
@@ -285,6 +294,7 @@ impl Known {
                 order: info.order,
                 scope: "system",
                 filtered: None,
+                symbols: None,
             },
             cpus,
             names: trace.names,

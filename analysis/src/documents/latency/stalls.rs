@@ -140,9 +140,10 @@ pub(super) fn frames(naming: Naming<'_>, stack: StackId) -> Vec<StackFrame<'_>> 
     let symbols = naming.names.symbolizer();
     let frame = |&address: &u64| {
         let symbol = symbols.lookup(address);
-        let module = symbol.and_then(|symbol| symbol.module).map(Into::into);
+        let owner = symbols.owner_of(address, symbol.as_ref());
+        let module = owner.module().map(Into::into);
         let is_gone = symbol.is_some_and(|symbol| symbol.is_gone);
-        StackFrame { address, symbol: symbol.map(|symbol| symbol.text().into()), module, is_gone }
+        StackFrame { address, symbol: symbol.map(|symbol| symbol.text().into()), module, owner, is_gone }
     };
     naming.trace_names.stacks.get(stack).iter().map(frame).collect()
 }

@@ -1,11 +1,12 @@
 //! `parquet-events`: a row per event or gap, in the total order.
 
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
-use kmemtrace::{Action, Event, EventNames, Kind, Observer, OrderedItem, Query, Trace};
+use kmemtrace::{Action, Event, EventNames, Kind, Observer, OrderedItem, Query, Symbolizer, Trace};
 use parquet::errors::Result;
 
-use super::names::{CommTexts, NameTexts, SiteTexts, symbols};
+use super::names::{CommTexts, NameTexts, SiteTexts};
 use super::table::{Of, Spec, Table, TextId, position};
 use super::{ORIGIN, Origin, PLACE, Place, observed_footer};
 use crate::export::Job;
@@ -43,7 +44,8 @@ pub(crate) fn events(job: &Job<'_>) -> anyhow::Result<u8> {
     query.check_window(&trace)?;
     let event_names = trace.names.len();
     let origin = Origin::of(&trace.info, job.host());
-    let mut rows = EventRows::new(&trace, &origin, job)?;
+    let symbols = Rc::new(query.symbols(&mut trace, &mut ProgressLine::new(request.args.quiet))?);
+    let mut rows = EventRows::new(&trace, &symbols, &origin, job)?;
     let observed = query.observe_with(&mut trace, &mut rows, &mut ProgressLine::new(request.args.quiet))?;
     let EventRows { table, written, has_rows, .. } = rows;
     table.finish(written, &observed_footer(&trace, &observed, &origin, false))?;
@@ -68,13 +70,13 @@ struct EventRows {
 }
 
 impl EventRows {
-    fn new(trace: &Trace, origin: &Origin, job: &Job<'_>) -> anyhow::Result<EventRows> {
+    fn new(trace: &Trace, symbols: &Rc<Symbolizer>, origin: &Origin, job: &Job<'_>) -> anyhow::Result<EventRows> {
         let specs = origin.columns(PLACE.into_iter().chain(COLUMNS).chain([LOST]));
         let mut table = Table::new(job.binary_output()?, &specs)?;
         let column = |name| position(&specs, name);
         Ok(EventRows {
             origin: origin.ids(&mut table),
-            sites: SiteTexts::new(&symbols(trace), (column("symbol"), Some(column("module")))),
+            sites: SiteTexts::new(symbols, (column("symbol"), Some(column("module")))),
             comms: CommTexts::new(column("comm")),
             names: NameTexts::new(column("event")),
             caches: NameTexts::new(column("cache")),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use kmemtrace::{Symbolizer, Trace};
+use kmemtrace::Symbolizer;
 
 use super::table::{Table, TextId};
 use crate::export::frames::frame_of_module;
@@ -18,11 +18,6 @@ pub(super) fn utf8(name: &[u8]) -> Cow<'_, [u8]> {
         Cow::Borrowed(_) => Cow::Borrowed(name),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     }
-}
-
-/// Symbols from a copy of the trace's own, because a pass takes these out of the trace.
-pub(super) fn symbols(trace: &Trace) -> Rc<Symbolizer> {
-    Rc::new(Symbolizer::new(trace.metadata.kallsyms.clone(), &trace.metadata.modules))
 }
 
 /// Slot of a number in an array of [`RECENT`].
@@ -58,13 +53,11 @@ impl SiteTexts {
 
     fn find(&mut self, call_site: u64, table: &mut Table) -> (TextId, TextId) {
         let (symbol_column, module_column) = self.columns;
-        *self.known.entry(call_site).or_insert_with(|| match self.symbols.lookup(call_site) {
-            None => (TextId::NONE, TextId::NONE),
-            Some(symbol) => {
-                let module = module_column.zip(symbol.module);
-                let module = module.map_or(TextId::NONE, |(column, name)| table.text_id(column, &utf8(name)));
-                (table.text_id(symbol_column, &utf8(&symbol.text())), module)
-            }
+        *self.known.entry(call_site).or_insert_with(|| {
+            let module = module_column.zip(self.symbols.owner(call_site).module());
+            let module = module.map_or(TextId::NONE, |(column, name)| table.text_id(column, &utf8(name)));
+            let symbol = self.symbols.lookup(call_site);
+            (symbol.map_or(TextId::NONE, |symbol| table.text_id(symbol_column, &utf8(&symbol.text()))), module)
         })
     }
 }

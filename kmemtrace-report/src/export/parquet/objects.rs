@@ -8,7 +8,7 @@ use kmemtrace::{Fate, Kind, ObjectFate, ObjectSink, Query, Symbolizer};
 use kmemtrace_abi::trace::InputKind;
 use parquet::errors::{ParquetError, Result};
 
-use super::names::{CommTexts, SiteTexts, StackTexts, symbols, utf8};
+use super::names::{CommTexts, SiteTexts, StackTexts, utf8};
 use super::table::{Of, Spec, Table, TextId, position};
 use super::{ORIGIN, Origin, PLACE, Place, observed_footer};
 use crate::export::Job;
@@ -52,7 +52,7 @@ pub(crate) fn objects(job: &Job<'_>) -> anyhow::Result<u8> {
     query.check_window(&trace)?;
     let event_names = trace.names.len();
     let origin = Origin::of(&trace.info, job.host());
-    let symbols = symbols(&trace);
+    let symbols = Rc::new(query.symbols(&mut trace, &mut ProgressLine::new(request.args.quiet))?);
     let mut rows = ObjectRows {
         job,
         origin: &origin,

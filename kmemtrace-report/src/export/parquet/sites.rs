@@ -94,7 +94,7 @@ fn put_row(analysis: &Analysis, row: &Row<'_>, sums: &mut Sums, table: &mut Tabl
     let symbol = analysis.symbolizer().lookup(call_site);
     let is_kernel = symbol.is_some_and(|symbol| symbol.module.is_none());
     let start = analysis.symbolizer().kernel_symbol(b"_stext").filter(|_| is_kernel);
-    let module = symbol.and_then(|symbol| symbol.module).map(utf8);
+    let module = analysis.symbolizer().owner(call_site).module().map(utf8);
     let stats = row.stats;
     // Pages that are live at one moment tell nothing of what failed or was freed before.
     let has_past = !analysis.info().input.is_of_one_moment();

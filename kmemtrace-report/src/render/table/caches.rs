@@ -22,11 +22,11 @@ pub(crate) fn caches<'a>(
         return heading::empty("no allocation", options, out);
     }
     let row = |row: CacheRow<'_>| {
-        let name = cells::shown(&row.cache).unwrap_or("(no name)".to_owned());
+        let name = cells::cache(&row.cache, row.cache_candidates.as_ref());
         let change = row.slabinfo_change.map_or("-".to_owned(), cells::signed);
         let seen = row.visibility_percent.map_or("-".to_owned(), |percent| format!("{percent}%"));
         let mut cells = figures::sums(&row.stats, row.kind.name(), options);
-        cells.extend([Cell::from(change), seen.into(), name.into()]);
+        cells.extend([Cell::from(change), seen.into(), name]);
         cells
     };
     let others = || {

@@ -1,7 +1,7 @@
 //! Texts of cells: counts, bytes, shares, names and times.
 
 use kmemtrace::documents::head::TraceMembers;
-use kmemtrace::documents::naming::{CallSite, SitePlace};
+use kmemtrace::documents::naming::{CallSite, Candidates, SitePlace};
 use kmemtrace::documents::row::{Address, Name};
 use kmemtrace::{Frame, Kind, SourceLine};
 use kmemtrace_abi::clock::Unit;
@@ -16,6 +16,8 @@ use crate::terminal::screen::Screen;
 const NO_PAGE_SITE: &str = "(page events: no call-site)";
 /// Call-site of other events that have none.
 const NO_SITE: &str = "(no call-site)";
+/// Caches that are shown of those that objects may be of.
+const CANDIDATES: usize = 3;
 /// Columns of a bar.
 const BAR: usize = 10;
 
@@ -89,6 +91,9 @@ pub(crate) fn function(symbol: &Name<'_>, address: Option<Address>, kind: Kind) 
 
 /// Function of a call-site with its module; marked where it is a wrapper.
 pub(crate) fn site(site: &CallSite<'_>, kind: Kind) -> Cell {
+    if site.symbol.is_none() && site.call_site.0 != 0 {
+        return escape(&site.text()).into_owned().into();
+    }
     let mut cell = function(&site.symbol, Some(site.call_site), kind);
     if site.place.0.wrapper.is_some() {
         cell.text.insert(0, '~');
@@ -98,6 +103,24 @@ pub(crate) fn site(site: &CallSite<'_>, kind: Kind) -> Cell {
         cell.text += &format!(" {}", in_brackets(&module, site.place.0.is_gone));
     }
     cell
+}
+
+/// Cache of objects, or the caches that they may be of: `(filp or skb)`.
+pub(crate) fn cache(cache: &Name<'_>, candidates: Option<&Candidates>) -> Cell {
+    let several = candidates.map(|Candidates(names)| format!("({})", either(names)));
+    shown(cache).or(several).unwrap_or("(no name)".to_owned()).into()
+}
+
+/// Names with `or` between them, the first few of many.
+pub(crate) fn either(names: &[Box<[u8]>]) -> String {
+    let mut shown: Vec<String> = names.iter().take(CANDIDATES).map(|name| escape(name).into_owned()).collect();
+    match names.len().saturating_sub(CANDIDATES) {
+        0 => {}
+        1 => shown.extend(names.last().map(|name| escape(name).into_owned())),
+        more => shown.push(format!("{more} more")),
+    }
+    let last = shown.pop().unwrap_or_default();
+    if shown.is_empty() { last } else { format!("{} or {last}", shown.join(", ")) }
 }
 
 /// Module of a function, which may have been gone at the end: `[foo, gone]`.
@@ -197,6 +220,17 @@ mod tests {
         assert!(cell(0, Kind::Pages).notes.has_pages_without_site);
         assert_eq!(cell(0, Kind::Kmalloc), NO_SITE.into());
         assert_eq!(cell(0xc0de, Kind::Pages), "0xc0de".into());
+    }
+
+    #[test]
+    fn several_caches_are_shown_as_such() {
+        let names = |n: usize| Candidates((0..n).map(|n| format!("c{n}\x1b").into_bytes().into()).collect());
+        let text = |n| cache(&None, Some(&names(n))).text.replace("\\x1b", "");
+        assert_eq!([text(2), text(4), text(9)], ["(c0 or c1)", "(c0, c1, c2 or c3)", "(c0, c1, c2 or 6 more)"]);
+        assert_eq!(
+            (cache(&None, None).text, cache(&Some(b"filp"[..].into()), None).text),
+            ("(no name)".to_owned(), "filp".to_owned())
+        );
     }
 
     #[test]

@@ -94,11 +94,13 @@ pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) 
         GroupMember::Area(name) => vec![known(name, "(no area known)")],
         GroupMember::Task { pid, comm } => vec![number(*pid), cells::text(comm)],
         GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => vec![],
-        GroupMember::Module(_) if has_site => vec![],
+        GroupMember::Module { .. } if has_site => vec![],
         GroupMember::Pid(number_of) | GroupMember::Tgid(number_of) => vec![number(*number_of)],
         GroupMember::Comm(comm) => vec![cells::text(comm)],
-        GroupMember::Cache { cache, .. } => vec![cells::shown(cache).unwrap_or("(no name)".to_owned()).into()],
-        GroupMember::Module(module) => vec![cells::shown(module).unwrap_or("(kernel)".to_owned()).into()],
+        GroupMember::Cache { cache, candidates, .. } => vec![cells::cache(cache, candidates.as_ref())],
+        GroupMember::Module { module, is_known } => {
+            vec![known(module, if *is_known { "(kernel)" } else { "(unknown)" })]
+        }
         GroupMember::Stack(stack) => {
             let text = stack.as_ref().map(|stack| escape(&stack.text()).into_owned());
             vec![text.unwrap_or("(no stack)".to_owned()).into()]

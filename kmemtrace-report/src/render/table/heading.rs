@@ -9,12 +9,17 @@ use kmemtrace::documents::{Body, Head};
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
+use kmemtrace_abi::trace::NO_SYMBOLS;
 
 use super::cells::{count, counted, moment};
 use super::options::TableOptions;
 use crate::render::grid::cell::Notes;
 use crate::render::wrap;
 use crate::terminal::screen::Paint;
+
+/// Remedy for a trace without symbols.
+const NAME_AFTERWARDS: &str =
+    "Name call-sites with --kallsyms FILE: a copy of /proc/kallsyms of the same boot, or the kernel's System.map.";
 
 /// Writes the lines above a view: verdict, trace, and what was asked for.
 pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
@@ -29,6 +34,9 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     writeln!(out, "{}{rest}", options.screen.paint(paint, &word))?;
     if head.completeness.verdict != "complete" {
         text("Figures are estimates where events are missing; kmemtrace-check tells where.", options, out)?;
+    }
+    if head.trace.hides_symbols {
+        text(&format!("{NO_SYMBOLS}. {NAME_AFTERWARDS}"), options, out)?;
     }
     writeln!(out, "{}", parts(&trace(&head.trace, options), options))?;
     let time = options.time.as_ref().map(|time| format!("time {time}"));
@@ -49,6 +57,7 @@ pub(crate) fn brief(head: &Head<'_>, shows: Option<&str>, options: &TableOptions
         .chain(verdict(head, None))
         .chain(shows)
         .chain(names(&head.names))
+        .chain(head.trace.hides_symbols.then(|| NO_SYMBOLS.to_owned()))
         .chain(options.filter())
         .chain(time)
         .collect()

@@ -55,11 +55,9 @@ fn cells_of(node: &TreeNode, depth: usize, root: &TreeNode, options: &TableOptio
 /// Name of a node, with the module of a frame or call-site.
 fn name(node: &TreeNode) -> String {
     let name = escape(&node.name);
-    match (node.kind, node.module.as_deref()) {
+    match (node.kind, node.module_beside()) {
         (NodeKind::Others, _) => figures::others_text(node.folded),
-        (NodeKind::Frame | NodeKind::Site, Some(module)) => {
-            format!("{name} {}", cells::in_brackets(&escape(module), node.is_gone))
-        }
+        (_, Some(module)) => format!("{name} {}", cells::in_brackets(&escape(module), node.is_gone)),
         _ => name.into_owned(),
     }
 }

@@ -72,7 +72,7 @@ mod tests {
     use kmemtrace::documents::row::{Address, Rows};
     use kmemtrace::documents::sites::SiteRow;
     use kmemtrace::documents::sums::{PrintedStats, ToldStats};
-    use kmemtrace::{Kind, documents};
+    use kmemtrace::{Kind, SiteOwner, documents};
     use kmemtrace_abi::clock::OrderKey;
 
     use crate::columns::column::Holds;
@@ -135,11 +135,14 @@ mod tests {
             host: None,
             boot: None,
             recording: None,
+            symbols: Some("trace"),
+            hides_symbols: false,
             since_boot: None,
         };
         let rows = Rows::new(1, |_| {
             let symbol = Some(b"a\x1b\xff+0x1"[..].into());
-            let site = CallSite { call_site: Address(0xc0de), symbol, module: None, place: Default::default() };
+            let (call_site, place, owner) = (Address(0xc0de), Default::default(), SiteOwner::Kernel);
+            let site = CallSite { call_site, symbol, module: None, place, owner };
             SiteRow { site, kind: Kind::Kmalloc, stats: STATS }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };

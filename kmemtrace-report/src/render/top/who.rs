@@ -4,6 +4,8 @@ use kmemtrace::Kind;
 use kmemtrace::live::{LiveKey, LiveName, LiveRow, LiveSymbol};
 use kmemtrace_abi::text::escape::escape;
 
+use crate::render::table::cells::either;
+
 /// Call-site of objects whose events have none.
 const NO_SITE: &str = "(no call-site)";
 
@@ -24,6 +26,11 @@ pub(super) fn name(name: &LiveName) -> String {
         LiveName::Task(Some(pid), None) => format!("({pid})"),
         LiveName::Task(Some(pid), Some(comm)) => format!("{} ({pid})", escape(comm)),
         LiveName::Cache(None) => "(cache not known)".to_owned(),
+        // Several names with zeros between them: the cache may be any of these.
+        LiveName::Cache(Some(cache)) if cache.contains(&0) => {
+            let names: Vec<Box<[u8]>> = cache.split(|byte| *byte == 0).map(Into::into).collect();
+            format!("({})", either(&names))
+        }
         LiveName::Cache(Some(cache)) => escape(cache).into_owned(),
     }
 }

@@ -1,0 +1,253 @@
+//! Lists of symbols and modules from files that were named: copies of `/proc/kallsyms` and `/proc/modules`, and System.map.
+//!
+//! The files are strangers': any size, binary, of another kernel. Each that is no use ends in one sentence.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use kmemtrace_abi::kernel::kallsyms::{has_addresses, parts};
+use kmemtrace_abi::open::regular;
+
+use super::error::NamesError;
+use super::kallsyms::Symbolizer;
+
+/// Greatest size of a list; that of a kernel with all modules has 20 MB.
+const MAX_BYTES: u64 = 512 << 20;
+/// Share of the call-sites that must lie behind functions of a System.map that cannot be moved, in percent.
+const LEAST_PERCENT: usize = 99;
+/// Symbol at the begin of the kernel's image.
+const TEXT: &[u8] = b"_text";
+
+/// List of symbols from a file.
+#[derive(Debug)]
+pub(crate) enum SymbolFile {
+    /// Addresses of the trace's boot.
+    Placed(Vec<u8>),
+    /// System.map, where the trace does not tell how far its kernel was moved.
+    Unplaced(Vec<u8>),
+}
+
+impl SymbolFile {
+    /// Reads a list for a trace whose symbols are `of_trace`. A System.map is moved as the trace's kernel was.
+    pub(crate) fn read(path: &Path, of_trace: &[u8]) -> Result<SymbolFile, NamesError> {
+        let wrong = |why: &str| Err(NamesError::unusable(path, why));
+        let text = read(path, "/proc/kallsyms")?;
+        if !lines(&text).any(|line| parts(line).is_some()) {
+            return wrong(
+                "has no line ADDRESS TYPE NAME: name a copy of /proc/kallsyms, or the System.map of the kernel",
+            );
+        }
+        if !has_addresses(&text) {
+            return wrong(
+                "all addresses in it are 0: copy /proc/kallsyms as root with CAP_SYSLOG, while kptr_restrict is 0 or 1",
+            );
+        }
+        let begins = [&text[..], of_trace].map(begin_of_image);
+        if let (true, Some(begin)) = (is_system_map(&text), begins[0]) {
+            return Ok(match begins[1] {
+                Some(at) => SymbolFile::Placed(moved(&text, begin, at)),
+                None => SymbolFile::Unplaced(text),
+            });
+        }
+        match begins {
+            [Some(file), Some(trace)] if file != trace => Err(NamesError::unusable(
+                path,
+                format!(
+                    "is of another boot: its _text is at {file:#x}, that of the trace at {trace:#x}; name a copy of the same boot, \
+                     or the System.map of the kernel"
+                ),
+            )),
+            _ => Ok(SymbolFile::Placed(text)),
+        }
+    }
+}
+
+/// Refuses a System.map that was not moved, where too few of the call-sites lie behind its functions: `call_sites` are those of the
+/// trace, each once.
+pub(crate) fn check_unplaced(
+    path: &Path,
+    text: &[u8],
+    modules: &[u8],
+    call_sites: impl Iterator<Item = u64>,
+) -> Result<(), NamesError> {
+    let mut symbols: Vec<(u64, bool)> =
+        lines(text).filter_map(parts).map(|(address, kind, _)| (address, kind.eq_ignore_ascii_case(&b't'))).collect();
+    // Stable: of several symbols at one address the last one in the file is the nearest.
+    symbols.sort_by_key(|(address, _)| *address);
+    let listed = Symbolizer::new(Vec::new(), modules);
+    let (mut all, mut behind) = (0usize, 0usize);
+    // Modules are not in a System.map.
+    for site in call_sites.filter(|site| *site != 0 && listed.module_range(*site).is_none()) {
+        all += 1;
+        let before = symbols.partition_point(|(address, _)| *address < site);
+        behind += usize::from(symbols[..before].last().is_some_and(|(_, is_code)| *is_code));
+    }
+    if behind * 100 >= all * LEAST_PERCENT {
+        return Ok(());
+    }
+    let percent = behind * 100 / all.max(1);
+    let why = format!(
+        "only {percent}% of the trace's {all} call-sites lie behind a function of this System.map: its kernel was another one, or was \
+         moved at boot (KASLR), and the trace does not tell how far; name a copy of /proc/kallsyms of the same boot"
+    );
+    Err(NamesError::unusable(path, why))
+}
+
+/// Reads a list of modules.
+pub(crate) fn read_modules(path: &Path) -> Result<Vec<u8>, NamesError> {
+    let text = read(path, "/proc/modules")?;
+    if Symbolizer::new(Vec::new(), &text).range_of_modules().is_none() {
+        let is_hidden =
+            lines(&text).any(|line| line.ends_with(b" 0x0000000000000000") || line.ends_with(b" 0x00000000"));
+        let why = if is_hidden {
+            "all addresses in it are 0: copy /proc/modules as root with CAP_SYSLOG, while kptr_restrict is 0 or 1"
+        } else {
+            "has no line of a module with its size and address: name a copy of /proc/modules"
+        };
+        return Err(NamesError::unusable(path, why));
+    }
+    Ok(text)
+}
+
+/// Puts one text behind another, each with whole lines.
+pub(crate) fn joined(mut first: Vec<u8>, second: &[u8]) -> Vec<u8> {
+    if !first.ends_with(b"\n") {
+        first.push(b'\n');
+    }
+    first.extend_from_slice(second);
+    first
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n')
+}
+
+/// Text of a stored file, or of the kernel's own list, which is no stored file but has an end.
+fn read(path: &Path, own: &str) -> Result<Vec<u8>, NamesError> {
+    let opened = if path == Path::new(own) { File::open(path) } else { regular::open(path) };
+    let mut text = Vec::new();
+    let got = opened.and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut text));
+    got.map_err(|error: io::Error| NamesError::Read { path: path.to_owned(), error })?;
+    if text.len() as u64 > MAX_BYTES {
+        let why = format!("has more than {} MiB: this is no list of a kernel", MAX_BYTES >> 20);
+        return Err(NamesError::unusable(path, why));
+    }
+    Ok(text)
+}
+
+/// Address of `_text`, which is not hidden.
+fn begin_of_image(text: &[u8]) -> Option<u64> {
+    lines(text).filter_map(parts).find(|(address, _, name)| *name == TEXT && *address != 0).map(|(address, ..)| address)
+}
+
+/// True for lines in the order of their addresses, none of a module: `nm -n` writes a System.map so. A kallsyms without modules is taken
+/// for one, too, and is moved by nothing.
+fn is_system_map(text: &[u8]) -> bool {
+    let mut last = 0;
+    lines(text).filter_map(parts).all(|(address, _, name)| {
+        let is_next = address >= last && !name.contains(&b'\t');
+        last = address;
+        is_next
+    })
+}
+
+/// A System.map whose `_text`, at `begin`, is moved to `at`. Symbols before it are offsets, as those of per-CPU variables, and stay.
+fn moved(text: &[u8], begin: u64, at: u64) -> Vec<u8> {
+    let mut moved = Vec::with_capacity(text.len());
+    for (address, kind, name) in lines(text).filter_map(parts) {
+        let address = if address < begin { address } else { address.wrapping_sub(begin).wrapping_add(at) };
+        moved.extend_from_slice(format!("{address:x} ").as_bytes());
+        moved.extend_from_slice(&[kind, b' ']);
+        moved.extend_from_slice(name);
+        moved.push(b'\n');
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use kmemtrace_tests::recording::Directory;
+
+    use super::*;
+
+    const MAP: &str = "0000000000000000 D per_cpu_start\n0000000000001000 d per_cpu\nffffffff81000000 T _text\n\
+        ffffffff81000100 T kfree\nffffffff81000200 t open\nffffffff81000300 D a_table\nffffffff81000400 B _end\n";
+
+    /// File of this text; it goes with the folder.
+    struct Stored(Directory);
+
+    impl Stored {
+        fn path(&self) -> std::path::PathBuf {
+            self.0.file("list")
+        }
+    }
+
+    fn file(text: &[u8]) -> Stored {
+        Stored(Directory::new(&[("list".to_owned(), text.to_vec())]))
+    }
+
+    fn refused(text: &[u8], of_trace: &[u8]) -> String {
+        let file = file(text);
+        let why = SymbolFile::read(&file.path(), of_trace).unwrap_err().to_string();
+        assert!(!why.contains('\n'));
+        why
+    }
+
+    #[test]
+    fn a_system_map_is_moved_as_the_kernel_was() {
+        let file = file(MAP.as_bytes());
+        let SymbolFile::Placed(text) = SymbolFile::read(&file.path(), b"ffffffff9a000000 T _text\n").unwrap() else {
+            panic!("not moved")
+        };
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("ffffffff9a000100 T kfree\n") && text.contains("\n1000 d per_cpu\n"), "{text}");
+        let unplaced = SymbolFile::read(&file.path(), b"0000000000000000 T _text\n").unwrap();
+        assert!(matches!(unplaced, SymbolFile::Unplaced(_)), "a hidden _text tells nothing");
+    }
+
+    #[test]
+    fn a_copy_of_kallsyms_is_of_the_same_boot() {
+        let copy = format!("{MAP}ffffffffc0000010 t probe\t[foo]\n");
+        let file = file(copy.as_bytes());
+        assert!(matches!(
+            SymbolFile::read(&file.path(), b"ffffffff81000000 T _text\n").unwrap(),
+            SymbolFile::Placed(_)
+        ));
+        assert!(matches!(SymbolFile::read(&file.path(), b"").unwrap(), SymbolFile::Placed(_)));
+        assert!(refused(copy.as_bytes(), b"ffffffff9a000000 T _text\n").contains("is of another boot"));
+    }
+
+    #[test]
+    fn files_that_are_no_use_end_in_one_sentence() {
+        for text in [&b""[..], b"\x7fELF\0\0\0", &[0; 4096], b"no symbols here\n"] {
+            assert!(refused(text, b"").contains("has no line ADDRESS TYPE NAME"));
+        }
+        assert!(
+            refused(b"0000000000000000 T _text\n0000000000000000 t x\n", b"").contains("all addresses in it are 0")
+        );
+        assert!(SymbolFile::read(Path::new("/dev/zero"), b"").unwrap_err().to_string().contains("is a device"));
+        let modules = |text: &[u8]| read_modules(&file(text).path()).map_err(|error| error.to_string());
+        assert!(modules(b"ext4 4096 1 - Live 0xffffffffc0100000\n").is_ok());
+        assert!(modules(b"ext4 4096 1 - Live 0x0000000000000000\n").unwrap_err().contains("are 0"));
+        assert!(modules(b"\xff\xff").unwrap_err().contains("has no line of a module"));
+        // A line without an end is a line.
+        assert!(matches!(SymbolFile::read(&file(b"ffffffff81000000 T x").path(), b"").unwrap(), SymbolFile::Placed(_)));
+    }
+
+    #[test]
+    fn a_map_that_is_not_moved_must_hold_the_call_sites() {
+        let check = |sites: &[u64]| {
+            let modules = b"foo 4096 1 - Live 0xffffffffc0100000\n";
+            check_unplaced(Path::new("System.map"), MAP.as_bytes(), modules, sites.iter().copied())
+        };
+        let good: Vec<u64> = (1..=99).map(|n| 0xffff_ffff_8100_0100 + n).collect();
+        assert!(check(&[&good[..], &[0xffff_ffff_8100_0301]].concat()).is_ok());
+        // Neither modules nor events without a call-site count.
+        assert!(check(&[&good[..], &[0xffff_ffff_c010_0010, 0]].concat()).is_ok());
+        let why =
+            check(&[&good[..], &[0xffff_ffff_8100_0301, 0xffff_ffff_9000_0000]].concat()).unwrap_err().to_string();
+        assert!(why.contains("only 98% of the trace's 101 call-sites"), "{why}");
+        assert!(check(&[]).is_ok());
+    }
+}
