@@ -48,7 +48,12 @@ impl BulkPlan {
     fn new(format: &EventFormat, which: Which, other: Slot) -> Option<BulkPlan> {
         let size = slot(format, SIZE)?;
         let array = format.field(ADDRESSES).filter(|field| field.place == Place::Fixed)?;
-        let elements = array.elements.filter(|&elements| elements > 0 && array.size == elements * ADDRESS_BYTES)?;
+        // Kernels print no bound of an array that a probe event fetches: `u64 p[]`, with its size.
+        let elements = array.size / ADDRESS_BYTES;
+        array.elements.filter(|&bound| bound == 0 || bound == elements)?;
+        if elements == 0 || !array.size.is_multiple_of(ADDRESS_BYTES) {
+            return None;
+        }
         let least = [size.end(), other.end(), array.offset + array.size].into_iter().max()?;
         let elements = u8::try_from(elements.min(MAX_ADDRESSES as usize)).ok()?;
         Some(BulkPlan { size, array: (array.offset, elements), which, least })
@@ -134,7 +139,7 @@ mod tests {
             }
             if elements > 0 {
                 let (offset, size) = (record.len(), 8 * elements);
-                text += &format!("\tfield:u64 p[{elements}];\toffset:{offset};\tsize:{size};\tsigned:0;\n");
+                text += &format!("\tfield:u64 p[];\toffset:{offset};\tsize:{size};\tsigned:0;\n");
                 let stack = std::iter::repeat(0xffff_c900_dead_beef);
                 addresses.iter().copied().chain(stack).take(elements).for_each(|value| put(&mut record, value, 8));
             }

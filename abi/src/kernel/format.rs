@@ -56,7 +56,7 @@ pub struct Field {
     pub place: Place,
     /// Way to its value; `None` for an array of numbers.
     pub form: Option<FieldForm>,
-    /// Elements of an array with this bound in its declaration.
+    /// Elements of an array by the bound in its declaration; 0 for `[]`.
     pub elements: Option<usize>,
 }
 
@@ -160,7 +160,8 @@ fn parse_field(line: &str) -> Option<Field> {
     });
     let form = form(declaration, name, (offset, size), signed, place);
     let bound = declaration.split_once('[').and_then(|(_, bound)| bound.strip_suffix(']'));
-    let elements = bound.filter(|_| place == Place::Fixed).and_then(|bound| bound.parse().ok());
+    let elements = bound.filter(|_| place == Place::Fixed);
+    let elements = elements.and_then(|bound| if bound.is_empty() { Some(0) } else { bound.parse().ok() });
     Some(Field { name: name.to_owned(), offset, size, signed, place, form, elements })
 }
 

@@ -35,7 +35,7 @@ use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{Deferred, InputKind, Trace};
+use kmemtrace_abi::trace::{Deferred, InputKind, SymbolSource, Trace};
 
 use caches::Classes;
 use symbols::Symbols;
@@ -330,7 +330,7 @@ impl Known {
             truncated,
             missing: info.missing,
             total_overruns,
-            symbols: None,
+            symbols: info.symbols.map(SymbolSource::name),
             unknown: None,
             names_allocations: !frees_alone,
             classes,
