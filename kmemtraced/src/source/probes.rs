@@ -90,7 +90,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// True if a recording of these events needs probe events to see all frees.
-pub(crate) fn are_useful(events: &[String]) -> bool {
+fn are_useful(events: &[String]) -> bool {
     has_caches(events) || events::has_pair(events, "kmem/kmalloc")
 }
 
