@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     runner::main(&[
         ("single_user_mode", single_user_mode),
         ("the_only_child_of_init", the_only_child_of_init),
+        ("a_locked_down_kernel", a_locked_down_kernel),
         ("a_big_endian_machine", a_big_endian_machine),
         ("relay_amd64", relay_amd64),
         ("relay_s390x", relay_s390x),
@@ -59,6 +60,14 @@ fn the_only_child_of_init() -> Result<(), Skip> {
     let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
     assert_eq!(words.iter().filter(|&&word| word == "3,000").count(), 2, "allocated and freed: {log}");
     views::assert_iov(&out.file("trace"), &["--comm", "kmemload"], 8);
+    Ok(())
+}
+
+fn a_locked_down_kernel() -> Result<(), Skip> {
+    let script = "kmemtraced -d 1 -o /out/trace 2>/out/messages || echo $? >>/out/messages; [ ! -e /out/trace ]";
+    let out = Guest::new("amd64")?.option("-c", "lockdown=confidentiality").run(script)?;
+    let expected = "kmemtraced: /sys/kernel/tracing: the kernel is locked down (lockdown=confidentiality); boot with lockdown=integrity\n2\n";
+    assert_eq!(out.text("messages"), expected);
     Ok(())
 }
 
