@@ -116,7 +116,7 @@ mod tests {
         watch.look(1125);
         let reason = |events, longest| Overrun { events, longest };
         let expected =
-            Overruns { start: reason(7, 0 * MS), writer: reason(100, 200 * MS), reader: reason(18, 300 * MS) };
+            Overruns { start: reason(7, Duration::ZERO), writer: reason(100, 200 * MS), reader: reason(18, 300 * MS) };
         assert_eq!(watch.overruns(), expected);
     }
 
