@@ -1,4 +1,4 @@
-//! What the recorder says, and does, where rights are missing. Each case is made in a mount namespace of its own, with capabilities taken
+//! Recorders that lack rights: what they print, and what they do without. Each case is made in a mount namespace of its own, with capabilities taken
 //! away by setpriv.
 
 use std::fs::{self, File};

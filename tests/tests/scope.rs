@@ -133,7 +133,7 @@ fn a_command_alone_is_recorded_from_its_first_event() -> Result<(), Skip> {
 
 fn a_command_alone_has_nothing_of_the_recorder() -> Result<(), Skip> {
     can_record()?;
-    // Of stat: priority, nice level, real-time priority, policy.
+    // The fields of stat are priority, nice level, real-time priority and policy.
     let ask = "grep -E '^(Sig(Blk|Ign|Cgt)|VmLck|Cpus_allowed):' /proc/self/status; cat /proc/self/limits; \
                sed 's/.*) //' /proc/self/stat | cut -d' ' -f16,17,38,39; \
                ls /proc/self/fd; exit 7";

@@ -599,7 +599,7 @@ fn a_hangup_that_was_ignored_at_the_start_stays_ignored() -> Result<(), Skip> {
 
 fn memory_is_locked_and_the_command_has_nothing_of_it() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    // Of stat: priority, nice level, real-time priority, policy.
+    // The fields of stat are priority, nice level, real-time priority and policy.
     let ask = "grep -E '^(Sig(Blk|Ign|Cgt)|VmLck|Cpus_allowed):' /proc/self/status; cat /proc/self/oom_score_adj \
                /proc/self/limits; sed 's/.*) //' /proc/self/stat | cut -d' ' -f16,17,38,39; ls /proc/self/fd; sleep 1";
     let plain = must("sh", Command::new("sh").args(["-c", ask]).stdin(Stdio::null()).output()).stdout;

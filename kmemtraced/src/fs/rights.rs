@@ -1,4 +1,4 @@
-//! What this process may not do in the kernel's file systems, and the remedy: texts for messages.
+//! Rights that this process lacks in the kernel's file systems, with the remedy: texts for messages.
 
 use std::io::{self, Read};
 

@@ -14,7 +14,7 @@ use crate::write::overruns::{Overrun, Overruns};
 pub(crate) struct Conditions<'a> {
     pub(crate) facts: &'a SourceFacts,
     pub(crate) asked: Priority,
-    pub(crate) granted: Option<&'a Granted>,
+    pub(crate) granted: Option<Granted>,
 }
 
 /// Lines about `lost` events, one for each reason. `outcomes` are those of all CPUs.
@@ -65,7 +65,7 @@ pub(crate) fn lines(conditions: &Conditions<'_>, lost: u64, outcomes: &[(u32, Ou
 impl Conditions<'_> {
     /// The way to a higher priority, if there is one.
     fn priority(&self) -> String {
-        match (self.asked, self.granted) {
+        match (self.asked, &self.granted) {
             (Priority::Fifo, Some(Granted::Nice(_, Some(refused)))) => format!(", or allow SCHED_FIFO ({refused})"),
             (Priority::Fifo, _) => String::new(),
             (Priority::Nice | Priority::None, _) => ", or --priority fifo".to_owned(),
@@ -129,7 +129,7 @@ mod tests {
         let mut facts = fixture::facts(&fixture::one_cpu());
         facts.buffer_bytes = Some(16 << 20);
         let refused = Granted::Nice(-20, Some("no CAP_SYS_NICE".to_owned()));
-        let conditions = Conditions { facts: &facts, asked: Priority::Fifo, granted: Some(&refused) };
+        let conditions = Conditions { facts: &facts, asked: Priority::Fifo, granted: Some(refused) };
         let all = Overruns { start: overrun(1, 0), writer: overrun(20, 300), reader: overrun(300, 410) };
         let none = Overruns::default();
         let outcomes = [(0, outcome(none, 0)), (1, outcome(all, 149))];

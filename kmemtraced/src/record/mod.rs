@@ -161,12 +161,10 @@ fn run(
         bail!("ended by a second signal before recording began: nothing is kept");
     }
     let knows_own = own_threads::has_ids_of_events();
-    let own = own_threads(args, &facts, knows_own);
-    let options = options(args, &facts, changes.clone(), own);
+    let options = options(args, &facts, changes.clone(), own_threads(args, &facts, knows_own));
     let mut names = Names::start(args.viewer.is_some() || args.reader.is_some())?;
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
-    let granted = workers.granted.take();
-    granted.iter().for_each(|granted| say_verbose(args, &format!("readers and writers run at {granted}")));
+    let conditions = conditions(args, &facts, &mut workers);
     let launcher = launcher(args, knows_own);
     let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
     workers.tids.extend(launcher_tid.into_iter().chain([names.tid]));
@@ -221,7 +219,6 @@ fn run(
     }
     let finished = names.finish(stop.reason);
     let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign };
-    let conditions = Conditions { facts: &facts, asked: args.priority, granted: granted.as_ref() };
     let status = shutdown::close(args, output, &conditions, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, child, signals))
 }
@@ -240,6 +237,15 @@ fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Optio
         watermarks: args.viewer.is_some() || args.reader.is_some(),
         own,
     }
+}
+
+/// Conditions of a loss; prints the threads' priority for --verbose.
+fn conditions<'a>(args: &Args, facts: &'a SourceFacts, workers: &mut Workers) -> Conditions<'a> {
+    let granted = workers.granted.take();
+    if let Some(granted) = &granted {
+        say_verbose(args, &format!("readers and writers run at {granted}"));
+    }
+    Conditions { facts, asked: args.priority, granted }
 }
 
 /// Options of the file of names.
