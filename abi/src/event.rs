@@ -267,6 +267,7 @@ pub struct Event {
 
 impl Event {
     /// Kind of the object that is allocated or freed; of a deferred free, which does not tell it, `Kmalloc`. `None` for any other event.
+    #[inline]
     pub fn kind(&self) -> Option<Kind> {
         match self.action {
             Action::Alloc(kind) | Action::Free(kind) | Action::BulkFree(kind) | Action::Bulk(kind) => Some(kind),
@@ -276,18 +277,32 @@ impl Event {
     }
 
     /// True for an allocation, failed or not, and for a record of several ones.
+    #[inline]
     pub fn allocates(&self) -> bool {
         let is_bulk = matches!(self.bulk, Some(Bulk::Record { action: BulkAction::Alloc, .. }));
         matches!(self.action, Action::Alloc(_)) || is_bulk
     }
 
+    /// True for an event that the recorder's probes alone record, but for objects allocated in bulk, which are allocations like others.
+    #[inline]
+    pub fn is_of_probe(&self) -> bool {
+        matches!(self.action, Action::Deferred | Action::BulkFree(_) | Action::Bulk(_))
+    }
+
+    /// Hands the event to a consumer.
+    #[inline(always)]
+    pub fn hand_to(&self, items: &mut impl EventSink, names: &Names) {
+        if self.is_of_probe() { items.probe_event(self, names) } else { items.event(*self, names) }
+    }
+
     /// True if the event is one address of the record before it, which counts in its place.
     #[inline]
     pub fn is_address(&self) -> bool {
-        self.bulk == Some(Bulk::Address)
+        matches!(self.bulk, Some(Bulk::Address))
     }
 
     /// Number of objects of a record of several, as the caller gave it; `None` for any other event.
+    #[inline]
     pub fn objects(&self) -> Option<u64> {
         let is_record = matches!(self.bulk, Some(Bulk::Record { .. }));
         is_record.then(|| self.value.map_or(0, i64::cast_unsigned))
@@ -443,6 +458,11 @@ pub trait EventSink {
     const FIELDS: bool = false;
     /// The next event; its names are in `names`.
     fn event(&mut self, event: Event, names: &Names);
+    /// The next event, one that [only probes record](Event::is_of_probe). Apart for consumers that are fast because the compiler knows
+    /// which fields of an event they look at; the others get it as any event.
+    fn probe_event(&mut self, event: &Event, names: &Names) {
+        self.event(*event, names);
+    }
     /// A gap.
     fn gap(&mut self, gap: Gap);
     /// Load of a module; its event follows as an item.

@@ -234,6 +234,6 @@ impl StreamState {
         }
         self.last = Some(event.at);
         self.report.events += 1;
-        items.event(event, names);
+        event.hand_to(items, names);
     }
 }

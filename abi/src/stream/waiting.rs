@@ -109,8 +109,10 @@ impl Waiting {
                 self.open.retain(|(_, place)| *place != self.head);
             }
             self.head += 1;
-            self.addresses -= usize::from(entry.event.is_address());
-            items.event(entry.event, names);
+            if self.addresses > 0 {
+                self.addresses -= usize::from(entry.event.is_address());
+            }
+            entry.event.hand_to(items, names);
         }
         if self.head == self.queue.len() {
             self.queue.clear();
@@ -185,7 +187,7 @@ impl<I: EventSink> EventSink for WaitingSink<'_, I> {
             // A stack, mostly: the event before it has come to its end.
             self.waiting.hand_on(most, names, self.items);
             if self.waiting.queue.is_empty() {
-                return self.items.event(event, names);
+                return event.hand_to(self.items, names);
             }
         }
         self.waiting.push(event, origin);

@@ -239,7 +239,7 @@ impl<F: Filter> PairEventReader<'_, F> {
         self.sink.chunk.clear();
         for event in events {
             self.sink.number = stream(event.cpu);
-            self.sink.event(*event, names);
+            event.hand_to(&mut self.sink, names);
         }
         ordered.append(&mut self.sink.chunk.events);
     }
@@ -315,11 +315,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
                 (PairAction::NullFree, kind)
             }
             Action::Free(kind) => (PairAction::Free, kind),
-            Action::Deferred if matches!(event.address, 0 | ZERO_SIZE_PTR) => (PairAction::NullFree, Kind::Kmalloc),
-            Action::Deferred => (PairAction::Deferred, Kind::Kmalloc),
-            Action::BulkFree(kind) => (PairAction::BulkFree, kind),
-            Action::Bulk(_) => return self.bulk_record(&event, cache),
-            Action::Other => (PairAction::Other, Kind::Kmalloc),
+            _ => (PairAction::Other, Kind::Kmalloc),
         };
         let has_frames = action.is_of_frames();
         let allocates = matches!(event.action, Action::Alloc(_));
@@ -341,7 +337,6 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
         // Events without an address go to any partition.
         let hashed = match action {
             PairAction::Alloc | PairAction::Own | PairAction::Free => event.address,
-            PairAction::Deferred | PairAction::BulkFree => event.address,
             _ if has_frames => event.address >> FRAME_BITS,
             _ => event.at,
         };
@@ -363,6 +358,43 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
         });
     }
 
+    #[cold]
+    fn probe_event(&mut self, event: &Event, names: &Names) {
+        let takes = self.filter.takes(event, names);
+        let of_address = PairEvent {
+            at: event.at,
+            address: event.address,
+            requested: event.call_site,
+            class: if takes { 0 } else { UNSELECTED },
+            extra: event.cache.map_or(0, |name| self.cache(name, names)),
+            hash: self.seed.hash(event.address),
+            stream: self.number,
+            ..PairEvent::default()
+        };
+        // Events without an address go to any partition.
+        let anywhere = self.seed.hash(event.at);
+        let event = match (event.action, event.bulk) {
+            (Action::Bulk(_), Some(Bulk::Record { action, addresses })) => {
+                self.chunk.has_bulk = true;
+                let objects = event.objects().unwrap_or(0);
+                PairEvent {
+                    requested: addresses.into(),
+                    allocated: objects.saturating_sub(addresses.into()),
+                    class: action as u32,
+                    hash: anywhere,
+                    action: PairAction::BulkRecord,
+                    ..of_address
+                }
+            }
+            (Action::BulkFree(kind), _) => PairEvent { action: PairAction::BulkFree, kind, ..of_address },
+            _ if matches!(event.address, 0 | ZERO_SIZE_PTR) => {
+                PairEvent { action: PairAction::NullFree, hash: anywhere, ..of_address }
+            }
+            _ => PairEvent { action: PairAction::Deferred, ..of_address },
+        };
+        self.chunk.events.push(event);
+    }
+
     fn gap(&mut self, gap: Gap) {
         self.chunk.gaps.push(gap);
     }
@@ -374,24 +406,6 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
 }
 
 impl<F> PairEventSink<'_, F> {
-    /// Adds a record of several objects.
-    #[cold]
-    fn bulk_record(&mut self, event: &Event, cache: CacheNumber) {
-        let (Some(Bulk::Record { action, addresses }), Some(objects)) = (event.bulk, event.objects()) else { return };
-        self.chunk.has_bulk = true;
-        self.chunk.events.push(PairEvent {
-            at: event.at,
-            requested: addresses.into(),
-            allocated: objects.saturating_sub(addresses.into()),
-            class: action as u32,
-            extra: cache,
-            hash: self.seed.hash(event.at),
-            stream: self.number,
-            action: PairAction::BulkRecord,
-            ..PairEvent::default()
-        });
-    }
-
     #[inline]
     fn cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
         match self.caches.get(name.index()) {

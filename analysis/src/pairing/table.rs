@@ -76,7 +76,13 @@ impl LeftSlots {
     }
 
     /// Takes an address out; true if it was freed in the current epoch, `None` if it is not here.
+    #[inline(always)]
     fn remove(&mut self, address: u64, hash: impl Fn(u64) -> u32) -> Option<bool> {
+        if self.len() == 0 { None } else { self.find_and_remove(address, hash) }
+    }
+
+    #[inline(never)]
+    fn find_and_remove(&mut self, address: u64, hash: impl Fn(u64) -> u32) -> Option<bool> {
         if self.now.remove(address, &hash) {
             return Some(true);
         }
