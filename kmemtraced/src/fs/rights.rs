@@ -1,6 +1,7 @@
 //! Rights that this process lacks in the kernel's file systems, with the remedy: texts for messages.
 
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 
 use anyhow::anyhow;
 use rustix::fs::OFlags;
@@ -11,8 +12,12 @@ use crate::fs::kernelfs::{KernelFs, SECURITYFS, TRACEFS};
 
 /// A control file that each trace directory has.
 const CONTROL: &str = "trace_clock";
-/// Bytes of kallsyms that are looked at: the first thousand lines. Symbols of per-CPU memory at address 0 stand first.
+/// File with the symbols.
+const KALLSYMS: &str = "kallsyms";
+/// Bytes of it that are looked at, about a thousand lines. Symbols of per-CPU memory at address 0 stand first.
 const LOOKED_AT: u64 = 64 << 10;
+/// Bytes that are read at once.
+const LINES_READ: usize = 4096;
 /// The way to name call sites without kallsyms.
 const LATER: &str = "name call sites later with kmemtrace-report --kallsyms FILE";
 
@@ -82,14 +87,11 @@ pub(crate) fn cannot_make_instance(tracefs: &KernelFs, error: &io::Error) -> Str
 /// Line for a kernel whose symbols cannot be had, with the reason and the remedy; `None` if they can. An error names the file.
 pub(crate) fn no_symbols(proc: &KernelFs) -> anyhow::Result<Option<String>> {
     let lacks = |reason: &str, remedy: &str| Ok(Some(format!("no kernel symbols: {reason}; {remedy}{LATER}")));
-    let Some(file) = proc.open_if_there("kallsyms", OFlags::RDONLY)? else {
+    let Some(file) = proc.open_if_there(KALLSYMS, OFlags::RDONLY)? else {
         return lacks("CONFIG_KALLSYMS=n", "boot a kernel with it, or ");
     };
-    let mut text = Vec::new();
-    file.take(LOOKED_AT)
-        .read_to_end(&mut text)
-        .map_err(|error| anyhow!("{}: {error}", proc.path("kallsyms").display()))?;
-    if has_addresses(&text) {
+    let unreadable = |error| anyhow!("{}: cannot be read: {error}", proc.path(KALLSYMS).display());
+    if has_addresses(file).map_err(unreadable)? {
         return Ok(None);
     }
     if proc.get_if_there("sys/kernel/kptr_restrict")?.trim() == "2" {
@@ -104,12 +106,16 @@ pub(crate) fn no_symbols(proc: &KernelFs) -> anyhow::Result<Option<String>> {
     lacks("kptr_restrict=2, no CAP_SYSLOG, or CONFIG_KALLSYMS=n", "")
 }
 
-/// True if a line of kallsyms has an address other than 0.
-fn has_addresses(kallsyms: &[u8]) -> bool {
-    kallsyms.split(|&byte| byte == b'\n').any(|line| {
-        let address = line.split(|&byte| byte == b' ').next().unwrap_or_default();
-        address.iter().any(|&digit| digit != b'0')
-    })
+/// True if one of the first lines of kallsyms has an address other than 0.
+fn has_addresses(kallsyms: File) -> io::Result<bool> {
+    for line in BufReader::with_capacity(LINES_READ, kallsyms.take(LOOKED_AT)).split(b'\n') {
+        let line = line?;
+        let mut address = line.iter().take_while(|&&byte| byte != b' ');
+        if address.any(|&digit| digit != b'0') {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
