@@ -48,12 +48,8 @@ impl BulkPlan {
     fn new(format: &EventFormat, which: Which, other: Slot) -> Option<BulkPlan> {
         let size = slot(format, SIZE)?;
         let array = format.field(ADDRESSES).filter(|field| field.place == Place::Fixed)?;
-        // Kernels print no bound of an array that a probe event fetches: `u64 p[]`, with its size.
-        let elements = array.size / ADDRESS_BYTES;
-        array.elements.filter(|&bound| bound == 0 || bound == elements)?;
-        if elements == 0 || !array.size.is_multiple_of(ADDRESS_BYTES) {
-            return None;
-        }
+        let is_of_addresses = array.element_bytes == Some(ADDRESS_BYTES) && array.size > 0;
+        let elements = is_of_addresses.then_some(array.size / ADDRESS_BYTES)?;
         let least = [size.end(), other.end(), array.offset + array.size].into_iter().max()?;
         let elements = u8::try_from(elements.min(MAX_ADDRESSES as usize)).ok()?;
         Some(BulkPlan { size, array: (array.offset, elements), which, least })
@@ -139,7 +135,9 @@ mod tests {
             }
             if elements > 0 {
                 let (offset, size) = (record.len(), 8 * elements);
-                text += &format!("\tfield:u64 p[];\toffset:{offset};\tsize:{size};\tsigned:0;\n");
+                // The kernel prints no bound; another writer of formats may.
+                let bound = if endian == Endian::Little { String::new() } else { elements.to_string() };
+                text += &format!("\tfield:u64 p[{bound}];\toffset:{offset};\tsize:{size};\tsigned:0;\n");
                 let stack = std::iter::repeat(0xffff_c900_dead_beef);
                 addresses.iter().copied().chain(stack).take(elements).for_each(|value| put(&mut record, value, 8));
             }
@@ -345,6 +343,12 @@ mod tests {
             ("p", line("u64 p", 8)),
             ("p", line("u32 p[64]", 256)),
             ("p", line("u64 p[64]", 511)),
+            ("p", line("u64 p[]", 511)),
+            ("p", line("u64 p[]", 0)),
+            ("p", line("u32 p[]", 512)),
+            ("p", line("u0 p[]", 512)),
+            ("p", line("char p[]", 512)),
+            ("p", line("u64 p[", 512)),
             ("p", line("u64 p[0]", 0)),
             ("p", line("u64 p[18446744073709551616]", 512)),
             ("p", line("__data_loc u64[] p", 4)),
@@ -392,7 +396,7 @@ mod tests {
 
     #[test]
     fn kept_fields_are_those_of_the_record_without_its_array() {
-        for p in ["u64 p[64]", "u64 p", "char p[512]"] {
+        for p in ["u64 p[]", "u64 p[64]", "u64 p", "char p[512]"] {
             let mut probe = free_bulk(Endian::Little, 8, (0x77, 1, 7), (64, &[0x40]));
             let scalar = format!("name: x\nID: 1\nfield:{p}; offset:44; size:8; signed:0;\n");
             // A field of this name may come twice.

@@ -56,8 +56,8 @@ pub struct Field {
     pub place: Place,
     /// Way to its value; `None` for an array of numbers.
     pub form: Option<FieldForm>,
-    /// Elements of an array by the bound in its declaration; 0 for `[]`.
-    pub elements: Option<usize>,
+    /// Bytes of an element, of an array of numbers in the record.
+    pub element_bytes: Option<usize>,
 }
 
 /// Record layout of an event.
@@ -159,10 +159,21 @@ fn parse_field(line: &str) -> Option<Field> {
             .any(|t| kind.starts_with(t))
     });
     let form = form(declaration, name, (offset, size), signed, place);
-    let bound = declaration.split_once('[').and_then(|(_, bound)| bound.strip_suffix(']'));
-    let elements = bound.filter(|_| place == Place::Fixed);
-    let elements = elements.and_then(|bound| if bound.is_empty() { Some(0) } else { bound.parse().ok() });
-    Some(Field { name: name.to_owned(), offset, size, signed, place, form, elements })
+    let element_bytes = if place == Place::Fixed { element_bytes(declaration, size) } else { None };
+    Some(Field { name: name.to_owned(), offset, size, signed, place, form, element_bytes })
+}
+
+/// Bytes of an element of an array that has `size` bytes. The kernel prints the bound, as in `unsigned long caller[8]`, but not that of a
+/// probe's array: `u64 p[]`, whose type tells its bits.
+fn element_bytes(declaration: &str, size: usize) -> Option<usize> {
+    let (element, bound) = declaration.split_once('[')?;
+    let bound = bound.strip_suffix(']')?;
+    if !bound.is_empty() {
+        let elements: usize = bound.parse().ok()?;
+        return size.checked_div(elements).filter(|bytes| bytes * elements == size);
+    }
+    let bits: usize = element.split_whitespace().next()?.strip_prefix(['u', 's'])?.parse().ok()?;
+    Some(bits / 8).filter(|&bytes| bytes > 0 && size % bytes == 0)
 }
 
 /// Fields that hold addresses of code, though the kernel declares them as numbers.

@@ -55,6 +55,7 @@ pub fn probe_layouts(shape: &Shape) -> Vec<ProbeLayout> {
     let deferred = [("unsigned long __probe_ip", word, Slot::Any), ("u64 ptr", word, Slot::Pointer)];
     let caller = ("u64 call_site", 8, Slot::Caller);
     let name = ("__data_loc char[] name", 4, Slot::Name);
+    // The kernel prints no bound.
     let array = ("u64 p[]", 8 * ROOM, Slot::Array);
     let free = [
         ("unsigned long __probe_ip", word, Slot::Any),
