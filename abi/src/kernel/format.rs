@@ -173,7 +173,7 @@ fn element_bytes(declaration: &str, size: usize) -> Option<usize> {
         return size.checked_div(elements).filter(|bytes| bytes * elements == size);
     }
     let bits: usize = element.split_whitespace().next()?.strip_prefix(['u', 's'])?.parse().ok()?;
-    Some(bits / 8).filter(|&bytes| bytes > 0 && size % bytes == 0)
+    Some(bits / 8).filter(|&bytes| bytes > 0 && size.is_multiple_of(bytes))
 }
 
 /// Fields that hold addresses of code, though the kernel declares them as numbers.
