@@ -75,6 +75,8 @@ const SCRIPT: &str = "
     kmemtraced -o /out/slab -- sh -c 'kmemload iov 3000 20; kmemload cross 500 100; kmemload rounds 64; sleep 0.2' 2>/out/slab.messages
     end slab
 
+    kmemtraced -o /out/deferred -- sh -c 'kmemload items 300 1; sleep 1' 2>/out/deferred.messages
+
     begin kmem/mm_page_alloc kmem/mm_page_free
     kmemtraced -e page --stack -o /out/pages -- sh -c 'kmemload rounds 64; sleep 0.2' 2>/out/pages.messages
     end pages
@@ -106,7 +108,7 @@ pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
     }
     let out = guest.run(SCRIPT)?;
     assert_eq!((out.text("instances"), out.text("set_event")), (String::new(), String::new()), "something is left");
-    for name in ["boot", "slab", "pages", "latency"] {
+    for name in ["boot", "slab", "deferred", "pages", "latency"] {
         let messages = out.text(&format!("{name}.messages"));
         assert!(messages.contains("   0 lost\n"), "{name}: {messages}");
         assert_eq!(checked(&out.file(name)).0, "ok", "{name}");
@@ -122,6 +124,7 @@ pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
     }
     assert_figures(&out);
     assert_stacks(&out);
+    assert_deferred_frees(&out);
     Ok(())
 }
 
@@ -213,6 +216,44 @@ fn of_text(text: &str) -> Threads {
         threads.entry(pid).or_default().push(format!("{event}{bytes}"));
     }
     threads
+}
+
+/// Functions whose objects outlive the load: what they keep for the kernel itself.
+const KEPT: [&str; 5] = [
+    // Kernel stacks that the kernel keeps for later threads.
+    "__get_vm_area_node",
+    "alloc_vmap_area",
+    "__vmalloc_node_range_noprof",
+    // Sheaves of the slab allocator.
+    "__pcs_replace_empty_main",
+    "__pcs_replace_full_main",
+];
+
+/// Checks a recording of a load that frees by RCU and in bulk, on a kernel from 6.9 on: hardly a free is inferred, no large row of
+/// live objects is an upper bound, and nothing of the load is left.
+fn assert_deferred_frees(out: &Directory) {
+    let trace = out.file("deferred");
+    let summary = json(&views::printed("summary", &trace));
+    let release = summary["trace"]["kernel"].as_str().unwrap_or_default();
+    let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0u32));
+    let release = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let expected = if release >= (6, 9) { "seen" } else { "unseen" };
+    assert_eq!(summary["trace"]["deferred"], expected, "Linux {release:?}");
+    if expected == "unseen" {
+        return;
+    }
+    let figure = |member: &str| summary["total"][member].as_u64().unwrap_or(0);
+    let (allocs, inferred) = (figure("allocs"), figure("inferred_frees"));
+    assert!(allocs > 5_000 && inferred * 1000 <= allocs, "{inferred} of {allocs} frees are inferred");
+    let rows = |options: &[&str]| {
+        let options = [&["live", "--format", "json", "--kind", "kmalloc", "--kind", "cache"], options].concat();
+        json(&run_to(0, "kmemtrace-report", &options, &[&trace]))["rows"].as_array().cloned().unwrap_or_default()
+    };
+    let bounds: Vec<Value> = rows(&["-n", "20"]).into_iter().filter(|row| row["live_is_upper_bound"] == true).collect();
+    assert!(bounds.is_empty(), "upper bounds: {bounds:?}");
+    let is_kept = |row: &Value| KEPT.iter().any(|name| row["symbol"].as_str().is_some_and(|s| s.starts_with(name)));
+    let left: Vec<Value> = rows(&["--comm", "kmemload"]).into_iter().filter(|row| !is_kept(row)).collect();
+    assert!(left.is_empty(), "objects of the load are left: {left:?}");
 }
 
 /// Checks that each allocation of pages of the load has a stack.

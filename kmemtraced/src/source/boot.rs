@@ -148,7 +148,10 @@ impl BootBuffer {
             Some((top, name)) if self.is_removed => undo::plan_removal_instead(top, name, &self.fs),
             Some(_) => {}
             None => undo::change_restore(|as_found| {
-                as_found.add(self.events.iter().map(|event| switch_of(event, "0")));
+                // The probe events are gone by then, with their switches.
+                let probes = format!("{}/", probes::group_of(self.name()));
+                let others = self.events.iter().filter(|event| !event.starts_with(&probes));
+                as_found.add(others.map(|event| switch_of(event, "0")));
             }),
         }
     }

@@ -480,9 +480,11 @@ impl<'a> Machine<'a> {
         let event = self.event(cpu, "kvfree_rcu", Action::Deferred);
         let call_site = self.call_site();
         self.push(cpu, Event { address: object.address, call_site, ..event });
-        // Next, the address may be allocated, freed by its own function, or completed.
-        self.freed.push(object);
-        self.given_up.push(object);
+        // Next, the address may be allocated, freed by its own function, or completed; no kernel hands out these two.
+        if ![0, 16].contains(&object.address) {
+            self.freed.push(object);
+            self.given_up.push(object);
+        }
     }
 
     /// Number of objects in bulk, of which some have no room in the record.
