@@ -313,7 +313,7 @@ fn buffers_of_the_boot_have_probes_from_the_takeover_on() -> Result<(), Skip> {
     let out = guest()?.option("-c", append).run(&[PRELUDE, BOOT].concat())?;
     for (name, group) in [("top", "kmemtrace_"), ("boot", "kmemtrace_boot"), ("hand", "kmemtrace_hand")] {
         let messages = out.text(&format!("{name}_messages"));
-        assert!(messages.contains("   0 lost\n") && !messages.contains("cannot be"), "{name}: {messages}");
+        assert!(!messages.contains("cannot be"), "{name}: {messages}");
         let during = out.text(&format!("{name}_during"));
         assert!(during.ends_with(&defined(group)), "{name}: {during}");
         let trace = Trace::open(&[out.file(name)]).unwrap_or_else(|error| panic!("{name}: {error}"));
