@@ -21,6 +21,7 @@ use crate::names::caches::CacheNames;
 use crate::names::known::KnownNames;
 use crate::order::merger::Window;
 use crate::order::ordered::{Observer, Ordered};
+use crate::order::pair_event::Filter;
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
 use crate::query::filter::Selected;
@@ -71,14 +72,7 @@ impl Query {
         let (pass, index) = self.open_pass(trace, &first_key, Budget::new(self.max_memory), progress)?;
         let mut ordered = Ordered::new(observer, &pass.names.comms, pass.filter(), pass.own());
         let (order, completeness) =
-            in_order(trace, self.window_events, index, pass.window, progress, |window, first, names| {
-                ordered.window(window, first, names);
-                !ordered.has_ended
-            })?;
-        if trace.dropped_beyond(order.missing) > 0 {
-            ordered.gap_on_every_cpu(&trace.info.cpus, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
-        }
-        ordered.finish(order.last.unwrap_or(0));
+            observe_in_order(trace, self.window_events, index, pass.window, progress, &mut ordered)?;
         Ok(pass.end(trace, &order, completeness))
     }
 
@@ -152,9 +146,29 @@ impl OrderedPass<'_> {
     }
 }
 
+/// Hands all events and gaps within the window to the observer of `ordered`: [`in_order`], and what comes to light at the end.
+pub(crate) fn observe_in_order<F: Filter>(
+    trace: &mut Trace,
+    window_events: Option<usize>,
+    index: Option<Index>,
+    window: Option<AskedWindow<'_>>,
+    progress: &mut dyn Progress,
+    ordered: &mut Ordered<'_, F>,
+) -> Result<(MergeStats, Completeness), AnalysisError> {
+    let (order, completeness) = in_order(trace, window_events, index, window, progress, |window, first, names| {
+        ordered.window(window, first, names);
+        !ordered.has_ended
+    })?;
+    if trace.dropped_beyond(order.missing) > 0 {
+        ordered.gap_on_every_cpu(&trace.info.cpus, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
+    }
+    ordered.finish(order.last.unwrap_or(0));
+    Ok((order, completeness))
+}
+
 /// Hands all events within the window to `take`, in order, and what the merge knows of gaps; an index tells the parts of the files
 /// that the window needs. `take` ends the pass where it returns false.
-pub(crate) fn in_order(
+pub(super) fn in_order(
     trace: &mut Trace,
     window_events: Option<usize>,
     mut index: Option<Index>,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use kmemtrace_abi::trace::Trace;
 
-use crate::engine::observe::{has_late_loss, in_order};
+use crate::engine::observe::{has_late_loss, observe_in_order};
 use crate::error::AnalysisError;
 use crate::latency::{Latency, LatencyRequest, Pass};
 use crate::memory::budget::Budget;
@@ -36,15 +36,7 @@ impl Query {
         let mut latency = Pass::new(&request, &self.select, &pass.names, &info);
         let mut ordered = Ordered::new(latency.observer(), &pass.names.comms, None::<Selected<'_>>, None);
         let window = pass.window;
-        let (order, completeness) =
-            in_order(trace, self.window_events, index, window, progress, |window, first, names| {
-                ordered.window(window, first, names);
-                !ordered.has_ended
-            })?;
-        if trace.dropped_beyond(order.missing) > 0 {
-            ordered.gap_on_every_cpu(&trace.info.cpus, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
-        }
-        ordered.finish(order.last.unwrap_or(0));
+        let (order, completeness) = observe_in_order(trace, self.window_events, index, window, progress, &mut ordered)?;
         let rows = latency.finish(&trace.names, has_late_loss(trace, &order));
         let (observed, names) = pass.end_with_names(trace, &order, completeness);
         let trace_names = std::mem::take(&mut trace.names);

@@ -44,7 +44,7 @@ pub(crate) fn no_tracefs(error: anyhow::Error) -> anyhow::Error {
                  -v {path}:{path} to docker run"
             )
         }
-        _ => error.context("no trace events here: it takes a kernel with CONFIG_TRACING"),
+        _ => error.context("no trace events here: a kernel with CONFIG_TRACING is required"),
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn cannot_make_instance(tracefs: &KernelFs, error: &io::Error) -> Str
         Some(Errno::ACCESS | Errno::PERM) => {
             "run as root, and add --security-opt apparmor=unconfined to docker run".to_owned()
         }
-        _ => "it takes root and a kernel with trace instances".to_owned(),
+        _ => "run as root, on a kernel with trace instances".to_owned(),
     }
 }
 

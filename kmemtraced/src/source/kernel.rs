@@ -22,6 +22,11 @@ pub(crate) const EVENT_FORK: Since = Since(4, 8);
 /// Stacks of a trigger in the buffer of the trigger's instance. Some older kernels have the patch, too.
 pub(crate) const OWN_TRIGGER_STACKS: Since = Since(5, 18);
 
+/// `kfree_rcu` that ends without an event of `kfree` (`kernel/rcu/tree.c`).
+pub(crate) const DEFERRED_WITHOUT_EVENT: Since = Since(5, 7);
+/// Return probes that have the arguments of the function (`kernel/trace/trace_probe.c`).
+pub(crate) const ARGUMENTS_AT_RETURN: Since = Since(6, 9);
+
 impl Display for Since {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.0, self.1)
@@ -38,12 +43,6 @@ impl Since {
 /// Release of the running kernel, for messages.
 pub(crate) fn release() -> String {
     escape(rustix::system::uname().release().to_bytes()).into_owned()
-}
-
-/// First two numbers of a kernel's release.
-pub(crate) fn numbers(release: &str) -> (u32, u32) {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// Refuses the filter of the option `option` where it would be everybody's.

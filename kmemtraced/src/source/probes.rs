@@ -41,11 +41,6 @@ const CAPTURE_INSTANCE: &str = "kmemtrace-capture";
 /// Name that gives the group of a recorder of the top-level buffer. No instance has it.
 pub(crate) const TOP_LEVEL: &str = "";
 
-/// First kernel whose return probes have the arguments of the function.
-const FIRST: (u32, u32) = (6, 9);
-/// First kernel in which `kfree_rcu` ends without an event. Before it, each object has an event of `kfree`.
-const FIRST_WITHOUT_EVENT: (u32, u32) = (5, 7);
-
 /// Most attempts to lock the definitions, and the pause between two of them.
 const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -102,7 +97,8 @@ fn has_caches(events: &[String]) -> bool {
 /// Text for a recording of these events without probe events.
 pub(crate) fn left_out(events: &[String]) -> Probes {
     let reason = || Err("--no-probes".to_owned());
-    Probes { shown: are_useful(events).then(|| shown(&reason(), &reason())), ..Probes::default() }
+    let rcu = if kernel::DEFERRED_WITHOUT_EVENT.is_after(&kernel::release()) { Ok(()) } else { reason() };
+    Probes { shown: are_useful(events).then(|| shown(&rcu, &reason())), ..Probes::default() }
 }
 
 /// Defines the probe events, and enables them if that is wanted. What the kernel refuses is left out, and the text for the user has its
@@ -111,16 +107,16 @@ pub(crate) fn set_up(wanted: &Wanted<'_>) -> anyhow::Result<Probes> {
     set_up_on(&Kernel::this(wanted.top), wanted)
 }
 
-fn set_up_on(kernel: &Kernel, wanted: &Wanted<'_>) -> anyhow::Result<Probes> {
+fn set_up_on(this: &Kernel, wanted: &Wanted<'_>) -> anyhow::Result<Probes> {
     if !are_useful(wanted.events) {
         return Ok(Probes::default());
     }
     let mut probes = Probes::default();
-    let (mut rcu, mut bulk) = match kernel.form() {
+    let (mut rcu, mut bulk) = match this.form() {
         Ok(form) => define(wanted, form, &mut probes)?,
         Err(reason) => (Err(reason.clone()), Err(reason)),
     };
-    if kernel.release < FIRST_WITHOUT_EVENT {
+    if kernel::DEFERRED_WITHOUT_EVENT.is_after(&this.release) {
         rcu = Ok(());
     }
     if !has_caches(wanted.events) {
@@ -132,7 +128,7 @@ fn set_up_on(kernel: &Kernel, wanted: &Wanted<'_>) -> anyhow::Result<Probes> {
 
 /// Facts about the kernel that decide about probe events.
 struct Kernel {
-    release: (u32, u32),
+    release: String,
     machine: String,
     /// Text of README in tracefs.
     readme: String,
@@ -143,7 +139,7 @@ impl Kernel {
     fn this(top: &KernelFs) -> Kernel {
         let system = rustix::system::uname();
         Kernel {
-            release: kernel::numbers(&system.release().to_string_lossy()),
+            release: kernel::release(),
             machine: system.machine().to_string_lossy().into_owned(),
             readme: top.get_if_there("README").unwrap_or_default(),
             has_kprobes: top.has("kprobe_events").unwrap_or(false),
@@ -152,8 +148,8 @@ impl Kernel {
 
     /// Form of definitions for this kernel, or the reason why there is none.
     fn form(&self) -> Result<Form, String> {
-        if self.release < FIRST {
-            return Err(format!("Linux {}.{} or later is required", FIRST.0, FIRST.1));
+        if kernel::ARGUMENTS_AT_RETURN.is_after(&self.release) {
+            return Err(format!("Linux {} or later is required", kernel::ARGUMENTS_AT_RETURN));
         }
         // Names of registers: `regs_query_register_offset` of each architecture.
         let caller = match &*self.machine {
@@ -222,12 +218,12 @@ fn shown(rcu: &Seen, bulk: &Seen) -> String {
 
 /// Lines about what this kernel offers, for `kmemtraced probe`, as (name, text); defines nothing.
 pub(crate) fn offer(top: &KernelFs) -> [(&'static str, String); 2] {
-    let kernel = Kernel::this(top);
-    let bulk = match kernel.form() {
+    let this = Kernel::this(top);
+    let bulk = match this.form() {
         Ok(form) => format!("seen, by {} events", if form.is_fprobe { "fprobe" } else { "kprobe" }),
         Err(reason) => format!("not seen: {reason}"),
     };
-    let has_event = kernel.release < FIRST_WITHOUT_EVENT;
+    let has_event = kernel::DEFERRED_WITHOUT_EVENT.is_after(&this.release);
     [("RCU frees", if has_event { "seen, as kfree".to_owned() } else { bulk.clone() }), ("bulk frees", bulk)]
 }
 
@@ -485,8 +481,13 @@ mod tests {
     const FOREIGN: &str = "p:mine/kvfree_rcu kvfree_call_rcu ptr=ptr\ns:wakeup pid_t pid; u64 lat\n\n:\n:/ x\nf: /\n\
                            f:kmemtrace_x/kvfree_rcu kfree p=object\nf:kmemtrace_x/other kvfree_call_rcu\n\u{fffd}/ \u{1b}[0m\n";
 
-    fn kernel(release: (u32, u32), machine: &str) -> Kernel {
-        Kernel { release, machine: machine.to_owned(), readme: README.to_owned(), has_kprobes: true }
+    fn kernel(release: &str, machine: &str) -> Kernel {
+        Kernel {
+            release: release.to_owned(),
+            machine: machine.to_owned(),
+            readme: README.to_owned(),
+            has_kprobes: true,
+        }
     }
 
     fn slab() -> Vec<String> {
@@ -523,7 +524,7 @@ mod tests {
     #[test]
     fn definitions_are_those_of_the_architecture() {
         let definitions = |machine: &str, readme: &str| {
-            let form = Kernel { readme: readme.to_owned(), ..kernel(FIRST, machine) }.form().unwrap();
+            let form = Kernel { readme: readme.to_owned(), ..kernel("6.9.0", machine) }.form().unwrap();
             FUNCTIONS.map(|(event, _)| form.definition("G", event))
         };
         assert_eq!(
@@ -561,12 +562,12 @@ mod tests {
     #[test]
     fn a_kernel_that_cannot_have_them_is_told_why() {
         let reason = |kernel: Kernel| kernel.form().unwrap_err();
-        assert_eq!(reason(kernel((6, 8), "x86_64")), "Linux 6.9 or later is required");
-        assert_eq!(reason(kernel((7, 3), "i686")), "not implemented for i686");
+        assert_eq!(reason(kernel("6.8.1-amd64", "x86_64")), "Linux 6.9 or later is required");
+        assert_eq!(reason(kernel("7.3.1-amd64", "i686")), "not implemented for i686");
         let bare = |machine: &str, readme: &str| Kernel {
             readme: readme.to_owned(),
             has_kprobes: false,
-            ..kernel((6, 12), machine)
+            ..kernel("6.12.1-amd64", machine)
         };
         assert_eq!(reason(bare("x86_64", "")), "CONFIG_FPROBE_EVENTS or CONFIG_KPROBE_EVENTS is required");
         assert_eq!(reason(bare("aarch64", README)), "CONFIG_KPROBE_EVENTS is required", "fprobe events have no caller");
@@ -578,7 +579,7 @@ mod tests {
     #[test]
     fn definitions_are_appended_and_enabled_in_the_instance() {
         let (dir, top) = tracefs(&["a-b"], FOREIGN);
-        let probes = on(&kernel((6, 12), "x86_64"), &top, "a-b", &slab()).unwrap();
+        let probes = on(&kernel("6.12.1-amd64", "x86_64"), &top, "a-b", &slab()).unwrap();
         assert_eq!(probes.shown.as_deref(), Some("RCU and bulk frees: seen"));
         assert_eq!(probes.group.as_deref(), Some("kmemtrace_a_b"));
         let names = ["kmemtrace_a_b/kvfree_rcu", "kmemtrace_a_b/alloc_bulk", "kmemtrace_a_b/free_bulk"];
@@ -594,7 +595,7 @@ mod tests {
 
     #[test]
     fn events_that_are_recorded_decide_what_is_defined() {
-        let kernel = kernel((6, 12), "x86_64");
+        let kernel = kernel("6.12.1-amd64", "x86_64");
         let shown = |names: &[&str]| {
             let (_dir, top) = tracefs(&["x"], "");
             let events: Vec<String> =
@@ -612,17 +613,17 @@ mod tests {
 
     #[test]
     fn old_kernels_have_an_event_for_rcu_frees() {
-        let shown = |release: (u32, u32)| {
+        let shown = |release: &str| {
             let (_dir, top) = tracefs(&["x"], "");
             on(&kernel(release, "x86_64"), &top, "x", &slab()).unwrap().shown.unwrap()
         };
-        assert_eq!(shown((6, 8)), "RCU and bulk frees: not seen (Linux 6.9 or later is required)");
-        assert_eq!(shown((5, 6)), "RCU frees: seen; bulk frees: not seen (Linux 6.9 or later is required)");
+        assert_eq!(shown("6.8.1-amd64"), "RCU and bulk frees: not seen (Linux 6.9 or later is required)");
+        assert_eq!(shown("5.6.1-amd64"), "RCU frees: seen; bulk frees: not seen (Linux 6.9 or later is required)");
     }
 
     #[test]
     fn what_cannot_be_enabled_or_written_is_left_out() {
-        let kernel = kernel((6, 12), "x86_64");
+        let kernel = kernel("6.12.1-amd64", "x86_64");
         let (dir, top) = tracefs(&["x"], FOREIGN);
         let free_bulk = dir.path().join("instances/x/events/kmemtrace_x/free_bulk/enable");
         fs::remove_file(free_bulk).unwrap();
@@ -661,13 +662,13 @@ mod tests {
     #[test]
     fn another_instance_of_the_same_group_is_refused() {
         let (dir, top) = tracefs(&["a_b", "a-b"], FOREIGN);
-        let error = format!("{:#}", on(&kernel((6, 12), "x86_64"), &top, "a_b", &slab()).unwrap_err());
+        let error = format!("{:#}", on(&kernel("6.12.1-amd64", "x86_64"), &top, "a_b", &slab()).unwrap_err());
         let path = dir.path().join("instances/a-b");
         let expected = "has the same group of probe events (kmemtrace_a_b): use another name (-B), or --no-probes";
         assert_eq!(error, format!("{}: {expected}", path.display()));
         assert_eq!(appended(&top), "");
         let (_dir, top) = tracefs(&["capture", CAPTURE_INSTANCE], "");
-        assert!(on(&kernel((6, 12), "x86_64"), &top, "capture", &slab()).is_err(), "capture.sh has that group");
+        assert!(on(&kernel("6.12.1-amd64", "x86_64"), &top, "capture", &slab()).is_err(), "capture.sh has that group");
     }
 
     #[test]

@@ -230,7 +230,7 @@ pub(crate) fn set(
                     kernel::OWN_OPTIONS
                 );
             }
-            bail!("--stack: this kernel ({release}) records no stacks: it takes CONFIG_STACKTRACE");
+            bail!("--stack: this kernel ({release}) records no stacks: CONFIG_STACKTRACE is required");
         }
         fs.set(OPTION, "1")?;
         return Ok(Stacks { recorded: "option all".to_owned(), reason, ..Stacks::default() });
