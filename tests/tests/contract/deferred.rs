@@ -340,8 +340,8 @@ fn a_document_tells_whether_deferred_frees_were_seen() {
         let work = scenario.with(|work| (work.probes, work.kernel) = (probes, kernel)).finish();
         Directory::new(&trace_dir(&work, 1))
     };
-    const UNSEEN: &str = "Frees by kfree_rcu were not recorded, so rows marked <= may hold freed objects; on Linux 6.9 or later, record \
-                          without --no-probes.";
+    const UNSEEN: &str = "Frees by kfree_rcu were not recorded, so rows marked <= may hold freed objects; kmemtraced probe prints whether \
+                          a kernel can record them.";
     const PARTLY: &str = "Frees by kfree_rcu were not recorded from the start, so rows marked <= may hold freed objects; --time \
                           +0.500000000, leaves that part out.";
     for (facts, deferred, line) in [

@@ -67,8 +67,8 @@ fn deferred(trace: &TraceMembers<'_>, body: &Body<'_>) -> Option<String> {
         return None;
     }
     if is_unseen {
-        const UNSEEN: &str = "Frees by kfree_rcu were not recorded, so rows marked <= may hold freed objects; on Linux 6.9 or later, \
-                              record without --no-probes.";
+        const UNSEEN: &str = "Frees by kfree_rcu were not recorded, so rows marked <= may hold freed objects; kmemtraced probe \
+                              prints whether a kernel can record them.";
         return Some(UNSEEN.to_owned());
     }
     let from = trace.deferred_from.map(|from| trace.keys().moment(from, trace.first, 9));
