@@ -14,7 +14,7 @@ use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 
-use crate::args::{Args, Format, GroupBy, SortBy};
+use crate::args::{Args, Format, SortBy};
 use crate::cli::Request;
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
@@ -181,7 +181,7 @@ fn of_document(_: &Request, _: Query, saved: &Path) -> anyhow::Result<Analysis> 
 /// Prints the comparison of two traces, or of two windows of one.
 pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
-    let by_cache = args.by.first() == Some(&GroupBy::Cache);
+    let by_cache = args.by.first() == Some(&GroupKey::Cache);
     let analyse = |input: &PathBuf, option: &str, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
         let mut trace = open(request, std::slice::from_ref(input))?;
         let query = if by_cache { Query::by_cache() } else { Query::by_site() };
@@ -382,7 +382,7 @@ fn check_page_owner(args: &Args, trace: &Trace) -> anyhow::Result<()> {
     if times.len() > 1 || (times.contains(&true) && args.time.is_some()) {
         anyhow::bail!("--sort free_ts: not beside alloc_ts or --time, which go by the time of the allocation");
     }
-    let keys: Vec<GroupKey> = args.by.iter().map(|by| by.key()).chain(args.cull.iter().map(|by| by.key())).collect();
+    let keys = args.row_keys();
     let missing = args.sort.iter().find_map(|sort| match sort.key() {
         Some(SortKey::Key { key, .. }) if !keys.contains(&key) => Some(key),
         _ => None,
@@ -435,7 +435,7 @@ fn check_tree(request: &Request) -> anyhow::Result<()> {
     if request.view.name != "tree" {
         return Ok(());
     }
-    let is_of_folders = |by: &GroupBy| [GroupBy::Folder, GroupBy::Area].contains(by);
+    let is_of_folders = |by: &GroupKey| [GroupKey::Folder, GroupKey::Area].contains(by);
     if args.by.len() > 1 && args.by.iter().any(is_of_folders) {
         anyhow::bail!("--by: folder and area make a tree of their own; name them alone");
     }

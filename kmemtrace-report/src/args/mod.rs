@@ -24,7 +24,7 @@ use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
 pub(crate) use choices::{ChartShape, Color, ExportTo, Format, RuleOfModules, Style, Weight};
 pub(crate) use filters::{Asked, Filters};
-pub(crate) use keys::{CullBy, GroupBy, SortBy};
+pub(crate) use keys::{SortBy, Word};
 pub(crate) use memstrack::ReportParser;
 pub(crate) use top::TopArgs;
 
@@ -41,21 +41,21 @@ pub(crate) struct Args {
     /// Keys that group rows
     ///
     /// Several keys make a row for each combination of them.
-    #[arg(long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
-    pub(crate) by: Vec<GroupBy>,
+    #[arg(long, value_parser = keys::by(), value_name = "KEY,...", value_delimiter = ',')]
+    pub(crate) by: Vec<GroupKey>,
     /// Keys that group blocks of page_owner, as page_owner_sort has them: pid tgid name stacktrace allocator free
     ///
     /// Or their letters: p tg n st ator f. Stacks are whole, and rows are sorted by the number of blocks where --sort names no key.
     #[arg(
         long,
-        value_enum,
+        value_parser = keys::cull(),
         value_name = "KEY,...",
         value_delimiter = ',',
         conflicts_with = "by",
         hide_possible_values = true,
         hide_short_help = true
     )]
-    pub(crate) cull: Vec<CullBy>,
+    pub(crate) cull: Vec<GroupKey>,
     /// Greatest of these first
     ///
     /// Rows that are equal by the first key are sorted by the next one. Names are sorted smallest first.
@@ -297,9 +297,13 @@ impl Args {
 
     /// Query whose rows are made of the keys of `--by`, else of call-sites.
     pub(crate) fn grouped(&self) -> Query {
-        let mut keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
-        keys.extend(self.cull.iter().map(|by| by.key()));
+        let keys = self.row_keys();
         if keys.is_empty() { Query::by_site() } else { Query::by(&keys) }
+    }
+
+    /// Keys of `--by` or `--cull`.
+    pub(crate) fn row_keys(&self) -> Vec<GroupKey> {
+        [&self.by[..], &self.cull].concat()
     }
 
     /// Rule of modules in views that are about them.
@@ -331,7 +335,7 @@ impl Args {
 
     /// True for a tree over keys of allocations rather than over folders.
     pub(crate) fn is_key_tree(&self) -> bool {
-        self.by.first().is_some_and(|by| ![GroupBy::Folder, GroupBy::Area].contains(by))
+        self.by.first().is_some_and(|by| ![GroupKey::Folder, GroupKey::Area].contains(by))
     }
 
     /// Options of a tree.
@@ -339,7 +343,7 @@ impl Args {
         let on_terminal = self.output.is_none() && self.format.is_none() && std::io::stdout().is_terminal();
         TreeOptions {
             // Areas that were given are meant, whatever else is not said.
-            by_area: self.by.first() == Some(&GroupBy::Area) || (self.by.is_empty() && self.names.areas.is_some()),
+            by_area: self.by.first() == Some(&GroupKey::Area) || (self.by.is_empty() && self.names.areas.is_some()),
             depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
             throttle: self.throttle,
             branches: self.filters.branch.clone(),

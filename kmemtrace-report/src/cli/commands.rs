@@ -5,11 +5,11 @@
 use std::fmt::Write as _;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, StyledStr};
-use clap::{Arg, ArgAction, Command, CommandFactory, ValueEnum};
+use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::Shell;
 
 use super::old::OldArgs;
-use crate::args::Args;
+use crate::args::{Args, Word};
 use crate::views::{Run, VIEWS, View};
 use crate::{classes, columns};
 
@@ -187,8 +187,8 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
 }
 
 /// Option that takes some of its words; the first is the default.
-fn with_words<T: ValueEnum>(arg: Arg, words: &[T]) -> Arg {
-    let values: Vec<PossibleValue> = words.iter().filter_map(ValueEnum::to_possible_value).collect();
+fn with_words<T: Word>(arg: Arg, words: &[T]) -> Arg {
+    let values: Vec<PossibleValue> = words.iter().map(Word::possible).collect();
     let default = values.first().map(PossibleValue::get_name).unwrap_or_default();
     let with_default = |text: Option<&StyledStr>| text.map(|text| format!("{text} [default: {default}]"));
     let (help, long) = (with_default(arg.get_help()), with_default(arg.get_long_help()));
@@ -203,8 +203,8 @@ fn with_words<T: ValueEnum>(arg: Arg, words: &[T]) -> Arg {
 }
 
 /// Option whose words, shared with other views, mean something else in this one.
-fn with_meanings<T: ValueEnum>(arg: Arg, words: &[T], meanings: &[&'static str]) -> Arg {
-    let values = words.iter().filter_map(ValueEnum::to_possible_value).zip(meanings);
+fn with_meanings<T: Word>(arg: Arg, words: &[T], meanings: &[&'static str]) -> Arg {
+    let values = words.iter().map(Word::possible).zip(meanings);
     let values: Vec<PossibleValue> = values.map(|(value, meaning)| value.help(*meaning)).collect();
     arg.value_parser(PossibleValuesParser::new(values))
 }

@@ -2,9 +2,9 @@
 
 use kmemtrace::documents::Document;
 use kmemtrace::latency::Latency;
-use kmemtrace::{Analysis, Query, Shape};
+use kmemtrace::{Analysis, GroupKey, Query, Shape};
 
-use crate::args::{Args, Format, GroupBy, SortBy};
+use crate::args::{Args, Format, SortBy};
 
 /// View of a trace, or another command that takes one.
 pub(crate) struct View {
@@ -21,7 +21,7 @@ pub(crate) struct View {
     /// Options beside [`COMMON`], by their long names.
     pub(crate) options: &'static [&'static str],
     /// Words of `--by`; the first is the default.
-    pub(crate) groupings: &'static [GroupBy],
+    pub(crate) groupings: &'static [GroupKey],
     /// Words of `--sort`; the first is the default.
     pub(crate) sort_keys: &'static [SortBy],
     /// Work that it does.
