@@ -5,14 +5,21 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use kmemtrace::{GroupKey, SortKey};
 
 /// Word of an option that takes a list of them.
-pub(crate) trait Word {
+pub(crate) trait Word: Clone + Send + Sync + Sized + 'static {
     /// The word, with its other spellings and its meaning.
     fn possible(&self) -> PossibleValue;
+
+    /// The value that a word stands for.
+    fn of_word(word: &str) -> Result<Self, String>;
 }
 
 impl Word for GroupKey {
     fn possible(&self) -> PossibleValue {
         PossibleValue::new(self.name()).help(self.entry().meaning)
+    }
+
+    fn of_word(word: &str) -> Result<GroupKey, String> {
+        word.parse().map_err(|_| "there is no such key".to_owned())
     }
 }
 
@@ -161,5 +168,9 @@ impl SortBy {
 impl Word for SortBy {
     fn possible(&self) -> PossibleValue {
         self.to_possible_value().unwrap_or_default()
+    }
+
+    fn of_word(word: &str) -> Result<SortBy, String> {
+        SortBy::from_str(word, false)
     }
 }
