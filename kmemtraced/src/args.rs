@@ -79,7 +79,7 @@ pub(crate) struct Args {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        help = "slab, page, latency, all (slab and page), or names of events [default: slab]"
+        help = "slab, page, percpu, vmalloc, all (these four), latency, or names of events [default: slab]"
     )]
     pub(crate) events: Option<Vec<String>>,
     /// Only allocations that match, as 'bytes_req >= 4096'
@@ -93,9 +93,10 @@ pub(crate) struct Args {
     /// writes a trigger's stacks into the recorder's instance; else all events have one.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "alloc", conflicts_with_all = ["relay", "boot"])]
     pub(crate) stack: Option<StackWhen>,
-    /// Record no call stacks with reclaim and compaction
+    /// Record no call stacks with reclaim, compaction and vmalloc areas
     ///
-    /// With -e latency the kernel writes one with each begin of these.
+    /// With -e latency the kernel writes one with each begin of a reclaim or compaction. With -e vmalloc it writes one with each area,
+    /// whose call site nothing else gives; before Linux 5.19 the same holds for -e percpu.
     #[arg(long, conflicts_with = "stack", hide_short_help = true)]
     pub(crate) no_stack: bool,
     /// Record times of functions, by the kernel's tracer function_graph [default LIST: functions of reclaim and compaction]

@@ -62,7 +62,10 @@ fn command() -> clap::Command {
     let mut command = Line::command()
         .override_usage("kmemtraced watch [OPTIONS] [-- <COMMAND>...]")
         .mut_arg("output", help("Keep the recording in this directory, too; without it there is no file"))
-        .mut_arg("events", help("Events to record beside those of reclaim: slab, page, all, or names of events"))
+        .mut_arg(
+            "events",
+            help("Events to record beside those of reclaim: slab, page, percpu, vmalloc, all, or names of events"),
+        )
         .mut_arg("flush", |arg| {
             help("Longest time that an event stays in the kernel's buffer [default: 200ms]")(arg)
                 .hide_default_value(true)
