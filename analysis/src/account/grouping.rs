@@ -1,5 +1,7 @@
 //! Groupings: the members of an allocation that make a row, and their values as numbers.
 
+use serde::{Deserialize, Serialize};
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -234,7 +236,7 @@ pub(crate) type GroupValue = u64;
 pub(crate) const NO_VALUE: GroupValue = u64::MAX;
 
 /// Key of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct RowKey {
     /// Call-site, where the grouping has it, else 0.
     pub(crate) site: u64,
