@@ -166,16 +166,16 @@ pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf
 }
 
 /// Answer of a saved document to a query with the options of the command line.
-#[cfg(feature = "saved")]
+#[cfg(feature = "full")]
 fn of_document(request: &Request, query: Query, saved: &Path) -> anyhow::Result<Analysis> {
     Ok(with_options(request, query)?.of_document(saved)?)
 }
 
 /// Refuses a saved document.
-#[cfg(not(feature = "saved"))]
+#[cfg(not(feature = "full"))]
 fn of_document(_: &Request, _: Query, saved: &Path) -> anyhow::Result<Analysis> {
     let path = escape(saved.as_os_str().as_encoded_bytes());
-    anyhow::bail!("{path}: this program was built without saved documents: build it with the feature saved")
+    anyhow::bail!("{path}: {}", crate::SMALL)
 }
 
 /// Prints the comparison of two traces, or of two windows of one.

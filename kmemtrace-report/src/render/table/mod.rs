@@ -18,7 +18,7 @@ mod objects;
 pub(crate) mod options;
 mod sites;
 pub(crate) mod stalls;
-#[cfg(feature = "dwarf")]
+#[cfg(feature = "full")]
 pub(crate) mod static_sizes;
 mod summary;
 mod tree;
