@@ -235,7 +235,7 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
     let mut progress = ProgressLine::new(args.quiet || !out.is_file);
     let lines: Box<dyn EventOutput> = match format {
         Format::Table => Box::new(EventTable::new(trace.info.keys(), &names, &options, &mut out)),
-        Format::Csv => Box::new(csv::EventRows::new(&mut out)),
+        Format::Csv => Box::new(csv::EventRows::new(&mut out)?),
         Format::Json | Format::Jsonl => Box::new(LineWriter::new(&mut out)),
     };
     let mut lines = Limited::new(lines, args.top);
