@@ -118,14 +118,15 @@ mod tests {
         };
         let stats =
             PrintedStats { allocs: 2, live_allocated: 1024, live_is_upper_bound: true, ..PrintedStats::default() };
+        let others = stats.clone();
         let rows = Rows::new(1, move |_| {
             let symbol = Some(b"a\x1b\xff+0x1"[..].into());
             let (call_site, place, owner) = (Address(0xc0de), Default::default(), SiteOwner::Kernel);
             let site = CallSite { call_site, symbol, module: None, place, owner };
-            SiteRow { site, kind: Kind::Kmalloc, stats }
+            SiteRow { site, kind: Kind::Kmalloc, stats: stats.clone() }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
-        let others = Some(Others { others: ToldStats(Some(stats)), others_pages: None, others_count: 407 });
+        let others = Some(Others { others: ToldStats(Some(others)), others_pages: None, others_count: 407 });
         let document = Document {
             head: documents::Head {
                 schema: "kmemtrace.sites/1".to_owned(),
