@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::{Kind, Names};
+use kmemtrace_abi::event::{ByKind, BySpace, Kind, Names};
 
 use super::bytes::{Reader, Writer};
 use crate::account::classes::{CacheNumber, Class};
@@ -13,7 +13,6 @@ use crate::account::stats::{PageStats, Stats};
 use crate::names::caches::CacheFrom;
 use crate::names::kallsyms::InitSite;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
-use crate::pairing::pairs::kind_index;
 use crate::pairing::result::{Counts, Live, LivePages, Matrix, PairingResult};
 use crate::pairing::slot::AllocInfo;
 
@@ -109,9 +108,9 @@ pub(super) fn write(request: AnalysisRequest, order: &MergeStats, paired: &Pairi
     out.maybe(order.last);
     [order.events, order.missing, order.holes].into_iter().for_each(|n| out.u64(n));
     write_counts(&paired.counts, &mut caches, &mut out);
-    out.maybe(paired.peak_at);
+    paired.peak_at.values().for_each(|peak_at| out.maybe(*peak_at));
     out.bool(paired.knows_nodes);
-    paired.kinds.iter().chain([&paired.total]).for_each(|figures| write_figures(figures, &mut out));
+    paired.kinds.values().chain([&paired.total]).for_each(|figures| write_figures(figures, &mut out));
     out.u64(paired.rows.len() as u64);
     for (RowKey { site, others, kind }, figures) in &paired.rows {
         out.u64(match request.grouping {
@@ -183,8 +182,9 @@ pub(super) fn read(
     let (first, last) = (from.maybe()?, from.maybe()?);
     let order = MergeStats { first, last, events: from.u64()?, missing: from.u64()?, holes: from.u64()? };
     let counts = read_counts(&mut from, cache)?;
-    let (peak_at, knows_nodes) = (from.maybe()?, from.bool()?);
-    let kinds = [read_figures(&mut from)?, read_figures(&mut from)?, read_figures(&mut from)?];
+    let peak_at = BySpace::try_from_fn(|_| from.maybe())?;
+    let knows_nodes = from.bool()?;
+    let kinds = ByKind::try_from_fn(|_| read_figures(&mut from))?;
     let total = read_figures(&mut from)?;
     let mut caches_from = HashMap::default();
     let rows = from.list(|from| {
@@ -282,7 +282,7 @@ fn numbers<const N: usize>(from: &mut Reader<'_>) -> Option<[u64; N]> {
 
 /// True if no sum that a view makes of these overflows: a real trace's sums never do.
 fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
-    let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(&paired.kinds);
+    let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(paired.kinds.values());
     let all_fit = || {
         let (mut sums, mut byte_sums) = ([0u64; 6], [0u128; 7]);
         let (mut page_sums, mut partial_frees) = ([0u128; 4], 0u64);
@@ -304,18 +304,18 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
 }
 
 fn write_kind(kind: Kind, out: &mut Writer) {
-    out.u8(kind_index(kind) as u8);
+    out.u8(kind as u8);
 }
 
 fn read_kind(from: &mut Reader<'_>) -> Option<Kind> {
-    [Kind::Kmalloc, Kind::Cache, Kind::Pages].get(usize::from(from.u8()?)).copied()
+    Kind::ALL.get(usize::from(from.u8()?)).copied()
 }
 
 fn write_counts(counts: &Counts, caches: &mut Caches<'_>, out: &mut Writer) {
-    let Counts { other, unknown, free_events, paired, cross_node, null_free, free_without_alloc, .. } = counts;
-    let [kmalloc, cache, pages] = *free_events;
-    let single = [*other, *unknown, kmalloc, cache, pages, *paired, *cross_node, *null_free, *free_without_alloc];
-    single.into_iter().chain([counts.all_inferred, counts.all_without_alloc]).for_each(|n| out.u64(n));
+    let Counts { other, unknown, null_free, all_inferred, all_without_alloc, .. } = counts;
+    [*other, *unknown, *null_free, *all_inferred, *all_without_alloc].into_iter().for_each(|n| out.u64(n));
+    let of_kinds = [&counts.free_events, &counts.cross_node, &counts.free_without_alloc];
+    of_kinds.into_iter().flat_map(ByKind::values).for_each(|n| out.u64(*n));
     let Counts { page_pairs, free_pages_without_alloc, free_pages_after_free, partial_frees, .. } = counts;
     let of_pages = [*page_pairs, *free_pages_without_alloc, *free_pages_after_free, *partial_frees];
     of_pages.into_iter().for_each(|n| out.u64(n));
@@ -339,20 +339,19 @@ fn write_counts(counts: &Counts, caches: &mut Caches<'_>, out: &mut Writer) {
 }
 
 fn read_counts(from: &mut Reader<'_>, cache_number: impl Fn(u32) -> Option<CacheNumber>) -> Option<Counts> {
-    let [other, unknown, kmalloc, cache, pages, paired, cross_node, null_free, free_without_alloc] = numbers(from)?;
-    let [all_inferred, all_without_alloc] = numbers(from)?;
+    let [other, unknown, null_free, all_inferred, all_without_alloc] = numbers(from)?;
+    let mut of_kinds = || ByKind::try_from_fn(|_| from.u64());
+    let (free_events, cross_node, free_without_alloc) = (of_kinds()?, of_kinds()?, of_kinds()?);
     let [page_pairs, free_pages_without_alloc, free_pages_after_free, partial_frees] = numbers(from)?;
     let [completions, bulk_unknown, unseen_frees, unseen_allocs] = numbers(from)?;
     let has_whole_blocks = from.bool()?;
     let (unselected_allocs, own_allocs, own_allocated) = (from.u64()?, from.u64()?, from.u128()?);
     let old_frees = from.list(|from| Some((cache_number(from.u32()?)?, from.u64()?)))?.into_iter().collect();
     let matrix: Matrix = from.list(|from| Some(((from.u32()?, from.u32()?), from.u64()?)))?.into_iter().collect();
-    let free_events = [kmalloc, cache, pages];
     let counts = Counts {
         other,
         unknown,
         free_events,
-        paired,
         cross_node,
         null_free,
         free_without_alloc,
@@ -493,16 +492,15 @@ mod tests {
             unseen_frees: 53,
             unseen_allocs: 54,
             unknown: 40,
-            free_events: [42, 43, 44],
+            free_events: ByKind::from_fn(|kind| 42 + kind as u64),
             page_pairs: 53,
             free_pages_without_alloc: 54,
             free_pages_after_free: 55,
             partial_frees: 56,
             has_whole_blocks: true,
-            paired: 45,
-            cross_node: 46,
+            cross_node: ByKind::from_fn(|kind| 142 + kind as u64),
             null_free: 47,
-            free_without_alloc: 48,
+            free_without_alloc: ByKind::from_fn(|kind| 242 + kind as u64),
             unselected_allocs: 39,
             own_allocs: 49,
             own_allocated: 50 << 70,
@@ -516,7 +514,7 @@ mod tests {
         let of_class = |(n, class): (u64, Finding)| {
             let (alloc_site, free_site) =
                 (n.is_multiple_of(2).then_some(60 + n), n.is_multiple_of(3).then_some(70 + n));
-            let sites = FindingSites { class, alloc_site, free_site, kind: Kind::ALL[n as usize % 3] };
+            let sites = FindingSites { class, alloc_site, free_site, kind: Kind::ALL[n as usize % Kind::ALL.len()] };
             let row = FindingRow {
                 count: 80 + n,
                 suspect: 20 + n,
@@ -546,9 +544,9 @@ mod tests {
         let paired = PairingResult {
             counts,
             rows,
-            kinds: [figures(400), figures(501), figures(602)],
-            total: figures(700),
-            peak_at: Some(53),
+            kinds: ByKind::from_fn(|kind| figures(400 + 101 * kind as u64)),
+            total: figures(1700),
+            peak_at: BySpace::from_fn(|space| Some(53 + space as u64).filter(|n| *n != 55)),
             findings: (0..).zip(Finding::ALL).map(of_class).collect(),
             live: vec![live(0), live(1)],
             classes: vec![class(0, a, Kind::Cache), class(1, 0, Kind::Pages)],
@@ -639,7 +637,7 @@ mod tests {
         assert!(!spoil(&|paired| paired.rows[0].1.allocs = u64::MAX));
         assert!(!spoil(&|paired| paired.rows[2].1.live_objects = u64::MAX));
         assert!(!spoil(&|paired| paired.rows[1].1.requested = u128::MAX));
-        assert!(!spoil(&|paired| paired.kinds[1].live_wasted = u128::MAX));
+        assert!(!spoil(&|paired| paired.kinds[Kind::Cache].live_wasted = u128::MAX));
         let spoil_finding = |change: fn(&mut FindingRow)| {
             spoil(&|paired: &mut PairingResult| change(paired.findings.values_mut().next().unwrap()))
         };

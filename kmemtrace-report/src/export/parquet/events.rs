@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use kmemtrace::{Action, Event, EventNames, Kind, Observer, OrderedItem, Query, Symbolizer, Trace};
+use kmemtrace::{Action, ByKind, Event, EventNames, Observer, OrderedItem, Query, Space, Symbolizer, Trace};
 use parquet::errors::Result;
 
 use super::names::{CommTexts, NameTexts, SiteTexts};
@@ -60,7 +60,7 @@ struct EventRows {
     comms: CommTexts,
     names: NameTexts,
     caches: NameTexts,
-    kinds: [TextId; 3],
+    kinds: ByKind<TextId>,
     /// `alloc`, `free`, `other` and `gap`.
     actions: [TextId; 4],
     gap: TextId,
@@ -80,7 +80,7 @@ impl EventRows {
             comms: CommTexts::new(column("comm")),
             names: NameTexts::new(column("event")),
             caches: NameTexts::new(column("cache")),
-            kinds: Kind::ALL.map(|kind| table.text_id(column("kind"), kind.name().as_bytes())),
+            kinds: ByKind::from_fn(|kind| table.text_id(column("kind"), kind.name().as_bytes())),
             actions: ["alloc", "free", "other", "gap"].map(|word| table.text_id(column("action"), word.as_bytes())),
             gap: table.text_id(column("event"), b"gap"),
             page_bytes: trace.info.page_bytes,
@@ -131,7 +131,7 @@ impl EventRows {
             None => TextId::NONE,
         };
         let order = match event.action {
-            Action::Alloc(Kind::Pages) => order(event.requested, self.page_bytes),
+            Action::Alloc(kind) if kind.space() == Space::Pages => order(event.requested, self.page_bytes),
             _ => None,
         };
         let object = |value: u64| Some(value).filter(|_| kind.is_some());
@@ -139,7 +139,7 @@ impl EventRows {
         Place { seq, at: event.told_at(), cpu: event.told_cpu(), pid: event.pid, comm }
             .begin_row(table, &self.origin)
             .text(name)
-            .text(kind.map_or(TextId::NONE, |kind| self.kinds[kind as usize]))
+            .text(kind.map_or(TextId::NONE, |kind| self.kinds[kind]))
             .text(self.actions[action])
             .boolean(Some(event.failed))
             .boolean(Some(own))

@@ -12,7 +12,7 @@ mod table;
 
 use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
 use kmemtrace::{Completeness, Observed, Trace, TraceInfo};
-use kmemtrace_abi::trace::InputKind;
+use kmemtrace_abi::trace::InputCapabilities;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -64,19 +64,22 @@ impl Place {
 #[derive(Clone, Debug)]
 struct Origin {
     values: [Option<String>; ORIGIN.len()],
-    input: InputKind,
+    capabilities: InputCapabilities,
 }
 
 impl Origin {
     fn of(info: &TraceInfo, given: Option<&str>) -> Origin {
         let TraceInfo { host, boot, recording, kernel, arch, .. } = info.clone();
-        Origin { values: [given.map(str::to_owned).or(host), boot, recording, kernel, arch], input: info.input }
+        Origin {
+            values: [given.map(str::to_owned).or(host), boot, recording, kernel, arch],
+            capabilities: info.capabilities,
+        }
     }
 
-    /// Columns of a table: those of the origin, and these after them. Where the input has what is live at one moment alone, addresses,
+    /// Columns of a table: those of the origin, and these after them. If the input lists what is live at one moment, addresses,
     /// CPUs, times and figures may be unknown.
     fn columns(&self, columns: impl IntoIterator<Item = Spec>) -> Vec<Spec> {
-        let optional = |spec: Spec| Spec { is_optional: spec.is_optional || self.input.is_of_one_moment(), ..spec };
+        let optional = |spec: Spec| Spec { is_optional: spec.is_optional || !self.capabilities.past, ..spec };
         ORIGIN.into_iter().chain(columns).map(optional).collect()
     }
 

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use kmemtrace::documents::row::Address;
-use kmemtrace::{Fate, Kind, ObjectFate, ObjectSink, Query, Symbolizer};
-use kmemtrace_abi::trace::InputKind;
+use kmemtrace::{ByKind, Fate, ObjectFate, ObjectSink, Query, Symbolizer};
+use kmemtrace_abi::trace::InputCapabilities;
 use parquet::errors::{ParquetError, Result};
 
 use super::names::{CommTexts, SiteTexts, StackTexts, utf8};
@@ -111,11 +111,11 @@ struct RowWriter {
     free_sites: SiteTexts,
     comms: CommTexts,
     stacks: StackTexts,
-    kinds: [TextId; 3],
-    free_kinds: [TextId; 3],
+    kinds: ByKind<TextId>,
+    free_kinds: ByKind<TextId>,
     fates: [TextId; Fate::ALL.len()],
     shows_addresses: bool,
-    input: InputKind,
+    capabilities: InputCapabilities,
 }
 
 impl RowWriter {
@@ -125,7 +125,7 @@ impl RowWriter {
         let specs = origin.columns(PLACE.into_iter().chain(COLUMNS).chain(address));
         let mut table = Table::new(job.binary_output()?, &specs)?;
         let column = |name| position(&specs, name);
-        let mut kinds = |name| Kind::ALL.map(|kind| table.text_id(column(name), kind.name().as_bytes()));
+        let mut kinds = |name| ByKind::from_fn(|kind| table.text_id(column(name), kind.name().as_bytes()));
         let (kinds, free_kinds) = (kinds("kind"), kinds("free_kind"));
         Ok(RowWriter {
             origin: origin.ids(&mut table),
@@ -137,7 +137,7 @@ impl RowWriter {
             free_kinds,
             fates: Fate::ALL.map(|fate| table.text_id(column("fate"), fate.name().as_bytes())),
             shows_addresses,
-            input: origin.input,
+            capabilities: origin.capabilities,
             table,
         })
     }
@@ -148,10 +148,10 @@ impl RowWriter {
         let stack = self.stacks.id(object.stack, &mut self.table);
         let allocates = matches!(object.fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
         let table = &mut self.table;
-        let (at, cpu) = self.input.told_place(object.at, object.cpu);
+        let (at, cpu) = self.capabilities.told_place(object.at, object.cpu);
         Place { seq: object.seq, at, cpu, pid: object.pid, comm }
             .begin_row(table, &self.origin)
-            .text(self.kinds[object.kind as usize])
+            .text(self.kinds[object.kind])
             .bits(Address(object.call_site).told().map(|address| address.0))
             .text(symbol)
             .text(module)
@@ -168,7 +168,7 @@ impl RowWriter {
             .int32(free.map(|free| free.cpu.cast_signed()))
             .bits(free.map(|free| free.call_site))
             .text(free_symbol)
-            .text(free.map_or(TextId::NONE, |free| self.free_kinds[free.kind as usize]))
+            .text(free.map_or(TextId::NONE, |free| self.free_kinds[free.kind]))
             .new_text(free.and_then(|free| free.cache).map(utf8).as_deref())
             .boolean(object.suspect);
         let pages = object.pages;

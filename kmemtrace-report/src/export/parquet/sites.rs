@@ -97,7 +97,7 @@ fn put_row(analysis: &Analysis, row: &Row<'_>, sums: &mut Sums, table: &mut Tabl
     let module = analysis.symbolizer().owner(call_site).module().map(utf8);
     let stats = row.stats;
     // Pages that are live at one moment tell nothing of what failed or was freed before.
-    let has_past = !analysis.info().input.is_of_one_moment();
+    let has_past = analysis.info().capabilities.past;
     let is_ordered = has_past && analysis.info().keys().agreement != Agreement::Nothing;
     table
         .new_text(Some(row.kind.name().as_bytes()))

@@ -127,6 +127,7 @@ mod tests {
             clock: None,
             cpus: Some(1),
             order: OrderKey::Time,
+            one_moment: false,
             first: 0,
             last: 9,
             own_threads: None,
@@ -139,6 +140,7 @@ mod tests {
             recording: None,
             symbols: Some("trace"),
             hides_symbols: false,
+            shows_vmalloc: false,
             since_boot: None,
         };
         let rows = Rows::new(1, |_| {
@@ -148,7 +150,7 @@ mod tests {
             SiteRow { site, kind: Kind::Kmalloc, stats: STATS }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
-        let others = Some(Others { others: ToldStats(Some(STATS)), others_pages: None, others_count: 407 });
+        let others = Some(Others::one(407, ToldStats(Some(STATS))));
         let document = Document {
             head: documents::Head {
                 schema: "kmemtrace.sites/1".to_owned(),
