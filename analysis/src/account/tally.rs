@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
 
 use crate::account::classes::{CacheNumber, Class, Classes};
-use crate::account::stats::{PageStats, Stats};
+use crate::account::stats::Stats;
 use crate::names::caches::CacheFrom;
 
 /// Bytes requested and allocated.
@@ -272,6 +272,7 @@ impl<'a> Tallies<'a> {
             let Some(row) = rows.get_mut(tally.class.row as usize) else { continue };
             let Class { is_sized, requested, allocated, .. } = tally.class;
             let closed = tally.freed + tally.inferred;
+            let is_pages = tally.class.kind == Kind::Pages;
             let sums = if is_sized {
                 let wasted = allocated.saturating_sub(requested);
                 let times = |n: u64, size: u64| u128::from(n) * u128::from(size);
@@ -304,13 +305,11 @@ impl<'a> Tallies<'a> {
                 live_requested: sums.requested - sums.closed_requested,
                 live_allocated: sums.allocated - sums.closed_allocated,
                 live_wasted: sums.wasted - sums.closed_wasted,
-                pages: (tally.class.kind == Kind::Pages).then(|| PageStats {
-                    allocated: sums.pages,
-                    freed: sums.pages_freed,
-                    inferred: sums.pages_inferred,
-                    live: sums.pages - sums.pages_freed - sums.pages_inferred,
-                    ..PageStats::NONE
-                }),
+                pages_allocated: is_pages.then_some(sums.pages),
+                pages_freed: is_pages.then_some(sums.pages_freed),
+                pages_inferred: is_pages.then_some(sums.pages_inferred),
+                live_pages: is_pages.then_some(sums.pages - sums.pages_freed - sums.pages_inferred),
+                partial_frees: is_pages.then_some(0),
                 ..Stats::default()
             });
         }
@@ -363,20 +362,17 @@ impl Tallies<'_> {
                 live_objects: pages.opened - pages.freed - pages.inferred,
                 live_requested: bytes(live),
                 live_allocated: bytes(live),
-                pages: Some(PageStats {
-                    allocated: pages.pages.into(),
-                    freed: pages.pages_freed.into(),
-                    inferred: pages.pages_inferred.into(),
-                    live: live.into(),
-                    ..PageStats::NONE
-                }),
+                pages_allocated: Some(pages.pages.into()),
+                pages_freed: Some(pages.pages_freed.into()),
+                pages_inferred: Some(pages.pages_inferred.into()),
+                live_pages: Some(live.into()),
+                partial_frees: Some(0),
                 oldest: self.oldest.get(class).copied().flatten(),
                 ..Stats::default()
             });
         }
         for (&row, n) in &self.partial_frees {
-            let pages = rows.get_mut(row as usize).and_then(|row| row.pages.as_mut());
-            if let Some(partial_frees) = pages.and_then(|pages| pages.partial_frees.as_mut()) {
+            if let Some(partial_frees) = rows.get_mut(row as usize).and_then(|row| row.partial_frees.as_mut()) {
                 *partial_frees += n;
             }
         }

@@ -9,7 +9,7 @@ use super::bytes::{Reader, Writer};
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::completeness::MergeStats;
 use crate::account::grouping::{Grouping, RowKey};
-use crate::account::stats::{PageStats, Stats};
+use crate::account::stats::Stats;
 use crate::names::caches::CacheFrom;
 use crate::names::kallsyms::InitSite;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
@@ -293,10 +293,10 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
             for (sum, n) in byte_sums.iter_mut().zip(bytes_of(row)) {
                 *sum = sum.checked_add(n)?;
             }
-            for (sum, n) in page_sums.iter_mut().zip(row.pages.as_ref().map_or([0; 4], pages_of)) {
+            for (sum, n) in page_sums.iter_mut().zip(pages_of(row)) {
                 *sum = sum.checked_add(n)?;
             }
-            partial_frees = partial_frees.checked_add(row.pages.and_then(|pages| pages.partial_frees).unwrap_or(0))?;
+            partial_frees = partial_frees.checked_add(row.partial_frees.unwrap_or(0))?;
         }
         paired.findings.values().try_fold(0u64, |sum, row| sum.checked_add(row.count)?.checked_add(row.suspect))
     };
@@ -387,25 +387,33 @@ fn write_figures(figures: &Stats, out: &mut Writer) {
     out.bool(figures.peak_live_allocated.is_some());
     out.u128(figures.peak_live_allocated.unwrap_or(0));
     out.bool(figures.live_is_upper_bound);
-    out.bool(figures.pages.is_some());
-    if let Some(pages) = &figures.pages {
-        pages_of(pages).into_iter().for_each(|n| out.u128(n));
-        out.bool(pages.peak_live.is_some());
-        out.u128(pages.peak_live.unwrap_or(0));
-        out.maybe(pages.partial_frees);
+    out.bool(figures.pages_allocated.is_some());
+    if figures.pages_allocated.is_some() {
+        pages_of(figures).into_iter().for_each(|n| out.u128(n));
+        out.bool(figures.peak_live_pages.is_some());
+        out.u128(figures.peak_live_pages.unwrap_or(0));
+        out.maybe(figures.partial_frees);
     }
 }
 
 /// The pages of a row, their peak aside.
-fn pages_of(pages: &PageStats) -> [u128; 4] {
-    [pages.allocated, pages.freed, pages.inferred, pages.live]
+fn pages_of(figures: &Stats) -> [u128; 4] {
+    [figures.pages_allocated, figures.pages_freed, figures.pages_inferred, figures.live_pages]
+        .map(Option::unwrap_or_default)
 }
 
-fn read_pages(from: &mut Reader<'_>) -> Option<PageStats> {
+fn read_pages(figures: Stats, from: &mut Reader<'_>) -> Option<Stats> {
     let (allocated, freed, inferred, live) = (from.u128()?, from.u128()?, from.u128()?, from.u128()?);
     let has_peak = from.bool()?;
-    let peak_live = Some(from.u128()?).filter(|_| has_peak);
-    Some(PageStats { allocated, freed, inferred, live, peak_live, partial_frees: from.maybe()? })
+    Some(Stats {
+        pages_allocated: Some(allocated),
+        pages_freed: Some(freed),
+        pages_inferred: Some(inferred),
+        live_pages: Some(live),
+        peak_live_pages: Some(from.u128()?).filter(|_| has_peak),
+        partial_frees: from.maybe()?,
+        ..figures
+    })
 }
 
 fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
@@ -417,7 +425,7 @@ fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
     let [requested, allocated, wasted, cross_cpu_bytes, live_requested, live_allocated, live_wasted] = bytes;
     let has_peak = from.bool()?;
     let peak_live_allocated = Some(from.u128()?).filter(|_| has_peak);
-    Some(Stats {
+    let figures = Stats {
         allocs,
         failed_allocs,
         requested,
@@ -433,9 +441,9 @@ fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
         live_wasted,
         peak_live_allocated,
         live_is_upper_bound: from.bool()?,
-        pages: if from.bool()? { Some(read_pages(from)?) } else { None },
-        oldest: None,
-    })
+        ..Stats::default()
+    };
+    if from.bool()? { read_pages(figures, from) } else { Some(figures) }
 }
 
 #[cfg(test)]
@@ -466,14 +474,12 @@ mod tests {
             live_wasted: wide(12),
             peak_live_allocated: n.is_multiple_of(2).then_some(wide(13)),
             live_is_upper_bound: n.is_multiple_of(3),
-            pages: n.is_multiple_of(2).then_some(PageStats {
-                allocated: wide(14),
-                freed: wide(15),
-                inferred: wide(16),
-                live: wide(17),
-                peak_live: n.is_multiple_of(4).then_some(wide(18)),
-                partial_frees: n.is_multiple_of(4).then_some(n + 19),
-            }),
+            pages_allocated: n.is_multiple_of(2).then_some(wide(14)),
+            pages_freed: n.is_multiple_of(2).then_some(wide(15)),
+            pages_inferred: n.is_multiple_of(2).then_some(wide(16)),
+            live_pages: n.is_multiple_of(2).then_some(wide(17)),
+            peak_live_pages: n.is_multiple_of(4).then_some(wide(18)),
+            partial_frees: n.is_multiple_of(4).then_some(n + 19),
             oldest: None,
         }
     }

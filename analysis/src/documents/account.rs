@@ -11,6 +11,7 @@ use super::naming::CallSite;
 use super::ranked::{Shape, SortKey};
 use super::row::{Name, RowSource, Rows, TakeRow, row};
 use super::sums::{Ordering, Saturation, saturated};
+use crate::account::figures::Figure;
 use crate::account::stats::Stats;
 
 /// Form of an account.
@@ -42,7 +43,11 @@ impl AccountStyle {
 
     /// Sort key where none is given.
     fn own_sort(self) -> SortKey {
-        if self == AccountStyle::SlabAccount { SortKey::Allocated } else { SortKey::Live }
+        if self == AccountStyle::SlabAccount {
+            SortKey::Figure(Figure::Allocated)
+        } else {
+            SortKey::Figure(Figure::LiveAllocated)
+        }
     }
 }
 
@@ -144,7 +149,7 @@ impl Caller {
 
     fn figure(&self, key: SortKey, ordering: Ordering) -> u128 {
         match key {
-            SortKey::Frees => self.frees_made.unwrap_or_else(|| self.figures().frees).into(),
+            SortKey::Figure(Figure::Frees) => self.frees_made.unwrap_or_else(|| self.figures().frees).into(),
             key => key.of(&self.stats, ordering),
         }
     }

@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::Shell;
 
 use super::old::OldArgs;
-use crate::args::{Args, Word};
+use crate::args::{Args, Word, of_page_owner};
 use crate::views::{Run, VIEWS, View};
 use crate::{classes, columns};
 
@@ -163,6 +163,10 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
             let meanings = ["Duration, the longest first", "Begin, the earliest first"];
             with_meanings(with_words(arg, view.sort_keys), view.sort_keys, &meanings)
         }
+        Some("sort") if view.takes("cull") => {
+            let words = view.sort_keys.iter().map(Word::possible).chain(of_page_owner());
+            with_values(arg, words.collect())
+        }
         Some("sort") => with_words(arg, view.sort_keys),
         None if matches!(view.run, Run::Compare) => {
             arg.value_name("TRACE").help("Trace A and trace B; with --before and --after one trace").num_args(1..=2)
@@ -188,7 +192,10 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
 
 /// Option that takes some of its words; the first is the default.
 fn with_words<T: Word>(arg: Arg, words: &[T]) -> Arg {
-    let values: Vec<PossibleValue> = words.iter().map(Word::possible).collect();
+    with_values(arg, words.iter().map(Word::possible).collect())
+}
+
+fn with_values(arg: Arg, values: Vec<PossibleValue>) -> Arg {
     let default = values.first().map(PossibleValue::get_name).unwrap_or_default();
     let with_default = |text: Option<&StyledStr>| text.map(|text| format!("{text} [default: {default}]"));
     let (help, long) = (with_default(arg.get_help()), with_default(arg.get_long_help()));

@@ -120,14 +120,17 @@ fn put_row(analysis: &Analysis, row: &Row<'_>, sums: &mut Sums, table: &mut Tabl
     let peak = stats.peak_live_allocated.filter(|_| is_ordered).and_then(|peak| sums.fit(peak));
     table.int64(peak).int64(sums.fit(stats.cross_cpu_bytes).filter(|_| is_ordered));
     table.boolean(Some(stats.live_is_upper_bound));
-    let pages = stats.pages.as_ref();
-    let sums_of = pages.map(|pages| [pages.allocated, pages.freed, pages.inferred, pages.live]);
-    for (column, is_known) in [true, has_past, has_past, true].into_iter().enumerate() {
-        table.int64(sums_of.and_then(|sums_of| sums.fit(sums_of[column])).filter(|_| is_known));
+    let pages = [
+        (stats.pages_allocated, true),
+        (stats.pages_freed, has_past),
+        (stats.pages_inferred, has_past),
+        (stats.live_pages, true),
+        (stats.peak_live_pages, is_ordered),
+        (stats.partial_frees.map(u128::from), true),
+    ];
+    for (sum, is_known) in pages {
+        table.int64(sum.filter(|_| is_known).and_then(|sum| sums.fit(sum)));
     }
-    let peak = pages.and_then(|pages| pages.peak_live).filter(|_| is_ordered);
-    table.int64(peak.and_then(|peak| sums.fit(peak)));
-    table.int64(pages.and_then(|pages| pages.partial_frees).and_then(|n| sums.fit(n.into())));
 }
 
 /// Puts the length of the trace, its verdict and its loss.

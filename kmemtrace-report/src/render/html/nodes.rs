@@ -1,14 +1,23 @@
 //! Tree of a page: the greatest nodes, the others folded into one child of their parent.
 
+use kmemtrace::Figure;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::tree::{NodeKind, TreeNode};
 use kmemtrace_abi::text::escape::escape;
 use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
 
-/// Members of a node's figures, in the order of [`Figures`].
-const FIGURES: [&str; 8] =
-    ["live_allocated", "wasted", "allocated", "allocs", "static", "frees", "live_objects", "live_wasted"];
+/// Figures of a node; `None`: static bytes.
+const FIGURES: [Option<Figure>; 8] = [
+    Some(Figure::LiveAllocated),
+    Some(Figure::Wasted),
+    Some(Figure::Allocated),
+    Some(Figure::Allocs),
+    None,
+    Some(Figure::Frees),
+    Some(Figure::LiveObjects),
+    Some(Figure::LiveWasted),
+];
 /// Figures that size a node: the first ones.
 const SIZES: usize = 5;
 /// Levels of the tree: deeper nodes are folded, so that no reader's stack decides.
@@ -106,16 +115,7 @@ fn listed(root: &TreeNode) -> Vec<Node<'_>> {
 }
 
 fn figures_of(stats: &PrintedStats, static_bytes: Option<u64>) -> Figures {
-    [
-        stats.live_allocated,
-        stats.wasted,
-        stats.allocated,
-        stats.allocs,
-        static_bytes.unwrap_or(0),
-        stats.frees.unwrap_or(0),
-        stats.live_objects,
-        stats.live_wasted,
-    ]
+    FIGURES.map(|figure| figure.map_or(static_bytes, |figure| stats.get(figure)).unwrap_or(0))
 }
 
 /// Greatest share of the root, for each node; a child has at most its parent's.
@@ -218,8 +218,8 @@ impl Serialize for Tree {
             root: &'a PageNode,
         }
         let kinds = KINDS.map(NodeKind::name);
-        let members =
-            Members { figures: FIGURES, kinds, has_static: self.has_static, folded: self.folded, root: &self.root };
+        let figures = FIGURES.map(|figure| figure.map_or("static", |figure| figure.entry().member));
+        let members = Members { figures, kinds, has_static: self.has_static, folded: self.folded, root: &self.root };
         members.serialize(serializer)
     }
 }
@@ -250,25 +250,10 @@ mod tests {
     fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeNode {
         let stats = PrintedStats {
             allocs: 1,
-            failed_allocs: Some(0),
-            requested: 0,
             allocated: live,
-            wasted: 0,
-            frees: Some(0),
-            inferred_frees: Some(0),
-            cross_cpu: None,
             live_objects: 1,
-            live_requested: 0,
             live_allocated: live,
-            live_wasted: 0,
-            peak_live_allocated: None,
-            live_is_upper_bound: false,
-            pages_allocated: None,
-            pages_freed: None,
-            pages_inferred: None,
-            live_pages: None,
-            peak_live_pages: None,
-            partial_frees: None,
+            ..PrintedStats::default()
         };
         let name = name.as_bytes().into();
         TreeNode { name, kind, stats, children, ..TreeNode::default() }
