@@ -44,6 +44,12 @@ macro_rules! figures {
                 "Greatest number of live pages at any time.", [];
             PartialFrees partial_frees: Option<u64>, sum, Past, Count, exact, "PARTIAL FREES",
                 "Free events that left a part of an allocation.", [];
+            Largest largest: Option<u64>, max, Told, Bytes, exact, "LARGEST",
+                "Largest requested size of one allocation; of pages: of one block.", [];
+            DeferredFrees deferred_frees: u64, sum, Probed, Count, exact, "DEFERRED",
+                "Objects whose free was a call of kvfree_rcu.", [];
+            BulkFrees bulk_frees: u64, sum, Probed, Count, exact, "BULK",
+                "Objects that were freed in bulk: by kfree_bulk or kmem_cache_free_bulk.", [];
         }
     };
 }
@@ -69,6 +75,8 @@ pub enum Availability {
     Past,
     /// The same, where the clock orders events of different CPUs.
     Ordered,
+    /// Recordings with the events of deferred and bulk frees.
+    Probed,
 }
 
 /// Entry of the table of figures.

@@ -284,7 +284,7 @@ fn numbers<const N: usize>(from: &mut Reader<'_>) -> Option<[u64; N]> {
 fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
     let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(&paired.kinds);
     let all_fit = || {
-        let (mut sums, mut byte_sums) = ([0u64; 6], [0u128; 7]);
+        let (mut sums, mut byte_sums) = ([0u64; 8], [0u128; 7]);
         let (mut page_sums, mut partial_frees) = ([0u128; 4], 0u64);
         for row in figures() {
             for (sum, n) in sums.iter_mut().zip(counts_of(row)) {
@@ -372,8 +372,10 @@ fn read_counts(from: &mut Reader<'_>, cache_number: impl Fn(u32) -> Option<Cache
 }
 
 /// The counts of a row.
-fn counts_of(f: &Stats) -> [u64; 6] {
-    [f.frees, f.cross_cpu, f.allocs, f.failed_allocs, f.inferred_frees, f.live_objects]
+fn counts_of(f: &Stats) -> [u64; 8] {
+    let ends = [f.deferred_frees, f.bulk_frees, f.inferred_frees, f.live_objects];
+    let [deferred, bulk, inferred, live] = ends;
+    [f.frees, f.cross_cpu, f.allocs, f.failed_allocs, inferred, live, deferred, bulk]
 }
 
 /// The bytes of a row, its peak aside.
@@ -386,6 +388,7 @@ fn write_figures(figures: &Stats, out: &mut Writer) {
     bytes_of(figures).into_iter().for_each(|n| out.u128(n));
     out.bool(figures.peak_live_allocated.is_some());
     out.u128(figures.peak_live_allocated.unwrap_or(0));
+    out.maybe(figures.largest);
     out.bool(figures.live_is_upper_bound);
     out.bool(figures.pages_allocated.is_some());
     if figures.pages_allocated.is_some() {
@@ -417,7 +420,8 @@ fn read_pages(figures: Stats, from: &mut Reader<'_>) -> Option<Stats> {
 }
 
 fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
-    let [frees, cross_cpu, allocs, failed_allocs, inferred_frees, live_objects] = numbers(from)?;
+    let [frees, cross_cpu, allocs, failed_allocs, inferred_frees, live_objects, deferred_frees, bulk_frees] =
+        numbers(from)?;
     let mut bytes = [0; 7];
     for n in &mut bytes {
         *n = from.u128()?;
@@ -440,7 +444,10 @@ fn read_figures(from: &mut Reader<'_>) -> Option<Stats> {
         live_allocated,
         live_wasted,
         peak_live_allocated,
+        largest: from.maybe()?,
         live_is_upper_bound: from.bool()?,
+        deferred_frees,
+        bulk_frees,
         ..Stats::default()
     };
     if from.bool()? { read_pages(figures, from) } else { Some(figures) }
@@ -480,6 +487,9 @@ mod tests {
             live_pages: n.is_multiple_of(2).then_some(wide(17)),
             peak_live_pages: n.is_multiple_of(4).then_some(wide(18)),
             partial_frees: n.is_multiple_of(4).then_some(n + 19),
+            largest: n.is_multiple_of(3).then_some(n + 20),
+            deferred_frees: n + 21,
+            bulk_frees: n + 22,
             oldest: None,
         }
     }

@@ -15,7 +15,7 @@ use crate::account::completeness::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
 /// Version, raised whenever the bytes change, or the result of a pass.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 /// Bytes before the checked ones.
 const UNCHECKED: usize = 12;
 /// Limit of credible counts of a file.

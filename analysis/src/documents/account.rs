@@ -229,7 +229,7 @@ mod tests {
     use crate::names::kallsyms::SiteOwner;
     use crate::names::place::{Place, SourceLine};
 
-    const ORDERING: Ordering = Ordering { is_known: true, has_past: true };
+    const ORDERING: Ordering = Ordering { is_known: true, has_past: true, is_probed: true };
 
     fn stats(allocs: u64, frees: u64, live: u128) -> Stats {
         let inferred_frees = frees / 3;

@@ -253,7 +253,11 @@ impl Saved {
 
     /// Analysis with the rows that the query takes.
     fn analysis(self, query: &Query, path: &Path) -> Result<Analysis, String> {
-        let Saved { completeness, trace, names, query: asked, rows, .. } = self;
+        let Saved { completeness, mut trace, names, query: asked, rows, .. } = self;
+        // Documents of earlier versions do not have these figures.
+        if rows.iter().any(|row| row.stats.deferred_frees.is_none()) {
+            trace.deferred.take_if(|word| word != "unseen");
+        }
         let (mut paired, mut places, mut symbols) = (PairingResult::default(), HashMap::new(), Vec::new());
         let (areas, mut counted) = (&query.names.areas, 0u128);
         let (mut seen, mut unselected) = (HashSet::new(), 0u64);

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use kmemtrace_abi::clock::Agreement;
 use kmemtrace_abi::event::Kind;
-use kmemtrace_abi::trace::TraceInfo;
+use kmemtrace_abi::trace::{Deferred, TraceInfo};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::row::{Cell as Member, Field, Row, TakeMember, serialize_row};
@@ -45,19 +45,22 @@ pub(super) struct Ordering {
     pub(super) is_known: bool,
     /// False for an input that has what is live at one moment alone: frees and peaks are not known.
     pub(super) has_past: bool,
+    /// True for a recording that has the events of deferred and bulk frees.
+    pub(super) is_probed: bool,
 }
 
 impl Ordering {
     /// Ordering by a clock that agrees so far.
     pub(super) fn new(agreement: Agreement) -> Ordering {
-        Ordering { is_known: agreement != Agreement::Nothing, has_past: true }
+        Ordering { is_known: agreement != Agreement::Nothing, has_past: true, is_probed: true }
     }
 
     /// Ordering of a trace.
     pub(super) fn of(info: &TraceInfo) -> Ordering {
         let has_past = !info.input.is_of_one_moment();
         let ordering = Ordering::new(info.keys().agreement);
-        Ordering { is_known: ordering.is_known && has_past, has_past }
+        let is_probed = matches!(info.deferred, Some(Deferred::From(_)));
+        Ordering { is_known: ordering.is_known && has_past, has_past, is_probed }
     }
 
     /// True if the input tells of objects of this kind: one that has what is live at one moment alone tells of pages.
@@ -71,6 +74,7 @@ impl Ordering {
             Availability::Always | Availability::Told => true,
             Availability::Past => self.has_past,
             Availability::Ordered => self.is_known,
+            Availability::Probed => self.is_probed,
         }
     }
 
@@ -232,6 +236,9 @@ mod tests {
             live_pages: Some(wide(17)),
             peak_live_pages: Some(wide(18)),
             partial_frees: Some(n + 19),
+            largest: Some(n + 20),
+            deferred_frees: n + 21,
+            bulk_frees: n + 22,
             oldest: None,
         }
     }
@@ -245,7 +252,7 @@ mod tests {
             "inferred_frees": 1112, "cross_cpu": 1114, "live_objects": 1118, "live_requested": 1120,
             "live_allocated": 1122, "live_wasted": 1124, "peak_live_allocated": null, "live_is_upper_bound": false,
             "pages_allocated": 1128, "pages_freed": 1130, "pages_inferred": 1132, "live_pages": 1134,
-            "peak_live_pages": null, "partial_frees": 1138,
+            "peak_live_pages": null, "partial_frees": 1138, "largest": 1020, "deferred_frees": 1142, "bulk_frees": 1144,
         });
         assert_eq!(printed(&sum, Agreement::AllCpus), members);
         assert_eq!(sum.cross_cpu_bytes, 1116);

@@ -60,7 +60,7 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
 ];
 
 /// Sums that rows of call-sites, caches and other keys have in common.
-pub(crate) const FIGURES: [Column<'static>; 12] = [
+pub(crate) const FIGURES: [Column<'static>; 13] = [
     Column::kind(3),
     Column::of(Figure::Allocs, 4),
     Column::of(Figure::Frees, 9),
@@ -72,6 +72,7 @@ pub(crate) const FIGURES: [Column<'static>; 12] = [
     Column::of(Figure::LiveObjects, 8),
     Column::of(Figure::LiveWasted, 12),
     Column::of(Figure::LiveAllocated, 2),
+    Column::of(Figure::Largest, 15),
     Column::figure("WASTE%", 5, "Share of TOTAL that was not asked for.")
         .showing(Shows::Share(Figure::Wasted, Figure::Allocated)),
     Column::of(Figure::Wasted, 1),
