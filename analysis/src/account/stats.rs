@@ -1,5 +1,7 @@
 //! Sums of a row: one kind, one call-site, one cache. They are wide, so that no trace overflows them.
 
+use serde::{Deserialize, Serialize};
+
 use super::figures::{Sum, figures};
 
 macro_rules! stats {
@@ -12,7 +14,7 @@ macro_rules! stats {
         /// A free counts in the row of its allocation. Bytes are those of the allocation event: requested by the caller, and
         /// allocated for it by the kernel. Figures of pages are `None` in rows of other kinds, and where the size of a page is not
         /// known; peaks are `None` in sums of rows.
-        #[derive(Clone, Debug, Default)]
+        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
         pub struct Stats {
             $(#[doc = $meaning] pub $member: $type,)*
             /// True if a gap may hide frees: live figures are upper bounds.
@@ -20,6 +22,7 @@ macro_rules! stats {
             /// Bytes allocated of objects freed on another CPU.
             pub cross_cpu_bytes: u128,
             /// Time of the oldest allocation, where the input tells of one moment alone.
+            #[serde(skip)]
             pub(crate) oldest: Option<u64>,
         }
 

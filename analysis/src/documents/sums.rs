@@ -103,6 +103,11 @@ macro_rules! printed_stats {
         }
 
         impl PrintedStats {
+            /// Figures of a row of a trace.
+            pub fn of(stats: &Stats, info: &TraceInfo) -> PrintedStats {
+                PrintedStats::new(stats, Ordering::of(info))
+            }
+
             pub(super) fn new(stats: &Stats, ordering: Ordering) -> PrintedStats {
                 PrintedStats {
                     $($member: {

@@ -1,10 +1,12 @@
 //! Keys of `--by`, `--cull` and `--sort`.
 
+use std::str::FromStr;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use kmemtrace::{Figure, GroupKey, SortKey};
 
 /// Word of an option that takes a list of them.
-pub(crate) trait Word {
+pub(crate) trait Word: Clone + Send + Sync + FromStr<Err = String> + 'static {
     /// The word, with its other spellings and its meaning.
     fn possible(&self) -> PossibleValue;
 }
@@ -13,11 +15,6 @@ impl Word for GroupKey {
     fn possible(&self) -> PossibleValue {
         PossibleValue::new(self.name()).help(self.entry().meaning)
     }
-}
-
-/// Parser of keys of `--by`.
-pub(super) fn by() -> impl TypedValueParser<Value = GroupKey> {
-    PossibleValuesParser::new(GroupKey::ALL.map(|key| key.possible())).try_map(|word| word.parse::<GroupKey>())
 }
 
 /// Keys of `--cull`, in the words and letters of page_owner_sort.
@@ -54,6 +51,11 @@ pub(crate) enum SortBy {
 }
 
 impl SortBy {
+    /// Sort keys that page_owner_sort has, too.
+    pub(crate) fn of_page_owner() -> impl Iterator<Item = SortBy> {
+        OF_PAGE_OWNER.into_iter().flatten().map(|(key, ..)| key)
+    }
+
     /// A figure.
     pub(crate) const fn figure(figure: Figure) -> SortBy {
         SortBy::Key(SortKey::Figure(figure))
@@ -123,29 +125,24 @@ fn sort_words() -> impl Iterator<Item = (SortBy, PossibleValue)> {
     let others = OTHERS.into_iter().map(|(key, word, aliases, meaning)| {
         (key, PossibleValue::new(word).aliases(aliases.iter().copied()).help(meaning))
     });
-    figures.chain(others).chain(sort_words_of_page_owner())
-}
-
-fn sort_words_of_page_owner() -> impl Iterator<Item = (SortBy, PossibleValue)> {
-    let words = OF_PAGE_OWNER.into_iter().flatten();
-    words.map(|(key, word, aliases)| (key, PossibleValue::new(word).aliases(aliases.iter().copied()).hide(true)))
-}
-
-/// Sort keys that page_owner_sort has, too.
-pub(crate) fn of_page_owner() -> impl Iterator<Item = PossibleValue> {
-    sort_words_of_page_owner().map(|(_, word)| word)
-}
-
-/// Parser of keys of `--sort`.
-pub(super) fn sort() -> impl TypedValueParser<Value = SortBy> {
-    PossibleValuesParser::new(sort_words().map(|(_, word)| word)).try_map(|given| {
-        let found = sort_words().find(|(_, word)| word.matches(&given, false));
-        found.map(|(key, _)| key).ok_or("there is no such key")
-    })
+    let of_page_owner = OF_PAGE_OWNER
+        .into_iter()
+        .flatten()
+        .map(|(key, word, aliases)| (key, PossibleValue::new(word).aliases(aliases.iter().copied()).hide(true)));
+    figures.chain(others).chain(of_page_owner)
 }
 
 impl Word for SortBy {
     fn possible(&self) -> PossibleValue {
         sort_words().find(|(key, _)| key == self).map(|(_, word)| word).unwrap_or_default()
+    }
+}
+
+impl FromStr for SortBy {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<SortBy, String> {
+        let found = sort_words().find(|(_, value)| value.matches(word, false));
+        found.map(|(key, _)| key).ok_or_else(|| format!("{word}: no sort key"))
     }
 }

@@ -1,10 +1,10 @@
 //! Views of who allocated, or what for: tasks, modules, uses.
 
 use kmemtrace::documents;
-use kmemtrace::{Figure, GroupKey, SortKey};
+use kmemtrace::{Figure, GroupKey, ModuleRule, SortKey};
 
 use super::view::{Run, View};
-use crate::args::{RuleOfModules, SortBy};
+use crate::args::SortBy;
 
 /// Sort keys of rows that hold memory.
 const HELD: &[SortBy] = &[
@@ -53,7 +53,7 @@ else objects of slabs; --kind chooses.",
     groupings: &[],
     sort_keys: HELD,
     run: Run::Document {
-        query: |_, args| args.held_by(&[GroupKey::Module]).with_nodes(args.module_rule == Some(RuleOfModules::Any)),
+        query: |_, args| args.held_by(&[GroupKey::Module]).with_nodes(args.module_rule == Some(ModuleRule::Any)),
         document: |analysis, shape, _| documents::modules(analysis, shape),
     },
 };

@@ -93,8 +93,8 @@ pub(crate) fn warn_of_symbols() {
 
 /// Warns of allocations whose frees are not recorded, and of stacks and functions that the kernel refused, even with --quiet.
 pub(crate) fn warn_of_events(facts: &SourceFacts) {
-    let warnings = [without_frees(&facts.events), facts.stacks.note.clone(), facts.functions.note.clone()];
-    for warning in warnings.into_iter().flatten() {
+    let stacks = facts.stacks.notes.iter().cloned();
+    for warning in without_frees(&facts.events).into_iter().chain(stacks).chain(facts.functions.note.clone()) {
         messages::say(format!("kmemtraced: {warning}"));
     }
 }

@@ -17,7 +17,7 @@ mod objects;
 pub(crate) mod options;
 mod sites;
 pub(crate) mod stalls;
-#[cfg(feature = "dwarf")]
+#[cfg(feature = "full")]
 pub(crate) mod static_sizes;
 mod summary;
 mod tree;
@@ -75,17 +75,6 @@ mod tests {
 
     use crate::columns::column::Holds;
 
-    fn stats() -> PrintedStats {
-        PrintedStats {
-            allocs: 2,
-            allocated: 4096,
-            frees: Some(1),
-            live_allocated: 1024,
-            live_is_upper_bound: true,
-            ..PrintedStats::default()
-        }
-    }
-
     /// Completeness with this verdict, loss and number of gaps.
     fn completeness(verdict: &'static str, lost: u64, gaps: u64) -> CompletenessMembers<'static> {
         CompletenessMembers {
@@ -127,14 +116,17 @@ mod tests {
             hides_symbols: false,
             since_boot: None,
         };
-        let rows = Rows::new(1, |_| {
+        let stats =
+            PrintedStats { allocs: 2, live_allocated: 1024, live_is_upper_bound: true, ..PrintedStats::default() };
+        let others = stats.clone();
+        let rows = Rows::new(1, move |_| {
             let symbol = Some(b"a\x1b\xff+0x1"[..].into());
             let (call_site, place, owner) = (Address(0xc0de), Default::default(), SiteOwner::Kernel);
             let site = CallSite { call_site, symbol, module: None, place, owner };
-            SiteRow { site, kind: Kind::Kmalloc, stats: stats() }
+            SiteRow { site, kind: Kind::Kmalloc, stats: stats.clone() }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
-        let others = Some(Others { others: ToldStats(Some(stats())), others_pages: None, others_count: 407 });
+        let others = Some(Others { others: ToldStats(Some(others)), others_pages: None, others_count: 407 });
         let document = Document {
             head: documents::Head {
                 schema: "kmemtrace.sites/1".to_owned(),

@@ -38,7 +38,7 @@ pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write)
     let mut nodes = Vec::new();
     flatten(root, 0, &mut nodes);
     let row = |&(node, depth): &(&TreeNode, usize)| {
-        let name = if view.keys.is_some() { name_with_module(node) } else { name(node) };
+        let name = name(node);
         let cell = |column: &Column<'_>| cell(column, node, root, options);
         let cells = columns.iter().map(|column| cell(column).unwrap_or(format!("{}{name}", "  ".repeat(depth)).into()));
         cells.collect::<Vec<Cell>>()
@@ -65,17 +65,12 @@ fn flatten<'n>(node: &'n TreeNode, depth: usize, nodes: &mut Vec<(&'n TreeNode, 
     node.children.iter().for_each(|child| flatten(child, depth + 1, nodes));
 }
 
+/// Name of a node; in a tree over keys with the module of a frame or call site.
 fn name(node: &TreeNode) -> String {
-    match node.kind {
-        NodeKind::Others => figures::others_text(node.folded),
-        _ => escape(&node.name).into_owned(),
-    }
-}
-
-/// Name of a node, with the module of a frame or call-site.
-fn name_with_module(node: &TreeNode) -> String {
-    match node.module_beside().filter(|_| node.kind != NodeKind::Others) {
-        Some(module) => format!("{} {}", name(node), cells::in_brackets(&escape(module), node.is_gone)),
-        None => name(node),
+    let name = escape(&node.name);
+    match (node.kind, node.module_beside()) {
+        (NodeKind::Others, _) => figures::others_text(node.folded),
+        (_, Some(module)) => format!("{name} {}", cells::in_brackets(&escape(module), node.is_gone)),
+        _ => name.into_owned(),
     }
 }
