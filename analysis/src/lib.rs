@@ -120,10 +120,11 @@ mod query;
 pub mod whole_file;
 
 pub use account::completeness::Completeness;
+pub use account::figures::{Availability, Figure, FigureEntry, FigureUnit};
 pub use account::grouping::ModuleRule;
 pub use account::keys::{ColumnContent, GroupKey, KeyColumn, KeyEntry, KeyForm};
 pub use account::live_curve::LiveCurve;
-pub use account::stats::{PageStats, Stats};
+pub use account::stats::Stats;
 pub use analysis::{Analysis, FindingEntry, LiveObject, Row};
 pub use documents::{Shape, SortKey, TreeOptions};
 pub use engine::object::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};

@@ -7,7 +7,7 @@ use kmemtrace_abi::event::{Kind, Space};
 
 use crate::account::classes::{CacheNumber, Class, Classes, MAX_CLASSES, Numbers, Origin};
 use crate::account::grouping::RowKey;
-use crate::account::stats::{PageStats, Stats};
+use crate::account::stats::Stats;
 use crate::engine::config::RunConfig;
 use crate::engine::peaks::PeakTracker;
 use crate::engine::scheduler::Partition;
@@ -135,19 +135,11 @@ fn learned(learners: Vec<CacheLearner>, numbers: &Numbers) -> HashMap<(u64, u64)
 /// Adds peaks to the rows, and sums of each kind and in all.
 fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, page_bytes: Option<u64>) {
     paired.peak_at = peaks.peak_at;
-    let has_whole_blocks = paired.counts.has_whole_blocks;
-    // A row without a successful allocation has no pages, either.
-    let pages = |figures: &mut Stats, peak: u128| {
-        figures.pages = figures.pages.or(Some(PageStats::NONE)).filter(|_| !has_whole_blocks || page_bytes.is_some());
-        if let Some(pages) = &mut figures.pages {
-            pages.peak_live = page_bytes.and_then(|size| peak.checked_div(size.into()));
-            pages.partial_frees = pages.partial_frees.filter(|_| !has_whole_blocks);
-        }
-    };
+    let tells_frames = !paired.counts.has_whole_blocks;
     for (index, (RowKey { kind, .. }, figures)) in paired.rows.iter_mut().enumerate() {
         figures.peak_live_allocated = Some(peaks.peak(index));
         if kind.space() == Space::Pages {
-            pages(figures, peaks.peak(index));
+            figures.set_pages(peaks.peak(index), page_bytes, tells_frames);
         }
         paired.kinds[*kind].add(figures);
         if kind.space() == Space::Slab {
@@ -160,11 +152,9 @@ fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, page_bytes: Option<
     }
     paired.total.peak_live_allocated = Some(total);
     let of_kind = &mut paired.kinds[Kind::Pages];
-    pages(of_kind, kinds[Kind::Pages]);
-    if let Some(partial_frees) = of_kind.pages.as_mut().and_then(|pages| pages.partial_frees.as_mut()) {
-        // An event that leaves parts of several rows is one event of the kind.
-        *partial_frees = paired.counts.partial_frees;
-    }
+    of_kind.set_pages(kinds[Kind::Pages], page_bytes, tells_frames);
+    // An event that leaves parts of several rows is one event of the kind.
+    of_kind.partial_frees = tells_frames.then_some(paired.counts.partial_frees);
 }
 
 /// Adds the findings of all partitions, by their call-sites.
