@@ -12,8 +12,8 @@ use crate::account::completeness::MergeStats;
 use crate::account::own_threads::OwnThreads;
 use crate::cache::{Index, Restricted};
 use crate::engine::config::WINDOW;
-use crate::engine::run::begin;
-use crate::engine::sequential;
+use crate::engine::query_run::begin;
+use crate::engine::read_in_order;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
@@ -179,7 +179,7 @@ pub(super) fn in_order(
     let mut restricted = restrict(index.as_mut(), trace, window);
     if let Some(index) = index.as_mut().filter(|_| restricted.is_some()) {
         // No line can be taken back, so all is read once before the first of them.
-        sequential::last_key(trace, progress);
+        read_in_order::last_key(trace, progress);
         let is_good = index.was_good(trace);
         let (keeps_fields, symbols) = (trace.names.fields.is_kept(), trace.info.symbols);
         *trace = Trace::open(&trace.inputs)?;
@@ -194,7 +194,7 @@ pub(super) fn in_order(
     let resolve = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
     let bounds = |first| restricted.as_ref().map_or_else(|| resolve(first), |restricted| restricted.bounds);
     let mut has_ended = false;
-    let order = sequential::in_order(
+    let order = read_in_order::in_order(
         trace,
         window_events.unwrap_or(WINDOW),
         first,

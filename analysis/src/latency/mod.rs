@@ -3,10 +3,10 @@
 //! `task` has the rules of one task's spans, `loss` the gaps that may explain one, `observer` puts both together and adds up in `sums`.
 //! Memory grows with rows, not with spans; where stalls are listed, with these.
 
+mod ended_spans;
 #[cfg(test)]
 mod exact;
 mod figures;
-mod live;
 mod loss;
 mod observer;
 mod pass;
@@ -30,9 +30,9 @@ use crate::names::known::KnownNames;
 use crate::order::merger::Window;
 use crate::order::ordered::Observer;
 use crate::query::select::Select;
+use ended_spans::EndedSpans;
+pub use ended_spans::{EndedSpan, EndedTotals, FollowRequest};
 pub use figures::DurationFigures;
-use live::EndedSpans;
-pub use live::{EndedSpan, EndedTotals, FollowRequest};
 pub use observer::FunctionSums;
 use observer::LatencyObserver;
 pub(crate) use request::span_name;

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use foldhash::HashMap;
 use kmemtrace_abi::event::{Action, Context, Event, Kind, Mark, Names, Span};
 
+use super::ended_spans::{EndedSpans, TaskFacts};
 use super::figures::DurationFigures;
-use super::live::{EndedSpans, TaskFacts};
 use super::loss::GapReach;
 use super::request::{LatencyRequest, WaitBy, takes_task};
 use super::stacks::StackFacts;

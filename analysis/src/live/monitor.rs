@@ -24,7 +24,7 @@ use crate::account::group_reader::{GroupFacts, GroupReader};
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::cache::AnalysisRequest;
 use crate::engine::config::{WINDOW, batch};
-use crate::engine::run::begin;
+use crate::engine::query_run::begin;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::memory::hashing::Seed;

@@ -20,9 +20,9 @@ use crate::account::over_time::OverTimeRequest;
 use crate::analysis::Analysis;
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
+use crate::engine::index_or_pass::AnalysisRun;
 use crate::engine::init_sites::{self, InitFacts};
-use crate::engine::pass::AnalysisRun;
-use crate::engine::sequential;
+use crate::engine::read_in_order;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
@@ -293,7 +293,7 @@ impl Query {
         if !is_asked || !trace.may_have_stacks() || !trace.tells_module_loads() {
             return Ok(None);
         }
-        Ok(Some(sequential::module_loads(&mut Trace::open(&trace.inputs)?, progress)))
+        Ok(Some(read_in_order::module_loads(&mut Trace::open(&trace.inputs)?, progress)))
     }
 
     /// Figures over time; a trace whose places are not known has no nodes of places.
@@ -348,7 +348,7 @@ impl Query {
             let text = match SymbolFile::read(path, &trace.metadata.kallsyms)? {
                 SymbolFile::Placed(text) => text,
                 SymbolFile::Unplaced(text) => {
-                    let sites = sequential::call_sites(&mut Trace::open(&trace.inputs)?, progress).into_iter();
+                    let sites = read_in_order::call_sites(&mut Trace::open(&trace.inputs)?, progress).into_iter();
                     symbol_files::check_unplaced(path, &text, &trace.metadata.modules, sites)?;
                     text
                 }
@@ -495,7 +495,7 @@ fn last_key(trace: &Trace, index: Option<&Index>, progress: &mut dyn Progress) -
     if let Some(last) = index.and_then(Index::last_key) {
         return Ok(last);
     }
-    Ok(sequential::last_key(&mut Trace::open(&trace.inputs)?, progress))
+    Ok(read_in_order::last_key(&mut Trace::open(&trace.inputs)?, progress))
 }
 
 /// True where `kfree` frees objects of any cache: from Linux 6.4 on (`Documentation/core-api/memory-allocation.rst`).

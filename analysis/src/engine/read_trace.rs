@@ -15,11 +15,11 @@ use crate::account::grouping::GroupKey;
 use crate::account::over_time::{OverTime, OverTimeFigures};
 use crate::account::place_paths::PlaceSteps;
 use crate::account::row_paths::{Nodes, SharedPaths};
+use crate::engine::add_up;
 use crate::engine::config::{RunConfig, batch};
-use crate::engine::figures;
 use crate::engine::peaks::PeakTracker;
+use crate::engine::read_in_order::bytes_to_read;
 use crate::engine::scheduler::{Finished, MAX_ROUNDS, Partition, Scheduler, StageTimes};
-use crate::engine::sequential::bytes_to_read;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::memory::hashing::Seed;
 use crate::order::merge::Chunk;
@@ -92,7 +92,7 @@ pub(crate) fn run(
         return Err(config.budget.exceeded(KEPT, order.events, LESS_OF_THE_TRACE));
     }
     note_times(times, &order, &config);
-    let collected = figures::collect(partitions, &classes, &config, order.events)?;
+    let collected = add_up::collect(partitions, &classes, &config, order.events)?;
     trace.streams = streams;
     // Losses without a place are known at the end, too late for the gaps of the merge.
     let is_late = trace.dropped_beyond(order.missing) > 0 || trace.streams.iter().any(|s| s.report().late_loss);

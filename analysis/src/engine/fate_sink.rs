@@ -6,7 +6,7 @@ use kmemtrace_abi::event::{Event, Kind};
 
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::stacks::StackNumber;
-use crate::engine::object::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
+use crate::engine::object_fate::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
 use crate::order::pair_event::{NO_PID, PairAction, PairEvent};
 use crate::pairing::fate::{Ended, Fate, ObjectPages};
 use crate::pairing::loss::{OpenFindings, Suspicion};

@@ -9,7 +9,7 @@ use crate::account::grouping::GroupKey;
 use crate::cache::{AnalysisRequest, Index, Restricted};
 use crate::engine::config::RunConfig;
 use crate::engine::init_sites::{self, InitFacts};
-use crate::engine::pipeline;
+use crate::engine::read_trace;
 use crate::error::AnalysisError;
 use crate::pairing::result::PairingResult;
 use crate::progress::Progress;
@@ -48,7 +48,7 @@ impl AnalysisRun<'_> {
         self.prepare();
         let whole = |_| (0, u64::MAX);
         let request = (self.config.facts, self.request);
-        let (order, mut paired) = pipeline::run(self.trace, self.config, filter, whole, None, self.progress)?;
+        let (order, mut paired) = read_trace::run(self.trace, self.config, filter, whole, None, self.progress)?;
         find_init_sites(self.trace, request, &mut paired, whole, self.progress)?;
         let completeness = completeness(self.trace, &order, &paired);
         if let Some(index) = &self.index {
@@ -64,7 +64,7 @@ impl AnalysisRun<'_> {
                 index.restrict(self.trace, |first| window.resolve(first))
         {
             let (order, mut paired) =
-                pipeline::run(self.trace, self.config.clone(), filter, |_| bounds, Some(first), self.progress)?;
+                read_trace::run(self.trace, self.config.clone(), filter, |_| bounds, Some(first), self.progress)?;
             let request = (self.config.facts, self.request);
             find_init_sites(self.trace, request, &mut paired, |_| bounds, self.progress)?;
             if index.was_good(self.trace) {
@@ -79,7 +79,7 @@ impl AnalysisRun<'_> {
     fn through(mut self, filter: &EventFilter<'_>, window: impl Fn(u64) -> (u64, u64)) -> Outcome {
         self.prepare();
         let request = (self.config.facts, self.request);
-        let (order, mut paired) = pipeline::run(self.trace, self.config, filter, &window, None, self.progress)?;
+        let (order, mut paired) = read_trace::run(self.trace, self.config, filter, &window, None, self.progress)?;
         find_init_sites(self.trace, request, &mut paired, window, self.progress)?;
         let completeness = completeness(self.trace, &order, &paired);
         if let Some(index) = &self.index {
