@@ -72,7 +72,7 @@ impl PeakTracker {
 
     /// Applies the deltas of a window's partitions, in the window's order.
     pub(crate) fn replay(&mut self, window: &Window<PairEvent>, deltas: &[LiveDeltas]) {
-        let mut rest: Vec<&[Entry]> = deltas.iter().map(|partition| partition.entries.as_slice()).collect();
+        let mut rest: Vec<&[LiveChange]> = deltas.iter().map(|partition| partition.entries.as_slice()).collect();
         let (mut peak, mut pages_peak) = (None, None);
         for (&owner, serial) in window.owners.iter().zip(0u32..) {
             let Some(entries) = rest.get_mut(usize::from(owner)) else { continue };
@@ -133,7 +133,7 @@ impl PairingSink for PeakTracker {
 
 /// Change of the live bytes by one event.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct LiveChange {
     allocated: u64,
     serial: u32,
     row: u32,
@@ -145,7 +145,7 @@ struct Entry {
 /// Changes of the live bytes that one partition found in a window.
 #[derive(Debug, Default)]
 pub(crate) struct LiveDeltas {
-    entries: Vec<Entry>,
+    entries: Vec<LiveChange>,
 }
 
 impl LiveDeltas {
@@ -157,7 +157,7 @@ impl LiveDeltas {
 
     #[inline]
     fn push(&mut self, event: Number, class: &Class, allocated: u64, opens: bool) {
-        self.entries.push(Entry { allocated, serial: event.serial, row: class.row, kind: class.kind, opens });
+        self.entries.push(LiveChange { allocated, serial: event.serial, row: class.row, kind: class.kind, opens });
     }
 }
 

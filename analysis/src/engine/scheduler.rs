@@ -64,7 +64,7 @@ struct Round {
 }
 
 /// A CPU's stream.
-struct Stream {
+struct StreamState {
     /// `None` while a thread reads it.
     idle: Option<Box<CpuStream>>,
     ended: bool,
@@ -86,7 +86,7 @@ enum Task<'a> {
 type Fresh = (usize, Chunk<PairEvent>, bool);
 
 struct State<'a> {
-    streams: Vec<Stream>,
+    streams: Vec<StreamState>,
     fresh: Vec<Fresh>,
     merger: Option<Merger<PairEvent>>,
     is_merged: bool,
@@ -156,7 +156,7 @@ impl<'a> Scheduler<'a> {
         peaks: PeakTracker,
         (batch, ahead): (usize, usize),
     ) -> Scheduler<'a> {
-        let stream = |(number, stream): (usize, CpuStream)| Stream {
+        let stream = |(number, stream): (usize, CpuStream)| StreamState {
             idle: Some(Box::new(stream)),
             ended: merger.has_ended(number),
             waiting: merger.waiting(number),

@@ -38,7 +38,7 @@ use observer::LatencyObserver;
 pub(crate) use request::span_name;
 pub use request::{LatencyRequest, WaitBy};
 use stacks::StackFacts;
-use sums::Sums;
+use sums::LatencySums;
 pub use sums::{ListedStall, ShrinkerSums, SpanSums, Stall, WaitKey, WaitSums};
 pub use task::{InsideEvent, InsideSpans, ShrinkerKey, SpanClass};
 
@@ -235,7 +235,7 @@ impl<'a> Pass<'a> {
         if is_late {
             sums.suspect_all();
         }
-        let Sums { spans, nesting, tasks, shrinkers, waits, stalls } = sums;
+        let LatencySums { spans, nesting, tasks, shrinkers, waits, stalls } = sums;
         let is_daemon = |task: u32| observer.tasks.get(task as usize).is_some_and(|task| task.is_daemon);
         let mut classes: HashMap<(Span, Option<Span>, SpanClass), (u64, u64)> = HashMap::new();
         for ((task, span, parent, class), (count, total)) in nesting {

@@ -21,7 +21,7 @@ struct NodeSums {
 
 /// Figures of all rows and nodes, and the totals of pages and of slab objects.
 #[derive(Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct LiveSums {
     rows: [Vec<Figures>; LiveGroup::ALL.len()],
     nodes: Vec<NodeSums>,
     pub(super) pages: Figures,
@@ -30,7 +30,7 @@ pub(super) struct Sums {
     pub(super) freers: HashMap<(u32, u64), u64, RandomState>,
 }
 
-impl Sums {
+impl LiveSums {
     /// Figures of the row of a grouping; `None` where nothing has counted in it.
     pub(super) fn row(&self, group: LiveGroup, number: usize) -> Option<&Figures> {
         self.rows[group as usize].get(number)
@@ -47,7 +47,7 @@ impl Sums {
     }
 
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Figures> {
-        let Sums { rows, pages, slab, .. } = self;
+        let LiveSums { rows, pages, slab, .. } = self;
         rows.iter_mut().flatten().chain([pages, slab])
     }
 

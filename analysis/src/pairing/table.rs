@@ -43,7 +43,7 @@ const COSTS_WITH_ALLOC_INFOS: Costs =
     Costs { slot_bytes: size_of::<Slot>() + size_of::<AllocInfo>(), live_bytes: 45, freed_bytes: 14, max_taken: 7 };
 
 /// Place of a slot: bucket and number in it.
-type Place = (usize, usize);
+type SlotPlace = (usize, usize);
 
 /// Addresses without a slot, of frees of one sort.
 #[derive(Debug, Default)]
@@ -427,7 +427,7 @@ impl Table {
 
     /// Place in the first bucket from that of `hash` on where `find` finds a slot.
     #[inline(always)]
-    fn probe(&self, hash: u32, find: impl Fn(&Bucket) -> Option<usize>) -> Place {
+    fn probe(&self, hash: u32, find: impl Fn(&Bucket) -> Option<usize>) -> SlotPlace {
         let buckets = &*self.buckets;
         let mut bucket = place(hash, buckets.len());
         loop {
