@@ -88,8 +88,8 @@ pub(super) fn read(
     with_live: bool,
     names: &mut Names,
 ) -> Option<(MergeStats, PairingResult)> {
-    type Sums<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
-    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Sums<'_>>(bytes).ok()?;
+    type Kept<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
+    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Kept<'_>>(bytes).ok()?;
     let numbers: Vec<CacheNumber> = known.into_iter().map(|name| names.intern(name).index() as u32 + 1).collect();
     let cache = |number: CacheNumber| match number.checked_sub(1) {
         Some(index) => numbers.get(index as usize).copied(),

@@ -15,7 +15,7 @@ use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::names::caches::CacheFrom;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites, Findings};
 use crate::pairing::learn::{CacheLearner, LearnedName};
-use crate::pairing::pairs::PairingOptions;
+use crate::pairing::pairs::{Pairing, PairingOptions};
 use crate::pairing::result::{Counts, Live, PairingResult};
 
 /// Counts and findings of all partitions, before they are added to rows.
@@ -38,8 +38,12 @@ pub(super) fn collect(
     config: &RunConfig<'_>,
     events: u64,
 ) -> Result<Collected, AnalysisError> {
-    let (live, known) =
-        if config.rules.lists_live { list_live(&mut partitions, classes, config, events)? } else { Default::default() };
+    let (live, known) = if config.rules.lists_live {
+        let mut pairings: Vec<_> = partitions.iter_mut().map(|part| &mut part.pairing).collect();
+        list_live(&mut pairings, classes, config, events)?
+    } else {
+        Default::default()
+    };
     let knows_nodes = config.rules.nodes.is_some();
     let mut paired = PairingResult { live, classes: known, knows_nodes, ..PairingResult::default() };
     // Figures stand twice in memory while each gets its key.
@@ -69,21 +73,21 @@ fn has_unseen_frees(counts: &Counts, cache: CacheNumber) -> bool {
 }
 
 /// The live objects of all partitions, oldest first, with their classes. The tables go as the list grows.
-fn list_live(
-    partitions: &mut [Partition<'_>],
+pub(super) fn list_live(
+    pairings: &mut [&mut Pairing<'_>],
     classes: &Classes,
     config: &RunConfig<'_>,
     events: u64,
 ) -> Result<(Vec<Live>, Vec<Class>), AnalysisError> {
-    let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
+    let rows: usize = pairings.iter().map(|pairing| pairing.live_objects()).sum();
     // The list takes less memory than the tables whose place it takes.
-    if !config.has_room_for(rows, partitions.iter().map(|part| part.pairing.table_bytes()).sum()) {
+    if !config.has_room_for(rows, pairings.iter().map(|pairing| pairing.table_bytes()).sum()) {
         return Err(config.budget.exceeded("rows of live objects", events, LESS_OF_THE_TRACE));
     }
     let (mut live, mut known) = (Vec::new(), Vec::new());
     live.reserve_exact(rows);
     classes.from(0, |class| known.push(*class));
-    partitions.iter_mut().for_each(|part| part.pairing.list_live(&mut live, &mut known));
+    pairings.iter_mut().for_each(|pairing| pairing.list_live(&mut live, &mut known));
     live.sort_unstable_by_key(|object| (object.alloc_info.at, object.alloc_info.tie, object.address));
     Ok((live, known))
 }
