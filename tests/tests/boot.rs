@@ -306,12 +306,12 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
             "-e",
             "trace=sched_setaffinity",
             "-e",
-            "inject=sched_setaffinity:delay_enter=60s",
+            "inject=sched_setaffinity:delay_enter=20s",
         ];
         command.args(hang).arg(program("kmemtraced")).arg("-q").args(filled.arguments());
         command.args(CHANGES).args(["-o", "trace"]).current_dir(dir.path()).stderr(Stdio::piped());
         let mut strace = command.spawn().map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
-        let deadline = Instant::now() + Duration::from_secs(40);
+        let deadline = Instant::now() + Duration::from_secs(90);
         let children = format!("/proc/{0}/task/{0}/children", strace.id());
         let pid = loop {
             let children = fs::read_to_string(&children).map_err(|error| Skip(format!("{children}: {error}")))?;
@@ -353,14 +353,14 @@ fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
         "-e",
         "trace=write",
         "-e",
-        "inject=write:delay_enter=60s:when=2",
+        "inject=write:delay_enter=10s:when=2",
     ]);
     command.arg("-P").arg(switch).arg(program("kmemtraced")).arg("-q").args(filled.arguments());
     command.args(CHANGES).args(["-o", "trace"]).current_dir(dir.path()).stdin(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
     until_recording(&mut child, &dir, &filled);
     // A signal counts once the recorder has seen it, and the second one ends it.
-    let deadline = Instant::now() + Duration::from_secs(40);
+    let deadline = Instant::now() + Duration::from_secs(90);
     while must("kmemtraced", child.try_wait()).is_none() {
         assert!(Instant::now() < deadline, "the recorder does not end");
         let _ = kill_process(Pid::from_child(&child), Signal::INT);
