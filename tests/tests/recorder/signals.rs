@@ -450,7 +450,7 @@ fn holding(calls: &str) -> Result<Vec<String>, Skip> {
     if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Err(Skip("needs strace".to_owned()));
     }
-    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:delay_enter=10s"));
+    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:delay_enter=5s"));
     Ok(["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject].map(str::to_owned).to_vec())
 }
 
