@@ -131,7 +131,8 @@ pub use engine::observe::Observed;
 pub use error::AnalysisError;
 pub use kmemtrace_abi::clock::Clock;
 pub use kmemtrace_abi::event::{
-    Action, Bulk, BulkAction, Context, Event, EventSink, Gap, GapCause, Kind, Names as EventNames, StreamItem,
+    Action, Bulk, BulkAction, ByKind, BySpace, Context, Event, EventSink, Gap, GapCause, Kind, Names as EventNames,
+    Space, StreamItem,
 };
 pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
 pub use kmemtrace_abi::kernel::gfp::GfpNames;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::stats::{PageStats, Stats};
@@ -304,7 +304,7 @@ impl<'a> Tallies<'a> {
                 live_requested: sums.requested - sums.closed_requested,
                 live_allocated: sums.allocated - sums.closed_allocated,
                 live_wasted: sums.wasted - sums.closed_wasted,
-                pages: (tally.class.kind == Kind::Pages).then(|| PageStats {
+                pages: (tally.class.kind.space() == Space::Pages).then(|| PageStats {
                     allocated: sums.pages,
                     freed: sums.pages_freed,
                     inferred: sums.pages_inferred,
@@ -342,7 +342,7 @@ impl Tallies<'_> {
 
     /// Free events that ended blocks of pages which are not counted one by one.
     pub(crate) fn whole_page_pairs(&self) -> u64 {
-        self.tallies.iter().filter(|tally| tally.class.kind == Kind::Pages).map(|tally| tally.freed).sum()
+        self.tallies.iter().filter(|tally| tally.class.kind.space() == Space::Pages).map(|tally| tally.freed).sum()
     }
 
     /// Adds the counts of pages one by one to the figures of their rows.

@@ -122,7 +122,7 @@ pub(super) fn read(
 
 /// True if no sum that a view makes of these overflows: a real trace's sums never do.
 fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
-    let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(&paired.kinds);
+    let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(paired.kinds.values());
     let all_fit = || {
         let (mut sums, mut byte_sums) = ([0u64; 6], [0u128; 7]);
         let (mut page_sums, mut partial_frees) = ([0u128; 4], 0u64);
@@ -247,7 +247,7 @@ mod tests {
         assert!(!passes(&|paired| paired.rows[0].1.allocs = u64::MAX));
         assert!(!passes(&|paired| paired.rows[2].1.live_objects = u64::MAX));
         assert!(!passes(&|paired| paired.rows[1].1.requested = u128::MAX));
-        assert!(!passes(&|paired| paired.kinds[1].live_wasted = u128::MAX));
+        assert!(!passes(&|paired| paired.kinds[Kind::Cache].live_wasted = u128::MAX));
         let changes: [fn(&mut FindingRow); 3] =
             [|row| row.count = u64::MAX, |row| row.suspect = u64::MAX, |row| row.unseen = 5];
         for change in changes {

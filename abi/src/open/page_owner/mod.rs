@@ -19,13 +19,13 @@ use self::text::{Frame, Head, Line};
 use super::listing::io_error;
 use super::options::OpenOptions;
 use super::regular;
-use crate::event::{Action, Event, Kind, Names, StreamItem};
+use crate::event::{Action, ByKind, Event, Kind, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
 use crate::owner::{Allocators, Owner, Owners};
 use crate::stack::Stacks;
 use crate::stream::source::EventSource;
-use crate::trace::{Metadata, OpenError, PAGE_OWNER, Trace};
+use crate::trace::{InputCapabilities, Metadata, OpenError, PAGE_OWNER, Trace};
 
 /// Greatest length of a line.
 const MAX_LINE: u64 = 64 << 10;
@@ -65,6 +65,7 @@ fn read(path: &Path, mut texts: Texts, is_live: bool) -> Result<Trace, OpenError
     let (source, metadata) = texts.into_source(path, bytes, fault);
     let mut trace = Trace::of_sources(PAGE_OWNER, Some("mono"), vec![Box::new(source)])?;
     trace.info.page_bytes = Some(bytes);
+    trace.info.capabilities = InputCapabilities::one_moment(ByKind::from_fn(|kind| kind == Kind::Pages));
     trace.metadata = metadata;
     Ok(trace)
 }

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::SortKey;
 use kmemtrace::documents::Head;
 use kmemtrace::documents::holders::{HolderRow, HoldersBody};
 use kmemtrace::documents::sums::PrintedStats;
+use kmemtrace::{SortKey, Space};
 
 use super::options::TableOptions;
 use super::{cells, figures, groups, heading};
@@ -33,8 +33,8 @@ pub(crate) fn holders(
         "GREW" => options.ranked == Some(SortKey::Growth),
         "ALLOCS" => options.ranked == Some(SortKey::Allocs),
         "FREED" => options.ranked == Some(SortKey::Frees),
-        "PAGES" => view.shows != "slab",
-        "KIND" => view.shows != "pages",
+        "PAGES" => view.shows.contains(Space::Pages.name()),
+        "KIND" => Space::ALL.into_iter().all(|space| space == Space::Slab || view.shows != space.name()),
         _ => true,
     };
     let ranked =
@@ -51,10 +51,9 @@ pub(crate) fn holders(
         figures.chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let others = listing.others.iter().flat_map(|others| {
-        let sums_of = others.told().into_iter().zip(["-", "pages"]);
-        let sums_of = sums_of.filter_map(|(sum, kind)| Some((sum.filter(|sum| sum.allocs > 0)?, kind)));
-        let row = |(sum, kind)| {
-            let figures = take(sums(sum, kind, "-".to_owned(), options));
+        let sums_of = others.sums.told().filter(|(_, sum)| sum.allocs > 0);
+        let row = |(space, sum)| {
+            let figures = take(sums(sum, figures::kind_of_sum(space), "-".to_owned(), options));
             figures.chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()
         };
         sums_of.map(row).collect::<Vec<_>>()
