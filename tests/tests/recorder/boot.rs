@@ -17,6 +17,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Text in a buffer from before the recording.
 const MARK: &str = "from before the recording";
+/// Switch of an event that fills no buffer.
+const RARE: &str = "events/kmem/mm_page_alloc_extfrag/enable";
 /// Options that change every setting of a buffer: events, size.
 const CHANGES: [&str; 4] = ["-e", "kmem:mm_page_free", "-b", "24M"];
 
@@ -26,6 +28,7 @@ kmemtrace_tests::tests![
     a_killed_recorders_instance_goes_once_recorded,
     the_top_level_buffer_is_left_without_events,
     a_killed_recorders_changes_are_set_back,
+    a_stack_that_was_added_is_set_back,
     a_second_signal_during_the_start_leaves_the_buffer,
     a_second_signal_names_a_buffer_that_is_not_set_back,
     losses_while_the_recording_begins_are_told,
@@ -59,11 +62,12 @@ struct Filled<'a> {
 const FILES: [&str; 3] = ["set_event", "tracing_on", "buffer_size_kb"];
 
 impl<'a> Filled<'a> {
-    /// Enables `kfree`, sets `tracing_on`, and writes [`MARK`] into the buffer.
+    /// Enables a rare event, sets `tracing_on`, and writes [`MARK`] into the buffer, where no other event may take its place.
     fn new(tracefs: &'a Tracefs, kind: As, tracing_on: &str) -> Result<Filled<'a>, Skip> {
         tracefs.need_event("kmem/mm_page_free")?;
+        tracefs.need_event("kmem/mm_page_alloc_extfrag")?;
         let instance = Instance::new(tracefs)?;
-        for (file, value) in [("buffer_size_kb", "16384"), ("events/kmem/kfree/enable", "1"), ("trace_marker", MARK)] {
+        for (file, value) in [("buffer_size_kb", "16384"), (RARE, "1"), ("trace_marker", MARK)] {
             must(file, instance.write(file, value));
         }
         must("tracing_on", instance.write("tracing_on", tracing_on));
@@ -102,6 +106,14 @@ impl<'a> Filled<'a> {
 
     fn has_mark(&self) -> bool {
         must("trace", self.instance.read("trace")).contains(MARK)
+    }
+
+    /// Events that the kernel has overwritten.
+    fn overrun(&self) -> u64 {
+        must("CPUs", self.instance.cpus())
+            .into_iter()
+            .map(|cpu| must("stats", self.instance.stat(cpu, "overrun")))
+            .sum()
     }
 
     /// Control files that have changed, with their present text.
@@ -189,7 +201,8 @@ fn an_instance_made_by_hand_is_left_as_it_was() -> Result<(), Skip> {
         assert_eq!(filled.changes(), []);
         assert!(!filled.has_mark(), "the buffer was not drained");
         let whole = run("kmemtrace-check", &[], &[&dir.file("trace")]);
-        assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stdout));
+        let expected = if filled.overrun() == 0 { 0 } else { 1 };
+        assert_eq!(whole.status.code(), Some(expected), "{}", text(&whole.stdout));
         filled.recover();
         assert!(filled.instance.path().is_dir(), "recover has removed the instance");
     }
@@ -248,6 +261,29 @@ fn a_killed_recorders_changes_are_set_back() -> Result<(), Skip> {
     Ok(())
 }
 
+fn a_stack_that_was_added_is_set_back() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    tracefs.need_event("vmalloc/alloc_vmap_area")?;
+    for kind in [As::Instance, As::TopLevel] {
+        let filled = Filled::new(&tracefs, kind, "1")?;
+        let trigger = || must("trigger", filled.instance.read("events/vmalloc/alloc_vmap_area/trigger"));
+        let (before, dir) = (trigger(), Directory::new(&[]));
+        let options = ["-e", "vmalloc", "-o", "trace"];
+        let failed = must("kmemtraced", filled.recorder(&dir, &[&options[..], &["--", "./nosuch"]].concat()).output());
+        assert_eq!((failed.status.code(), trigger()), (Some(2), before.clone()), "{kind:?}: {}", text(&failed.stderr));
+        let mut child = must("kmemtraced", filled.recorder(&dir, &options).spawn());
+        until_recording(&mut child, &dir, &filled);
+        assert!(trigger().starts_with("stacktrace"), "{kind:?}: {}", trigger());
+        must("kill", child.kill());
+        must("kmemtraced", child.wait());
+        filled.recover();
+        assert_eq!(trigger(), before, "{kind:?}");
+        let stacks = must("trace", kmemtrace_abi::trace::Trace::open(&[dir.file("trace")])).metadata.stacks;
+        assert_eq!(stacks.as_deref(), Some("trigger vmalloc"), "{kind:?}");
+    }
+    Ok(())
+}
+
 fn has_a_reader_thread(pid: Pid) -> bool {
     let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else { return false };
     tasks.flatten().any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.starts_with("read0")))
@@ -273,7 +309,7 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
         command.args(hang).arg(program("kmemtraced")).arg("-q").args(filled.arguments());
         command.args(CHANGES).args(["-o", "trace"]).current_dir(dir.path()).stderr(Stdio::piped());
         let mut strace = command.spawn().map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(90);
         let children = format!("/proc/{0}/task/{0}/children", strace.id());
         let pid = loop {
             let children = fs::read_to_string(&children).map_err(|error| Skip(format!("{children}: {error}")))?;
@@ -285,9 +321,11 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
             sleep(Duration::from_millis(10));
         };
         assert!(!filled.changes().is_empty(), "{kind:?}: nothing is left to set back");
-        for _ in 0..2 {
-            must("kill", kill_process(pid, Signal::INT));
-            sleep(Duration::from_millis(300));
+        // A signal counts once the recorder has seen it.
+        while must("strace", strace.try_wait()).is_none() {
+            assert!(Instant::now() < deadline, "the recorder does not end");
+            let _ = kill_process(pid, Signal::INT);
+            sleep(Duration::from_millis(200));
         }
         let output = must("strace", strace.wait_with_output());
         let stderr = text(&output.stderr);
@@ -313,14 +351,17 @@ fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
         "-e",
         "trace=write",
         "-e",
-        "inject=write:delay_enter=4s:when=2",
+        "inject=write:delay_enter=10s:when=2",
     ]);
     command.arg("-P").arg(switch).arg(program("kmemtraced")).arg("-q").args(filled.arguments());
     command.args(CHANGES).args(["-o", "trace"]).current_dir(dir.path()).stdin(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
     until_recording(&mut child, &dir, &filled);
-    for _ in 0..2 {
-        must("kill", kill_process(Pid::from_child(&child), Signal::INT));
+    // A signal counts once the recorder has seen it, and the second one ends it.
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while must("kmemtraced", child.try_wait()).is_none() {
+        assert!(Instant::now() < deadline, "the recorder does not end");
+        let _ = kill_process(Pid::from_child(&child), Signal::INT);
         sleep(Duration::from_millis(1000));
     }
     let output = must("kmemtraced", child.wait_with_output());
@@ -342,6 +383,7 @@ fn losses_while_the_recording_begins_are_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let filled = Filled::new(&tracefs, As::Instance, "0")?;
     must("buffer_size_kb", filled.instance.write("buffer_size_kb", "16"));
+    must("kfree", filled.instance.write("events/kmem/kfree/enable", "1"));
     let dir = Directory::new(&[]);
     // COMMAND takes long to start, and the small buffer overruns meanwhile.
     let mut command = Command::new("strace");
@@ -354,8 +396,7 @@ fn losses_while_the_recording_begins_are_told() -> Result<(), Skip> {
     let _ = load.wait();
     let output = output.map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
     assert_recorded(&output);
-    let overrun = |cpu| must("stats", filled.instance.stat(cpu, "overrun"));
-    let lost: u64 = must("CPUs", filled.instance.cpus()).into_iter().map(overrun).sum();
+    let lost = filled.overrun();
     assert!(lost > 0, "the buffer has not run over");
     let check = run("kmemtrace-check", &["--format", "json"], &[&dir.file("trace")]);
     assert_eq!(check.status.code(), Some(1), "{}", text(&check.stdout));

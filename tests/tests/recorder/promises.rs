@@ -55,8 +55,14 @@ fn now() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Time beyond `--flush` after which an event must be in its file.
+/// Time beyond `--flush` after which an event must be in its file, on a machine that keeps no thread waiting.
 const GRACE: Duration = Duration::from_millis(200);
+
+/// Sleeps for at least this long, in steps: it takes longer on a machine that keeps threads waiting.
+fn rest(time: Duration) {
+    const STEP: Duration = Duration::from_millis(2);
+    (0..time.as_millis() / STEP.as_millis()).for_each(|_| sleep(STEP));
+}
 
 fn an_event_stays_unread_no_longer_than_flush_says() -> Result<(), Skip> {
     can_record()?;
@@ -70,7 +76,8 @@ fn an_event_stays_unread_no_longer_than_flush_says() -> Result<(), Skip> {
         // The delay is out of step with the recorder's timers.
         sleep(Duration::from_millis(1337));
         must("load", load::iov(COUNT, VECTORS));
-        sleep(Duration::from_millis(flush) + GRACE);
+        sleep(Duration::from_millis(flush));
+        rest(GRACE);
         let ended = recorder.kill();
         let bytes = VECTORS * load::VECTOR_BYTES;
         let thread = i64::from(rustix::thread::gettid().as_raw_nonzero().get());
@@ -86,7 +93,10 @@ fn under_load_the_files_are_as_fresh() -> Result<(), Skip> {
     can_record()?;
     let recorder = Recorder::start(&["-b", "64M"]);
     let mut load = spawn_load(&["mix", "30", "200"]);
-    sleep(Duration::from_millis(2500));
+    sleep(Duration::from_millis(1300));
+    let resting = Instant::now();
+    rest(Duration::from_secs(1) + GRACE);
+    let limit = resting.elapsed();
     let killed = now();
     let ended = recorder.kill();
     must("kill", load.kill());
@@ -95,7 +105,7 @@ fn under_load_the_files_are_as_fresh() -> Result<(), Skip> {
     for file in found["files"].as_array().into_iter().flatten().filter(|file| file["cpu"].is_u64()) {
         let last = file["last"].as_u64().unwrap_or_default();
         let age = Duration::from_nanos(killed.saturating_sub(last));
-        assert!(age <= Duration::from_secs(1) + GRACE, "the last event in {} is {age:?} old", file["path"]);
+        assert!(age <= limit, "the last event in {} is {age:?} old, {limit:?} at most", file["path"]);
     }
     Ok(())
 }
@@ -156,16 +166,16 @@ fn lay_hand_on(tracefs: &Tracefs, instance: &str, what: &str) {
 fn a_foreign_hand_on_each_control_file_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     for (file, what) in HANDS {
+        let begun = now();
         let recorder = Recorder::start(&["-b", "4M"]);
-        sleep(Duration::from_millis(120));
+        recorder.until_said("recording to ", 1);
         let before = now();
         lay_hand_on(&tracefs, recorder.instance_name(), what);
         let after = now();
-        // The recorder reports the change at once, not at the end.
-        sleep(Duration::from_millis(120));
+        // While it records, not at the end.
+        recorder.until_said("another program changed the recording", 1);
         let ended = recorder.stop();
         assert_eq!(ended.status.code(), Some(1), "{what}: {}", ended.stderr);
-        assert!(ended.stderr.contains("another program changed the recording"), "{what}: {}", ended.stderr);
         let is_named = file.split('|').any(|file| ended.stderr.contains(file));
         assert!(is_named, "{what}: {file} is not named: {}", ended.stderr);
         assert!(ended.stderr.contains("an unknown number"), "{what}: {}", ended.stderr);
@@ -173,7 +183,7 @@ fn a_foreign_hand_on_each_control_file_is_told() -> Result<(), Skip> {
         let is_there = gaps.iter().any(|(gap, _)| {
             let (from, to) = (gap.interval.from.get(), gap.interval.to.get());
             // The change came between the two times.
-            gap.reason == GAP_FOREIGN && from <= after && from + 1_000_000_000 > before && before <= to
+            gap.reason == GAP_FOREIGN && (begun..=after).contains(&from) && before <= to
         });
         assert!(is_there, "{what}: no gap from {before} to {after}: {gaps:?}");
         let summary = json(&views::printed("summary", &ended.trace()));
@@ -198,17 +208,18 @@ fn gaps(path: &Path) -> Vec<(GapRecord, String)> {
 
 fn a_change_lasts_until_it_is_set_back() -> Result<(), Skip> {
     let tracefs = can_record()?;
+    let started = now();
     let recorder = Recorder::start(&[]);
+    recorder.until_said("recording to ", 1);
     let hand = |what| lay_hand_on(&tracefs, recorder.instance_name(), what);
-    sleep(Duration::from_millis(300));
-    let off = now();
     hand("echo 0 >tracing_on");
     let is_off = now();
+    recorder.until_said("kmemtraced: ", 1);
     sleep(Duration::from_millis(1500));
     let on = now();
     hand("echo 1 >tracing_on");
-    let is_on = now();
-    sleep(Duration::from_millis(300));
+    recorder.until_said("kmemtraced: ", 2);
+    let is_told = now();
     let instance = recorder.instance(&tracefs).read("tracing_on");
     assert_eq!(must("tracing_on", instance).trim(), "1");
     let ended = recorder.stop();
@@ -219,9 +230,8 @@ fn a_change_lasts_until_it_is_set_back() -> Result<(), Skip> {
     let [(begun, _), (over, text)] = &gaps[..] else { panic!("{gaps:?}") };
     assert_eq!(text, "tracing_on is 0 instead of 1");
     assert_eq!((begun.interval.from, begun.interval.to.get()), (over.interval.from, u64::MAX));
-    let slack = 200_000_000;
-    assert!((off - slack..=is_off).contains(&over.interval.from.get()), "{over:?}, off by {off}");
-    assert!((on..=is_on + slack).contains(&over.interval.to.get()), "{over:?}, on again by {on}");
+    assert!((started..=is_off).contains(&over.interval.from.get()), "{over:?}, off by {is_off}");
+    assert!((on..=is_told).contains(&over.interval.to.get()), "{over:?}, on again from {on} on");
     Ok(())
 }
 
@@ -229,7 +239,7 @@ fn a_buffer_cleared_before_its_first_read_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     // The flush is too long for any read before the clear; the recorder looks at the counters meanwhile in the second
     // case only.
-    for wait in [100, 1300] {
+    for wait in [100, 3000] {
         let recorder = Recorder::start(&["--flush", "20s", "-b", "16M"]);
         // Many more events than between the clear and the end.
         must("load", load::iov(40_000, 9));
@@ -246,13 +256,15 @@ fn a_buffer_cleared_before_its_first_read_is_told() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Starts a recorder and changes its instance from a shell as soon as the recorder watches it: then it writes the symbols.
-fn change_at_once(tracefs: &Tracefs, options: &[&str], what: &str) -> (Output, Directory) {
+/// Starts a recorder and changes its instance from a shell as soon as the recorder watches it: then it writes the symbols. Where
+/// `is_stopped`, the recorder is stopped once it has told the change.
+fn change_at_once(tracefs: &Tracefs, options: &[&str], what: &str, is_stopped: bool) -> (Output, Directory) {
     let (name, directory) = (instance_name(), Directory::new(&[]));
     let instance = tracefs.path().join("instances").join(&name);
     let mut command = Command::new(program("kmemtraced"));
     command.args(["-B", &name, "-b", "1M"]).args(options).arg("-o").arg(directory.file("trace"));
-    let child = must("kmemtraced", command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn());
+    let stderr = must("stderr", fs::File::create(directory.file("stderr")));
+    let mut child = must("kmemtraced", command.stdout(Stdio::null()).stderr(stderr).spawn());
     let script = format!("while :; do {what} && break; done 2>/dev/null");
     let deadline = Instant::now() + Duration::from_secs(20);
     while !directory.file("trace").join("meta.out").exists() {
@@ -260,7 +272,16 @@ fn change_at_once(tracefs: &Tracefs, options: &[&str], what: &str) -> (Output, D
         sleep(Duration::from_millis(1));
     }
     must("sh", Command::new("sh").args(["-c", &script]).current_dir(&instance).status());
-    (must("kmemtraced", child.wait_with_output()), directory)
+    if is_stopped {
+        let is_told = || directory.text("stderr").contains("another program changed");
+        while !is_told() && must("kmemtraced", child.try_wait()).is_none() {
+            assert!(Instant::now() < deadline, "{what}: is not told");
+            sleep(Duration::from_millis(5));
+        }
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM);
+    }
+    let output = must("kmemtraced", child.wait_with_output());
+    (Output { stderr: directory.text("stderr").into_bytes(), ..output }, directory)
 }
 
 fn a_change_during_set_up_is_told() -> Result<(), Skip> {
@@ -271,7 +292,7 @@ fn a_change_during_set_up_is_told() -> Result<(), Skip> {
         ("set_event_pid", "echo 1 >set_event_pid"),
         ("trace_clock", "echo local >trace_clock"),
     ] {
-        let (output, directory) = change_at_once(&tracefs, &["-d", "0.6"], what);
+        let (output, directory) = change_at_once(&tracefs, &[], what, true);
         let stderr = String::from_utf8_lossy(&output.stderr);
         // The recorder refuses a change that comes before the control files are watched.
         if output.status.code() == Some(2) && stderr.contains("changed it while it was set up") {
@@ -287,7 +308,7 @@ fn a_change_during_set_up_is_told() -> Result<(), Skip> {
 fn a_buffer_cleared_after_the_stop_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let what = "[ $(cat tracing_on) = 1 ] && while [ $(cat tracing_on) = 1 ]; do :; done; echo >trace; true";
-    let (output, directory) = change_at_once(&tracefs, &["--flush", "20s", "-d", "0.8"], what);
+    let (output, directory) = change_at_once(&tracefs, &["--flush", "20s", "-d", "0.8"], what, false);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert_eq!(run("kmemtrace-check", &[], &[&directory.file("trace")]).status.code(), Some(1), "{stderr}");
@@ -296,7 +317,7 @@ fn a_buffer_cleared_after_the_stop_is_told() -> Result<(), Skip> {
 
 fn a_clear_makes_suspect_what_was_not_read() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    let recorder = Recorder::start(&["--flush", "20s", "-b", "256M"]);
+    let recorder = Recorder::start(&["--flush", "20s", "-b", "64M"]);
     // A recorder that stands still reads nothing, however busy the machine is.
     recorder.signal(Signal::STOP);
     let begun = now();
@@ -350,7 +371,7 @@ fn in_a_pid_namespace_no_thread_is_taken_for_another() -> Result<(), Skip> {
     let (name, directory) = (instance_name(), Directory::new(&[]));
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc"]).arg(program("kmemtraced"));
-    command.args(["-v", "-B", &name, "-b", "1M", "-d", "0.5", "--compress", "none", "-o"]).arg(directory.file("trace"));
+    command.args(["-v", "-B", &name, "-d", "0.5", "--compress", "none", "-o"]).arg(directory.file("trace"));
     let Ok(output) = command.output() else { return Err(Skip("needs unshare".to_owned())) };
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.contains("unshare failed") {

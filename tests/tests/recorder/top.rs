@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::text::units::bytes;
@@ -97,11 +97,39 @@ fn a_trace_is_played_at_its_own_times() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Prints frames of a trace that grows.
-fn top(growing: &Growing, frames: &str) -> Child {
-    let mut top = Command::new(program(REPORT));
-    top.args(["top", "--batch", frames]).arg(growing.directory.path()).stdout(Stdio::piped());
-    must("top", top.spawn())
+/// Frames of a trace that grows, up to its end; a minute of them at most.
+struct Frames {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    /// Text up to now.
+    printed: String,
+}
+
+impl Frames {
+    /// Starts the program, and waits for its first frame.
+    fn of(growing: &Growing) -> Frames {
+        let mut top = Command::new(program(REPORT));
+        top.args(["top", "--batch", "60"]).arg(growing.directory.path()).stdout(Stdio::piped());
+        let mut child = must("top", top.spawn());
+        let lines = BufReader::new(child.stdout.take().unwrap_or_else(|| panic!("no output")));
+        let mut frames = Frames { child, lines, printed: String::new() };
+        frames.next();
+        frames
+    }
+
+    /// Waits for the next frame: 24 lines, and the empty line in front of another one.
+    fn next(&mut self) {
+        for _ in 0..25 {
+            must("top", self.lines.read_line(&mut self.printed));
+        }
+    }
+
+    /// All frames, once the program has ended.
+    fn ended(mut self) -> Vec<String> {
+        must("top", self.lines.read_to_string(&mut self.printed));
+        assert!(must("top", self.child.wait()).success());
+        frames(self.printed.as_bytes())
+    }
 }
 
 /// Time of a share of a trace.
@@ -117,24 +145,16 @@ fn frames(output: &[u8]) -> Vec<String> {
     lines.chunks(25).map(|lines| lines.join("\n")).collect()
 }
 
-/// Screens of a program that has ended.
-fn screens(child: Child) -> Vec<String> {
-    let output = must("top", child.wait_with_output());
-    assert!(output.status.success());
-    frames(&output.stdout)
-}
-
 fn a_trace_that_grows_is_followed_to_its_end() -> Result<(), Skip> {
     let mut growing = Growing::new(&sample("amd64-6.1"));
-    let child = top(&growing, "6");
-    std::thread::sleep(Duration::from_millis(500));
+    let frames = Frames::of(&growing);
     for percent in (5..100).step_by(5) {
         growing.grow_to(share(&growing, percent));
         std::thread::sleep(Duration::from_millis(100));
     }
     growing.finish();
     let directory = growing.unlock();
-    let screens = screens(child);
+    let screens = frames.ended();
     drop(directory);
     assert!(screens[0].contains(" REC +"), "{screens:?}");
     let last = screens.last().map(String::as_str).unwrap_or_default();
@@ -149,12 +169,12 @@ fn blocks_that_were_given_back_are_skipped() -> Result<(), Skip> {
     let mut growing = Growing::new(&sample("amd64-6.1"));
     growing.grow_to(share(&growing, 95));
     growing.free_old(1);
-    let child = top(&growing, "4");
-    std::thread::sleep(Duration::from_millis(1500));
+    let mut frames = Frames::of(&growing);
+    frames.next();
     growing.finish();
-    std::thread::sleep(Duration::from_millis(500));
+    frames.next();
     let directory = growing.unlock();
-    let screens = screens(child);
+    let screens = frames.ended();
     drop(directory);
     let last = screens.last().map(String::as_str).unwrap_or_default();
     assert!(last.contains("SKIPPED") && last.contains("live figures are estimates"), "{last}");
@@ -166,10 +186,10 @@ fn blocks_that_were_given_back_are_skipped() -> Result<(), Skip> {
 fn a_killed_recorder_leaves_the_last_screen() -> Result<(), Skip> {
     let mut growing = Growing::new(&sample("amd64-6.1"));
     growing.grow_to(share(&growing, 60));
-    let child = top(&growing, "4");
-    std::thread::sleep(Duration::from_millis(1500));
+    let mut frames = Frames::of(&growing);
+    frames.next();
     let directory = growing.unlock();
-    let screens = screens(child);
+    let screens = frames.ended();
     let last = screens.last().map(String::as_str).unwrap_or_default();
     assert!(last.contains("ENDED") && last.contains("the recorder was killed"), "{screens:?}");
     assert!(last.contains(" >"), "rows stay: {last}");
