@@ -38,9 +38,6 @@ fn project(path: &str) -> PathBuf {
 }
 
 /// Runs a script of the project; skips where a package or tool is not available.
-///
-/// # Panics
-/// If the script fails.
 fn run_script(script: &str, arguments: &[OsString]) -> Result<Output, Skip> {
     let output = Command::new(project(script)).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{script}: {error}"));
@@ -83,9 +80,6 @@ pub fn hold_module() -> Result<PathBuf, Skip> {
 }
 
 /// Console of a guest whose initramfs is dracut's, with the module of `contrib/dracut` and a kernel module.
-///
-/// # Panics
-/// If the guest does not come to an end.
 pub fn dracut(module: PathBuf) -> Result<String, Skip> {
     let output = run_script("tests/vm/dracut", &[programs_for("amd64")?.into(), module.into()])?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -134,9 +128,6 @@ impl Guest {
     }
 
     /// Boots the guest, runs `script`, and returns the files that the script left in `/out`.
-    ///
-    /// # Panics
-    /// If the guest does not come to an end, or the script fails.
     pub fn run(self, script: &str) -> Result<Directory, Skip> {
         let out = Directory::on_disk();
         out.write("script", format!("{PRELUDE}{script}").as_bytes());
@@ -146,9 +137,6 @@ impl Guest {
     }
 
     /// Boots the guest, runs `script`, and cuts the power after `seconds`.
-    ///
-    /// # Panics
-    /// If the guest ends before.
     pub fn cut_after(self, seconds: f32, script: &str) -> Result<(), Skip> {
         let out = Directory::on_disk();
         out.write("script", format!("{PRELUDE}{script}").as_bytes());
@@ -167,9 +155,6 @@ pub fn checked(trace: &Path) -> (String, u64) {
 }
 
 /// Rows of `sites` whose symbol is in `symbols`; suffixes that a compiler appends are ignored.
-///
-/// # Panics
-/// If there is no report.
 pub fn sites(trace: &Path, options: &[&str], symbols: &[&str]) -> Vec<Value> {
     let document = json(&run_to(0, "kmemtrace-report", &[&["sites", "--format", "json"], options].concat(), &[trace]));
     let is_named = |row: &Value| {

@@ -98,9 +98,6 @@ const SCRIPT: &str = "
 type Threads = BTreeMap<i64, Vec<String>>;
 
 /// Boots the kernel, and checks all recordings.
-///
-/// # Panics
-/// If one differs from the kernel's own text.
 pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
     let mut guest = Guest::new("amd64")?.option("-k", kernel.package).option("-c", AT_BOOT);
     if let Some(suite) = kernel.suite {

@@ -171,9 +171,7 @@ fn with_words<T: Word>(arg: Arg, words: &[T], meanings: &[&'static str]) -> Arg 
         format!("{text} [default: {default}]")
     };
     let (help, long) = (with_default(arg.get_help()), with_default(arg.get_long_help()));
-    arg.help(help)
-        .long_help(long)
-        .value_parser(PossibleValuesParser::new(values).try_map(|word| T::of_word(&word)))
+    arg.help(help).long_help(long).value_parser(PossibleValuesParser::new(values).try_map(|word| T::of_word(&word)))
 }
 
 /// Line with the names of the filters that a view takes.

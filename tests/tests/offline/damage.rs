@@ -3,8 +3,6 @@
 //!
 //! `KMEMTRACE_ALL_BITS=1` flips every bit; otherwise every 37th.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::ops::Range;
 
 use kmemtrace_abi::disk::block::{HEADER_BYTES, crc32c};

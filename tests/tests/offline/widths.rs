@@ -1,8 +1,6 @@
 //! Widths of tables: every view of every sample, and of a trace with long names, fits 80, 120 and 200 columns; no call-site is
 //! missing, and no figure is cut.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
