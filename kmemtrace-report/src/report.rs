@@ -166,16 +166,16 @@ pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf
 }
 
 /// Answer of a saved document to a query with the options of the command line.
-#[cfg(feature = "saved")]
+#[cfg(feature = "full")]
 fn of_document(request: &Request, query: Query, saved: &Path) -> anyhow::Result<Analysis> {
     Ok(with_options(request, query)?.of_document(saved)?)
 }
 
 /// Refuses a saved document.
-#[cfg(not(feature = "saved"))]
+#[cfg(not(feature = "full"))]
 fn of_document(_: &Request, _: Query, saved: &Path) -> anyhow::Result<Analysis> {
     let path = escape(saved.as_os_str().as_encoded_bytes());
-    anyhow::bail!("{path}: this program was built without saved documents: build it with the feature saved")
+    anyhow::bail!("{path}: {}", crate::SMALL)
 }
 
 /// Prints the comparison of two traces, or of two windows of one.
@@ -235,7 +235,7 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
     let mut progress = ProgressLine::new(args.quiet || !out.is_file);
     let lines: Box<dyn EventOutput> = match format {
         Format::Table => Box::new(EventTable::new(trace.info.keys(), &names, &options, &mut out)),
-        Format::Csv => Box::new(csv::EventRows::new(&mut out)),
+        Format::Csv => Box::new(csv::EventRows::new(&mut out)?),
         Format::Json | Format::Jsonl => Box::new(LineWriter::new(&mut out)),
     };
     let mut lines = Limited::new(lines, args.top);

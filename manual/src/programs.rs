@@ -37,7 +37,7 @@ pub(crate) fn pages() -> Vec<(String, Vec<u8>)> {
 }
 
 fn recorder() -> Command {
-    recorder_args::Args::command().name(RECORDER).bin_name(RECORDER)
+    recorder_args::CommandLine::command().name(RECORDER).bin_name(RECORDER)
 }
 
 fn check() -> Command {

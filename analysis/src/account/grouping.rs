@@ -1,6 +1,7 @@
 //! Groupings: the keys that make a row, and their values as numbers.
 
 use kmemtrace_abi::event::Kind;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use super::keys::GroupKey;
 
@@ -101,7 +102,7 @@ pub(crate) type GroupValue = u64;
 pub(crate) const NO_VALUE: GroupValue = u64::MAX;
 
 /// Key of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct RowKey {
     /// Call-site, where the grouping has it, else 0.
     pub(crate) site: u64,

@@ -434,7 +434,7 @@ fn objects_of_the_recorder_itself_are_left_out_and_interrupts_on_its_threads_are
 fn objects_of_the_recorder_itself_are_shown_on_request() {
     let dir = Directory::new(&trace_dir(&own_and_other_objects().finish(), 1));
     let report = |options: &[&str]| {
-        json(&run_to(0, "kmemtrace-report", &[&["--format", "json"], options].concat(), &[dir.path()]))
+        json(&run_to(0, "kmemtrace-report", &[options, &["--format", "json"]].concat(), &[dir.path()]))
     };
     let shown = json!({
         "kinds": {
@@ -454,7 +454,7 @@ fn objects_of_the_recorder_itself_are_shown_on_request() {
     assert_document("window", &window, &report(&["summary", "--time", "0.000000022,0.000000024"]));
 
     let table = |options: &[&str]| {
-        String::from_utf8(run_to(0, "kmemtrace-report", &[&["--format", "table"], options].concat(), &[dir.path()]))
+        String::from_utf8(run_to(0, "kmemtrace-report", &[options, &["--format", "table"]].concat(), &[dir.path()]))
             .unwrap()
     };
     let line = "  left out             5 allocations (7.07 KiB) of the recorder itself (--own shows them)\n";

@@ -54,7 +54,7 @@ impl Report {
 }
 
 fn report(options: &[&str], dir: &Path) -> Report {
-    Report::of(run("kmemtrace-report", &[&["--format", "json"], options].concat(), &[dir]))
+    Report::of(run("kmemtrace-report", &[options, &["--format", "json"]].concat(), &[dir]))
 }
 
 fn without(options: &[&str], dir: &Path) -> Report {
@@ -284,7 +284,7 @@ fn views_with_the_same_query_share_figures() {
     // Formats, tables among them, are rendered from the same figures.
     for format in ["table", "csv", "jsonl"] {
         let [plain, used] = [&["--no-index"][..], &["--index-from", "0"]].map(|options| {
-            run_to(0, "kmemtrace-report", &[options, &["sites", "--format", format]].concat(), &[dir.path()])
+            run_to(0, "kmemtrace-report", &[&["sites", "--format", format], options].concat(), &[dir.path()])
         });
         assert!(plain == used, "{format}");
     }
@@ -329,7 +329,7 @@ fn small_unfinished_and_damaged_traces_have_no_index() {
     // A single file of a recording has no index either.
     dir.write(name, whole);
     settle();
-    run_to(0, "kmemtrace-report", &["--index-from", "0", "summary"], &[&dir.file(name)]);
+    run_to(0, "kmemtrace-report", &["summary", "--index-from", "0"], &[&dir.file(name)]);
     assert!(!dir.file(INDEX).exists());
 }
 
@@ -501,7 +501,7 @@ fn an_unwritable_directory_has_no_index() {
         command.arg("--bounding-set=-all").arg(program("kmemtrace-report"));
     }
     let output =
-        command.args(["--format", "json", "--index-from", "0", "-v", "sites"]).arg(dir.path()).output().unwrap();
+        command.args(["sites", "--format", "json", "--index-from", "0", "-v"]).arg(dir.path()).output().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let report = Report::of(output);
     assert_same("read-only", &without(&["sites"], dir.path()), &report);

@@ -79,7 +79,7 @@ fn deferred(trace: &TraceMembers<'_>, body: &Body<'_>) -> Option<String> {
 }
 
 /// Parts of a heading in one line: trace, verdict, names, and what was asked for.
-#[cfg(feature = "pictures")]
+#[cfg(feature = "full")]
 pub(crate) fn brief(head: &Head<'_>, shows: Option<&str>, options: &TableOptions) -> Vec<String> {
     let time = options.time.as_ref().map(|time| format!("time {time}"));
     let origin = trace(&head.trace, options).into_iter().take(2);
