@@ -15,17 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Key codes of WebDriver.
 pub mod key {
-    /// Enter.
     pub const ENTER: &str = "\u{e007}";
-    /// Escape.
     pub const ESCAPE: &str = "\u{e00c}";
-    /// Left arrow.
     pub const LEFT: &str = "\u{e012}";
-    /// Up arrow.
     pub const UP: &str = "\u{e013}";
-    /// Right arrow.
     pub const RIGHT: &str = "\u{e014}";
-    /// Down arrow.
     pub const DOWN: &str = "\u{e015}";
 }
 
@@ -41,9 +35,6 @@ pub struct Browser {
 
 impl Browser {
     /// Starts a browser.
-    ///
-    /// # Errors
-    /// [`Skip`] where Chromium or its driver is not installed.
     pub fn start() -> Result<Browser, Skip> {
         let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut driver =

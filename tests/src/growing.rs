@@ -13,7 +13,6 @@ use crate::recording::Directory;
 /// Nanoseconds by which the files of two CPUs may differ: recorders hand over events within a flush interval.
 const SPREAD: u64 = 500_000_000;
 
-/// File that grows.
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
@@ -26,7 +25,6 @@ struct Part {
 /// Directory in which the files of a recording grow, locked as its recorder locks it.
 #[derive(Debug)]
 pub struct Growing {
-    /// The directory.
     pub directory: Directory,
     lock: File,
     parts: Vec<Part>,
@@ -74,7 +72,6 @@ impl Growing {
         }
     }
 
-    /// Appends the rest of one file.
     pub fn finish_file(&mut self, name: &str) {
         for Part { path, bytes, there } in self.parts.iter_mut().filter(|part| part.path.ends_with(name)) {
             let mut file = OpenOptions::new().append(true).open(&*path).unwrap();
@@ -83,7 +80,6 @@ impl Growing {
         }
     }
 
-    /// Appends the rest of all files.
     pub fn finish(&mut self) {
         self.grow_to(self.times.1.saturating_sub(1));
         self.append(<[u8]>::len);

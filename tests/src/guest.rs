@@ -32,7 +32,6 @@ recording() {
 /// Exit status of a script that needs something unavailable here: a reason to skip.
 const CANNOT_BE_HAD: i32 = 77;
 
-/// Path in the project's directory.
 fn project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
@@ -96,7 +95,6 @@ pub fn small_kernel() -> Result<PathBuf, Skip> {
     made("tests/vm/small-kernel", if builds { &[] } else { &["-c"] })
 }
 
-/// Guest before its start.
 #[derive(Debug)]
 pub struct Guest {
     arguments: Vec<OsString>,
@@ -113,7 +111,6 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Adds an option of `tests/vm/boot`.
     #[must_use]
     pub fn option(mut self, name: &str, value: impl Into<OsString>) -> Guest {
         self.arguments.extend([name.into(), value.into()]);

@@ -4,6 +4,7 @@
 //! The tests themselves are in `tests/`. Functions panic where a test cannot go on.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, reason = "a comment is for what a name does not say")]
 
 pub mod archive;
 pub mod browser;

@@ -29,7 +29,6 @@ pub fn limited(program: impl AsRef<OsStr>, threads: u32) -> Command {
     command
 }
 
-/// Runs a program to its end.
 pub fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Output {
     let output = Command::new(program(name)).args(arguments).args(paths).output();
     output.unwrap()
@@ -64,7 +63,6 @@ pub fn run_within(limit: Duration, name: &str, arguments: &[&str], paths: &[&Pat
     child.wait_with_output().unwrap()
 }
 
-/// JSON document in `bytes`.
 pub fn json(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes)
         .unwrap_or_else(|error| panic!("no JSON ({error}): {}", String::from_utf8_lossy(bytes)))
@@ -75,7 +73,6 @@ pub fn json_lines(bytes: &[u8]) -> Vec<Value> {
     bytes.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect()
 }
 
-/// Text of what a program wrote.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -97,7 +94,6 @@ pub fn check(trace: &Path) -> Value {
     json(&run("kmemtrace-check", &["--format", "json"], &[trace]).stdout)
 }
 
-/// Sample in `tests/data`.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }

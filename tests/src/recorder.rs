@@ -14,28 +14,21 @@ use crate::programs::{program, run, text};
 use crate::recording::Directory;
 use crate::runner::Skip;
 
-/// Running recorder.
 #[derive(Debug)]
 pub struct Recorder {
     child: Child,
     instance: String,
-    /// Directory of the `trace`.
     pub directory: Directory,
 }
 
-/// Recorder that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Exit status.
     pub status: ExitStatus,
-    /// Messages on standard error.
     pub stderr: String,
-    /// Directory of the `trace`.
     pub directory: Directory,
 }
 
 impl Ended {
-    /// Path of the trace directory.
     pub fn trace(&self) -> PathBuf {
         self.directory.file("trace")
     }
@@ -63,18 +56,15 @@ impl Recorded {
         Recorded { directory, output }
     }
 
-    /// Messages on standard error.
     pub fn stderr(&self) -> String {
         text(&self.output.stderr)
     }
 
-    /// Path of the trace directory.
     pub fn trace(&self) -> PathBuf {
         self.directory.file("trace")
     }
 }
 
-/// Unique name for an instance.
 pub fn instance_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("kmemtrace-recorder-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
@@ -94,7 +84,6 @@ impl Recorder {
         Recorder::start_in(directory, &instance_name(), options)
     }
 
-    /// Starts a recorder in a directory and an instance by name.
     pub fn start_in(directory: Directory, instance: &str, options: &[&str]) -> Recorder {
         Recorder::start_of("slab", directory, instance, options)
     }
@@ -123,27 +112,22 @@ impl Recorder {
         on.is_ok_and(|on| on.trim() == "1") && self.directory.file("trace/meta.out").is_file()
     }
 
-    /// Instance of the recorder.
     pub fn instance<'a>(&self, tracefs: &'a Tracefs) -> Instance<'a> {
         Instance::of(tracefs, &self.instance)
     }
 
-    /// Name of the instance.
     pub fn instance_name(&self) -> &str {
         &self.instance
     }
 
-    /// Path of the trace directory.
     pub fn trace(&self) -> PathBuf {
         self.directory.file("trace")
     }
 
-    /// Process id of the recorder.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends the recorder a signal.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -156,7 +140,6 @@ impl Recorder {
         text
     }
 
-    /// Waits for the recorder's end.
     pub fn wait(mut self) -> Ended {
         let stderr = self.stderr();
         let status = self.child.wait().unwrap();

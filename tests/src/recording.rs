@@ -9,7 +9,6 @@ use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::target::Endian;
 use tempfile::TempDir;
 
-/// Temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct Directory {
     dir: TempDir,
@@ -32,23 +31,19 @@ impl Directory {
         Directory { dir: tempfile::tempdir().unwrap() }
     }
 
-    /// Path of the directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Path of a file in the directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Text of a file.
     pub fn text(&self, name: &str) -> String {
         let path = self.file(name);
         std::fs::read_to_string(&path).unwrap()
     }
 
-    /// Replaces a file.
     pub fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.file(name);
         if let Some(parent) = path.parent() {

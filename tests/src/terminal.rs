@@ -18,9 +18,6 @@ pub struct Terminal {
 
 impl Terminal {
     /// Runs a line of the shell in a terminal of this width and height; the shell tells the exit status and goes on afterwards.
-    ///
-    /// # Errors
-    /// Skips where there is no tmux.
     pub fn start(line: &str, (width, height): (u16, u16)) -> Result<Terminal, Skip> {
         let version = Command::new("tmux").arg("-V").output();
         version.map_err(|error| Skip(format!("tmux cannot be run: {error}")))?;
