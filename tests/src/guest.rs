@@ -39,7 +39,7 @@ fn project(path: &str) -> PathBuf {
 /// Runs a script of the project; skips where a package or tool is not available.
 fn run_script(script: &str, arguments: &[OsString]) -> Result<Output, Skip> {
     let output = Command::new(project(script)).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("{script}: {error}"));
+    let output = output.unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => Ok(output),

@@ -9,7 +9,7 @@ use crate::guest::{Guest, checked};
 use crate::programs::{json, run_to};
 use crate::recording::Directory;
 use crate::runner::Skip;
-use crate::views;
+use crate::{spaces, views};
 
 /// A kernel of Debian: suite, and the name of its package.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,10 @@ const SCRIPT: &str = "
     kmemtraced -e latency -o /out/latency -- sh -c 'echo $$ >/tmp/group/load/cgroup.procs
         dd if=/dev/vda of=/dev/null bs=64k count=1600; sleep 0.2' 2>/out/latency.messages
     end latency
+";
 
+/// Lists what is left in the kernel.
+const LEFT: &str = "
     ls $tracing/instances >/out/instances
     cat $tracing/set_event >/out/set_event";
 
@@ -100,7 +103,7 @@ pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
     if let Some(suite) = kernel.suite {
         guest = guest.option("-S", suite);
     }
-    let out = guest.run(SCRIPT)?;
+    let out = guest.run(&[SCRIPT, spaces::SCRIPT, LEFT].concat())?;
     assert_eq!((out.text("instances"), out.text("set_event")), (String::new(), String::new()), "something is left");
     for name in ["boot", "slab", "deferred", "pages", "latency"] {
         let messages = out.text(&format!("{name}.messages"));
@@ -119,6 +122,7 @@ pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
     assert_figures(&out);
     assert_stacks(&out);
     assert_deferred_frees(&out);
+    spaces::assert_recorded(&out);
     Ok(())
 }
 

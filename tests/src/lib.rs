@@ -26,5 +26,6 @@ pub mod recording;
 pub mod reference;
 pub mod runner;
 pub mod scenario;
+pub mod spaces;
 pub mod terminal;
 pub mod views;

@@ -1,6 +1,6 @@
 //! Recorder: `kmemtraced` on the running kernel, in an instance of the test's own.
 
-use std::io::Read;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,9 +18,14 @@ use crate::runner::Skip;
 pub struct Recorder {
     child: Child,
     instance: String,
+    /// Directory of the `trace`, and of the file `stderr`.
     pub directory: Directory,
 }
 
+/// Longest wait for anything that does not hang.
+const LONG: Duration = Duration::from_secs(30);
+
+/// Recorder that has ended.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -92,11 +97,12 @@ impl Recorder {
     pub fn start_of(events: &str, directory: Directory, instance: &str, options: &[&str]) -> Recorder {
         let mut command = Command::new(program("kmemtraced"));
         command.args(["-e", events, "-B", instance]).args(options).arg("-o").arg(directory.file("trace"));
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let stderr = File::create(directory.file("stderr")).unwrap();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn();
         let child = child.unwrap();
         let mut recorder = Recorder { child, instance: instance.to_owned(), directory };
         let tracefs = Tracefs::find().unwrap_or_else(|Skip(reason)| panic!("{reason}"));
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + LONG;
         while !recorder.is_recording(&tracefs) {
             if let Ok(Some(status)) = recorder.child.try_wait() {
                 panic!("kmemtraced ended early ({status}): {}", recorder.stderr());
@@ -132,17 +138,23 @@ impl Recorder {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    fn stderr(&mut self) -> String {
-        let mut text = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            let _ = stderr.read_to_string(&mut text);
+    /// Messages up to now.
+    pub fn stderr(&self) -> String {
+        self.directory.text("stderr")
+    }
+
+    /// Waits until the running recorder has printed `text` so many times.
+    pub fn until_said(&self, text: &str, times: usize) {
+        let deadline = Instant::now() + LONG;
+        while self.stderr().matches(text).count() < times {
+            assert!(Instant::now() < deadline, "{text:?} was not printed {times} times: {}", self.stderr());
+            sleep(Duration::from_millis(5));
         }
-        text
     }
 
     pub fn wait(mut self) -> Ended {
-        let stderr = self.stderr();
         let status = self.child.wait().unwrap();
+        let stderr = self.stderr();
         Ended { status, stderr, directory: self.directory }
     }
 

@@ -296,7 +296,7 @@ fn on_terminal(columns: u16, command: &[&str]) -> Result<String, Skip> {
     drop(recorder);
     let (pid, has_command) = (rustix::process::Pid::from_child(&child), !command.is_empty());
     let signals = thread::spawn(move || {
-        sleep(Duration::from_millis(2500));
+        sleep(Duration::from_millis(3500));
         let _ = kill_process(pid, Signal::USR1);
         sleep(Duration::from_millis(1500));
         // A command ends the recording by itself.
@@ -343,7 +343,7 @@ fn a_status_line_stands_alone_and_does_not_wrap() -> Result<(), Skip> {
         assert!(screen.iter().any(|line| line.starts_with("stopped: Ctrl-C ")), "{screen:?}");
     }
     // A command writes to the same terminal.
-    let text = on_terminal(80, &["--", "sleep", "3"])?;
+    let text = on_terminal(80, &["--", "sleep", "5"])?;
     assert!(!text.contains('+') && text.contains("stopped: sleep exited 0"), "{text:?}");
     Ok(())
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 kmemtrace_tests::tests![
     each_event_that_was_asked_for_has_a_stack,
+    each_vmalloc_area_has_a_stack_unasked,
     a_filter_that_an_event_lacks_is_refused_by_its_name,
     triggers_go_with_the_recorder,
     a_trigger_that_is_removed_is_told,
@@ -101,6 +102,34 @@ fn each_event_that_was_asked_for_has_a_stack() -> Result<(), Skip> {
     }
     let without = Recorded::new(&["-e", "kmem:mm_page_alloc,kmem:mm_page_free"], &load);
     assert_eq!((stacks_of(&without.trace()).as_deref(), stacks_and_events(&without, is_page_event).0), (Some(""), 0));
+    Ok(())
+}
+
+/// The event of a vmalloc area has no call site. Threads take such areas for their stacks.
+fn each_vmalloc_area_has_a_stack_unasked() -> Result<(), Skip> {
+    can_record_stacks()?.need_event("vmalloc/alloc_vmap_area")?;
+    let threads = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.5 & done; wait";
+    for (options, is_with, way) in [
+        (&["-e", "vmalloc"][..], true, "trigger vmalloc"),
+        (&["-e", "all"], true, "trigger vmalloc"),
+        (&["-e", "all", "--only-command"], true, "trigger vmalloc"),
+        (&["-e", "vmalloc", "--filter", "size > 8192"], true, "trigger vmalloc"),
+        (&["-e", "vmalloc", "--stack"], true, "trigger alloc"),
+        (&["-e", "vmalloc", "--no-stack"], false, ""),
+    ] {
+        let recorded = Recorded::new(options, &["sh", "-c", threads]);
+        let stderr = recorded.stderr();
+        assert!(matches!(recorded.output.status.code(), Some(0 | 1)), "{options:?}: {stderr}");
+        assert_eq!(stacks_of(&recorded.trace()).as_deref(), Some(way), "{options:?}: {stderr}");
+        let is_vmap = |event: &Value| event["event"].as_str().is_some_and(|name| name.contains("vmap_area"));
+        let (_, events) = stacks_and_events(&recorded, is_vmap);
+        let (allocs, frees): (Vec<&Value>, Vec<&Value>) =
+            events.iter().partition(|event| event["event"] == "alloc_vmap_area");
+        let with = |events: &[&Value]| events.iter().filter(|event| event["stack"].is_array()).count();
+        let expected = if is_with { allocs.len() } else { 0 };
+        assert_eq!((with(&allocs), with(&frees)), (expected, 0), "{options:?}: {stderr}");
+        assert!(allocs.len() >= 4, "{options:?}: {} areas", allocs.len());
+    }
     Ok(())
 }
 
