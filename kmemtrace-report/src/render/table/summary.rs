@@ -51,7 +51,7 @@ pub(crate) fn summary(
 }
 
 /// Short list of call-sites.
-struct List<'v, 'a> {
+struct ShortList<'v, 'a> {
     title: &'static str,
     rows: &'v Option<Rows<'a, SiteRow<'a>>>,
     columns: &'static [Column<'static>; 6],
@@ -73,9 +73,9 @@ fn objects(view: &Summary<'_>) -> PrintedStats {
 }
 
 /// Lists of `summary`, the live ones first.
-fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
+fn lists<'v, 'a>(view: &'v Summary<'a>) -> [ShortList<'v, 'a>; 3] {
     let total = objects(view);
-    let live = List {
+    let live = ShortList {
         title: "Most bytes live now, by call-site",
         rows: &view.top_live,
         columns: &TOP_LIVE,
@@ -86,7 +86,7 @@ fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
             ([bounded(stats, cells::count(stats.live_objects)), bounded(stats, live)], stats.live_allocated)
         },
     };
-    let live_waste = List {
+    let live_waste = ShortList {
         title: "Most bytes wasted by objects live now",
         rows: &view.top_live_waste,
         columns: &TOP_LIVE_WASTE,
@@ -97,7 +97,7 @@ fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
             ([bounded(stats, live), bounded(stats, wasted)], stats.live_wasted)
         },
     };
-    let churn = List {
+    let churn = ShortList {
         title: "Churn: bytes wasted over all allocations (cumulative, most of them freed again)",
         rows: &view.top_sites,
         columns: &TOP_CHURN,
@@ -113,7 +113,7 @@ fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
 /// Writes a short list of call-sites.
 fn top(
     rows: &Rows<'_, SiteRow<'_>>,
-    list: &List<'_, '_>,
+    list: &ShortList<'_, '_>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<Notes> {

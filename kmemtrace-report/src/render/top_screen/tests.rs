@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::filter::RowFilter;
 use super::keys::{Command, Key, press};
 use super::state::{ScreenState, Sort};
-use super::{Look, Memory, Recording, Subject, View, draw, text};
+use super::{Look, Memory, Recording, ScreenView, Subject, draw, text};
 
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
@@ -104,7 +104,7 @@ fn subject() -> Subject {
 
 fn shown_as(snapshot: &Snapshot, subject: &Subject, state: &ScreenState, width: u16, height: u16) -> String {
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
-    draw(View { snapshot, subject, state, look: Look::default() }, &mut buffer);
+    draw(ScreenView { snapshot, subject, state, look: Look::default() }, &mut buffer);
     text(&buffer)
 }
 

@@ -23,7 +23,7 @@ use crate::terminal::output::Output;
 const SCHEMA: &str = "kmemtrace.follow/1";
 
 /// Writer of the lines.
-pub(super) struct Lines<'a> {
+pub(super) struct SpanLines<'a> {
     base: &'a FollowerBase,
     request: &'a Request,
     options: TableOptions,
@@ -50,14 +50,14 @@ struct End<'a> {
 /// Totals of a run.
 #[derive(Serialize)]
 struct Totals {
-    listed: Sums,
-    stalls: Sums,
+    listed: SpanSums,
+    stalls: SpanSums,
     late_events: u64,
 }
 
 /// Sums over spans.
 #[derive(Serialize)]
-struct Sums {
+struct SpanSums {
     count: u64,
     total: Option<u64>,
     max: Option<u64>,
@@ -72,10 +72,10 @@ struct Suspect {
     total: Option<u64>,
 }
 
-impl<'a> Lines<'a> {
-    pub(super) fn new(request: &'a Request, base: &'a FollowerBase, out: &'a mut Output) -> Lines<'a> {
+impl<'a> SpanLines<'a> {
+    pub(super) fn new(request: &'a Request, base: &'a FollowerBase, out: &'a mut Output) -> SpanLines<'a> {
         let options = options(request);
-        Lines { base, request, options, out, has_begun: false }
+        SpanLines { base, request, options, out, has_begun: false }
     }
 
     /// Writes the first line; `first` is the key of the first event.
@@ -132,7 +132,7 @@ pub(super) fn totals(
     let known = |time: u64| latency.has_durations().then_some(time);
     let spans = documents::latency(latency);
     let stalls = match &spans.body {
-        Body::Latency(view) => Sums {
+        Body::Latency(view) => SpanSums {
             count: view.tasks.iter().map(|task| task.count).sum(),
             total: view.tasks.iter().try_fold(0u64, |sum, task| Some(sum.saturating_add(task.total?))),
             max: view.tasks.iter().filter_map(|task| task.max).max(),
@@ -163,7 +163,7 @@ pub(super) fn totals(
     let Document { head, body: Body::Shrinkers(shrinkers) } = &document else { return Ok(()) };
     let suspect = Suspect { count: listed.suspect.0, total: known(listed.suspect.1) };
     let listed =
-        Sums { count: listed.count, total: known(listed.total), max: known(listed.max), suspect: Some(suspect) };
+        SpanSums { count: listed.count, total: known(listed.total), max: known(listed.max), suspect: Some(suspect) };
     let end = End {
         totals: Totals { listed, stalls, late_events },
         completeness: &head.completeness,
