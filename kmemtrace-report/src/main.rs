@@ -14,7 +14,7 @@ mod columns;
 mod exit;
 #[cfg(feature = "full")]
 mod export;
-mod follow;
+mod follow_spans;
 mod latency;
 mod memstrack;
 mod names;
@@ -82,7 +82,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
-        Run::Latency { .. } if args.follow => follow::follow(request),
+        Run::Latency { .. } if args.follow => follow_spans::follow(request),
         Run::Latency { lists_stalls, by_call_site, takes_inside, document, needs } => {
             let asked = LatencyRequest { lists_stalls, by_call_site, takes_inside, ..LatencyRequest::default() };
             latency::latency(request, asked, document, needs)

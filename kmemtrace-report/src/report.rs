@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
-    Analysis, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape, SortKey,
-    Space, TimeWindow, Trace, UnknownEvents,
+    Analysis, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape,
+    SortKey, Space, TimeWindow, Trace, UnknownEvents,
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;

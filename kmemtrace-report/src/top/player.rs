@@ -11,8 +11,8 @@ use serde_json::json;
 use super::machine;
 use super::pace::Pace;
 use super::source::Source;
-use crate::render::top::state::{ScreenState, Sort};
-use crate::render::top::{Recording, Subject};
+use crate::render::top_screen::state::{ScreenState, Sort};
+use crate::render::top_screen::{Recording, Subject};
 
 /// Time between two frames of text, and between two snapshots.
 pub(super) const FRAME: Duration = Duration::from_secs(1);
