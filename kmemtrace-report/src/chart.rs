@@ -44,7 +44,7 @@ fn write(request: &Request, head: &Head<'_>, tree: &TreeBody, form: FileForm) ->
         shape: shape(args.shape.unwrap_or_default()),
         measure: Measure::of_key(request.sort_keys().first().copied()),
         depth: args.depth.unwrap_or(picture::MAX_LEVELS),
-        subtitle: heading::brief(head, tree.shown_pages(), &said).join(" · "),
+        subtitle: heading::brief(head, tree.other_space(), &said).join(" · "),
     };
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = picture::write(&tree.root, &chart, form, &mut out);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::stats::Stats;
@@ -300,7 +300,7 @@ impl<'a> Tallies<'a> {
             let Some(row) = rows.get_mut(tally.class.row as usize) else { continue };
             let Class { is_sized, requested, allocated, .. } = tally.class;
             let closed = tally.freed + tally.inferred;
-            let is_pages = tally.class.kind == Kind::Pages;
+            let is_pages = tally.class.kind.space() == Space::Pages;
             let sums = if is_sized {
                 let wasted = allocated.saturating_sub(requested);
                 let times = |n: u64, size: u64| u128::from(n) * u128::from(size);
@@ -375,7 +375,7 @@ impl Tallies<'_> {
 
     /// Free events that ended blocks of pages which are not counted one by one.
     pub(crate) fn whole_page_pairs(&self) -> u64 {
-        self.tallies.iter().filter(|tally| tally.class.kind == Kind::Pages).map(|tally| tally.freed).sum()
+        self.tallies.iter().filter(|tally| tally.class.kind.space() == Space::Pages).map(|tally| tally.freed).sum()
     }
 
     /// Adds the counts of pages one by one to the figures of their rows.

@@ -88,8 +88,8 @@ pub(super) fn read(
     with_live: bool,
     names: &mut Names,
 ) -> Option<(MergeStats, PairingResult)> {
-    type Sums<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
-    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Sums<'_>>(bytes).ok()?;
+    type Kept<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
+    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Kept<'_>>(bytes).ok()?;
     let numbers: Vec<CacheNumber> = known.into_iter().map(|name| names.intern(name).index() as u32 + 1).collect();
     let cache = |number: CacheNumber| match number.checked_sub(1) {
         Some(index) => numbers.get(index as usize).copied(),
@@ -122,7 +122,7 @@ pub(super) fn read(
 
 /// True if no sum that a view makes of these overflows: a real trace's sums never do.
 fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
-    let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(&paired.kinds);
+    let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(paired.kinds.values());
     let all_fit = || {
         let (mut sums, mut cross_cpu_bytes) = ([0u128; Figure::ALL.len()], 0u128);
         for row in figures() {
@@ -227,7 +227,7 @@ mod tests {
         assert!(!passes(&|paired| paired.rows[0].1.allocs = u64::MAX));
         assert!(!passes(&|paired| paired.rows[2].1.live_objects = u64::MAX));
         assert!(!passes(&|paired| paired.rows[1].1.requested = u128::MAX));
-        assert!(!passes(&|paired| paired.kinds[1].live_wasted = u128::MAX));
+        assert!(!passes(&|paired| paired.kinds[Kind::Cache].live_wasted = u128::MAX));
         let changes: [fn(&mut FindingRow); 3] =
             [|row| row.count = u64::MAX, |row| row.suspect = u64::MAX, |row| row.unseen = 5];
         for change in changes {

@@ -4,7 +4,7 @@ use std::cmp::Ordering as Order;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 use serde::{Serialize, Serializer};
 
 use super::naming::CallSite;
@@ -99,7 +99,7 @@ pub struct AccountBody<'a> {
     /// Form of the text.
     pub style: AccountStyle,
     /// Kinds of objects that are counted.
-    pub kinds: &'static [&'static str],
+    pub kinds: Vec<&'static str>,
     /// Number of callers.
     pub callers: usize,
     /// Sums over all callers.
@@ -155,18 +155,17 @@ impl Caller {
     }
 }
 
-/// The body of `account`: of `pages`, or of `kmalloc` and `cache`, which are never added to those.
+/// The body of `account`, of one space.
 pub(super) fn account<'a>(
     callers: Callers<'a>,
     style: AccountStyle,
-    is_pages: bool,
+    space: Space,
     shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> AccountBody<'a> {
     let Callers { rows, frees_made, site } = callers;
     let mut by_site: HashMap<u64, Caller, RandomState> = HashMap::default();
-    for (call_site, _, stats) in rows.filter(|(_, kind, stats)| (*kind == Kind::Pages) == is_pages && stats.allocs > 0)
-    {
+    for (call_site, _, stats) in rows.filter(|(_, kind, stats)| kind.space() == space && stats.allocs > 0) {
         by_site.entry(call_site).or_default().stats.add(stats);
     }
     for (call_site, frees) in frees_made.into_iter().flatten() {
@@ -207,7 +206,7 @@ pub(super) fn account<'a>(
         sorted.into_iter().map(|(_, call_site, caller)| (call_site, caller.figures())).collect();
     AccountBody {
         style,
-        kinds: if is_pages { &["pages"] } else { &["kmalloc", "cache"] },
+        kinds: Kind::ALL.into_iter().filter(|kind| kind.space() == space).map(Kind::name).collect(),
         callers: sorted.len(),
         total: total.figures(),
         rows: Rows::of(sorted, move |(call_site, figures)| {
@@ -238,13 +237,13 @@ fn object(file: &[u8]) -> Vec<u8> {
 mod tests {
     use std::sync::Arc;
 
+    use kmemtrace_abi::clock::Agreement;
+
     use super::super::naming::SitePlace;
     use super::super::row::Address;
     use super::*;
     use crate::names::kallsyms::SiteOwner;
     use crate::names::place::{Place, SourceLine};
-
-    const ORDERING: Ordering = Ordering { is_known: true, has_past: true, is_probed: true };
 
     fn stats(allocs: u64, frees: u64, live: u128) -> Stats {
         let inferred_frees = frees / 3;
@@ -276,7 +275,13 @@ mod tests {
             frees_made: style.counts_frees_made().then(|| Box::new(made.iter().copied()) as Box<_>),
             site: Box::new(site),
         };
-        account(callers, style, false, &Shape::default(), (&Saturation::default(), ORDERING))
+        account(
+            callers,
+            style,
+            Space::Slab,
+            &Shape::default(),
+            (&Saturation::default(), Ordering::new(Agreement::AllCpus)),
+        )
     }
 
     #[test]

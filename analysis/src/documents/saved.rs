@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{ByKind, Kind, Space};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{Deferred, InputKind, PAGE_OWNER, Scope, SymbolSource, TraceInfo};
+use kmemtrace_abi::trace::{Deferred, InputCapabilities, InputKind, PAGE_OWNER, Scope, SymbolSource, TraceInfo};
 use serde::Deserialize;
 
 use super::sums::PrintedStats;
@@ -31,7 +31,6 @@ use crate::names::kallsyms::{InitSite, SiteOwner, Symbol, Symbolizer};
 use crate::names::known::KnownNames;
 use crate::names::place::{Frame, NameSource, NamesReport, Place, SourceLine};
 use crate::names::resolver::Places;
-use crate::pairing::pairs::kind_index;
 use crate::pairing::result::PairingResult;
 use crate::query::Query;
 use crate::query::select::Select;
@@ -285,9 +284,9 @@ impl Saved {
         }
         paired.counts.unselected_allocs = unselected;
         for (key, stats) in &paired.rows {
-            paired.counts.paired += stats.frees;
-            paired.kinds[kind_index(key.kind)].add(stats);
-            if key.kind != Kind::Pages {
+            paired.has[key.kind] = true;
+            paired.kinds[key.kind].add(stats);
+            if key.kind.space() == Space::Slab {
                 paired.total.add(stats);
             }
         }
@@ -297,12 +296,10 @@ impl Saved {
         let window = asked.time;
         let saved: Vec<_> =
             asked.given().filter(|(option, _)| query.given.iter().all(|(other, _)| other != option)).collect();
-        let is_of_pages = |(option, values): &(&str, Vec<String>)| *option == "kind" && values == &["pages"];
-        let selects_pages = query.select.kind == [Kind::Pages] || saved.iter().any(is_of_pages);
         Ok(Analysis {
             completeness: completeness.completeness(lost_before),
             own_threads: trace.own_threads.clone(),
-            info: trace.info(),
+            info: trace.info(paired.has),
             order,
             paired,
             names: KnownNames {
@@ -321,7 +318,6 @@ impl Saved {
             window,
             given: query.given.iter().cloned().chain(saved).collect(),
             gfp_names: None,
-            selects_pages,
             kinds: query.select.kind.clone(),
             module_rule: query.module_rule,
             memfree_change: None,
@@ -502,9 +498,10 @@ impl SavedTrace {
         MergeStats { first: Some(self.first), last: Some(self.last.max(self.first)), ..MergeStats::default() }
     }
 
-    fn info(self) -> TraceInfo {
+    fn info(self, kinds: ByKind<bool>) -> TraceInfo {
         TraceInfo {
             input: InputKind::Other(INPUT),
+            capabilities: InputCapabilities::events(kinds),
             source: match self.source.as_deref() {
                 Some("tracefs") => Some(Source::Tracefs),
                 Some("relay") => Some(Source::Relay),

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use kmemtrace_abi::clock::Agreement;
-use kmemtrace_abi::event::Kind;
-use kmemtrace_abi::trace::{Deferred, TraceInfo};
+use kmemtrace_abi::event::{Kind, Space};
+use kmemtrace_abi::trace::{Deferred, InputCapabilities, TraceInfo};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::row::{Cell as Member, Field, Row, TakeMember, serialize_row};
@@ -43,36 +43,43 @@ impl Saturation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ordering {
     pub(super) is_known: bool,
-    /// False for an input that has what is live at one moment alone: frees and peaks are not known.
-    pub(super) has_past: bool,
+    /// What the input tells.
+    pub(super) capabilities: InputCapabilities,
     /// True for a recording that has the events of deferred and bulk frees.
     pub(super) is_probed: bool,
 }
 
 impl Ordering {
     /// Ordering by a clock that agrees so far.
+    #[cfg(test)]
     pub(super) fn new(agreement: Agreement) -> Ordering {
-        Ordering { is_known: agreement != Agreement::Nothing, has_past: true, is_probed: true }
+        let capabilities = InputCapabilities::events(kmemtrace_abi::event::ByKind::default());
+        Ordering { is_known: agreement != Agreement::Nothing, capabilities, is_probed: true }
     }
 
     /// Ordering of a trace.
     pub(super) fn of(info: &TraceInfo) -> Ordering {
-        let has_past = !info.input.is_of_one_moment();
-        let ordering = Ordering::new(info.keys().agreement);
+        let InputCapabilities { past, .. } = info.capabilities;
+        let is_known = past && info.keys().agreement != Agreement::Nothing;
         let is_probed = matches!(info.deferred, Some(Deferred::From(_)));
-        Ordering { is_known: ordering.is_known && has_past, has_past, is_probed }
+        Ordering { is_known, capabilities: info.capabilities, is_probed }
     }
 
-    /// True if the input tells of objects of this kind: one that has what is live at one moment alone tells of pages.
+    /// True if figures of this kind are known. A recording without its events has none, which is 0.
     pub(super) fn tells(self, kind: Kind) -> bool {
-        self.has_past || kind == Kind::Pages
+        self.capabilities.past || self.capabilities.kinds[kind]
+    }
+
+    /// True if documents show the space.
+    pub(super) fn shows(self, space: Space) -> bool {
+        space.is_always_shown() || self.capabilities.kinds[space.kind()]
     }
 
     /// True if the input tells such figures.
     pub(super) fn knows(self, figures: Availability) -> bool {
         match figures {
             Availability::Always | Availability::Told => true,
-            Availability::Past => self.has_past,
+            Availability::Past => self.capabilities.past,
             Availability::Ordered => self.is_known,
             Availability::Probed => self.is_probed,
         }
@@ -80,7 +87,7 @@ impl Ordering {
 
     /// A figure of what was before the end.
     pub(super) fn past<T>(self, figure: T) -> Option<T> {
-        self.has_past.then_some(figure)
+        self.capabilities.past.then_some(figure)
     }
 
     /// A figure that depends on the order of events.
@@ -174,11 +181,6 @@ impl ToldStats {
     /// Sums of `kind`.
     pub(super) fn of(kind: Kind, stats: &Stats, ordering: Ordering) -> ToldStats {
         ToldStats(ordering.tells(kind).then(|| PrintedStats::new(stats, ordering)))
-    }
-
-    /// Sums of pages, or of `kmalloc` and `cache`.
-    pub(super) fn of_pages(is_pages: bool, stats: &Stats, ordering: Ordering) -> ToldStats {
-        ToldStats::of(if is_pages { Kind::Pages } else { Kind::Kmalloc }, stats, ordering)
     }
 }
 

@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use kmemtrace_abi::event::Space;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::ranked::{Shape, SortKey};
 use super::row::{Address, Cell, Row, RowSource, TakeMember, TakeRow, text_of};
-use super::shown::{self, Grown, Shown};
+use super::shown::{self, Grown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::figures::Figure;
@@ -103,7 +104,7 @@ pub struct TreeBody {
     pub wrapped_live: u64,
     /// All of it.
     pub root: TreeNode,
-    /// `pages` or `slab`.
+    /// Name of the space.
     pub shows: &'static str,
     /// Members of a tree over keys.
     #[serde(flatten)]
@@ -111,9 +112,9 @@ pub struct TreeBody {
 }
 
 impl TreeBody {
-    /// Word for a tree of pages; `None` for one of slab objects.
-    pub fn shown_pages(&self) -> Option<&'static str> {
-        (self.shows == Shown::Pages.name()).then_some(self.shows)
+    /// Name of the space, unless it is that of slab objects.
+    pub fn other_space(&self) -> Option<&'static str> {
+        (self.shows != Space::Slab.name()).then_some(self.shows)
     }
 }
 
@@ -363,7 +364,7 @@ pub(super) fn tree<'a>(
     let (root, _) = growing.finish((NodeKind::Folder, options.root()), depth, &form);
     let branches: Vec<String> = options.branches.iter().map(Branch::to_string).collect();
     let branch = (!branches.is_empty()).then(|| branches.join(","));
-    TreeBody { sort, branch, wrapped_live: saturation.sum(wrapped), root, shows: Shown::Slab.name(), keys: None }
+    TreeBody { sort, branch, wrapped_live: saturation.sum(wrapped), root, shows: Space::Slab.name(), keys: None }
 }
 
 /// Node as a row of its own, for outputs without members within members.

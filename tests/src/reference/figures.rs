@@ -1,6 +1,6 @@
 //! Figures of a set of objects, counted from the set.
 
-use kmemtrace_abi::event::{Action, Event, Kind};
+use kmemtrace_abi::event::{Action, Event, Kind, Space};
 use serde_json::{Map, Value, json};
 
 use super::Known;
@@ -124,8 +124,8 @@ pub fn page_frees(pairs: &Pairs, kind: Kind) -> Value {
 }
 
 /// Number of findings of a class, and of the suspect ones among them.
-pub fn findings(pairs: &Pairs, class: Class) -> (usize, usize) {
-    let all = pairs.findings.iter().filter(|f| f.class == class);
+pub fn findings(known: &Known, pairs: &Pairs, class: Class) -> (usize, usize) {
+    let all = pairs.findings.iter().filter(|f| f.class == class && known.compares(f.kind));
     (all.clone().count(), all.filter(|f| f.suspect).count())
 }
 
@@ -133,7 +133,7 @@ pub fn findings(pairs: &Pairs, class: Class) -> (usize, usize) {
 pub fn free_events(pairs: &Pairs, kind: Kind) -> usize {
     let is_of_kind = |number: usize, e: &Event| match e.action {
         Action::Free(of) => {
-            let real = kind == Kind::Pages || !matches!(e.address, 0 | 16);
+            let real = kind.space() != Space::Slab || !matches!(e.address, 0 | 16);
             of == kind && real && !pairs.bulk.completions_at.contains(&number)
         }
         Action::Deferred | Action::BulkFree(_) => pairs.bulk.kinds.get(&number) == Some(&kind),

@@ -3,6 +3,7 @@
 use kmemtrace::documents::ranked::Others;
 use kmemtrace::documents::sums::{PrintedStats, ToldStats};
 use kmemtrace::{Figure, FigureUnit, SortKey};
+use kmemtrace_abi::event::Space;
 
 use super::cells::{bytes, change, count, percent, upper};
 use super::options::TableOptions;
@@ -64,17 +65,24 @@ pub(crate) fn others_text(rows: usize) -> String {
     format!("({} other{})", count(rows as u64), if rows == 1 { "" } else { "s" })
 }
 
-/// Sums of the rows left out, each with their number: of kmalloc and cache, and of pages if there are any.
+/// Kind of a row that sums up rows of a space.
+pub(crate) fn kind_of_sum(space: Space) -> &'static str {
+    if space == Space::Slab { "-" } else { space.name() }
+}
+
+/// Sums of the rows left out, each with their number: of slab, and of each other space that has any.
 pub(crate) fn other_rows(
     others: Option<&Others<ToldStats>>,
     options: &TableOptions,
 ) -> impl Iterator<Item = (Vec<Cell>, usize)> {
     let rows = others.into_iter().flat_map(|others| {
         let is_there = |stats: &&PrintedStats| stats.allocs > 0 || stats.failed_allocs.unwrap_or(0) > 0;
-        let [slab, pages] = others.told();
-        let pages = pages.filter(is_there).map(|pages| (pages, "pages"));
-        let slab = slab.filter(|slab| is_there(slab) || pages.is_none()).map(|slab| (slab, "-"));
-        slab.into_iter().chain(pages).map(|(stats, kind)| (sums(stats, kind, options), others.others_count))
+        let has_any = others.sums.told().any(|(_, stats)| is_there(&stats));
+        let shown = others.sums.told().filter(move |(space, stats)| match has_any {
+            true => is_there(stats),
+            false => *space == Space::Slab,
+        });
+        shown.map(|(space, stats)| (sums(stats, kind_of_sum(space), options), others.others_count))
     });
     rows.collect::<Vec<_>>().into_iter()
 }

@@ -8,7 +8,7 @@ use kmemtrace::documents::head::QueryMembers;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::row::Name;
 use kmemtrace::documents::sums::{PrintedStats, ToldStats};
-use kmemtrace::{Figure, GroupKey, Kind, SortKey, SourceLine};
+use kmemtrace::{Figure, GroupKey, Kind, SortKey, SourceLine, Space};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::PAGE_OWNER;
 
@@ -138,7 +138,7 @@ fn blocks<'a>(
         sums(&row.stats).into_iter().chain(cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let others = listing.others.iter().filter_map(|others| {
-        let figures = sums(others.told()[1]?).into_iter();
+        let figures = sums(others.sums.told().find(|(space, _)| *space == Space::Pages)?.1).into_iter();
         Some(figures.chain(other_cells(keys, others.others_count)).collect::<Vec<Cell>>())
     });
     let others: Vec<Vec<Cell>> = others.collect();

@@ -6,6 +6,7 @@ use kmemtrace::Figure;
 use kmemtrace::documents::Head;
 use kmemtrace::documents::holders::{HolderRow, HoldersBody};
 use kmemtrace::documents::sums::PrintedStats;
+use kmemtrace::Space;
 
 use super::options::TableOptions;
 use super::{cells, figures, groups, heading};
@@ -31,8 +32,8 @@ pub(crate) fn holders(
     }
     let shown = figures::shown(&HELD, options.ranked, |column| match column.shows {
         Shows::Growth | Shows::Figure(Figure::Allocs | Figure::Frees) => false,
-        Shows::Figure(Figure::LivePages) => view.shows != "slab",
-        Shows::Kind => view.shows != "pages",
+        Shows::Figure(Figure::LivePages) => view.shows.contains(Space::Pages.name()),
+        Shows::Kind => Space::ALL.into_iter().all(|space| space == Space::Slab || view.shows != space.name()),
         _ => true,
     });
     let keys = if view.module_rule.is_some() { MODULES.to_vec() } else { groups::columns(&head.query) };
@@ -49,10 +50,9 @@ pub(crate) fn holders(
         figures.chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let others = listing.others.iter().flat_map(|others| {
-        let sums_of = others.told().into_iter().zip(["-", "pages"]);
-        let sums_of = sums_of.filter_map(|(sum, kind)| Some((sum.filter(|sum| sum.allocs > 0)?, kind)));
-        let row = |(sum, kind)| {
-            let figures = figures(sum, kind, None);
+        let sums_of = others.sums.told().filter(|(_, sum)| sum.allocs > 0);
+        let row = |(space, sum)| {
+            let figures = figures(sum, figures::kind_of_sum(space), None);
             figures.chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()
         };
         sums_of.map(row).collect::<Vec<_>>()

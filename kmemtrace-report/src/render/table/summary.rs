@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::Kind;
 use kmemtrace::documents::Head;
 use kmemtrace::documents::row::Rows;
 use kmemtrace::documents::sites::SiteRow;
 use kmemtrace::documents::summary::{FindingCounts, Summary, TotalRow};
 use kmemtrace::documents::sums::PrintedStats;
+use kmemtrace::{Kind, Space};
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
@@ -92,8 +92,8 @@ fn top(
     out: &mut dyn Write,
 ) -> io::Result<Notes> {
     let row = |row: SiteRow<'_>| -> Vec<Cell> {
-        // Bytes of pages are never a part of the total.
-        let is_part = row.kind != Kind::Pages;
+        // Only slab objects are a part of the total.
+        let is_part = row.kind.space() == Space::Slab;
         let share_of = |figure| (row.stats.get(figure).unwrap_or(0), total.get(figure).unwrap_or(0));
         let (mut cells, mut bar) = (Vec::new(), Cell::default());
         for column in list.columns {
@@ -121,6 +121,7 @@ fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io:
     let name = |kind: &str| match kind {
         "total" => "total of both".to_owned(),
         "pages" => "pages (apart)".to_owned(),
+        "vmalloc" => "vmalloc (address space)".to_owned(),
         kind => kind.to_owned(),
     };
     let row = |TotalRow { kind, stats }: TotalRow| -> Vec<Cell> {
@@ -149,7 +150,7 @@ fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut 
     };
     let peak = of_total(|total| total.peak_live_allocated);
     // Pages stand beside the total, of which they are no part.
-    let pages = view.kinds.pages.stats.0.as_ref().filter(|pages| pages.allocs > 0);
+    let pages = view.kinds.told(Kind::Pages).filter(|pages| pages.allocs > 0);
     if let Some(pages) = pages {
         let live = of_total(|total| Some(total.live_allocated));
         line("live", live + &pages_beside(pages, pages.live_allocated, pages.live_pages, options))?;
@@ -244,7 +245,7 @@ fn findings(findings: &FindingCounts, options: &TableOptions, out: &mut dyn Writ
 fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let total = objects(view);
     // A bound is no reason to suspect a call-site: its objects may be gone.
-    let is_sure = |row: &SiteRow<'_>| row.kind != Kind::Pages && !row.stats.live_is_upper_bound;
+    let is_sure = |row: &SiteRow<'_>| row.kind.space() == Space::Slab && !row.stats.live_is_upper_bound;
     let top_live = view.top_live.as_ref().and_then(|rows| rows.iter().find(is_sure));
     let top_live = top_live.map_or(0, |row| row.stats.live_allocated);
     let is_many = |part: u64, whole: u64| part > 0 && u128::from(part) * 100 >= u128::from(whole) * u128::from(MANY);
