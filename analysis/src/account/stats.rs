@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{Sum, figures};
+use super::figures::{Figure, Sum, figures};
 
 macro_rules! stats {
     ($(
@@ -27,6 +27,13 @@ macro_rules! stats {
         }
 
         impl Stats {
+            /// A figure, if the row has it.
+            pub(crate) fn get(&self, figure: Figure) -> Option<u128> {
+                match figure {
+                    $(Figure::$figure => self.$member.known(),)*
+                }
+            }
+
             /// Adds another row.
             pub(crate) fn add(&mut self, other: &Stats) {
                 $(self.$member = stats!(@$adds self.$member, other.$member);)*
