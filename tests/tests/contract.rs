@@ -4,6 +4,8 @@
 
 #[path = "contract/deferred.rs"]
 mod deferred;
+#[path = "contract/spaces.rs"]
+mod spaces;
 
 use std::fs;
 use std::io::Read;

@@ -11,7 +11,7 @@ use super::row::{Rows, row};
 use super::shown::{self, Grown, Shown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
-use crate::account::grouping::{ModuleRule, NO_VALUE, RowKey};
+use crate::account::grouping::{GroupKey, ModuleRule, NO_VALUE, RowKey};
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
 
@@ -80,7 +80,10 @@ pub(super) fn holders<'a>(
         Some(ModuleRule::Any) => overlapping(analysis),
         _ => rows_of_keys(analysis),
     };
+    // Uses are of pages; slab objects have one row.
+    let has_uses = analysis.grouping.has(GroupKey::Use);
     rows.retain(|row| shown.takes(row.kind) && !row.grown.stats.is_empty());
+    rows.retain(|row| !has_uses || row.kind.space().is_always_shown());
     rows.iter().for_each(|row| saturation.check(&row.grown.stats));
     let keys = if shape.sort.is_empty() { &[SortKey::Live][..] } else { &shape.sort };
     let figures =

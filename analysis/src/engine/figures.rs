@@ -104,7 +104,7 @@ impl Collected {
             return Err(AnalysisError::TooMany { limit: MAX_CLASSES });
         }
         paired.rows = numbers.rows.iter().copied().zip(figures).collect();
-        add_sums(&mut paired, peaks, rules.page_bytes);
+        add_sums(&mut paired, peaks, rules);
         add_findings(&mut paired, rules, &findings, &numbers, &bounds, all_suspect);
         if !all_suspect {
             paired.learned = learned(learners, &numbers);
@@ -133,15 +133,17 @@ fn learned(learners: Vec<CacheLearner>, numbers: &Numbers) -> HashMap<(u64, u64)
 }
 
 /// Adds peaks to the rows, and sums of each kind and in all.
-fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, page_bytes: Option<u64>) {
+fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, rules: &PairingOptions) {
+    let page_bytes = rules.page_bytes;
     paired.peak_at = peaks.peak_at;
     let has_whole_blocks = paired.counts.has_whole_blocks;
     // A row without a successful allocation has no pages, either.
     let pages = |figures: &mut Stats, peak: u128| {
         figures.pages = figures.pages.or(Some(PageStats::NONE)).filter(|_| !has_whole_blocks || page_bytes.is_some());
         if let Some(pages) = &mut figures.pages {
-            pages.peak_live = page_bytes.and_then(|size| peak.checked_div(size.into()));
-            pages.partial_frees = pages.partial_frees.filter(|_| !has_whole_blocks);
+            let peak = page_bytes.and_then(|size| peak.checked_div(size.into()));
+            pages.peak_live = if pages.allocated == 0 { Some(0) } else { peak };
+            pages.partial_frees = pages.partial_frees.filter(|_| rules.tells_frames && !has_whole_blocks);
         }
     };
     for (index, (RowKey { kind, .. }, figures)) in paired.rows.iter_mut().enumerate() {

@@ -59,7 +59,7 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
 
 /// Sums that rows of call-sites, caches and other keys have in common.
 pub(crate) const FIGURES: [Column<'static>; 12] = [
-    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc."),
     Column::figure("ALLOCS", 4, "Successful allocations."),
     Column::figure("FREED", 9, "Objects whose free was seen."),
     Column::figure("XCPU", 10, "Share of the frees that ran on another CPU than the allocation."),
@@ -254,7 +254,7 @@ pub(crate) const HELD: [Column<'static>; 9] = [
     Column::word(
         "KIND",
         6,
-        "Allocator: kmalloc, cache (kmem_cache_alloc) or pages; where both slab and pages are shown, or slab.",
+        "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc; where both slab and pages are shown, or slab.",
     ),
 ];
 
@@ -355,7 +355,7 @@ pub(crate) const TOP_CHURN: [Column<'static>; 6] = [
 pub(crate) const MISMATCH: [Column<'static>; 11] = [
     Column::figure("CPU", 9, "CPU of the first finding."),
     Column::figure("FIRST", 6, "Time of the first finding, from the first event of the trace."),
-    Column::word("KIND", 7, "Allocator of the object: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::word("KIND", 7, "Allocator of the object: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc."),
     Column::figure("COUNT", 5, "Findings of this class between these two call-sites."),
     Column::figure("SUSPECT", 4, "Findings that lost events or clocks may explain."),
     Column::figure(
@@ -372,7 +372,7 @@ pub(crate) const MISMATCH: [Column<'static>; 11] = [
 
 /// `live`, beside the keys.
 pub(crate) const LIVE: [Column<'static>; 9] = [
-    Column::word("KIND", 6, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::word("KIND", 6, "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc."),
     Column::figure("OLDEST", 5, "Age of the oldest live object at the end of the recording."),
     Column::figure("MEDIAN", 8, "Age of the object in the middle, of those live at the end."),
     Column::figure("WASTED", 7, "Bytes of the live objects that were handed out and not asked for."),
@@ -388,7 +388,7 @@ pub(crate) const OBJECTS: [Column<'static>; 11] = [
     Column::figure("CPU", 6, "CPU of the allocation."),
     Column::figure("PID", 5, "Thread of the allocation."),
     Column::name("COMM", 3, "Command name of the thread: its last known one."),
-    Column::word("KIND", 7, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::word("KIND", 7, "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc."),
     Column::name("CACHE", 4, "Cache named by the allocation event."),
     Column::figure("REQUESTED", 8, "Bytes asked for."),
     Column::figure("ALLOCATED", 2, "Bytes handed out."),
@@ -400,7 +400,7 @@ pub(crate) const OBJECTS: [Column<'static>; 11] = [
 
 /// `cross`.
 pub(crate) const CROSS: [Column<'static>; 7] = [
-    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc."),
     Column::figure("OF FREES", 4, "Objects whose free was seen."),
     Column::figure("XCPU", 2, "Share of the frees that ran on another CPU than the allocation."),
     Column::figure("CROSS", 1, "Frees that ran on another CPU than the allocation."),
@@ -475,7 +475,7 @@ pub(crate) const SECTIONS: [Column<'static>; 2] = [
 
 /// `compare`.
 pub(crate) const COMPARE: [Column<'static>; 9] = [
-    Column::word("KIND", 5, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::word("KIND", 5, "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc."),
     Column::word("SEEN", 6, "new: in the second trace alone; gone: in the first alone."),
     Column::figure("ALLOCS +/-", 4, "Change of the number of allocations."),
     Column::figure("TOTAL +/-", 3, "Change of the bytes handed out, over all allocations."),
@@ -491,7 +491,7 @@ pub(crate) const GROWTH: [Column<'static>; 7] = [
     Column::word(
         "KIND",
         3,
-        "Allocator: kmalloc, cache (kmem_cache_alloc) or pages; total is kmalloc and cache together.",
+        "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc; total is kmalloc and cache together.",
     ),
     Column::figure("ALLOCS", 6, "Successful allocations in all slices."),
     Column::figure("ALLOCS/S", 7, "Allocations per second, over the whole recording."),

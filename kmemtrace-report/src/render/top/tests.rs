@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use kmemtrace::{BySpace, Kind, Space};
 use kmemtrace::live::{
     Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, ObjectNames, Selection, Shares, SizeShare,
     Snapshot, Totals,
 };
+use kmemtrace::{BySpace, Kind, Space};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
