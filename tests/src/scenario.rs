@@ -195,7 +195,7 @@ impl Scenario {
         let name = if address == 0 { "percpu_alloc_percpu_fail" } else { "percpu_alloc_percpu" };
         let bytes = bytes * self.workload.shape.possible_cpus;
         let event = self.blank(at, Action::Alloc(Kind::Percpu), address, site);
-        let gfp = event.gfp.filter(|_| address != 0);
+        let gfp = event.gfp.filter(|_| address != 0 && self.workload.shape.era >= Era::V6_1);
         self.push(cpu, name, None, Event { requested: bytes, allocated: bytes, gfp, node: None, ..event })
     }
 
