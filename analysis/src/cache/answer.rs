@@ -4,7 +4,6 @@ use kmemtrace_abi::event::Names;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::content::read_all;
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::completeness::MergeStats;
 use crate::account::grouping::{Grouping, RowKey};
@@ -159,6 +158,11 @@ fn bytes_of(f: &Stats) -> [u128; 7] {
 /// The pages of a row, their peak aside.
 fn pages_of(pages: &PageStats) -> [u128; 4] {
     [pages.allocated, pages.freed, pages.inferred, pages.live]
+}
+
+/// The value that all of `bytes` stand for.
+pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
 #[cfg(test)]
