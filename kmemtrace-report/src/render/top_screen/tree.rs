@@ -143,11 +143,7 @@ pub(crate) fn modules<'a>(
         let mut shown = Shown::listed(row);
         let has_stacks = |row: &&LiveRow| !matches!(row.key, LiveKey::Stack(0, _));
         let stacks = below.get(&shown.id()).filter(|rows| rows.iter().any(has_stacks));
-        let fold = match stacks {
-            None => Fold::Leaf,
-            Some(_) if open.contains(&shown.id()) => Fold::Open,
-            Some(_) => Fold::Closed,
-        };
+        let fold = tree.fold(shown.id(), stacks.is_some());
         shown.place = Some(NodePlace { depth: 0, fold, only: None });
         tree.shown.push(shown);
         if let Some(rows) = stacks.filter(|_| fold == Fold::Open) {
@@ -158,6 +154,14 @@ pub(crate) fn modules<'a>(
 }
 
 impl<'a> Tree<'_, 'a> {
+    fn fold(&self, id: RowId, has_below: bool) -> Fold {
+        match (has_below, self.open.contains(&id)) {
+            (false, _) => Fold::Leaf,
+            (true, true) => Fold::Open,
+            (true, false) => Fold::Closed,
+        }
+    }
+
     /// Lists the nodes below one, and below these. Stacks have a limit of frames, so that this ends soon.
     fn list(&mut self, node: Node<'a>, depth: u16) {
         let mut level = Vec::new();
@@ -169,11 +173,7 @@ impl<'a> Tree<'_, 'a> {
             }
             let sum = sum(self.snapshot, number, outermost..=node.level, &node.rows);
             let id = (sum.key, sum.kind);
-            let fold = match (node.below.is_empty(), self.open.contains(&id)) {
-                (true, _) => Fold::Leaf,
-                (false, true) => Fold::Open,
-                (false, false) => Fold::Closed,
-            };
+            let fold = self.fold(id, !node.below.is_empty());
             let only = if let [row] = &node.rows[..] { Some(row.key) } else { None };
             level.push(Shown { row: ShownRow::Sum(Box::new(sum)), place: Some(NodePlace { depth, fold, only }) });
             below.insert(id, node);
