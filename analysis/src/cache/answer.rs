@@ -231,7 +231,7 @@ mod tests {
         assert!(!passes(&|paired| paired.rows[0].1.allocs = u64::MAX));
         assert!(!passes(&|paired| paired.rows[2].1.live_objects = u64::MAX));
         assert!(!passes(&|paired| paired.rows[1].1.requested = u128::MAX));
-        assert!(!passes(&|paired| paired.kinds[Kind::Cache].live_wasted = u128::MAX));
+        assert!(!passes(&|paired| paired.kinds[kmemtrace_abi::event::Kind::Cache].live_wasted = u128::MAX));
         let changes: [fn(&mut FindingRow); 3] =
             [|row| row.count = u64::MAX, |row| row.suspect = u64::MAX, |row| row.unseen = 5];
         for change in changes {
