@@ -1,8 +1,8 @@
 //! Options of opening a trace.
 
-/// Wishes of the caller that some inputs can fulfil: those that tell of one moment alone
-/// ([`InputKind::is_of_one_moment`](crate::trace::InputKind)).
-#[derive(Clone, Copy, Debug, Default)]
+/// Wishes of the caller that some inputs can fulfil. `released`, `alike` and `at_free_before` are for those that tell of one moment alone
+/// ([`InputKind::is_of_one_moment`](crate::trace::InputKind)), the others for texts of events.
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Memory that was given back is read, too.
     pub released: bool,
@@ -11,4 +11,10 @@ pub struct OpenOptions {
     pub alike: bool,
     /// Events stand at the time at which the memory's owner before gave it back, in place of the allocation's.
     pub at_free_before: bool,
+    /// Release of the kernel that the text is of.
+    pub release: Option<String>,
+    /// Trace clock of the text's times, as the kernel's `trace_clock` names it.
+    pub clock: Option<String>,
+    /// Bytes of a page.
+    pub page_bytes: Option<u64>,
 }
