@@ -24,4 +24,5 @@ pub mod reference;
 pub mod runner;
 pub mod scenario;
 pub mod terminal;
+pub mod texts;
 pub mod views;

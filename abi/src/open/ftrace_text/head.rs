@@ -63,7 +63,8 @@ pub(super) fn head(line: &[u8]) -> Option<Head<'_>> {
 }
 
 fn anywhere(line: &[u8]) -> Option<Head<'_>> {
-    (1..COLUMNS.min(line.len())).rev().find_map(|end| at(line, end))
+    let found = (1..COLUMNS.min(line.len())).rev().find_map(|end| at(line, end))?;
+    Some(Head { comm: found.comm.trim_ascii_end(), ..found })
 }
 
 /// Line of a named buffer, behind `NAME: `, as trace-cmd prints it.

@@ -40,14 +40,15 @@ impl Refusal {
 /// The reason in a line that is no event's.
 pub(super) fn of_line(text: &[u8]) -> Option<Refusal> {
     let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).take(8).collect();
+    let is_binary = || text.iter().any(|byte| !byte.is_ascii() || byte.is_ascii_control());
+    if memchr::memmem::find(text, b"type: ").is_some() && is_binary() {
+        return Some(Refusal::On("bin"));
+    }
     let is_number = |word: &[u8]| decimal(word).is_some_and(|(_, rest)| rest.is_empty());
     match words[..] {
         [pid, cpu, time, b"type:", ..] if [pid, cpu, time].into_iter().all(is_number) => Some(Refusal::On("raw")),
         [pid, cpu, time, ..] if [pid, cpu, time].map(<[u8]>::len) == [8, 8, 16] && hexadecimal(time).is_some() => {
             Some(Refusal::On("hex"))
-        }
-        [.., b"type:", _] if text.iter().any(|byte| !byte.is_ascii() || byte.is_ascii_control()) => {
-            Some(Refusal::On("bin"))
         }
         [_, pid, cpu, _, preempt, _, time, ..]
             if is_number(pid) && is_number(cpu) && preempt.len() == 8 && time.starts_with(b"[") =>
@@ -74,7 +75,7 @@ mod tests {
         for (line, want) in [
             (&b"8212 1 13716767059325 type: 656"[..], Some(Refusal::On("raw"))),
             (b"00002014 00000001 00000c79af072d7d type: 656", Some(Refusal::On("hex"))),
-            (b"\x14 \0\0\x01\0\0\0}-\x07\xafy\x0c\0\0 type: 656", Some(Refusal::On("bin"))),
+            (b"\x14 \0\0\x01\0\0\0}-\x07\xafy\x0c\0\0type: 656", Some(Refusal::On("bin"))),
             (
                 b"            bash    8212   1 0 00000000 00000000 [331954153] 26.212ms (+0.000ms): kfree: call_site=f",
                 Some(Refusal::On("verbose")),

@@ -43,10 +43,8 @@ pub(super) struct Extent {
 pub(super) struct Facts {
     pub(super) cpus: BTreeMap<u32, Extent>,
     pub(super) gaps: Vec<Gap>,
-    /// Events.
-    pub(super) events: u64,
     /// Entries of the kernel's buffer: events and stacks.
-    pub(super) entries: u64,
+    pub(super) events: u64,
     /// Entries that the header counts: in the buffer, and written.
     pub(super) told: Option<(u64, u64)>,
     /// CPUs that the kernel may have.
@@ -137,12 +135,6 @@ impl Scan {
         }
         let facts = &mut self.facts;
         facts.is_of_perf |= head.form == Form::Perf;
-        facts.entries += 1;
-        if let Content::Stack(is_of_kernel) = content {
-            facts.has_stacks |= is_of_kernel;
-            self.may_go_on = true;
-            return;
-        }
         let at = self.key(head, line);
         if let Content::Lost(lost) = content {
             return self.perf_loss(head.cpu, *lost, at);
@@ -165,6 +157,8 @@ impl Scan {
         (extent.last, extent.time) = (at, time);
         self.last = Some(at);
         note_comm(head, shared);
+        self.facts.has_stacks |= *content == Content::Stack(true);
+        self.may_go_on = true;
         if let Content::Event { system, name, fields } = content {
             let action = record::action(*system, name, release);
             self.may_go_on = action == Action::Other;
@@ -293,11 +287,10 @@ impl Facts {
     /// Finding that the text has fewer entries than its header counts.
     pub(super) fn shortfall(&self) -> Option<Fault> {
         let (entries, _) = self.told.filter(|_| !self.is_of_one_of_several())?;
-        if self.entries >= entries {
+        if self.events >= entries {
             return None;
         }
-        let message =
-            format!("line {} is the last, and the text has {} of {entries} entries", self.lines, self.entries);
+        let message = format!("line {} is the last, and the text has {} of {entries} entries", self.lines, self.events);
         Some(Fault { code: Code::TextCut, offset: self.offset, block: None, message })
     }
 }

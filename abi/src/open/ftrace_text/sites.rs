@@ -49,11 +49,11 @@ pub(super) fn function(text: &[u8]) -> Option<Frame<'_>> {
     }
     let placed = rfind(text, b"+0x").and_then(|plus| Some((&text[..plus], number(&text[plus + 1..])?)));
     match placed {
-        Some((name, (offset, rest))) if is_name(name) => {
+        Some((name, (offset, rest))) => {
             let (size, rest) = rest.strip_prefix(b"/").map_or(Some((0, rest)), number)?;
-            rest.is_empty().then_some(Frame::Function { name, offset, size, module })
+            (rest.is_empty() && is_name(name)).then_some(Frame::Function { name, offset, size, module })
         }
-        _ => is_name(text).then_some(Frame::Name { name: text, module }),
+        None => is_name(text).then_some(Frame::Name { name: text, module }),
     }
 }
 

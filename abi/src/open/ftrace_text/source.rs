@@ -101,9 +101,12 @@ impl TextSource {
             if !facts.cpus.contains_key(&head.cpu) {
                 continue;
             }
+            if matches!(content, Content::Lost(_)) {
+                continue;
+            }
+            self.last = self.last.max(value(head.time));
             match content {
                 Content::Event { system, name, fields } => {
-                    self.last = self.last.max(value(head.time));
                     let number = self.first + self.waiting.len() as u64;
                     let event = event(&texts, &mut self.own, self.last, &head, (system, name, fields));
                     self.waiting.push_back(event);
@@ -119,8 +122,10 @@ impl TextSource {
                     let event = number.filter(|&number| number >= self.first);
                     self.unmatched += u64::from(event.is_none());
                     self.stack = Some(OpenStack { event, frames: Vec::new() });
+                    self.waiting.push_back(plain(&mut self.own, self.last, &head, b"kernel_stack"));
                 }
-                Content::Stack(false) | Content::Lost(_) => {}
+                Content::Stack(false) => self.waiting.push_back(plain(&mut self.own, self.last, &head, b"user_stack")),
+                Content::Lost(_) => {}
             }
         }
         Ok(())
@@ -164,6 +169,11 @@ fn close(stack: &mut Option<OpenStack>, own: &mut Names, waiting: &mut VecDeque<
     }
 }
 
+/// An event of which only the begin of its line is used.
+fn plain(names: &mut Names, at: u64, head: &Head<'_>, name: &[u8]) -> Event {
+    Event { pid: head.pid, flags: head.flags, ..Event::new(at, head.cpu, names.intern(name)) }
+}
+
 /// The event of a line.
 fn event(
     texts: &Texts,
@@ -172,12 +182,11 @@ fn event(
     head: &Head<'_>,
     (system, name, text): (Option<&[u8]>, &[u8], &[u8]),
 ) -> Event {
-    let id = names.intern(name);
-    let plain = Event { pid: head.pid, flags: head.flags, ..Event::new(at, head.cpu, id) };
+    let plain = plain(names, at, head, name);
     let action = record::action(system, name, texts.release);
     if action == Action::Other {
         if is_unknown(system, name, text) {
-            names.mark_unknown(id);
+            names.mark_unknown(plain.name);
         }
         return plain;
     }
