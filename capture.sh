@@ -1,8 +1,8 @@
 #!/bin/sh
 # Captures a kernel's memory events with no program of ours, while COMMAND runs (else for five seconds), into a tree of plain
 # files that kmemtrace-check and kmemtrace-report read on any machine. As root: capture.sh DIR [COMMAND [ARGUMENT ...]]
-# EVENTS=page or all: pages, or both; latency: reclaim and compaction; else slab. STACKS=alloc: a call stack with each
-# allocation, and with each begin of a reclaim or compaction; all: with each event.
+# EVENTS=page, percpu, vmalloc, all (these and slab) or latency (reclaim and compaction); else slab. STACKS=alloc: a call stack with
+# each allocation, and with each begin of a reclaim or compaction; all: with each event. Allocations without a call site have one anyway.
 # PROBES=1: frees by RCU and in bulk, which have no event of their own, by probe events (Linux 6.9 or later).
 # BUFFER_KB: kernel buffer of a CPU. TEXT=1: the kernel's own text of the events, too, with the addresses of frames, in the file trace.
 set -eu
@@ -25,12 +25,15 @@ echo "${BUFFER_KB:-16384}" >$instance/buffer_size_kb
 case ${EVENTS:-slab} in
 slab) names='kmem/kmalloc* kmem/kmem_cache_* kmem/kfree' ;;
 page) names='kmem/mm_page_alloc kmem/mm_page_free' ;;
+percpu) names='percpu/percpu_alloc_* percpu/percpu_free_*' ;;
+vmalloc) names='vmalloc/alloc_vmap_area vmalloc/free_vmap_area_*' ;;
 latency)
 	names='vmscan/*_reclaim_begin vmscan/*_reclaim_end vmscan/mm_shrink_slab_* vmscan/mm_vmscan_throttled
 		vmscan/mm_vmscan_lru_shrink_*active vmscan/*kswapd* compaction/mm_compaction_begin compaction/mm_compaction_end
 		compaction/mm_compaction_try_to_compact_pages compaction/mm_compaction_finished compaction/mm_compaction_deferred
 		compaction/mm_compaction_kcompactd_* oom/mark_victim oom/reclaim_retry_zone oom/compact_retry' ;;
-*) names='kmem/kmalloc* kmem/kmem_cache_* kmem/kfree kmem/mm_page_alloc kmem/mm_page_free' ;;
+*) names='kmem/kmalloc* kmem/kmem_cache_* kmem/kfree kmem/mm_page_alloc kmem/mm_page_free
+		percpu/percpu_alloc_* percpu/percpu_free_* vmalloc/alloc_vmap_area vmalloc/free_vmap_area_*' ;;
 esac
 case ${PROBES:+${EVENTS:-slab}} in slab | all)
 	define() { # EVENT DEFINITION
@@ -54,8 +57,10 @@ esac
 # shellcheck disable=SC2086 # patterns
 for event in $(cd $instance/events && ls -d $names 2>/dev/null); do
 	case ${STACKS:-}/$event in
-	alloc/*alloc* | alloc/*_begin) echo stacktrace >"$instance/events/$event/trigger" ;;
 	all/*) echo 1 >$instance/options/stacktrace ;;
+	alloc/*/*alloc* | alloc/*_begin | */alloc_vmap_area) echo stacktrace >"$instance/events/$event/trigger" ;;
+	*/percpu_alloc_percpu)	# It has a call site from Linux 5.19 on.
+		grep -q call_site "$instance/events/$event/format" || echo stacktrace >"$instance/events/$event/trigger" ;;
 	esac
 	echo 1 >"$instance/events/$event/enable"
 done
@@ -71,7 +76,7 @@ for cpu in $instance/per_cpu/cpu*; do
 	timeout 2 dd bs=1M if=$cpu/trace_pipe_raw of="$out/per_cpu/${cpu##*/}/trace_pipe_raw" 2>/dev/null &
 done
 wait
-case ${EVENTS:-} in latency) systems='vmscan compaction oom' ;; *) systems=kmem ;; esac
+case ${EVENTS:-} in latency) systems='vmscan compaction oom' ;; *) systems='kmem percpu vmalloc' ;; esac
 for file in $instance/per_cpu/cpu*/stats $instance/events/header_* \
 	$(for system in $systems $group ftrace; do ls $instance/events/$system/*/format 2>/dev/null; done) $instance/trace_clock; do
 	copy "$file" "${file#$instance/}"

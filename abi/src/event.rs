@@ -10,6 +10,7 @@ use crate::stack::{StackId, Stacks};
 /// Allocators that objects belong to. `Kmalloc` and `Cache` share one address space; `Pages`,
 /// keyed by page frame number, have one of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Kind {
     /// `kmalloc`, `kmalloc_node` / `kfree`; relay type 0.
     Kmalloc,
@@ -383,6 +384,7 @@ impl Event {
 
 /// Why events may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum GapCause {
     /// The kernel overwrote or dropped events before the recorder took them.
     Overrun,
@@ -402,6 +404,7 @@ pub enum GapCause {
 
 /// An interval of the order key on one CPU in which events may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Gap {
     /// The CPU's last event before it; `None`: the start of the trace.
     pub from: Option<u64>,

@@ -24,6 +24,7 @@ impl Severity {
 
 /// The state of a file or a trace, from best to worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Verdict {
     /// Whole, nothing lost. (`kmemtrace-check` prints it as `ok`, `kmemtrace-report` as `complete`.)
     #[default]

@@ -14,7 +14,6 @@ use crate::kernel::gfp::GfpNames;
 use crate::kernel::kallsyms::has_addresses;
 use crate::kernel::probes::KVFREE_RCU;
 use crate::kernel::release::Release;
-use crate::open::Origin;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
@@ -372,6 +371,12 @@ impl OpenError {
 /// Greatest number of streams of a trace: 16 bits tell them apart.
 pub(crate) const MAX_STREAMS: usize = u16::MAX as usize;
 
+/// Whatever it takes to open a trace once more.
+pub(crate) trait Origin: std::fmt::Debug + Send + Sync {
+    /// Opens the trace that `paths` name.
+    fn open(self: Arc<Self>, paths: &[PathBuf]) -> Result<Trace, OpenError>;
+}
+
 /// An opened trace.
 #[derive(Debug)]
 pub struct Trace {
@@ -380,7 +385,7 @@ pub struct Trace {
     /// The paths that were opened, as the caller named them.
     pub inputs: Vec<PathBuf>,
     /// Whatever it takes to open them again; `None` for a trace that is read once.
-    pub(crate) origin: Option<Origin>,
+    pub(crate) origin: Option<Arc<dyn Origin>>,
     /// Facts about all of it.
     pub info: TraceInfo,
     /// One stream for each of `info.cpus`, in that order; a missing CPU's yields one gap.
@@ -485,6 +490,19 @@ impl Trace {
     /// True where [`Trace::reopen`] can read the same events once more.
     pub fn is_readable_again(&self) -> bool {
         self.origin.is_some()
+    }
+
+    /// Opens the trace once more, with the options that it was opened with.
+    ///
+    /// # Errors
+    /// A trace that is read once ([`Trace::is_readable_again`]), and what [`Trace::open`] fails with.
+    pub fn reopen(&self) -> Result<Trace, OpenError> {
+        if let Some(origin) = &self.origin {
+            return Arc::clone(origin).open(&self.inputs);
+        }
+        let path = self.inputs.first().cloned().unwrap_or_default();
+        let reason = "can be read once only: write it to a file, and name that file".to_owned();
+        Err(OpenError::NoTrace { path, reason })
     }
 
     /// Finds out whether the trace has symbols: [`TraceInfo::symbols`].

@@ -1,6 +1,6 @@
 //! Random traces, a million where one has an hour: however the work is cut, every view says what the slow reference says.
 //!
-//! The documents are made within this process, which makes a million of them possible: `tests/tests/contract.rs` does
+//! The documents are made within this process, which makes a million of them possible: `tests/tests/offline/contract.rs` does
 //! the same with the program as it is run, and some more.
 
 mod init_sites;

@@ -120,7 +120,8 @@ mod query;
 pub mod whole_file;
 
 pub use account::completeness::Completeness;
-pub use account::grouping::{GroupKey, ModuleRule};
+pub use account::grouping::ModuleRule;
+pub use account::keys::{ColumnContent, GroupKey, KeyColumn, KeyEntry, KeyForm};
 pub use account::live_curve::LiveCurve;
 pub use account::stats::{PageStats, Stats};
 pub use analysis::{Analysis, FindingEntry, LiveObject, Row};

@@ -1,13 +1,12 @@
 //! Runs the views of the time that tasks wait for memory.
 
-use kmemtrace::Query;
-use kmemtrace::Trace;
 use kmemtrace::documents::Document;
 use kmemtrace::latency::{Latency, LatencyRequest, WaitBy};
+use kmemtrace::{GroupKey, Query, Trace};
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
 
-use crate::args::{Args, GroupBy};
+use crate::args::Args;
 use crate::cli::Request;
 use crate::report;
 use crate::terminal::messages::say;
@@ -62,7 +61,7 @@ pub(crate) fn check_threshold(args: &Args, trace: &Trace) -> anyhow::Result<()> 
 }
 
 /// Keys of rows of waits, each once.
-fn wait_keys(by: &[GroupBy]) -> Vec<WaitBy> {
+fn wait_keys(by: &[GroupKey]) -> Vec<WaitBy> {
     let mut keys = Vec::new();
     for key in by.iter().filter_map(wait_key) {
         if !keys.contains(&key) {
@@ -73,12 +72,12 @@ fn wait_keys(by: &[GroupBy]) -> Vec<WaitBy> {
 }
 
 /// Key of rows of waits.
-fn wait_key(by: &GroupBy) -> Option<WaitBy> {
+fn wait_key(by: &GroupKey) -> Option<WaitBy> {
     match by {
-        GroupBy::Site => Some(WaitBy::Site),
-        GroupBy::Task => Some(WaitBy::Task),
-        GroupBy::Order => Some(WaitBy::Order),
-        GroupBy::Gfp => Some(WaitBy::Gfp),
+        GroupKey::Site => Some(WaitBy::Site),
+        GroupKey::Task => Some(WaitBy::Task),
+        GroupKey::Order => Some(WaitBy::Order),
+        GroupKey::Gfp => Some(WaitBy::Gfp),
         _ => None,
     }
 }

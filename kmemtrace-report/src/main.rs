@@ -4,23 +4,24 @@
 //! terminal, and the renderers.
 
 mod args;
+#[cfg(feature = "full")]
 mod built;
-#[cfg(feature = "pictures")]
+#[cfg(feature = "full")]
 mod chart;
 mod classes;
 mod cli;
 mod columns;
 mod exit;
-#[cfg(feature = "export")]
+#[cfg(feature = "full")]
 mod export;
 mod follow;
 mod latency;
 mod memstrack;
 mod names;
 mod old;
-#[cfg(feature = "pack")]
+#[cfg(feature = "full")]
 mod pack;
-#[cfg(feature = "html")]
+#[cfg(feature = "full")]
 mod page;
 mod render;
 mod report;
@@ -88,39 +89,40 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         }
         Run::Events => report::events(request, None),
         Run::Compare => report::compare(request),
-        Run::Static => built::static_sizes(request),
-        Run::Names => built::names(request),
         // The command line has made steps of it.
         Run::TraceAnalyze => Ok(exit::OK),
-        #[cfg(feature = "html")]
-        Run::Page => page::page(request),
-        #[cfg(not(feature = "html"))]
-        Run::Page => anyhow::bail!("html: this program was built without pages: build it with the feature html"),
-        #[cfg(feature = "pictures")]
-        Run::Chart => chart::chart(request),
-        #[cfg(not(feature = "pictures"))]
-        Run::Chart => {
-            anyhow::bail!("chart: this program was built without pictures: build it with the feature pictures")
-        }
         #[cfg(feature = "top")]
         Run::Top => top::run(request),
         #[cfg(not(feature = "top"))]
         Run::Top => anyhow::bail!("top: this program was built without the live screen: build it with the feature top"),
-        #[cfg(feature = "export")]
-        Run::Export => export::export(request),
-        #[cfg(not(feature = "export"))]
-        Run::Export => {
-            anyhow::bail!("export: this program was built without exports: build it with the feature export")
-        }
         Run::Memstrack => memstrack::memstrack(request),
-        #[cfg(not(feature = "pack"))]
-        Run::Pack => anyhow::bail!("pack: this program was built without packing: build it with the feature pack"),
-        #[cfg(feature = "pack")]
-        Run::Pack => {
+        Run::Static | Run::Names | Run::Page | Run::Chart | Run::Export | Run::Pack => run_full(request),
+    }
+}
+
+#[cfg(feature = "full")]
+fn run_full(request: &Request) -> anyhow::Result<u8> {
+    let args = &request.args;
+    match request.view.run {
+        Run::Static => built::static_sizes(request),
+        Run::Names => built::names(request),
+        Run::Page => page::page(request),
+        Run::Chart => chart::chart(request),
+        Run::Export => export::export(request),
+        _ => {
             let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };
             pack::pack(&request.inputs(), how)?;
             Ok(exit::OK)
         }
     }
+}
+
+/// Message of a program without the feature.
+#[cfg(not(feature = "full"))]
+const SMALL: &str = "this small kmemtrace-report is built without it; use one with the feature full";
+
+#[cfg(not(feature = "full"))]
+fn run_full(request: &Request) -> anyhow::Result<u8> {
+    anyhow::bail!("{}: {SMALL}", request.view.name)
 }

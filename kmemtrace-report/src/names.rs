@@ -5,10 +5,10 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use kmemtrace::{Areas, FrameList, NameOptions, Uses, Wrappers};
+use kmemtrace::{Areas, FrameList, GroupKey, NameOptions, Uses, Wrappers};
 use kmemtrace_abi::open::regular;
 
-use crate::args::{Args, CullBy, GroupBy};
+use crate::args::Args;
 
 /// Limit of a file of wrappers or areas; the kernel's MAINTAINERS has 1 MiB.
 const MAX_BYTES: u64 = 16 << 20;
@@ -31,7 +31,7 @@ pub(crate) fn options(args: &Args) -> anyhow::Result<NameOptions> {
     if let Some(path) = names.areas.as_ref().filter(|_| areas.is_empty()) {
         bail!("{}: no areas; a line is AREA<TAB>GLOB, or the file is the kernel's MAINTAINERS", path.display());
     }
-    if names.areas.is_none() && args.by.contains(&GroupBy::Area) {
+    if names.areas.is_none() && args.by.contains(&GroupKey::Area) {
         bail!("--by area: name the areas with --areas: the kernel's MAINTAINERS, or lines AREA<TAB>GLOB");
     }
     for dir in &names.debug_dir {
@@ -40,7 +40,7 @@ pub(crate) fn options(args: &Args) -> anyhow::Result<NameOptions> {
             bail!("--debug-dir {}: is no folder; --vmlinux names a file", dir.display());
         }
     }
-    let mut frames = if args.cull.contains(&CullBy::Stacktrace) { FrameList::none() } else { FrameList::default() };
+    let mut frames = if args.cull.contains(&GroupKey::Stack) { FrameList::none() } else { FrameList::default() };
     if let Some(path) = &names.skip_frames {
         frames.add(&text(path)?);
     }

@@ -29,17 +29,15 @@ pub(crate) fn run(steps: Vec<Step>, view: impl Fn(&Request) -> anyhow::Result<u8
     Ok(status)
 }
 
-#[cfg(all(feature = "dwarf", feature = "pictures"))]
+#[cfg(feature = "full")]
 use with_pictures::static_rings;
 
-#[cfg(not(all(feature = "dwarf", feature = "pictures")))]
+#[cfg(not(feature = "full"))]
 fn static_rings(_: &std::path::Path, _: Option<&str>, _: &std::path::Path) -> anyhow::Result<()> {
-    anyhow::bail!(
-        "trace-analyze: this program was built without pictures or without the feature dwarf, which static sizes need"
-    )
+    anyhow::bail!("trace-analyze: {}", crate::SMALL)
 }
 
-#[cfg(all(feature = "dwarf", feature = "pictures"))]
+#[cfg(feature = "full")]
 mod with_pictures {
     use std::path::Path;
 

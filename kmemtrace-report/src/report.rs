@@ -15,7 +15,7 @@ use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
 
-use crate::args::{Args, Format, GroupBy, SortBy};
+use crate::args::{Args, Format, SortBy};
 use crate::cli::Request;
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
@@ -169,22 +169,22 @@ pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf
 }
 
 /// Answer of a saved document to a query with the options of the command line.
-#[cfg(feature = "saved")]
+#[cfg(feature = "full")]
 fn of_document(request: &Request, query: Query, saved: &Path) -> anyhow::Result<Analysis> {
     Ok(with_options(request, query)?.of_document(saved)?)
 }
 
 /// Refuses a saved document.
-#[cfg(not(feature = "saved"))]
+#[cfg(not(feature = "full"))]
 fn of_document(_: &Request, _: Query, saved: &Path) -> anyhow::Result<Analysis> {
     let path = escape(saved.as_os_str().as_encoded_bytes());
-    anyhow::bail!("{path}: this program was built without saved documents: build it with the feature saved")
+    anyhow::bail!("{path}: {}", crate::SMALL)
 }
 
 /// Prints the comparison of two traces, or of two windows of one.
 pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
-    let by_cache = args.by.first() == Some(&GroupBy::Cache);
+    let by_cache = args.by.first() == Some(&GroupKey::Cache);
     let analyse = |input: &PathBuf, option: &str, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
         let mut trace = open(request, std::slice::from_ref(input))?;
         let query = if by_cache { Query::by_cache() } else { Query::by_site() };
@@ -238,7 +238,7 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
     let mut progress = ProgressLine::new(args.quiet || !out.is_file);
     let lines: Box<dyn EventOutput> = match format {
         Format::Table => Box::new(EventTable::new(trace.info.keys(), &names, &options, &mut out)),
-        Format::Csv => Box::new(csv::EventRows::new(&mut out)),
+        Format::Csv => Box::new(csv::EventRows::new(&mut out)?),
         Format::Json | Format::Jsonl => Box::new(LineWriter::new(&mut out)),
     };
     let mut lines = Limited::new(lines, args.top);
@@ -402,7 +402,7 @@ fn check_page_owner(args: &Args, trace: &Trace) -> anyhow::Result<()> {
     if times.len() > 1 || (times.contains(&true) && args.time.is_some()) {
         anyhow::bail!("--sort free_ts: not beside alloc_ts or --time, which go by the time of the allocation");
     }
-    let keys: Vec<GroupKey> = args.by.iter().map(|by| by.key()).chain(args.cull.iter().map(|by| by.key())).collect();
+    let keys = args.row_keys();
     let missing = args.sort.iter().find_map(|sort| match sort.key() {
         Some(SortKey::Key { key, .. }) if !keys.contains(&key) => Some(key),
         _ => None,
@@ -455,7 +455,7 @@ fn check_tree(request: &Request) -> anyhow::Result<()> {
     if request.view.name != "tree" {
         return Ok(());
     }
-    let is_of_folders = |by: &GroupBy| [GroupBy::Folder, GroupBy::Area].contains(by);
+    let is_of_folders = |by: &GroupKey| [GroupKey::Folder, GroupKey::Area].contains(by);
     if args.by.len() > 1 && args.by.iter().any(is_of_folders) {
         anyhow::bail!("--by: folder and area make a tree of their own; name them alone");
     }

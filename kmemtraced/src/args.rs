@@ -45,6 +45,9 @@ const LEAN_BUFFER_BYTES: u64 = 256 << 10;
 /// Compression with `--lean`.
 const LEAN_COMPRESSION: Compression = Compression::Zstd(1);
 
+/// Flush interval where none is asked for.
+const FLUSH: Duration = Duration::from_secs(1);
+
 /// Exit status of a recording that could not start: usage, permission, no source, already running.
 pub(crate) const NOT_STARTED: u8 = 2;
 
@@ -57,9 +60,16 @@ pub(crate) const NOT_STARTED: u8 = 2;
     after_long_help = "Exit status: 0 nothing lost, 1 events were lost, 2 could not start, 3 ended early (disk full); with COMMAND \
                   its own, unless the recording's is 2 or 3"
 )]
-pub(crate) struct Args {
+pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
+    #[command(flatten)]
+    pub(crate) args: Args,
+}
+
+/// Options of a recording.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
     /// Trace directory [default: ./kmemtrace.data]
     ///
     /// An earlier ./kmemtrace.data is renamed to kmemtrace.data.old.
@@ -79,7 +89,7 @@ pub(crate) struct Args {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        help = "slab, page, latency, all (slab and page), or names of events [default: slab]"
+        help = "slab, page, percpu, vmalloc, all (these four), latency, or names of events [default: slab]"
     )]
     pub(crate) events: Option<Vec<String>>,
     /// Only allocations that match, as 'bytes_req >= 4096'
@@ -93,9 +103,10 @@ pub(crate) struct Args {
     /// writes a trigger's stacks into the recorder's instance; else all events have one.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "alloc", conflicts_with_all = ["relay", "boot"])]
     pub(crate) stack: Option<StackWhen>,
-    /// Record no call stacks with reclaim and compaction
+    /// Record no call stacks with reclaim, compaction and vmalloc areas
     ///
-    /// With -e latency the kernel writes one with each begin of these.
+    /// With -e latency the kernel writes one with each begin of a reclaim or compaction. With -e vmalloc it writes one with each area,
+    /// whose call site nothing else gives; before Linux 5.19 the same holds for -e percpu.
     #[arg(long, conflicts_with = "stack", hide_short_help = true)]
     pub(crate) no_stack: bool,
     /// Record times of functions, by the kernel's tracer function_graph [default LIST: functions of reclaim and compaction]
@@ -132,9 +143,9 @@ pub(crate) struct Args {
     /// For an initramfs. Other options win. A recorder that is killed leaves a recording without symbols.
     #[arg(long, help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) lean: bool,
-    /// Longest time that an event may stay in the kernel's buffer
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", help_heading = "Buffer and disk", hide_short_help = true)]
-    pub(crate) flush: Duration,
+    /// Longest time that an event may stay in the kernel's buffer [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Buffer and disk", hide_short_help = true)]
+    pub(crate) flush: Option<Duration>,
     /// Interval at which files are synced to the disk: none, flush (the --flush interval), or a time
     #[arg(long, value_name = "WHEN", default_value = "none", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) sync: Sync,
@@ -158,8 +169,6 @@ pub(crate) struct Args {
     /// Print these views of the trace after the recording
     #[arg(long, value_name = "VIEWS", value_delimiter = ',', value_parser = ReportName)]
     pub(crate) report: Vec<String>,
-    #[command(flatten)]
-    pub(crate) memstrack: Memstrack,
     /// Name of the tracefs instance to record in
     #[arg(
         short = 'B',
@@ -197,19 +206,29 @@ pub(crate) struct Args {
     /// Command to run, after `--`; the recording ends with it
     #[arg(last = true, value_name = "COMMAND", hide_short_help = true)]
     pub(crate) command: Vec<OsString>,
+    // At the end: the options behind it would stand under its heading.
+    #[command(flatten)]
+    pub(crate) memstrack: Memstrack,
 }
 
-impl Args {
+impl CommandLine {
     /// Parses the process's command line; ends the process after help, version and errors.
-    pub(crate) fn from_command_line() -> Args {
+    pub(crate) fn of_process() -> CommandLine {
         let words: Vec<OsString> = std::env::args_os().collect();
-        Args::try_parse_from(&words).unwrap_or_else(|error| match without_dashes(&words, &error) {
+        CommandLine::try_parse_from(&words).unwrap_or_else(|error| match without_dashes(&words, &error) {
             Some(line) => {
                 let _ = writeln!(io::stderr(), "kmemtraced: put {line}");
                 std::process::exit(NOT_STARTED.into())
             }
             None => error.exit(),
         })
+    }
+}
+
+impl Args {
+    /// Longest time that an event may stay in the kernel's buffer.
+    pub(crate) fn flush(&self) -> Duration {
+        self.flush.unwrap_or(FLUSH)
     }
 
     /// Compression of the files.
@@ -291,9 +310,11 @@ fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
     let dashes = OsString::from("--");
     (1..words.len()).filter(|&at| words[at] == *word.as_str()).find_map(|at| {
         let mended = [&words[..at], std::slice::from_ref(&dashes), &words[at..]].concat();
-        let args = Args::try_parse_from(&mended).ok().filter(|args| args.command.len() == words.len() - at);
+        let line = CommandLine::try_parse_from(&mended).ok()?;
+        if line.args.command.len() != words.len() - at {
+            return None;
+        }
         let typed = |words: &[OsString]| words.iter().map(|word| as_typed(word)).collect::<Vec<_>>().join(" ");
-        args?;
         if VERBS.contains(&word.as_str()) {
             let first = [&words[..1], &words[at..=at], &words[1..at], &words[at + 1..]].concat();
             return Some(format!("{word} before its options: {}", typed(&first)));
@@ -323,20 +344,71 @@ fn as_typed(word: &OsStr) -> String {
 pub(crate) enum Verb {
     /// Record, and show who takes memory now: the live screen
     ///
-    /// The recording goes to a private directory that is removed at the end; --keep NAME keeps it. `kmemtraced top --help` has all
-    /// options.
-    #[command(disable_help_flag = true)]
-    Top,
+    /// The recording goes to a private directory that is removed at the end; --keep NAME keeps it.
+    Top(Box<TopArgs>),
     /// Record, and print each task's wait for memory as it ends
     ///
     /// A line for each stall, with what was inside; at the end the shrinkers and totals. No file is made; -o DIR keeps the recording.
-    /// `kmemtraced watch --help` has all options.
-    #[command(disable_help_flag = true)]
-    Watch,
+    Watch(Box<WatchArgs>),
     /// Undo the changes of a killed recorder in the kernel
     Recover,
     /// List the events, clocks and buffers of this kernel
     Probe,
+}
+
+/// Options of `kmemtraced top`.
+#[derive(Debug, clap::Args)]
+#[command(version)]
+pub(crate) struct TopArgs {
+    /// Keep the whole recording in this directory
+    ///
+    /// Without it the recording stands among the temporary files, older events are given back to the file system from 64 MiB on,
+    /// and all of it is removed at the end.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) recording: Args,
+}
+
+/// Options of `kmemtraced watch`.
+#[derive(Debug, clap::Args)]
+#[command(
+    version,
+    mut_arg("output", explained("Keep the recording in this directory, too; without it there is no file")),
+    mut_arg("events", explained("Events to record beside those of reclaim: slab, page, percpu, vmalloc, all, or names of events")),
+    mut_arg("flush", explained("Longest time that an event stays in the kernel's buffer [default: 200ms]")),
+    mut_arg("report", |arg| arg.hide(true)),
+    mut_arg("relay", |arg| arg.hide(true)),
+    after_long_help = "Exit status: that of the recording (0 nothing lost, 1 events were lost, 2 could not start, 3 ended early), or \
+                  else of the report; with COMMAND its own, unless the recording's is 2 or 3"
+)]
+pub(crate) struct WatchArgs {
+    /// Print waits of this length and longer: 5ms, 134us
+    ///
+    /// Units: ns, us, ms, s, min (or m), h; a number alone is seconds.
+    #[arg(long, value_name = "TIME", value_parser = threshold)]
+    pub(crate) threshold: Option<String>,
+    /// Print every span, not stalls alone: shrinkers, compaction, kswapd
+    #[arg(long)]
+    pub(crate) all_spans: bool,
+    /// Form of what is printed
+    #[arg(long, value_name = "FORMAT", value_parser = ["table", "jsonl"])]
+    pub(crate) format: Option<String>,
+    #[command(flatten)]
+    pub(crate) recording: Args,
+}
+
+/// Other help of an option.
+fn explained(help: &'static str) -> impl Fn(Arg) -> Arg {
+    move |arg| arg.help(help).long_help(help)
+}
+
+/// Checks a threshold before the recording; the report reads the same words.
+fn threshold(text: &str) -> Result<String, String> {
+    match duration::parse(text).map(u64::try_from) {
+        Some(Ok(_)) => Ok(text.to_owned()),
+        _ => Err("a time is 5ms, 134us, 1.5s or 2min".to_owned()),
+    }
 }
 
 /// Interval between two syncs of the files, from `--sync`.
@@ -411,7 +483,7 @@ mod tests {
     fn a_command_without_dashes_is_told_the_line_to_type() {
         let mended = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(|word| word.replace('_', " ").into()).collect();
-            Args::try_parse_from(&words).err().and_then(|error| without_dashes(&words, &error))
+            CommandLine::try_parse_from(&words).err().and_then(|error| without_dashes(&words, &error))
         };
         let dashes = |line: &str| format!("-- before the command: {line}");
         assert_eq!(mended("kmemtraced make -C x").unwrap(), dashes("kmemtraced -- make -C x"));

@@ -27,15 +27,20 @@ mod write;
 
 use std::process::ExitCode;
 
-use args::{Args, NOT_STARTED, Verb};
+use args::{Args, CommandLine, NOT_STARTED, Verb};
 use process::{messages, thread};
 use record::shutdown;
 
 fn main() -> ExitCode {
-    if let Some(status) = top::asked() {
-        return ExitCode::from(status);
-    }
-    let done = watch::asked().unwrap_or_else(|| Ok(Args::from_command_line())).and_then(run);
+    let CommandLine { verb, args } = CommandLine::of_process();
+    let done = match verb {
+        // The recorder is a process of its own there, with its own messages and signals.
+        Some(Verb::Top(args)) => return ExitCode::from(top::top(*args)),
+        Some(Verb::Watch(args)) => watch::recording(*args).and_then(record),
+        Some(Verb::Recover) => recover::recover(&args),
+        Some(Verb::Probe) => probe::probe(&args),
+        None => record(args),
+    };
     let status = done.unwrap_or_else(|error| {
         messages::say(format!("kmemtraced: {error:#}"));
         NOT_STARTED
@@ -44,14 +49,7 @@ fn main() -> ExitCode {
     ExitCode::from(status)
 }
 
-fn run(args: Args) -> anyhow::Result<u8> {
-    match args.verb {
-        Some(Verb::Top) => Err(top::out_of_place()),
-        Some(Verb::Watch) => Err(watch::out_of_place()),
-        None => messages::start(args.priority)
-            .map_err(|error| thread::not_started("messages", &error))
-            .and_then(|()| record::record(args)),
-        Some(Verb::Recover) => recover::recover(&args),
-        Some(Verb::Probe) => probe::probe(&args),
-    }
+fn record(args: Args) -> anyhow::Result<u8> {
+    messages::start(args.priority).map_err(|error| thread::not_started("messages", &error))?;
+    record::record(args)
 }

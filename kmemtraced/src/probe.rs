@@ -60,6 +60,7 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
         }
         Err(error) => format!("{}: {error}", dir.display()),
     };
+    let offer = |profile| events::offer(tracefs, profile).unwrap_or_else(|error| format!("{error:#}"));
     let [rcu_frees, bulk_frees] = probes::offer(tracefs);
     vec![
         ("tracefs", tracefs.path("").display().to_string()),
@@ -69,7 +70,9 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
         ("caches", of_caches(tracefs)),
         rcu_frees,
         bulk_frees,
-        ("latency", of_latency(tracefs)),
+        ("percpu", offer("percpu")),
+        ("vmalloc", offer("vmalloc")),
+        ("latency", offer(latency::PROFILE)),
         ("clocks", tracefs.get("trace_clock").map_or_else(|e| format!("{e:#}"), |c| c.trim().to_owned())),
         (
             "marks",
@@ -100,18 +103,6 @@ fn of_caches(tracefs: &KernelFs) -> String {
 fn symbols() -> String {
     match KernelFs::find(&PROC).and_then(|proc| rights::no_symbols(&proc)) {
         Ok(missing) => missing.unwrap_or_else(|| "yes".to_owned()),
-        Err(error) => format!("{error:#}"),
-    }
-}
-
-/// The events of `-e latency` that this kernel lacks.
-fn of_latency(tracefs: &KernelFs) -> String {
-    match latency::missing(tracefs) {
-        Ok(missing) if missing.is_empty() => "all events".to_owned(),
-        Ok(missing) => {
-            let there = latency::EVENTS.len() - missing.len();
-            format!("{there} of {} events, without {}", latency::EVENTS.len(), missing.join(" "))
-        }
         Err(error) => format!("{error:#}"),
     }
 }

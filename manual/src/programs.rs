@@ -13,14 +13,13 @@ const CHECK: &str = "kmemtrace-check";
 
 /// Commands with completions, by the names of the programs.
 pub(crate) fn completed() -> [(&'static str, Command); 3] {
-    [(RECORDER, recorder()), (CHECK, check()), (commands::PROGRAM, commands::tree())]
+    [(RECORDER, recorder()), (CHECK, check()), (commands::PROGRAM, commands::completed())]
 }
 
 /// Man pages by name: one for each program and each view.
 pub(crate) fn pages() -> Vec<(String, Vec<u8>)> {
     let views: Vec<String> = VIEWS.iter().map(|view| format!("{}-{}", commands::PROGRAM, view.name)).collect();
-    let report = commands::without_view().subcommands(VIEWS.iter().map(commands::of_view));
-    let programs = [(RECORDER, recorder()), (CHECK, check()), (commands::PROGRAM, report)];
+    let programs = [(RECORDER, recorder()), (CHECK, check()), (commands::PROGRAM, commands::program())];
     let others =
         |name: &str| programs.iter().map(|(other, _)| (*other).to_owned()).filter(|other| other != name).collect();
     let mut pages: Vec<(String, Vec<u8>)> = Vec::new();
@@ -38,7 +37,7 @@ pub(crate) fn pages() -> Vec<(String, Vec<u8>)> {
 }
 
 fn recorder() -> Command {
-    recorder_args::Args::command().name(RECORDER).bin_name(RECORDER)
+    recorder_args::CommandLine::command().name(RECORDER).bin_name(RECORDER)
 }
 
 fn check() -> Command {

@@ -14,10 +14,24 @@ pub struct Skip(pub String);
 /// Test with its name; a panic is a failure.
 pub type Test = (&'static str, fn() -> Result<(), Skip>);
 
-/// Runs the tests that the command line selects, one after the other.
-pub fn main(tests: &[Test]) -> ExitCode {
+/// `TESTS` of a module, for [`main`]: the names of its test functions, or `name => function`.
+#[macro_export]
+macro_rules! tests {
+    ($($name:ident $(=> $test:expr)?),* $(,)?) => {
+        pub(crate) const TESTS: &[$crate::runner::Test] =
+            &[$((concat!(module_path!(), "::", stringify!($name)), $crate::tests!(@ $name $($test)?))),*];
+    };
+    (@ $name:ident) => { $name };
+    (@ $name:ident $test:expr) => { $test };
+}
+
+/// Runs the tests of these modules that the command line selects, one after the other. A test's name is its path in the
+/// program: `module::test`.
+pub fn main(modules: &[&[Test]]) -> ExitCode {
     let selection = Selection::parse(std::env::args().skip(1));
-    let selected: Vec<&Test> = tests.iter().filter(|(name, _)| selection.takes(name)).collect();
+    let tests =
+        modules.concat().into_iter().map(|(path, test)| (path.split_once("::").map_or(path, |(_, name)| name), test));
+    let selected: Vec<Test> = tests.filter(|(name, _)| selection.takes(name)).collect();
     if selection.list {
         selected.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;

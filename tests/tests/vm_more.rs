@@ -13,31 +13,33 @@ use kmemtrace_tests::guest::{Guest, checked, dracut, hold_module, sites};
 use kmemtrace_tests::kernels;
 use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
-use kmemtrace_tests::runner::{self, Skip};
+use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::views;
 
 const LINUX_6_12: &str = r"linux-image-6\.12\.[0-9.+a-z-]+-cloud-amd64";
 const SLAB_EVENTS: &str = "kmem:kmalloc,kmem:kfree,kmem:kmem_cache_alloc,kmem:kmem_cache_free";
 
 fn main() -> ExitCode {
-    runner::main(&[
-        ("linux_5_10_rt", || kernels::assert_recordings(kernels::LINUX_5_10_RT)),
-        ("linux_6_1", || kernels::assert_recordings(kernels::LINUX_6_1)),
-        ("linux_6_12", || kernels::assert_recordings(kernels::LINUX_6_12)),
-        ("linux_6_18", || kernels::assert_recordings(kernels::LINUX_6_18)),
-        ("both_ways_on_linux_6_1", || both_ways(None)),
-        ("both_ways_on_linux_6_12", || both_ways(Some(LINUX_6_12))),
-        ("functions_of_reclaim_on_linux_6_1", || functions_of_reclaim(None)),
-        ("functions_of_reclaim_on_linux_6_12", || functions_of_reclaim(Some(LINUX_6_12))),
-        ("a_machine_of_32_bits", || other_machine("i386", 4, 4096)),
-        ("pages_of_64_kib", || other_machine("ppc64el", 8, 65536)),
-        ("pages_of_16_kib", || other_machine("arm64", 8, 16384)),
-        ("boot_events_of_the_top_level_buffer", boot_events_of_the_top_level_buffer),
-        ("boot_events_of_an_instance", boot_events_of_an_instance),
-        ("a_power_cut", a_power_cut),
-        ("dracut_reports_on_the_console", dracut_reports_on_the_console),
-    ])
+    kmemtrace_tests::runner::main(&[TESTS])
 }
+
+kmemtrace_tests::tests![
+    linux_5_10_rt => || kernels::assert_recordings(kernels::LINUX_5_10_RT),
+    linux_6_1 => || kernels::assert_recordings(kernels::LINUX_6_1),
+    linux_6_12 => || kernels::assert_recordings(kernels::LINUX_6_12),
+    linux_6_18 => || kernels::assert_recordings(kernels::LINUX_6_18),
+    both_ways_on_linux_6_1 => || both_ways(None),
+    both_ways_on_linux_6_12 => || both_ways(Some(LINUX_6_12)),
+    functions_of_reclaim_on_linux_6_1 => || functions_of_reclaim(None),
+    functions_of_reclaim_on_linux_6_12 => || functions_of_reclaim(Some(LINUX_6_12)),
+    a_machine_of_32_bits => || other_machine("i386", 4, 4096),
+    pages_of_64_kib => || other_machine("ppc64el", 8, 65536),
+    pages_of_16_kib => || other_machine("arm64", 8, 16384),
+    boot_events_of_the_top_level_buffer,
+    boot_events_of_an_instance,
+    a_power_cut,
+    dracut_reports_on_the_console,
+];
 
 /// Compares both recordings that [`BOTH_WAYS`] makes, by our recorder and by plain `cat`, with the load.
 fn assert_recordings(out: &Directory, word_bytes: u64) {

@@ -10,6 +10,7 @@ pub const MAX_GAPS: usize = 1 << 16;
 
 /// A block of data where reading may begin, and the counts before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SeekPoint {
     /// Offset of its header in the file, in bytes.
     pub offset: u64,
@@ -25,6 +26,7 @@ pub struct SeekPoint {
 
 /// Entry points and gaps of one CPU's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SeekIndex {
     /// Points in the order of the file.
     pub points: Vec<SeekPoint>,

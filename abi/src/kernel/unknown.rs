@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 /// Numbers of such events by name, each name as the trace has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UnknownEvents {
     /// At most one entry for each event id of the trace, of which there are 65,536.
     by_name: BTreeMap<Box<[u8]>, u64>,

@@ -20,14 +20,15 @@ mod symbols;
 mod tree;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use self::listing::{Listing, is_dir, no_trace};
 pub use self::options::OpenOptions;
-use crate::trace::{MAX_STREAMS, OpenError, Trace};
+use crate::trace::{MAX_STREAMS, OpenError, Origin, Trace};
 
-/// Whatever it takes to open a trace again.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Origin {
+/// Options and files that a trace was opened with.
+#[derive(Debug)]
+struct Opened {
     options: OpenOptions,
     #[cfg(feature = "inputs")]
     held: Option<inputs::Held>,
@@ -43,37 +44,23 @@ impl Trace {
     pub fn open_with(paths: &[PathBuf], options: OpenOptions) -> Result<Trace, OpenError> {
         #[cfg(feature = "inputs")]
         let held = inputs::Held::of(paths, &options)?;
-        let origin = Origin {
+        let opened = Opened {
             options,
             #[cfg(feature = "inputs")]
             held,
         };
-        Trace::of_origin(paths, origin)
+        Arc::new(opened).open(paths)
     }
+}
 
-    /// Opens the trace once more, with the options that it was opened with.
-    ///
-    /// # Errors
-    /// A trace that is read once ([`Trace::is_readable_again`]), and what [`Trace::open`] fails with.
-    pub fn reopen(&self) -> Result<Trace, OpenError> {
-        match &self.origin {
-            Some(origin) => Trace::of_origin(&self.inputs, origin.clone()),
-            None => {
-                let path = self.inputs.first().map_or(Path::new(""), PathBuf::as_path);
-                Err(no_trace(path, "can be read once only: write it to a file, and name that file"))
-            }
-        }
-    }
-
-    fn of_origin(paths: &[PathBuf], origin: Origin) -> Result<Trace, OpenError> {
+impl Origin for Opened {
+    fn open(self: Arc<Self>, paths: &[PathBuf]) -> Result<Trace, OpenError> {
         #[cfg(feature = "inputs")]
-        let opened = match &origin.held {
-            Some(held) => held.open(&origin.options),
-            None => open(paths, &origin.options),
-        };
+        let held = self.held.as_ref().map(|held| held.open(&self.options));
         #[cfg(not(feature = "inputs"))]
-        let opened = open(paths, &origin.options);
-        let mut trace = Trace { inputs: paths.to_vec(), origin: Some(origin), ..opened? };
+        let held = None;
+        let opened = held.unwrap_or_else(|| open(paths, &self.options))?;
+        let mut trace = Trace { inputs: paths.to_vec(), origin: Some(self), ..opened };
         trace.find_symbols();
         Ok(trace)
     }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use flate2::bufread::MultiGzDecoder;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -19,9 +20,14 @@ const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 const XZ: &[u8] = b"\xfd7zXZ\0";
 
-/// Copy of standard input.
+/// Copy of standard input, which can be read once in the life of the process.
 pub(super) fn of_stdin() -> io::Result<File> {
-    Spool::fill(&mut io::stdin().lock())
+    static COPY: OnceLock<File> = OnceLock::new();
+    if let Some(copy) = COPY.get() {
+        return copy.try_clone();
+    }
+    let copy = Spool::fill(&mut io::stdin().lock())?;
+    COPY.get_or_init(|| copy).try_clone()
 }
 
 /// The file that was packed into `file`; `None` for a file that is not packed. `sample` is its first bytes.

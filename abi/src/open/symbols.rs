@@ -6,6 +6,8 @@ use crate::trace::{BEFORE_PAGE_OWNER, MADE_UP, WITHOUT_OFFSET};
 
 /// Limit of a function's size: a text may claim any.
 const MAX_BYTES: u64 = 1 << 24;
+/// Bytes of a page, as readers of symbols have it.
+const PAGE: u64 = 4096;
 /// Limit of functions: a kernel with all its modules has less.
 const MAX_FUNCTIONS: usize = 1 << 22;
 
@@ -17,6 +19,7 @@ pub(super) enum Frame<'l> {
     /// `function [module]`, without the offset.
     Name { name: &'l [u8], module: Option<&'l [u8]> },
     /// `function+0x1f [module]` with its address.
+    #[cfg_attr(not(feature = "inputs"), expect(dead_code, reason = "only texts of events have such frames"))]
     Placed { name: &'l [u8], offset: u64, module: Option<&'l [u8]>, address: u64 },
     /// Address without a name.
     Address(u64),
@@ -80,6 +83,10 @@ impl Symbols {
         }
         *taken += bytes + 1;
         self.add_line(begin, name, module);
+        if begin / PAGE != (begin + bytes) / PAGE {
+            // Readers end a function with its page, where one of another module is next.
+            self.add_symbol(begin + bytes + 1, b'd', b"_end", module);
+        }
         self.ranges.insert(key, begin);
         Some(begin)
     }

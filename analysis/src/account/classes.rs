@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Kind, Names};
+use serde::{Deserialize, Serialize};
 
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, NO_VALUE, RowKey, ValueLists};
 use crate::account::place_paths::PlaceSteps;
@@ -43,7 +44,7 @@ pub(crate) type CacheNumber = u32;
 pub(crate) const MAX_SIZED_CLASSES: u32 = 1 << 18;
 
 /// Members that all objects of a class share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Class {
     pub(crate) row: u32,
     /// Number of the pair of row and call-site.

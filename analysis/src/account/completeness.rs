@@ -5,9 +5,10 @@ use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::{FileReport, Source};
 use kmemtrace_abi::trace::Trace;
+use serde::{Deserialize, Serialize};
 
 /// Totals of the merge.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct MergeStats {
     /// Key of the first event within the bounds.
     pub(crate) first: Option<u64>,
@@ -22,7 +23,7 @@ pub(crate) struct MergeStats {
 }
 
 /// Verdict, loss and damage over all files of a trace, without regard to filters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Completeness {
     /// The worst verdict of all files.
     pub verdict: Verdict,

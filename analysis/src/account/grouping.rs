@@ -1,141 +1,9 @@
-//! Groupings: the members of an allocation that make a row, and their values as numbers.
-
-use std::fmt;
-use std::str::FromStr;
+//! Groupings: the keys that make a row, and their values as numbers.
 
 use kmemtrace_abi::event::Kind;
+use serde::{Deserialize, Serialize};
 
-/// Member of an allocation that a row may be made of, beside the kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum GroupKey {
-    /// Call-site.
-    Site,
-    /// Line of source that asked for the memory.
-    Source,
-    /// Call stack, from the call-site on.
-    Stack,
-    /// Function of that line.
-    Function,
-    /// Source file of that line.
-    File,
-    /// Folder of the source file.
-    Folder,
-    /// Area of the source file.
-    Area,
-    /// Thread, with its command name.
-    Task,
-    /// Thread id.
-    Pid,
-    /// Thread group of the thread.
-    Tgid,
-    /// Command name of the thread.
-    Comm,
-    /// Cache, or the size class of a kmalloc object.
-    Cache,
-    /// Module of the call-site.
-    Module,
-    /// Use of pages, by the rules of [`crate::Uses`].
-    Use,
-    /// Bytes requested.
-    Size,
-    /// Binary logarithm of the number of pages.
-    Order,
-    /// Allocation flags.
-    Gfp,
-    /// NUMA node that was asked for.
-    Node,
-    /// Kernel context: task, softirq, hardirq or nmi.
-    Context,
-    /// Allocators that pages came through.
-    Allocator,
-    /// Held memory, or memory that was given back since.
-    Released,
-}
-
-impl GroupKey {
-    /// All keys, in the contract's order.
-    pub const ALL: [GroupKey; 21] = [
-        GroupKey::Site,
-        GroupKey::Source,
-        GroupKey::Stack,
-        GroupKey::Function,
-        GroupKey::File,
-        GroupKey::Folder,
-        GroupKey::Area,
-        GroupKey::Module,
-        GroupKey::Use,
-        GroupKey::Task,
-        GroupKey::Pid,
-        GroupKey::Tgid,
-        GroupKey::Comm,
-        GroupKey::Cache,
-        GroupKey::Size,
-        GroupKey::Order,
-        GroupKey::Gfp,
-        GroupKey::Node,
-        GroupKey::Context,
-        GroupKey::Allocator,
-        GroupKey::Released,
-    ];
-
-    /// Word of the contract.
-    pub fn name(self) -> &'static str {
-        match self {
-            GroupKey::Site => "site",
-            GroupKey::Source => "source",
-            GroupKey::Stack => "stack",
-            GroupKey::Function => "function",
-            GroupKey::File => "file",
-            GroupKey::Folder => "folder",
-            GroupKey::Area => "area",
-            GroupKey::Task => "task",
-            GroupKey::Pid => "pid",
-            GroupKey::Tgid => "tgid",
-            GroupKey::Comm => "comm",
-            GroupKey::Cache => "cache",
-            GroupKey::Module => "module",
-            GroupKey::Use => "use",
-            GroupKey::Size => "size",
-            GroupKey::Order => "order",
-            GroupKey::Gfp => "gfp",
-            GroupKey::Node => "node",
-            GroupKey::Context => "context",
-            GroupKey::Allocator => "allocator",
-            GroupKey::Released => "released",
-        }
-    }
-}
-
-impl GroupKey {
-    /// True for a key whose value depends on the names of the call-site or of the stack.
-    pub(crate) fn is_of_call_site(self) -> bool {
-        use GroupKey::{Area, File, Folder, Function, Module, Source, Use};
-        matches!(self, Source | Function | File | Folder | Area | Module | Use)
-    }
-}
-
-impl fmt::Display for GroupKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for GroupKey {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<GroupKey, String> {
-        let found = GroupKey::ALL.into_iter().find(|key| key.name() == word);
-        found.ok_or_else(|| {
-            // `join` takes LLVM 22 minutes to compile here: it compares the checked sums of all lengths with each other.
-            let mut listed = String::new();
-            for key in GroupKey::ALL {
-                listed.push_str(if listed.is_empty() { "" } else { ", " });
-                listed.push_str(key.name());
-            }
-            format!("{word}: no grouping; there are {listed}")
-        })
-    }
-}
+pub(crate) use super::keys::GroupKey;
 
 /// Rule by which an allocation belongs to a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -234,7 +102,7 @@ pub(crate) type GroupValue = u64;
 pub(crate) const NO_VALUE: GroupValue = u64::MAX;
 
 /// Key of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct RowKey {
     /// Call-site, where the grouping has it, else 0.
     pub(crate) site: u64,
@@ -288,14 +156,6 @@ mod tests {
         assert_eq!(grouping.others().collect::<Vec<_>>(), [GroupKey::Comm, GroupKey::Size]);
         assert_eq!(Grouping::of(&[GroupKey::Site]), Grouping::SITE);
         assert_eq!(Grouping::of(&GroupKey::ALL).keys().count(), GroupKey::ALL.len());
-    }
-
-    #[test]
-    fn words_are_those_of_the_contract() {
-        for key in GroupKey::ALL {
-            assert_eq!(key.name().parse(), Ok(key));
-        }
-        assert!("folders".parse::<GroupKey>().unwrap_err().contains("folder, area, module, use, task"));
     }
 
     #[test]

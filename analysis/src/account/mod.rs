@@ -6,6 +6,7 @@ pub(crate) mod free_sites;
 pub(crate) mod group_reader;
 pub(crate) mod grouping;
 pub(crate) mod growth;
+pub(crate) mod keys;
 pub(crate) mod live_curve;
 pub(crate) mod module_loads;
 pub(crate) mod node_peaks;

@@ -1,7 +1,9 @@
 //! Sums of a row: one kind, one call-site, one cache. They are wide, so that no trace overflows them.
 
+use serde::{Deserialize, Serialize};
+
 /// Pages of a row. They are the bytes of the row in pages of the machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageStats {
     /// Number of pages allocated.
     pub allocated: u128,
@@ -48,7 +50,7 @@ impl PageStats {
 ///
 /// A free counts in the row of its allocation. Bytes are those of the allocation event: requested by the caller, and allocated
 /// for it by the kernel.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stats {
     /// Number of allocations, without failed ones.
     pub allocs: u64,
@@ -83,6 +85,7 @@ pub struct Stats {
     /// Pages, in rows of pages where their number is known; `None` in all other rows.
     pub pages: Option<PageStats>,
     /// Time of the oldest allocation, where the input tells of one moment alone.
+    #[serde(skip)]
     pub(crate) oldest: Option<u64>,
 }
 

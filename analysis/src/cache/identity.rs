@@ -8,11 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use kmemtrace_abi::disk::block::RecordingId;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
-
-use super::bytes::{Reader, Writer};
+use serde::{Deserialize, Serialize};
 
 /// State of a file: a write to it, or another file in its place, changes at least one member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FileMark {
     name: Vec<u8>,
     size: u64,
@@ -39,7 +38,7 @@ impl FileMark {
 }
 
 /// All files of a trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) recording: RecordingId,
     files: Vec<FileMark>,
@@ -82,34 +81,6 @@ impl Identity {
     pub(super) fn size(&self, index: usize) -> u64 {
         self.files.get(index).map_or(0, |file| file.size)
     }
-
-    pub(super) fn write(&self, out: &mut Writer) {
-        out.0.extend_from_slice(&self.recording);
-        out.u64(self.files.len() as u64);
-        for file in &self.files {
-            out.text(&file.name);
-            out.u64(file.size);
-            out.u64(file.inode);
-            out.u64(file.device);
-            out.u128(file.modified.cast_unsigned());
-            out.u128(file.changed.cast_unsigned());
-        }
-    }
-
-    pub(super) fn read(from: &mut Reader<'_>) -> Option<Identity> {
-        let recording = from.bytes()?;
-        let files = from.list(|from| {
-            Some(FileMark {
-                name: from.text()?.to_vec(),
-                size: from.u64()?,
-                inode: from.u64()?,
-                device: from.u64()?,
-                modified: from.u128()?.cast_signed(),
-                changed: from.u128()?.cast_signed(),
-            })
-        })?;
-        Some(Identity { recording, files })
-    }
 }
 
 /// User id of all files of a trace; `None` where they have several owners, or one file is not there.
@@ -127,18 +98,19 @@ pub(super) fn owner(trace: &Trace) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn at(modified: i128) -> Identity {
-        let file = FileMark { name: b"cpu0.out".to_vec(), size: 5, inode: 1, device: 2, modified, changed: -7 };
-        Identity { recording: [3; 16], files: vec![file.clone(), file] }
+    fn file(size: u64, modified: i128) -> FileMark {
+        FileMark { name: b"cpu0.out".to_vec(), size, inode: 1, device: 2, modified, changed: -7 }
     }
 
-    #[test]
-    fn an_identity_comes_back_from_its_bytes() {
-        let identity = at(123_456_789);
-        let mut out = Writer::default();
-        identity.write(&mut out);
-        assert_eq!(Identity::read(&mut Reader(&out.0)), Some(identity));
-        assert_eq!(Identity::read(&mut Reader(&out.0[..out.0.len() - 1])), None);
+    impl Identity {
+        /// Identity of a trace with one file of `size` bytes.
+        pub(in crate::cache) fn of_one_file(size: u64) -> Identity {
+            Identity { recording: [3; 16], files: vec![file(size, 7)] }
+        }
+    }
+
+    fn at(modified: i128) -> Identity {
+        Identity { recording: [3; 16], files: vec![file(5, modified), file(5, modified)] }
     }
 
     #[test]

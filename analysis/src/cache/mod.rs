@@ -3,7 +3,6 @@
 //! The index is a cache. One that does not fit the files, or is damaged in any way, counts as missing and is written anew.
 
 mod answer;
-mod bytes;
 mod content;
 mod identity;
 mod trust;
@@ -36,8 +35,8 @@ use crate::whole_file::Directory;
 pub const NAME: &str = "report.index";
 /// Size limit of an index, in bytes: a larger one is neither written nor read.
 const MAX_BYTES: u64 = 256 << 20;
-/// Memory for each byte of an index while it is read, in bytes.
-const MEMORY_PER_BYTE: u64 = 4;
+/// Memory for each byte of an index while it is read, in bytes: a row of small numbers has 20 bytes there and 400 in memory.
+const MEMORY_PER_BYTE: u64 = 20;
 /// Memory for each live object and for each row while they are written, in bytes.
 const MEMORY_PER_OBJECT: u64 = 48;
 const MEMORY_PER_ROW: u64 = 1024;
@@ -84,7 +83,7 @@ impl Index {
         match read(&index.dir, owner, budget) {
             Ok(Some(bytes)) => match Content::read(bytes) {
                 None => index.tell(format_args!("damaged, or of another version: not used")),
-                Some(found) if found.identity != index.identity => {
+                Some(found) if *found.identity() != index.identity => {
                     index.tell(format_args!("older than the trace: not used"));
                 }
                 found => index.found = found,
@@ -101,12 +100,12 @@ impl Index {
 
     /// True where an earlier pass over the whole trace found no call stacks.
     pub(crate) fn knows_of_no_stacks(&self) -> bool {
-        self.found.as_ref().is_some_and(|found| found.whole.stacks[0] == 0)
+        self.found.as_ref().is_some_and(|found| found.whole().completeness.stacks == 0)
     }
 
     /// Order key of the last event of all.
     pub(crate) fn last_key(&self) -> Option<u64> {
-        Some(self.found.as_ref()?.whole.last)
+        Some(self.found.as_ref()?.whole().last)
     }
 
     /// The result that a pass over the whole trace would have for this request.
@@ -122,7 +121,7 @@ impl Index {
             self.found = None;
             return None;
         };
-        let completeness = found.whole.completeness();
+        let completeness = found.whole().completeness.clone();
         self.tell(format_args!("the figures are taken from it"));
         Some((order, paired, completeness))
     }
@@ -135,8 +134,9 @@ impl Index {
         resolve: impl FnOnce(u64) -> (u64, u64),
     ) -> Option<Restricted> {
         let found = self.found.as_ref()?;
+        let whole = found.whole().clone();
         // Sequence holes and dropped relay records are known only after the whole trace was read.
-        let is_told_at_the_end = trace.info.source == Some(Source::Relay) && found.whole.lost_events != Some(0);
+        let is_told_at_the_end = trace.info.source == Some(Source::Relay) && whole.completeness.lost_events != Some(0);
         if is_told_at_the_end || trace.info.order == OrderKey::Sequence || found.landmark_bytes().is_empty() {
             return None;
         }
@@ -145,11 +145,11 @@ impl Index {
             self.found = None;
             return None;
         };
-        let bounds = resolve(found.whole.first);
+        let bounds = resolve(whole.first);
         for (stream, landmarks) in trace.streams.iter_mut().zip(&landmarks) {
             stream.restrict_to(landmarks, bounds);
         }
-        Some(Restricted { first: found.whole.first, bounds, completeness: found.whole.completeness() })
+        Some(Restricted { first: whole.first, bounds, completeness: whole.completeness })
     }
 
     /// True if no damage was read in a restricted trace. Damage means that the files changed without a new time.
@@ -231,29 +231,27 @@ impl Index {
         if !self.is_settled || !self.identity.is_still_that_of(trace) {
             return Err("the trace was changed a moment ago".to_owned());
         }
-        let answer =
-            answer.map(|(request, order, paired)| (request, answer::write(request, order, paired, &trace.names)));
+        let answer = answer
+            .map(|(request, order, paired)| Ok((request, answer::write(request, order, paired, &trace.names)?)))
+            .transpose()
+            .map_err(|error: postcard::Error| error.to_string())?;
         let old = self.found.iter().flat_map(Content::answers);
         let old = old.filter(|(request, _)| answer.as_ref().is_none_or(|(new, _)| !new.covers(*request)));
         let answers = old.chain(answer.iter().map(|(request, bytes)| (*request, bytes.as_slice())));
         let bytes = match &self.found {
-            Some(found) => content::write(&self.identity, &found.whole, found.landmark_bytes(), answers),
+            Some(found) => content::write(&self.identity, found.whole(), found.landmark_bytes(), answers),
             None => {
                 let facts = || trace.streams.iter().map(CpuStream::report);
                 let whole = Whole {
-                    is_lossy: completeness.verdict == Verdict::Lossy,
-                    lost_events: completeness.lost_events,
-                    gaps: completeness.gaps,
-                    lost_before: completeness.lost_before,
-                    unknown: completeness.unknown.iter().map(|(name, events)| (name.into(), events)).collect(),
+                    completeness: completeness.clone(),
                     first: facts().filter_map(|facts| facts.first).min().unwrap_or(0),
                     last: facts().filter_map(|facts| facts.last).max().unwrap_or(0),
-                    stacks: [completeness.stacks, completeness.stacks_unmatched, completeness.stacks_distinct],
                 };
                 let landmarks = content::landmarks(trace.streams.iter().map(CpuStream::seek_index));
-                content::write(&self.identity, &whole, &landmarks, answers)
+                landmarks.and_then(|landmarks| content::write(&self.identity, &whole, &landmarks, answers))
             }
         };
+        let bytes = bytes.map_err(|error| error.to_string())?;
         if bytes.len() as u64 > MAX_BYTES {
             return Err(format!("it would have {} bytes", bytes.len()));
         }

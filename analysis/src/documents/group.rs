@@ -11,13 +11,14 @@ use super::stacks::{StackMembers, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
 use crate::account::group_reader::{SourceParts, parts_of_function, parts_of_source, parts_of_task};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
+use crate::account::keys::KeyForm;
 use crate::analysis::Analysis;
 use crate::names::place::SourceLine;
 use crate::pairing::result::PairingResult;
 
-/// Value of a key.
+/// Value of a key as documents have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GroupMember<'a> {
+pub enum KeyValue<'a> {
     /// Call-site with symbol and module.
     Site(CallSite<'a>),
     /// Call stack, from the call-site on; `None` if the trace has none.
@@ -31,12 +32,6 @@ pub enum GroupMember<'a> {
         /// Module; `None` for the kernel itself.
         module: Name<'a>,
     },
-    /// Source file.
-    File(Name<'a>),
-    /// Folder of the source file.
-    Folder(Name<'a>),
-    /// Area of the source file.
-    Area(Name<'a>),
     /// Thread id and command name of the thread.
     Task {
         /// Thread id; `None` if the trace does not tell it.
@@ -44,12 +39,6 @@ pub enum GroupMember<'a> {
         /// Command name.
         comm: Name<'a>,
     },
-    /// Thread id.
-    Pid(Option<i32>),
-    /// Thread group of the thread; `None` where the input does not tell it.
-    Tgid(Option<i32>),
-    /// Command name of the thread.
-    Comm(Name<'a>),
     /// Name of the cache, and the origin of the name.
     Cache {
         /// Name; `None` if nothing tells it.
@@ -66,12 +55,6 @@ pub enum GroupMember<'a> {
         /// False where the call-site is in no symbol and no module's range.
         is_known: bool,
     },
-    /// Use of pages; `None` for objects of slabs.
-    Use(Name<'a>),
-    /// Binary logarithm of the number of pages; `None` for objects of slabs.
-    Order(Option<u64>),
-    /// Bytes requested.
-    Size(u64),
     /// Allocation flags and their names.
     Gfp {
         /// Flags; `None` if the event has none.
@@ -79,76 +62,80 @@ pub enum GroupMember<'a> {
         /// Names as the kernel prints them.
         names: Option<String>,
     },
-    /// NUMA node that was asked for, -1 for any; `None` if the event has none.
-    Node(Option<i32>),
-    /// `task`, `softirq`, `hardirq` or `nmi`; `None` if the event does not tell it.
-    Context(Option<&'static str>),
-    /// Allocators that pages came through; `None` where the input does not tell them.
-    Allocator(Name<'a>),
-    /// True for memory that was given back since; `None` where the input does not tell it.
-    Released(Option<bool>),
+    /// [`KeyForm::Name`].
+    Name(Name<'a>),
+    /// [`KeyForm::Id`].
+    Id(Option<i32>),
+    /// [`KeyForm::Number`].
+    Number(Option<u64>),
+    /// [`KeyForm::Bytes`].
+    Bytes(u64),
+    /// [`KeyForm::Flag`].
+    Flag(Option<bool>),
+    /// [`KeyForm::Word`].
+    Word(Option<&'static str>),
 }
 
-impl GroupMember<'_> {
-    fn put(&self, (has_site, has_module): (bool, bool), has_task: bool, take: &mut TakeMember<'_>) {
-        match self {
-            GroupMember::Site(site) => site.members(take),
-            GroupMember::Task { pid, comm } => {
-                pid.put("pid", take);
-                comm.put("comm", take);
-            }
-            GroupMember::Cache { cache, cache_from, candidates } => {
-                cache.put("cache", take);
-                cache_from.put("cache_from", take);
-                candidates.put("cache_candidates", take);
-            }
-            // Another key of the row has the same member.
-            GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => {}
-            GroupMember::Module { .. } | GroupMember::Source(_) | GroupMember::Folder(_) if has_site => {}
-            GroupMember::Source(source) => take("source", source.as_ref().map_or(Cell::Null, Cell::Source)),
-            GroupMember::Function { function, module } => {
-                function.put("function", take);
-                if !has_site && !has_module {
-                    module.put("module", take);
-                }
-            }
-            GroupMember::File(file) => file.put("file", take),
-            GroupMember::Folder(folder) => folder.put("folder", take),
-            GroupMember::Area(area) => area.put("area", take),
-            GroupMember::Pid(pid) => pid.put("pid", take),
-            GroupMember::Tgid(tgid) => tgid.put("tgid", take),
-            GroupMember::Comm(comm) => comm.put("comm", take),
-            GroupMember::Module { module, is_known } => {
-                module.put("module", take);
-                is_known.put("module_known", take);
-            }
-            GroupMember::Stack(stack) => stack.put("stack", take),
-            GroupMember::Use(name) => name.put("use", take),
-            GroupMember::Order(order) => order.put("order", take),
-            GroupMember::Size(size) => size.put("size", take),
-            GroupMember::Gfp { gfp, names } => {
-                gfp.put("gfp", take);
-                take("gfp_names", names.as_deref().map_or(Cell::Null, |names| Cell::Name(names.as_bytes())));
-            }
-            GroupMember::Node(node) => node.put("node", take),
-            GroupMember::Context(context) => context.put("context", take),
-            GroupMember::Allocator(name) => name.put("allocator", take),
-            GroupMember::Released(released) => released.put("released", take),
-        }
-    }
+/// Key of a row, and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMember<'a> {
+    /// The key.
+    pub key: GroupKey,
+    /// The value.
+    pub value: KeyValue<'a>,
 }
 
 /// Values of a row's keys, in the order asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupNames<'a>(pub Vec<GroupMember<'a>>);
 
+impl GroupNames<'_> {
+    /// True if rows are made of the key, too.
+    pub fn has(&self, key: GroupKey) -> bool {
+        self.0.iter().any(|member| member.key == key)
+    }
+}
+
 impl Row for GroupNames<'_> {
     fn members(&self, take: &mut TakeMember<'_>) {
-        let has = |is: fn(&GroupMember<'_>) -> bool| self.0.iter().any(is);
-        let has_site = has(|member| matches!(member, GroupMember::Site(_)));
-        let has_task = has(|member| matches!(member, GroupMember::Task { .. }));
-        let has_module = has(|member| matches!(member, GroupMember::Module { .. }));
-        self.0.iter().for_each(|member| member.put((has_site, has_module), has_task, take));
+        for GroupMember { key, value } in &self.0 {
+            let word = key.name();
+            match value {
+                _ if key.entry().part_of.is_some_and(|whole| self.has(whole)) => {}
+                KeyValue::Site(site) => site.members(take),
+                KeyValue::Stack(stack) => stack.put(word, take),
+                KeyValue::Source(source) => take(word, source.as_ref().map_or(Cell::Null, Cell::Source)),
+                KeyValue::Function { function, module } => {
+                    function.put("function", take);
+                    if ![GroupKey::Site, GroupKey::Module].into_iter().any(|key| self.has(key)) {
+                        module.put("module", take);
+                    }
+                }
+                KeyValue::Task { pid, comm } => {
+                    pid.put("pid", take);
+                    comm.put("comm", take);
+                }
+                KeyValue::Cache { cache, cache_from, candidates } => {
+                    cache.put("cache", take);
+                    cache_from.put("cache_from", take);
+                    candidates.put("cache_candidates", take);
+                }
+                KeyValue::Module { module, is_known } => {
+                    module.put("module", take);
+                    is_known.put("module_known", take);
+                }
+                KeyValue::Gfp { gfp, names } => {
+                    gfp.put("gfp", take);
+                    take("gfp_names", names.as_deref().map_or(Cell::Null, |names| Cell::Name(names.as_bytes())));
+                }
+                KeyValue::Name(name) => name.put(word, take),
+                KeyValue::Id(id) => id.put(word, take),
+                KeyValue::Number(number) => number.put(word, take),
+                KeyValue::Bytes(bytes) => bytes.put(word, take),
+                KeyValue::Flag(flag) => flag.put(word, take),
+                KeyValue::Word(value) => value.put(word, take),
+            }
+        }
     }
 }
 
@@ -167,7 +154,7 @@ enum Rank<'a> {
 }
 
 /// Row of one grouping: names that sort it among equals, and its key.
-pub(super) type Place<'a> = (Vec<SortValue<'a>>, RowKey);
+pub(super) type RowPlace<'a> = (Vec<SortValue<'a>>, RowKey);
 
 /// Value that sorts rows of equal rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -216,50 +203,48 @@ impl<'a> GroupNaming<'a> {
 
     /// Names of a row.
     pub(super) fn names(&self, key: RowKey) -> GroupNames<'a> {
-        GroupNames(self.values(key).into_iter().map(|(name, value)| self.member(name, value, key)).collect())
+        let member = |(name, value)| GroupMember { key: name, value: self.value(name, value, key) };
+        GroupNames(self.values(key).into_iter().map(member).collect())
     }
 
-    fn member(&self, key: GroupKey, value: GroupValue, row: RowKey) -> GroupMember<'a> {
+    fn value(&self, key: GroupKey, value: GroupValue, row: RowKey) -> KeyValue<'a> {
         let name = || self.naming.numbered(value).map(Into::into);
-        let pid = (value != NO_VALUE).then_some(value as u32 as i32);
-        match key {
-            GroupKey::Site => GroupMember::Site(self.naming.call_site(value)),
-            GroupKey::Task => {
+        let known = (value != NO_VALUE).then_some(value);
+        match (key.entry().form, key) {
+            (KeyForm::Name, _) => KeyValue::Name(name()),
+            (KeyForm::Id, _) => KeyValue::Id(known.map(|id| id as u32 as i32)),
+            (KeyForm::Number, _) => KeyValue::Number(known),
+            (KeyForm::Bytes, _) => KeyValue::Bytes(value),
+            (KeyForm::Flag, _) => KeyValue::Flag(known.map(|flag| flag != 0)),
+            (KeyForm::Word(words), _) => KeyValue::Word(words.get(value as usize).copied()),
+            (KeyForm::Own, GroupKey::Task) => {
                 let (pid, comm) = self.task(value);
-                GroupMember::Task { pid, comm }
+                KeyValue::Task { pid, comm }
             }
-            GroupKey::Pid => GroupMember::Pid(pid),
-            GroupKey::Tgid => GroupMember::Tgid(pid),
-            GroupKey::Comm => GroupMember::Comm(name()),
-            GroupKey::Cache => {
+            (KeyForm::Own, GroupKey::Cache) => {
                 let (cache, candidates) = self.naming.cache(value);
                 let cache_from = cache.and_then(|_| self.cache_from(row));
-                GroupMember::Cache { cache: cache.map(Into::into), cache_from, candidates }
+                KeyValue::Cache { cache: cache.map(Into::into), cache_from, candidates }
             }
-            GroupKey::Module => GroupMember::Module { module: name(), is_known: value != NO_VALUE },
-            GroupKey::Stack => GroupMember::Stack(self.stacks.stack(value)),
-            GroupKey::Use => GroupMember::Use(name()),
-            GroupKey::Order => GroupMember::Order((value != NO_VALUE).then_some(value)),
-            GroupKey::Source => GroupMember::Source(self.naming.numbered(value).and_then(source_line)),
-            GroupKey::Function => {
-                let known = self.naming.numbered(value).and_then(parts_of_function);
-                let (function, module) = known.map_or((None, None), |(function, module)| (Some(function), module));
-                GroupMember::Function { function: function.map(Into::into), module: module.map(Into::into) }
+            (KeyForm::Own, GroupKey::Module) => KeyValue::Module { module: name(), is_known: value != NO_VALUE },
+            (KeyForm::Own, GroupKey::Stack) => KeyValue::Stack(self.stacks.stack(value)),
+            (KeyForm::Own, GroupKey::Source) => KeyValue::Source(self.naming.numbered(value).and_then(source_line)),
+            (KeyForm::Own, GroupKey::Function) => {
+                let (function, module) = self.function(value);
+                KeyValue::Function { function: function.map(Into::into), module: module.map(Into::into) }
             }
-            GroupKey::File => GroupMember::File(name()),
-            GroupKey::Folder => GroupMember::Folder(name()),
-            GroupKey::Area => GroupMember::Area(name()),
-            GroupKey::Size => GroupMember::Size(value),
-            GroupKey::Gfp => {
-                let gfp = (value != NO_VALUE).then_some(value);
-                let names = gfp.zip(self.gfp_names).map(|(gfp, names)| names.text(gfp).to_string());
-                GroupMember::Gfp { gfp, names }
+            (KeyForm::Own, GroupKey::Gfp) => {
+                let names = known.zip(self.gfp_names).map(|(gfp, names)| names.text(gfp).to_string());
+                KeyValue::Gfp { gfp: known, names }
             }
-            GroupKey::Node => GroupMember::Node(pid),
-            GroupKey::Context => GroupMember::Context(CONTEXTS.get(value as usize).copied()),
-            GroupKey::Allocator => GroupMember::Allocator(name()),
-            GroupKey::Released => GroupMember::Released((value != NO_VALUE).then_some(value != 0)),
+            (KeyForm::Own, _) => KeyValue::Site(self.naming.call_site(value)),
         }
+    }
+
+    /// Function and module from the value of [`GroupKey::Function`].
+    fn function(&self, value: GroupValue) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
+        let known = self.naming.numbered(value).and_then(parts_of_function);
+        known.map_or((None, None), |(function, module)| (Some(function), module))
     }
 
     /// Thread and command name of a row of tasks.
@@ -273,19 +258,17 @@ impl<'a> GroupNaming<'a> {
     }
 
     /// Value of one key that sorts a row: a number, or a text. A stack is sorted by its text.
-    fn value(&self, key: RowKey, sort: GroupKey) -> (Option<i128>, Vec<u8>) {
+    fn sort_value(&self, key: RowKey, sort: GroupKey) -> (Option<i128>, Vec<u8>) {
         let value = self.values(key).into_iter().find_map(|(key, value)| (key == sort).then_some(value));
         let Some(value) = value.filter(|value| *value != NO_VALUE) else { return (None, Vec::new()) };
-        match sort {
-            GroupKey::Comm | GroupKey::Allocator => {
-                (None, self.naming.numbered(value).map(<[u8]>::to_vec).unwrap_or_default())
-            }
-            GroupKey::Stack => {
+        match sort.entry().form {
+            KeyForm::Name => (None, self.naming.numbered(value).map(<[u8]>::to_vec).unwrap_or_default()),
+            KeyForm::Id => (Some((value as u32 as i32).into()), Vec::new()),
+            _ if sort == GroupKey::Stack => {
                 let frames = self.paired.stacks.frames(value).iter();
                 let texts = frames.map(|&frame| self.naming.symbols.lookup(frame).map(|symbol| symbol.text()));
                 (None, texts.map(Option::unwrap_or_default).collect::<Vec<_>>().join(&b'\n'))
             }
-            GroupKey::Pid | GroupKey::Tgid => (Some((value as u32 as i32).into()), Vec::new()),
             _ => (Some(value.into()), Vec::new()),
         }
     }
@@ -304,76 +287,57 @@ impl<'a> GroupNaming<'a> {
     }
 
     /// Place of a row among rows of equal rank.
-    pub(super) fn place(&self, key: RowKey) -> Place<'a> {
+    pub(super) fn place(&self, key: RowKey) -> RowPlace<'a> {
         let mut values = Vec::new();
         for (name, value) in self.values(key) {
-            match name {
-                GroupKey::Source => {
-                    let source = self.naming.numbered(value).and_then(parts_of_source);
-                    let SourceParts { file, line, function } = source.unwrap_or_default();
-                    values.push(SortValue(file.map_or(Rank::Unknown, Rank::Text)));
-                    values.push(SortValue(line.map_or(Rank::Unknown, |line| Rank::Number(line.into()))));
-                    values.push(SortValue(Rank::Text(function)));
-                }
-                GroupKey::Function => {
-                    let known = self.naming.numbered(value).and_then(parts_of_function);
-                    let (function, module) = known.map_or((None, None), |(function, module)| (Some(function), module));
-                    let names = [function, module].map(|name| SortValue(name.map_or(Rank::Unknown, Rank::Text)));
-                    values.extend(names);
-                }
-                GroupKey::Cache => {
-                    // Rows without a name differ by their candidates.
-                    let (cache, candidates) = self.naming.cache(value);
-                    values.push(SortValue::of_name(cache));
-                    values.push(SortValue::of_name(candidates.and_then(|_| self.naming.numbered(value))));
-                }
-                GroupKey::Module => {
-                    values.push(SortValue::of_name(self.naming.numbered(value)));
-                    values.push(SortValue::of_flag(value == NO_VALUE));
-                }
-                GroupKey::Comm
-                | GroupKey::Use
-                | GroupKey::Allocator
-                | GroupKey::File
-                | GroupKey::Folder
-                | GroupKey::Area => {
-                    values.push(SortValue(self.naming.numbered(value).map_or(Rank::Unknown, Rank::Text)));
-                }
-                GroupKey::Context => {
-                    let context = CONTEXTS.get(value as usize);
-                    values.push(SortValue(context.map_or(Rank::Unknown, |context| Rank::Text(context.as_bytes()))));
-                }
-                GroupKey::Stack => {
-                    let frames = self.paired.stacks.frames(value);
-                    values.extend(frames.iter().map(|&frame| SortValue(Rank::Number(frame.into()))));
-                    // A stack sorts before those that it begins.
-                    values.push(SortValue(Rank::Unknown));
-                }
-                GroupKey::Task => {
-                    let (pid, comm) = parts_of_task(value);
-                    values.push(SortValue(pid.map_or(Rank::Unknown, |pid| Rank::Number(pid.into()))));
-                    // Rows of one thread differ by the names that it had.
-                    values.extend(comm.map(|comm| SortValue::of_name(self.naming.numbered(comm))));
-                }
-                GroupKey::Pid
-                | GroupKey::Tgid
-                | GroupKey::Node
-                | GroupKey::Gfp
-                | GroupKey::Order
-                | GroupKey::Released
-                    if value == NO_VALUE =>
-                {
-                    values.push(SortValue(Rank::Unknown));
-                }
-                GroupKey::Pid | GroupKey::Tgid | GroupKey::Node => {
-                    values.push(SortValue(Rank::Number((value as u32 as i32).into())));
-                }
-                GroupKey::Site | GroupKey::Size | GroupKey::Gfp | GroupKey::Order | GroupKey::Released => {
-                    values.push(SortValue(Rank::Number(value.into())));
-                }
-            }
+            self.add_place(name, value, &mut values);
         }
         (values, key)
+    }
+
+    /// Adds what sorts rows by a value to `values`.
+    fn add_place(&self, key: GroupKey, value: GroupValue, values: &mut Vec<SortValue<'a>>) {
+        let name = SortValue::of_name;
+        let number = |number: Option<i128>| SortValue(number.map_or(Rank::Unknown, Rank::Number));
+        let known = (value != NO_VALUE).then_some(value);
+        match (key.entry().form, key) {
+            (KeyForm::Name, _) => values.push(name(self.naming.numbered(value))),
+            (KeyForm::Word(words), _) => values.push(name(words.get(value as usize).map(|word| word.as_bytes()))),
+            (KeyForm::Id, _) => values.push(number(known.map(|id| (id as u32 as i32).into()))),
+            (KeyForm::Number | KeyForm::Flag, _) | (KeyForm::Own, GroupKey::Gfp) => {
+                values.push(number(known.map(i128::from)));
+            }
+            (KeyForm::Own, GroupKey::Source) => {
+                let source = self.naming.numbered(value).and_then(parts_of_source);
+                let SourceParts { file, line, function } = source.unwrap_or_default();
+                values.extend([name(file), number(line.map(i128::from)), name(Some(function))]);
+            }
+            (KeyForm::Own, GroupKey::Function) => {
+                let (function, module) = self.function(value);
+                values.extend([name(function), name(module)]);
+            }
+            (KeyForm::Own, GroupKey::Cache) => {
+                // Rows without a name differ by their candidates.
+                let (cache, candidates) = self.naming.cache(value);
+                values.extend([name(cache), name(candidates.and_then(|_| self.naming.numbered(value)))]);
+            }
+            (KeyForm::Own, GroupKey::Module) => {
+                values.extend([name(self.naming.numbered(value)), SortValue::of_flag(value == NO_VALUE)]);
+            }
+            (KeyForm::Own, GroupKey::Stack) => {
+                let frames = self.paired.stacks.frames(value);
+                values.extend(frames.iter().map(|&frame| number(Some(frame.into()))));
+                // A stack sorts before those that it begins.
+                values.push(SortValue(Rank::Unknown));
+            }
+            (KeyForm::Own, GroupKey::Task) => {
+                let (pid, comm) = parts_of_task(value);
+                values.push(number(pid.map(i128::from)));
+                // Rows of one thread differ by the names that it had.
+                values.extend(comm.map(|comm| name(self.naming.numbered(comm))));
+            }
+            (KeyForm::Bytes | KeyForm::Own, _) => values.push(number(Some(value.into()))),
+        }
     }
 }
 
@@ -381,9 +345,6 @@ fn source_line(name: &[u8]) -> Option<SourceLine> {
     let SourceParts { file, line, function } = parts_of_source(name)?;
     Some(SourceLine { function: function.into(), file: file.map(Into::into), line })
 }
-
-/// Words of the contract by the number of a context.
-const CONTEXTS: [&str; 4] = ["task", "softirq", "hardirq", "nmi"];
 
 row! {
     /// Row of `sites` for a grouping other than the call-site.
@@ -406,7 +367,7 @@ pub(super) fn groups<'a>(
     let stacks = naming.stack_members();
     let sorted = naming.clone();
     let rows: Vec<_> = naming.paired.rows.iter().map(|(key, stats)| (naming.place(*key), key.kind, stats)).collect();
-    let make = move |(_, key): &Place<'a>, kind, stats| GroupRow { names: naming.names(*key), kind, stats };
-    let value = move |(_, key): &Place<'a>, sort: GroupKey| sorted.value(*key, sort);
+    let make = move |(_, key): &RowPlace<'a>, kind, stats| GroupRow { names: naming.names(*key), kind, stats };
+    let value = move |(_, key): &RowPlace<'a>, sort: GroupKey| sorted.sort_value(*key, sort);
     Listing { stacks, ..ranked_by(rows.into_iter(), shape, sums, value, make) }
 }

@@ -5,13 +5,13 @@ use std::cmp::Reverse;
 use kmemtrace_abi::event::Kind;
 use serde::Serialize;
 
-use super::group::{GroupMember, GroupNames, GroupNaming, SortValue};
+use super::group::{GroupMember, GroupNames, GroupNaming, KeyValue, SortValue};
 use super::ranked::{Listing, Others, Shape, SortKey, rank};
 use super::row::{Rows, row};
 use super::shown::{self, Grown, Shown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
-use crate::account::grouping::{ModuleRule, NO_VALUE, RowKey};
+use crate::account::grouping::{GroupKey, ModuleRule, NO_VALUE, RowKey};
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
 
@@ -145,7 +145,8 @@ fn overlapping(analysis: &Analysis) -> Vec<Holder<'_>> {
         grown.set_peak(*peak, analysis.info.page_bytes);
         let module = naming.naming.numbered(step.value);
         let is_known = step.value != NO_VALUE;
-        let names = GroupNames(vec![GroupMember::Module { module: module.map(Into::into), is_known }]);
+        let value = KeyValue::Module { module: module.map(Into::into), is_known };
+        let names = GroupNames(vec![GroupMember { key: GroupKey::Module, value }]);
         Some(Holder { names, place: vec![SortValue::of_name(module), SortValue::of_flag(!is_known)], kind, grown })
     });
     rows.collect()

@@ -127,6 +127,11 @@ row! {
 }
 
 impl PrintedStats {
+    /// Figures of a row of a trace.
+    pub fn of(stats: &Stats, info: &TraceInfo) -> PrintedStats {
+        PrintedStats::new(stats, Ordering::of(info))
+    }
+
     pub(super) fn new(stats: &Stats, ordering: Ordering) -> PrintedStats {
         let pages = |figure: fn(&PageStats) -> u128| stats.pages.as_ref().map(|pages| saturated(figure(pages)));
         PrintedStats {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use kmemtrace_abi::trace::Metadata;
+use serde::{Deserialize, Serialize};
 
 use crate::names::size_class::{SizeClasses, is_kmalloc};
 use crate::names::slabinfo::Slabinfo;
@@ -19,7 +20,7 @@ pub(crate) struct CacheNames {
 }
 
 /// Origin of the name of a cache, the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum CacheFrom {
     /// The allocation event has it.
     Event,
@@ -30,9 +31,6 @@ pub(crate) enum CacheFrom {
 }
 
 impl CacheFrom {
-    /// All origins, the best first.
-    pub(crate) const ALL: [CacheFrom; 3] = [CacheFrom::Event, CacheFrom::Free, CacheFrom::Slabinfo];
-
     /// Word of the contract.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -3,6 +3,8 @@
 //! The texts are hostile: any order, equal addresses, names of any length, lines that are none. A symbol is
 //! kept as its address and the place of its line, so millions of them cost 16 bytes each and no copies.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -28,7 +30,7 @@ pub struct Symbolizer {
 pub(crate) type InitSites = HashMap<u64, InitSite>;
 
 /// Call-site in the initialisation of a module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InitSite {
     /// Module that was being loaded.
     pub(crate) module: Box<[u8]>,

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::Kind;
+use serde::{Deserialize, Serialize};
 
 use crate::pairing::loss::{OpenFindings, Suspicion};
 
 /// Class of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Finding {
     /// An object was freed as another kind than it was allocated.
     KindMismatch,
@@ -77,7 +78,7 @@ impl FindingKey {
 }
 
 /// [`FindingKey`] with the call-sites themselves, where rows have them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct FindingSites {
     pub(crate) class: Finding,
     pub(crate) alloc_site: Option<u64>,
@@ -86,7 +87,7 @@ pub(crate) struct FindingSites {
 }
 
 /// Number of findings of one key, and the first of them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct FindingRow {
     pub(crate) count: u64,
     /// Findings that loss or a clock may explain.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
+use serde::{Deserialize, Serialize};
 
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::free_sites::FreeSites;
@@ -23,7 +24,7 @@ use crate::pairing::slot::AllocInfo;
 pub(crate) type Matrix = HashMap<(u32, u32), u64, RandomState>;
 
 /// Sums over events and partitions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     /// Events that are neither allocations nor frees.
     pub(crate) other: u64,
@@ -56,6 +57,7 @@ pub(crate) struct Counts {
     pub(crate) all_inferred: u64,
     pub(crate) all_without_alloc: u64,
     /// Frees by their own call-sites; only where the options want them.
+    #[serde(skip)]
     pub(crate) free_sites: FreeSites,
     /// Frees of addresses that were given up.
     pub(crate) completions: u64,
@@ -65,6 +67,7 @@ pub(crate) struct Counts {
     pub(crate) unseen_frees: u64,
     pub(crate) unseen_allocs: u64,
     /// Caches of such frees, 0 for one without a name.
+    #[serde(skip)]
     pub(crate) unseen_caches: HashSet<CacheNumber, RandomState>,
 }
 
@@ -104,7 +107,7 @@ impl Counts {
 }
 
 /// Object that is live at the end. There may be millions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Live {
     pub(crate) address: u64,
     pub(crate) alloc_info: AllocInfo,
@@ -116,7 +119,7 @@ pub(crate) struct Live {
 }
 
 /// Pages of an allocation that is live, in whole or in part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LivePages {
     pub(crate) allocated: u32,
     pub(crate) live: u32,
@@ -139,16 +142,19 @@ impl From<LivePages> for ObjectPages {
 }
 
 /// Results of the pairing over all partitions.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PairingResult {
     pub(crate) counts: Counts,
     /// Row of each key that an allocation has had.
     pub(crate) rows: Vec<(RowKey, Stats)>,
     /// Values of the rows' keys, where there are several beside the call-site.
+    #[serde(skip)]
     pub(crate) lists: ValueLists,
     /// Stacks of allocations by their numbers.
+    #[serde(skip)]
     pub(crate) stacks: KnownStacks,
     /// Nodes that stand for several rows, where a query asks for them.
+    #[serde(skip)]
     pub(crate) nodes: Option<Nodes>,
     /// Order key of the event that reached the peak of pages.
     pub(crate) pages_peak_at: Option<u64>,
@@ -161,14 +167,19 @@ pub(crate) struct PairingResult {
     pub(crate) peak_at: Option<u64>,
     pub(crate) findings: HashMap<FindingSites, FindingRow, RandomState>,
     /// Live objects, oldest first; only where the query asks for them.
+    #[serde(skip)]
     pub(crate) live: Vec<Live>,
     /// Classes of the live objects.
+    #[serde(skip)]
     pub(crate) classes: Vec<Class>,
     /// Live bytes of rows over time, where the query asks for them.
+    #[serde(skip)]
     pub(crate) growth: Option<Growth>,
     /// Live bytes of kinds over time, where the query asks for them.
+    #[serde(skip)]
     pub(crate) curve: Option<LiveCurve>,
     /// Names of caches by call-site and bytes allocated, where they were to be learned.
+    #[serde(skip)]
     pub(crate) learned: HashMap<(u64, u64), LearnedName>,
     /// Best origin of the names of the caches of a row's objects, where rows are made of caches.
     pub(crate) caches_from: HashMap<RowKey, CacheFrom, RandomState>,

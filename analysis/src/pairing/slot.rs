@@ -1,11 +1,12 @@
 //! Slot of the table: an address, its last event in one word, and four slots to a cache line.
 
+use serde::{Deserialize, Serialize};
 use zerocopy::{FromZeros, Immutable};
 
 use crate::pairing::loss::LossEpoch;
 
 /// Facts of an allocation that only a list of live objects shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, Immutable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, Immutable, Serialize, Deserialize)]
 pub(crate) struct AllocInfo {
     /// Order key of the allocation.
     pub(crate) at: u64,

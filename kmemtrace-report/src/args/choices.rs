@@ -1,7 +1,6 @@
 //! Words that options choose from: formats, shapes and colours.
 
 use clap::ValueEnum;
-use kmemtrace::ModuleRule;
 use kmemtrace::documents::AccountStyle;
 
 /// Output formats.
@@ -50,32 +49,6 @@ pub(crate) enum ChartShape {
     Treemap,
     /// Rows below the root, widths by size
     Icicle,
-}
-
-/// Rules by which an allocation belongs to a module.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RuleOfModules {
-    /// Module of the frame nearest to the allocation
-    #[default]
-    Innermost,
-    /// Module of the frame farthest from it
-    Outermost,
-    /// Each module of the stack: rows overlap
-    Any,
-    /// Module of the call-site
-    Site,
-}
-
-impl RuleOfModules {
-    /// Rule of the library.
-    pub(crate) fn rule(self) -> ModuleRule {
-        match self {
-            RuleOfModules::Innermost => ModuleRule::Innermost,
-            RuleOfModules::Outermost => ModuleRule::Outermost,
-            RuleOfModules::Any => ModuleRule::Any,
-            RuleOfModules::Site => ModuleRule::Site,
-        }
-    }
 }
 
 /// Formats of `export`.

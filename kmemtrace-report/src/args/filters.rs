@@ -1,9 +1,9 @@
 //! Filters on objects, and the same as the user typed them.
 
 use clap::ArgMatches;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use kmemtrace::{Branch, Context, Glob, Kind, Select, Site, SizeRange, parse_kind};
+use super::one_of;
+use kmemtrace::{Branch, Context, Glob, Kind, Select, Site, SizeRange};
 
 /// Filters on objects. Options are ANDed, the values of one option are ORed.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -28,13 +28,13 @@ pub(crate) struct Filters {
     #[arg(long, value_name = "SITE,...", value_delimiter = ',', hide_short_help = true)]
     pub(crate) site: Vec<Site>,
     /// Only these kinds of objects
-    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = kind_parser(), hide_short_help = true)]
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = one_of(&Kind::ALL, Kind::name), hide_short_help = true)]
     pub(crate) kind: Vec<Kind>,
     /// Only objects of these requested sizes: 512, 1K..4K, 1.5M.., ..64
     #[arg(long, value_name = "A..B,...", value_delimiter = ',', hide_short_help = true)]
     pub(crate) size: Vec<SizeRange>,
     /// Only allocations in these contexts of the kernel
-    #[arg(long, value_name = "CONTEXT,...", value_delimiter = ',', value_parser = context_parser(), hide_short_help = true)]
+    #[arg(long, value_name = "CONTEXT,...", value_delimiter = ',', value_parser = one_of(&Context::ALL, Context::name), hide_short_help = true)]
     pub(crate) context: Vec<Context>,
     /// Only these folders or files of the kernel's sources: fs/ext4
     #[arg(short, long, value_name = "FOLDER,...", value_delimiter = ',', hide_short_help = true)]
@@ -87,12 +87,4 @@ impl Asked {
 
 fn pid(text: &str) -> Result<i32, String> {
     text.parse().map_err(|_| "a thread id is a number; --comm takes names of commands".to_owned())
-}
-
-fn kind_parser() -> impl TypedValueParser<Value = Kind> {
-    PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(|text| parse_kind(&text))
-}
-
-fn context_parser() -> impl TypedValueParser<Value = Context> {
-    PossibleValuesParser::new(Context::ALL.map(Context::name)).try_map(|text| text.parse::<Context>())
 }

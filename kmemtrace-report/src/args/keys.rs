@@ -1,119 +1,50 @@
-//! Keys of `--by` and `--sort`.
+//! Keys of `--by`, `--cull` and `--sort`.
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use kmemtrace::{GroupKey, SortKey};
 
-/// Keys of `--by`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GroupBy {
-    /// Call-site of the allocation
-    Site,
-    /// Thread: its id and its command
-    Task,
-    /// Thread id
-    Pid,
-    /// Thread group of the thread, which a text of page_owner alone tells
-    Tgid,
-    /// Command of the thread
-    Comm,
-    /// Slab cache, or size class of kmalloc
-    Cache,
-    /// Module of the call-site
-    Module,
-    /// Call stack, from the call-site on
-    Stack,
-    /// Use of pages
-    Use,
-    /// Binary logarithm of the number of pages
-    Order,
-    /// Requested bytes
-    Size,
-    /// Flags of the allocation, by the kernel's names
-    Gfp,
-    /// NUMA node that the caller asked for
-    Node,
-    /// Context: task, softirq, hardirq or nmi
-    Context,
-    /// Function that asked for the memory, whatever its place in the function
-    Function,
-    /// Line of the kernel's sources that asked for the memory
-    Source,
-    /// Source file of that line
-    File,
-    /// Folder of the source file
-    Folder,
-    /// Area of the source file, with --areas
-    Area,
-    /// Allocators that pages came through: cma, slab, vmalloc or others; of page_owner
-    Allocator,
-    /// True for memory that was given back since; of page_owner, with --released
-    Released,
+/// Word of an option that takes a list of them.
+pub(crate) trait Word: Clone + Send + Sync + Sized + 'static {
+    /// The word, with its other spellings and its meaning.
+    fn possible(&self) -> PossibleValue;
+
+    /// The value that a word stands for.
+    fn of_word(word: &str) -> Result<Self, String>;
 }
 
-impl GroupBy {
-    /// Key of the library.
-    pub(crate) fn key(self) -> GroupKey {
-        match self {
-            GroupBy::Site => GroupKey::Site,
-            GroupBy::Function => GroupKey::Function,
-            GroupBy::Source => GroupKey::Source,
-            GroupBy::File => GroupKey::File,
-            GroupBy::Folder => GroupKey::Folder,
-            GroupBy::Area => GroupKey::Area,
-            GroupBy::Task => GroupKey::Task,
-            GroupBy::Pid => GroupKey::Pid,
-            GroupBy::Tgid => GroupKey::Tgid,
-            GroupBy::Comm => GroupKey::Comm,
-            GroupBy::Cache => GroupKey::Cache,
-            GroupBy::Module => GroupKey::Module,
-            GroupBy::Stack => GroupKey::Stack,
-            GroupBy::Use => GroupKey::Use,
-            GroupBy::Order => GroupKey::Order,
-            GroupBy::Size => GroupKey::Size,
-            GroupBy::Gfp => GroupKey::Gfp,
-            GroupBy::Node => GroupKey::Node,
-            GroupBy::Context => GroupKey::Context,
-            GroupBy::Allocator => GroupKey::Allocator,
-            GroupBy::Released => GroupKey::Released,
-        }
+impl Word for GroupKey {
+    fn possible(&self) -> PossibleValue {
+        PossibleValue::new(self.name()).help(self.entry().meaning)
     }
+
+    fn of_word(word: &str) -> Result<GroupKey, String> {
+        word.parse().map_err(|_| "there is no such key".to_owned())
+    }
+}
+
+/// Parser of keys of `--by`.
+pub(super) fn by() -> impl TypedValueParser<Value = GroupKey> {
+    PossibleValuesParser::new(GroupKey::ALL.map(|key| key.possible())).try_map(|word| word.parse::<GroupKey>())
 }
 
 /// Keys of `--cull`, in the words and letters of page_owner_sort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CullBy {
-    /// Thread id
-    #[value(alias = "p")]
-    Pid,
-    /// Thread group
-    #[value(alias = "tg")]
-    Tgid,
-    /// Command of the thread
-    #[value(alias = "n")]
-    Name,
-    /// Whole call stack
-    #[value(alias = "st")]
-    Stacktrace,
-    /// Allocators that pages came through
-    #[value(alias = "ator")]
-    Allocator,
-    /// Memory that is held, or was given back
-    #[value(alias = "f")]
-    Free,
-}
+const CULL: [(GroupKey, &str, &str); 6] = [
+    (GroupKey::Pid, "pid", "p"),
+    (GroupKey::Tgid, "tgid", "tg"),
+    (GroupKey::Comm, "name", "n"),
+    (GroupKey::Stack, "stacktrace", "st"),
+    (GroupKey::Allocator, "allocator", "ator"),
+    (GroupKey::Released, "free", "f"),
+];
 
-impl CullBy {
-    /// Key of the library.
-    pub(crate) fn key(self) -> GroupKey {
-        match self {
-            CullBy::Pid => GroupKey::Pid,
-            CullBy::Tgid => GroupKey::Tgid,
-            CullBy::Name => GroupKey::Comm,
-            CullBy::Stacktrace => GroupKey::Stack,
-            CullBy::Allocator => GroupKey::Allocator,
-            CullBy::Free => GroupKey::Released,
-        }
-    }
+/// Parser of keys of `--cull`.
+pub(super) fn cull() -> impl TypedValueParser<Value = GroupKey> {
+    let words = CULL.map(|(key, word, letter)| PossibleValue::new(word).alias(letter).help(key.entry().meaning));
+    PossibleValuesParser::new(words).try_map(|given| {
+        let found = CULL.into_iter().find(|(_, word, letter)| [*word, *letter].contains(&given.as_str()));
+        found.map(|(key, ..)| key).ok_or("there is no such key")
+    })
 }
 
 /// Sort keys, greatest first (names: smallest first).
@@ -231,5 +162,15 @@ impl SortBy {
             SortBy::AllocTs | SortBy::FreeTs => SortKey::Oldest { is_descending: false },
             SortBy::AllocTsDown | SortBy::FreeTsDown => SortKey::Oldest { is_descending: true },
         })
+    }
+}
+
+impl Word for SortBy {
+    fn possible(&self) -> PossibleValue {
+        self.to_possible_value().unwrap_or_default()
+    }
+
+    fn of_word(word: &str) -> Result<SortBy, String> {
+        SortBy::from_str(word, false)
     }
 }

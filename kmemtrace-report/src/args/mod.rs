@@ -1,6 +1,6 @@
 //! Options of the command line, with typed values.
 //!
-//! [`Args`] has the options of all views; `cli` gives each view those that the table of views names for it.
+//! [`Args`] has the options of all views. Those under a heading of help are of every view; a view names the others that it takes.
 
 mod choices;
 mod filters;
@@ -24,9 +24,9 @@ use kmemtrace_abi::text::duration;
 use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
-pub(crate) use choices::{ChartShape, Color, ExportTo, Format, RuleOfModules, Style, Weight};
+pub(crate) use choices::{ChartShape, Color, ExportTo, Format, Style, Weight};
 pub(crate) use filters::{Asked, Filters};
-pub(crate) use keys::{CullBy, GroupBy, SortBy};
+pub(crate) use keys::{SortBy, Word};
 pub(crate) use memstrack::ReportParser;
 pub(crate) use top::TopArgs;
 
@@ -43,21 +43,21 @@ pub(crate) struct Args {
     /// Keys that group rows
     ///
     /// Several keys make a row for each combination of them.
-    #[arg(long, value_enum, value_name = "KEY,...", value_delimiter = ',')]
-    pub(crate) by: Vec<GroupBy>,
+    #[arg(long, value_parser = keys::by(), value_name = "KEY,...", value_delimiter = ',')]
+    pub(crate) by: Vec<GroupKey>,
     /// Keys that group blocks of page_owner, as page_owner_sort has them: pid tgid name stacktrace allocator free
     ///
     /// Or their letters: p tg n st ator f. Stacks are whole, and rows are sorted by the number of blocks where --sort names no key.
     #[arg(
         long,
-        value_enum,
+        value_parser = keys::cull(),
         value_name = "KEY,...",
         value_delimiter = ',',
         conflicts_with = "by",
         hide_possible_values = true,
         hide_short_help = true
     )]
-    pub(crate) cull: Vec<CullBy>,
+    pub(crate) cull: Vec<GroupKey>,
     /// Greatest of these first
     ///
     /// Rows that are equal by the first key are sorted by the next one. Names are sorted smallest first.
@@ -76,10 +76,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) all: bool,
     /// Only findings of these classes
-    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = class_parser(), hide_possible_values = true)]
+    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = one_of(&Finding::ALL, Finding::name), hide_possible_values = true)]
     pub(crate) class: Vec<Finding>,
     /// Exit with 1 if there are errors of these classes
-    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = class_parser(), hide_possible_values = true)]
+    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = one_of(&Finding::ALL, Finding::name), hide_possible_values = true)]
     pub(crate) fail_on: Vec<Finding>,
     /// Exit with 1 if live bytes grew by more than P percent
     #[arg(long, value_name = "P", value_parser = percent)]
@@ -136,8 +136,8 @@ pub(crate) struct Args {
     /// innermost: that of the frame nearest to the allocation that is in a module, else the kernel; outermost: of the farthest one. any:
     /// each module of the stack, so that rows overlap. site: that of the call-site, which --module and sites go by. While a module
     /// loads, what its thread allocates belongs to it, but by site. Allocations without a stack belong to the module of their call-site.
-    #[arg(long, value_enum, value_name = "RULE", hide_possible_values = true, hide_short_help = true)]
-    pub(crate) module_rule: Option<RuleOfModules>,
+    #[arg(long, value_name = "RULE", value_parser = one_of(&ModuleRule::ALL, ModuleRule::name), hide_possible_values = true, hide_short_help = true)]
+    pub(crate) module_rule: Option<ModuleRule>,
     /// Figures at the peak of live bytes, or at a time
     ///
     /// A time is one side of --time: 12.5, +1.5s, -2s or 10%. For the peak the trace is read twice.
@@ -216,7 +216,7 @@ pub(crate) struct Args {
     )]
     pub(crate) color: Color,
     /// Columns of the screen; tests need no terminal
-    #[arg(long, value_name = "N", hide = true)]
+    #[arg(long, value_name = "N", help_heading = "Output", hide = true)]
     pub(crate) width: Option<usize>,
     /// Exact bytes in tables
     #[arg(long, help_heading = "Output", hide_short_help = true)]
@@ -243,13 +243,13 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
     pub(crate) no_index: bool,
     /// Events of one window of the analysis; tests make it small
-    #[arg(long, value_name = "N", hide = true)]
+    #[arg(long, value_name = "N", help_heading = "Limits", hide = true)]
     pub(crate) window_events: Option<usize>,
     /// Limit of size classes, each kept once for all its objects; tests make it small
-    #[arg(long, value_name = "N", hide = true)]
+    #[arg(long, value_name = "N", help_heading = "Limits", hide = true)]
     pub(crate) sized_classes: Option<u32>,
     /// Least size of a trace with an index, in bytes; tests make it small
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::PAYS_FROM, hide = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::PAYS_FROM, help_heading = "Limits", hide = true)]
     pub(crate) index_from: u64,
 }
 
@@ -336,14 +336,18 @@ impl Args {
 
     /// Query whose rows are made of the keys of `--by`, else of call-sites.
     pub(crate) fn grouped(&self) -> Query {
-        let mut keys: Vec<GroupKey> = self.by.iter().map(|by| by.key()).collect();
-        keys.extend(self.cull.iter().map(|by| by.key()));
+        let keys = self.row_keys();
         if keys.is_empty() { Query::by_site() } else { Query::by(&keys) }
+    }
+
+    /// Keys of `--by` or `--cull`.
+    pub(crate) fn row_keys(&self) -> Vec<GroupKey> {
+        [&self.by[..], &self.cull].concat()
     }
 
     /// Rule of modules in views that are about them.
     pub(crate) fn rule_of_modules(&self) -> ModuleRule {
-        self.module_rule.unwrap_or_default().rule()
+        self.module_rule.unwrap_or(ModuleRule::Innermost)
     }
 
     /// Query by these keys, with growth where rows are sorted by it, at the moment that was asked for.
@@ -370,7 +374,7 @@ impl Args {
 
     /// True for a tree over keys of allocations rather than over folders.
     pub(crate) fn is_key_tree(&self) -> bool {
-        self.by.first().is_some_and(|by| ![GroupBy::Folder, GroupBy::Area].contains(by))
+        self.by.first().is_some_and(|by| ![GroupKey::Folder, GroupKey::Area].contains(by))
     }
 
     /// Options of a tree.
@@ -378,7 +382,7 @@ impl Args {
         let on_terminal = self.output.is_none() && self.format.is_none() && std::io::stdout().is_terminal();
         TreeOptions {
             // Areas that were given are meant, whatever else is not said.
-            by_area: self.by.first() == Some(&GroupBy::Area) || (self.by.is_empty() && self.names.areas.is_some()),
+            by_area: self.by.first() == Some(&GroupKey::Area) || (self.by.is_empty() && self.names.areas.is_some()),
             depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
             throttle: self.throttle,
             branches: self.filters.branch.clone(),
@@ -436,9 +440,8 @@ fn throttle(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "a share is a number above 0 and up to 100: 80; without --throttle all are shown".to_owned())
 }
 
-fn class_parser() -> impl TypedValueParser<Value = Finding> {
-    let names = Finding::ALL.map(Finding::name);
-    PossibleValuesParser::new(names).try_map(|text| {
-        Finding::ALL.into_iter().find(|class| class.name() == text).ok_or("there is no such class of findings")
-    })
+/// Parser of a word that names one of the values.
+fn one_of<T: Copy + Send + Sync>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T> {
+    let words = PossibleValuesParser::new(all.iter().map(|&one| name(one)));
+    words.try_map(move |word| all.iter().copied().find(|&one| name(one) == word).ok_or("no such word"))
 }

@@ -1,15 +1,16 @@
-//! Commands of clap: one for each view, with the options that it has, and the program's own.
+//! Commands of clap, made of the table of views: the program, and a subcommand for each view.
 //!
-//! All say what the table of views says. Help, completions and man pages are made of these.
+//! Every view parses the options of all views, so that one type has their values, and hides those that it does not take. Help,
+//! completions and man pages are made of these commands.
 
 use std::fmt::Write as _;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, StyledStr};
-use clap::{Arg, ArgAction, Command, CommandFactory, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, StyledStr, TypedValueParser};
+use clap::{Arg, Args as _, Command, CommandFactory};
 use clap_complete::Shell;
 
 use super::old::OldArgs;
-use crate::args::Args;
+use crate::args::{Args, Word};
 use crate::views::{Run, VIEWS, View};
 use crate::{classes, columns};
 
@@ -22,10 +23,7 @@ const ABOUT: &str = "Reports who leaks kernel memory, what is wasted, which free
 /// Width of help: a terminal of 80 columns shows it whole.
 const WIDTH: usize = 80;
 /// Shells with completions.
-pub(crate) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
-/// Options that the short help of the program leaves to the short help of its views.
-const OF_VIEWS_ONLY: [&str; 4] = ["sort", "fail-on", "explain", "output"];
-
+const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 const EXIT_STATUS: &str = "\
 Exit status:
   0  printed, whatever the verdict on the trace
@@ -33,26 +31,47 @@ Exit status:
   2  usage, unreadable input, or more memory than --max-memory
   3  no trace at all; or --strict, and the trace is not complete";
 
-/// Command with the options of all views, to read their values with: no help comes from it.
-pub(crate) fn union() -> Command {
-    Args::command().disable_help_subcommand(true)
+/// True if the view, or the program where the view is not named, has the option.
+pub(super) fn has(view: &View, is_named: bool, arg: &Arg) -> bool {
+    view.takes(arg) || (!is_named && arg.get_long() == Some(WITHOUT_VIEW))
 }
 
-/// Options of a command.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Options {
-    /// Options that help shows.
-    Shown,
-    /// All options, with those for tests.
-    All,
+/// The program: options of the first view, and each view as a subcommand.
+pub(crate) fn program() -> Command {
+    let view = &VIEWS[0];
+    let completions = Command::new("completions").about("Prints completions for a shell").arg(
+        Arg::new("shell")
+            .required(true)
+            .value_name("SHELL")
+            .value_parser(PossibleValuesParser::new(SHELLS).try_map(|shell| shell.parse::<Shell>())),
+    );
+    with_options(Command::new(PROGRAM), view, false)
+        .about(ABOUT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .max_term_width(WIDTH)
+        .override_usage(format!("{PROGRAM} [VIEW] [OPTIONS] [DIR|FILE]..."))
+        .args_conflicts_with_subcommands(true)
+        .subcommand_help_heading("Views (without VIEW: summary, without DIR: ./kmemtrace.data)")
+        .after_help(format!("{}Help of a view, with all its options: {PROGRAM} help VIEW", filters_line(view)))
+        .after_long_help(long_end(view))
+        .subcommands(VIEWS.iter().map(|view| named(view).defer(described)))
+        .subcommand(completions)
 }
 
 /// Command of a view.
 pub(crate) fn of_view(view: &'static View) -> Command {
-    view_command(view, Options::All)
+    described(named(view))
 }
 
-fn view_command(view: &'static View, options: Options) -> Command {
+/// Command of a view without options.
+fn named(view: &'static View) -> Command {
+    let command = Command::new(view.name).about(view.meaning).aliases(view.alias);
+    command.disable_version_flag(true).max_term_width(WIDTH)
+}
+
+/// The command of a view with options and help; apart from the name, because a run needs one view of all.
+fn described(command: Command) -> Command {
+    let Some(view) = View::named(command.get_name()) else { return command };
     let inputs = match view.run {
         Run::Compare => "A [B]",
         Run::Static => "TREE|VMLINUX",
@@ -66,59 +85,34 @@ fn view_command(view: &'static View, options: Options) -> Command {
         let _ = writeln!(short, "Example: {PROGRAM} {line}");
     }
     let _ = write!(short, "All options, explained: {PROGRAM} help {}", view.name);
-    let command = with_options(view, view.name, options)
+    let command = match view.run {
+        Run::TraceAnalyze => OldArgs::augment_args(command),
+        _ => with_options(command, view, true),
+    };
+    command
         .about(view.meaning)
         .long_about(format!("{}\n\n{}", view.meaning, view.help))
         .bin_name(format!("{PROGRAM} {}", view.name))
         .override_usage(format!("{PROGRAM} {} [OPTIONS] {inputs}", view.name).trim_end().to_owned())
         .after_help(short)
-        .after_long_help(long_end(view));
-    match view.alias {
-        Some(alias) => command.visible_alias(alias),
-        None => command,
-    }
+        .after_long_help(long_end(view))
 }
 
-/// Command of a line that names no view: the first view's options, and a list of all views.
-pub(crate) fn without_view() -> Command {
-    program_command(Options::All)
+/// The command with the options of all views; those that the view does not take are hidden, and refused once they are read.
+fn with_options(command: Command, view: &'static View, is_named: bool) -> Command {
+    let of_view = |arg: Arg| if has(view, is_named, &arg) { shaped(arg, view) } else { arg.hide(true) };
+    Args::augment_args(command).mut_args(of_view)
 }
 
-fn program_command(options: Options) -> Command {
-    let view = &VIEWS[0];
-    let short = format!("{}Help of a view, with all its options: {PROGRAM} help VIEW", filters_line(view));
-    let long = format!(
-        "Other commands:\n  help [VIEW]        explains a view and its options\n  completions SHELL  prints completions for {}\n\n{}",
-        SHELLS.join(", "),
-        long_end(view)
-    );
-    with_options(view, PROGRAM, options)
-        .about(ABOUT)
-        .version(env!("CARGO_PKG_VERSION"))
-        .mut_args(|arg| {
-            let is_hidden = arg.get_long().is_some_and(|long| OF_VIEWS_ONLY.contains(&long));
-            let was_hidden = arg.is_hide_short_help_set();
-            arg.hide_short_help(is_hidden || was_hidden)
-        })
-        .override_usage(format!("{PROGRAM} [VIEW] [OPTIONS] [DIR|FILE]..."))
-        .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}")
-        .before_help(short_list_of_views())
-        .before_long_help(list_of_views())
-        .after_help(short)
-        .after_long_help(long)
-}
-
-/// Command of the program with all views below it, for completions and man pages.
-pub(crate) fn tree() -> Command {
-    let help = Command::new("help").about("Explains a view and its options").disable_help_flag(true).arg(
-        Arg::new("view").value_name("VIEW").value_parser(PossibleValuesParser::new(VIEWS.iter().map(|view| view.name))),
-    );
-    let completions = Command::new("completions")
-        .about("Prints completions for a shell")
-        .disable_help_flag(true)
-        .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(PossibleValuesParser::new(SHELLS)));
-    let views = VIEWS.iter().map(|view| view_command(view, Options::Shown));
-    program_command(Options::Shown).subcommands(views.chain([help, completions]))
+/// The program with the options that help shows: completions have no others.
+pub(crate) fn completed() -> Command {
+    let shown =
+        |command: Command, full: &Command| command.args(full.get_arguments().filter(|arg| !arg.is_hide_set()).cloned());
+    let program = program();
+    let views = VIEWS.iter().map(|view| shown(named(view), &of_view(view)));
+    let others = program.get_subcommands().filter(|below| View::named(below.get_name()).is_none()).cloned();
+    let command = Command::new(PROGRAM).about(ABOUT).version(env!("CARGO_PKG_VERSION"));
+    shown(command, &program).subcommands(views).subcommands(others)
 }
 
 /// Completions of a program for a shell.
@@ -131,39 +125,18 @@ pub(crate) fn script(shell: Shell, mut command: Command, program: &str) -> Strin
     script.replace(&wrong, &right)
 }
 
-/// Command with the options of a view, and no words about it.
-fn with_options(view: &'static View, name: &'static str, options: Options) -> Command {
-    if matches!(view.run, Run::TraceAnalyze) {
-        return OldArgs::command().disable_help_subcommand(true).max_term_width(WIDTH);
-    }
-    let all = union();
-    let is_own =
-        |arg: &&Arg| arg.get_long().is_none_or(|long| view.takes(long) || (name == PROGRAM && long == WITHOUT_VIEW));
-    let own = all.get_arguments().filter(is_own).filter(|arg| options == Options::All || !arg.is_hide_set());
-    Command::new(name)
-        .disable_version_flag(name != PROGRAM)
-        .disable_help_subcommand(true)
-        .max_term_width(WIDTH)
-        .args(own.map(|arg| shaped(arg.clone(), view)))
-}
-
 /// Option with the words that it takes in this view.
 fn shaped(arg: Arg, view: &'static View) -> Arg {
     match arg.get_long() {
         Some("by") if view.name == "shrinkers" => {
             let help = "function: a row for each function that shrinkers call [default: for each shrinker and node]";
-            with_meanings(
-                with_words(arg, view.groupings).help(help).long_help(help),
-                view.groupings,
-                &["Function that shrinkers call"],
-            )
+            with_words(arg, view.groupings, &["Function that shrinkers call"]).help(help).long_help(help)
         }
-        Some("by") => with_words(arg, view.groupings),
+        Some("by") => with_words(arg, view.groupings, &[]),
         Some("sort") if view.name == "stalls" => {
-            let meanings = ["Duration, the longest first", "Begin, the earliest first"];
-            with_meanings(with_words(arg, view.sort_keys), view.sort_keys, &meanings)
+            with_words(arg, view.sort_keys, &["Duration, the longest first", "Begin, the earliest first"])
         }
-        Some("sort") => with_words(arg, view.sort_keys),
+        Some("sort") => with_words(arg, view.sort_keys, &[]),
         None if matches!(view.run, Run::Compare) => {
             arg.value_name("TRACE").help("Trace A and trace B; with --before and --after one trace").num_args(1..=2)
         }
@@ -186,59 +159,27 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
     }
 }
 
-/// Option that takes some of its words; the first is the default.
-fn with_words<T: ValueEnum>(arg: Arg, words: &[T]) -> Arg {
-    let values: Vec<PossibleValue> = words.iter().filter_map(ValueEnum::to_possible_value).collect();
-    let default = values.first().map(PossibleValue::get_name).unwrap_or_default();
-    let with_default = |text: Option<&StyledStr>| text.map(|text| format!("{text} [default: {default}]"));
+/// Option that takes these words of its type, the first by default; `meanings` replace those of the type.
+fn with_words<T: Word>(arg: Arg, words: &[T], meanings: &[&'static str]) -> Arg {
+    let mut values: Vec<PossibleValue> = words.iter().map(Word::possible).collect();
+    for (value, meaning) in values.iter_mut().zip(meanings) {
+        *value = value.clone().help(*meaning);
+    }
+    let default = values.first().map_or(String::new(), |value| value.get_name().to_owned());
+    let with_default = |text: Option<&StyledStr>| {
+        let text = text.map(ToString::to_string).unwrap_or_default();
+        format!("{text} [default: {default}]")
+    };
     let (help, long) = (with_default(arg.get_help()), with_default(arg.get_long_help()));
-    let mut arg = arg.action(ArgAction::Append).value_parser(PossibleValuesParser::new(values));
-    if let Some(help) = help {
-        arg = arg.help(help);
-    }
-    if let Some(long) = long {
-        arg = arg.long_help(long);
-    }
-    arg
-}
-
-/// Option whose words, shared with other views, mean something else in this one.
-fn with_meanings<T: ValueEnum>(arg: Arg, words: &[T], meanings: &[&'static str]) -> Arg {
-    let values = words.iter().filter_map(ValueEnum::to_possible_value).zip(meanings);
-    let values: Vec<PossibleValue> = values.map(|(value, meaning)| value.help(*meaning)).collect();
-    arg.value_parser(PossibleValuesParser::new(values))
-}
-
-/// Lines `name   meaning` of all views.
-fn list_of_views() -> String {
-    let mut list = VIEWS_HEADING.to_owned();
-    for view in VIEWS {
-        let _ = writeln!(list, "  {:<13} {}", view.name, view.meaning);
-    }
-    list.trim_end().to_owned()
-}
-
-/// Heading of the lists of views.
-const VIEWS_HEADING: &str = "Views (without VIEW: summary, without DIR: ./kmemtrace.data):\n";
-
-/// Lines of the views, and a line with the names of the commands that write files, so that all of it fits a terminal.
-fn short_list_of_views() -> String {
-    let is_view =
-        |view: &&View| matches!(view.run, Run::Document { .. } | Run::Latency { .. } | Run::Events | Run::Compare);
-    let mut list = VIEWS_HEADING.to_owned();
-    for view in VIEWS.iter().filter(is_view) {
-        let _ = writeln!(list, "  {:<9} {}", view.name, view.meaning);
-    }
-    let others = VIEWS.iter().filter(|view| !is_view(view)).map(|view| format!(" {}", view.name));
-    list + "Files, and input that is no trace:" + &others.collect::<String>()
+    arg.help(help).long_help(long).value_parser(PossibleValuesParser::new(values).try_map(|word| T::of_word(&word)))
 }
 
 /// Line with the names of the filters that a view takes.
 fn filters_line(view: &'static View) -> String {
-    let command = union();
-    let filters = command.get_arguments().filter(|arg| arg.get_help_heading() == Some("Filters") && !arg.is_hide_set());
-    let names = filters.filter_map(Arg::get_long).filter(|long| view.takes(long)).map(|long| format!(" --{long}"));
-    let names: String = names.collect();
+    let command = Args::command();
+    let is_shown = |arg: &&Arg| arg.get_help_heading() == Some("Filters") && !arg.is_hide_set() && view.takes(arg);
+    let names = command.get_arguments().filter(is_shown).filter_map(Arg::get_long);
+    let names: String = names.map(|long| format!(" --{long}")).collect();
     if names.is_empty() { names } else { format!("Filters:{names}\n") }
 }
 
@@ -248,7 +189,7 @@ fn long_end(view: &'static View) -> String {
     for (line, meaning) in view.examples {
         let _ = writeln!(text, "  {}\n      {meaning}", format!("{PROGRAM} {line}").trim_end());
     }
-    if view.takes("class") {
+    if view.options.contains(&"class") {
         text += "\nClasses:\n";
         for class in classes::all() {
             let _ = writeln!(text, "  {}\n      {}", class.name, class.meaning);

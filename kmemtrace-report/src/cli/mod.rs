@@ -1,25 +1,25 @@
 //! The command line: from words to a view, its options and its inputs.
 //!
-//! The view is chosen by the first word that is no option, before options are parsed: they may stand on both sides of it. Each view is a
-//! command of its own with its own options. A line without a view asks for the first one.
+//! Each view is a subcommand, made of the table of views. A line without one asks for the first view.
 
 pub(crate) mod commands;
 pub(crate) mod nearest;
 pub(crate) mod old;
-mod scan;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap_complete::Shell;
 
 use kmemtrace::{Kind, SortKey};
 
 use crate::args::{Args, Asked, Format, SortBy};
 use crate::classes;
 use crate::views::{MEMSTRACK, Run, VIEWS, View};
-use commands::{PROGRAM, SHELLS};
+use commands::PROGRAM;
 
 /// Trace directory where none is named.
 const DEFAULT_INPUT: &str = "kmemtrace.data";
@@ -56,42 +56,46 @@ pub(crate) struct Request {
 
 /// Parses a command line; the first of the words is the program.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<CommandLine, Refusal> {
-    let mut words: Vec<OsString> = words.into_iter().skip(1).collect();
-    let at = scan::first_word(&commands::union(), &words);
-    let Some(at) = at else { return request(&VIEWS[0], false, &words) };
-    let first = words[at].to_str().unwrap_or_default().to_owned();
-    let view = View::named(&first);
-    if view.is_some() || first == "help" || first == "completions" {
-        words.remove(at);
-    }
-    match (first.as_str(), view) {
-        (_, Some(view)) if matches!(view.run, Run::TraceAnalyze) => trace_analyze(view, &words),
-        (_, Some(view)) => request(view, true, &words),
-        ("help", _) => help(&words),
-        ("completions", _) => completions(&words),
-        _ => request(&VIEWS[0], false, &words),
+    let matches = commands::program().try_get_matches_from(words).map_err(refusal)?;
+    let Some((name, matches)) = matches.subcommand() else { return request(&VIEWS[0], false, &matches) };
+    match View::named(name) {
+        Some(view) if matches!(view.run, Run::TraceAnalyze) => trace_analyze(matches),
+        Some(view) => request(view, true, matches),
+        None => {
+            let shell = matches.get_one("shell").copied().unwrap_or(Shell::Bash);
+            Ok(CommandLine::Text(commands::script(shell, commands::completed(), PROGRAM)))
+        }
     }
 }
 
-/// Parses the command line of the old program.
-fn trace_analyze(view: &'static View, words: &[OsString]) -> Result<CommandLine, Refusal> {
-    let line = std::iter::once(OsString::from(view.name)).chain(words.iter().cloned());
-    let matches = commands::of_view(view).try_get_matches_from(line).map_err(Refusal::Clap)?;
-    let args = old::OldArgs::from_arg_matches(&matches).map_err(Refusal::Clap)?;
+/// Refusal of the parser's. `help` has the same words for a view that is none as a line with a mistyped view.
+fn refusal(error: clap::Error) -> Refusal {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => {
+            Refusal::Line(format!("help: {}", no_view(OsStr::new(word))))
+        }
+        _ => Refusal::Clap(error),
+    }
+}
+
+/// Steps of the old program's command line.
+fn trace_analyze(matches: &ArgMatches) -> Result<CommandLine, Refusal> {
+    let args = old::OldArgs::from_arg_matches(matches).map_err(Refusal::Clap)?;
     let has = |file: &str| Path::new(file).exists();
     Ok(CommandLine::Steps(args.steps(has("Kbuild") && (has("vmlinux") || has("System.map")))))
 }
 
-/// Parses the words beside the view's name.
-fn request(view: &'static View, is_named: bool, words: &[OsString]) -> Result<CommandLine, Refusal> {
-    let command = if is_named { commands::of_view(view) } else { commands::without_view() };
-    let program = if is_named { format!("{PROGRAM} {}", view.name) } else { PROGRAM.to_owned() };
-    let line = || std::iter::once(OsString::from(&program)).chain(words.iter().cloned());
-    // The view's own command refuses options and words of others; the second one has the types of all values.
-    command.try_get_matches_from(line()).map_err(|error| refusal(view, error))?;
-    let matches = commands::union().try_get_matches_from(line()).map_err(Refusal::Clap)?;
-    let (mut args, asked) = (Args::from_arg_matches(&matches).map_err(Refusal::Clap)?, Asked::of(&matches));
-    let (mut view, mut is_named) = (view, is_named);
+/// Request for a view with the options of `matches`.
+fn request(mut view: &'static View, mut is_named: bool, matches: &ArgMatches) -> Result<CommandLine, Refusal> {
+    let (mut args, asked) = (Args::from_arg_matches(matches).map_err(Refusal::Clap)?, Asked::of(matches));
+    let is_view = |word: &&PathBuf| !word.exists() && word.to_str().is_some_and(|word| View::named(word).is_some());
+    if let Some(word) = args.words.iter().find(is_view) {
+        let word = word.display();
+        return Err(Refusal::Line(format!("{word}: a view stands before its options and trace: {PROGRAM} {word} ...")));
+    }
+    if let Some(line) = foreign_option(view, is_named, matches) {
+        return Err(Refusal::Line(line));
+    }
     if !args.memstrack.is_empty() {
         // Reports of memstrack count pages.
         args.filters.kind = vec![Kind::Pages];
@@ -114,63 +118,33 @@ fn request(view: &'static View, is_named: bool, words: &[OsString]) -> Result<Co
 /// Views that a refusal names at most.
 const FEW_VIEWS: usize = 6;
 
-/// Refusal of an option that other views have, by the names of these and of the options that this view has; else the parser's own.
-fn refusal(view: &'static View, error: clap::Error) -> Refusal {
-    let name = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(name)) if error.kind() == ErrorKind::UnknownArgument => name.clone(),
-        _ => return Refusal::Clap(error),
+/// Refusal of an option that the view does not take, by the names of the views that do and of the options that it has.
+fn foreign_option(view: &View, is_named: bool, matches: &ArgMatches) -> Option<String> {
+    let command = Args::command();
+    let is_foreign = |arg: &&clap::Arg| {
+        let is_given = matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+        is_given && !commands::has(view, is_named, arg)
     };
-    let union = commands::union();
-    let is_meant = |arg: &&clap::Arg| {
-        let short = arg.get_short().map(|short| format!("-{short}"));
-        arg.get_long().is_some_and(|long| name == format!("--{long}")) || short.is_some_and(|short| name == short)
-    };
-    let Some(long) = union.get_arguments().find(is_meant).and_then(clap::Arg::get_long) else {
-        return Refusal::Clap(error);
-    };
+    let arg = command.get_arguments().find(is_foreign)?;
+    let long = arg.get_long()?;
     if long == commands::WITHOUT_VIEW {
-        return Refusal::Line(format!("--{long}: stands in place of a view: leave out {}", view.name));
+        return Some(format!("--{long}: stands in place of a view: leave out {}", view.name));
     }
     let others: Vec<&str> =
         VIEWS.iter().filter(|other| other.options.contains(&long)).map(|other| other.name).collect();
-    // Views that list a common option themselves are not the only ones that have it.
-    let is_common = commands::of_view(&VIEWS[0]).get_arguments().any(|arg| arg.get_long() == Some(long));
     let others = match &others[..] {
-        _ if is_common => String::new(),
+        // Views that list a common option themselves are not the only ones that have it.
+        _ if VIEWS[0].takes(arg) => String::new(),
         [one] => format!(" ({one} has it)"),
         few if few.len() <= FEW_VIEWS => format!(" ({} have it)", few.join(", ")),
         _ => String::new(),
     };
     let own: Vec<String> = view.options.iter().map(|option| format!("--{option}")).collect();
-    Refusal::Line(format!(
+    Some(format!(
         "{view} has no --{long}{others}; it has {own}, and the options of every view: see {PROGRAM} help {view}",
         view = view.name,
         own = own.join(", ")
     ))
-}
-
-/// `help`, `help VIEW`: the long help.
-fn help(words: &[OsString]) -> Result<CommandLine, Refusal> {
-    let command = match words.first() {
-        None => commands::without_view(),
-        Some(word) => match View::named(scan::text(word)) {
-            Some(view) => commands::of_view(view),
-            None => return Err(Refusal::Line(format!("help: {}", no_view(word)))),
-        },
-    };
-    let name = command.get_name().to_owned();
-    match command.try_get_matches_from([name, "--help".to_owned()]) {
-        Err(help) => Err(Refusal::Clap(help)),
-        Ok(_) => Err(Refusal::Line("help: there is none".to_owned())),
-    }
-}
-
-fn completions(words: &[OsString]) -> Result<CommandLine, Refusal> {
-    let shell = words.first().map(|word| scan::text(word)).unwrap_or_default();
-    let Some(shell) = SHELLS.contains(&shell).then(|| shell.parse::<clap_complete::Shell>().ok()).flatten() else {
-        return Err(Refusal::Line(format!("completions: name a shell: {}", SHELLS.join(", "))));
-    };
-    Ok(CommandLine::Text(commands::script(shell, commands::tree(), PROGRAM)))
 }
 
 /// Words for a class of findings.
@@ -186,7 +160,7 @@ fn explain(name: &str) -> String {
 fn no_view(word: &OsStr) -> String {
     let names: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
     let shown = word.display();
-    let like = nearest::nearest(scan::text(word), names.iter().copied());
+    let like = nearest::nearest(word.to_str().unwrap_or_default(), names.iter().copied());
     let like = like.first().map_or(String::new(), |name| format!("; did you mean {name}?"));
     format!("{shown}: is no view ({}){like}", names.join(", "))
 }
@@ -218,10 +192,6 @@ impl Request {
         let Some(first) = words.first() else {
             return Some("no trace is named, and kmemtraced has left none here".to_owned());
         };
-        let is_view = |word: &&PathBuf| !word.exists() && word.to_str().is_some_and(|word| View::named(word).is_some());
-        if let Some(view) = words.iter().find(is_view) {
-            return Some(format!("{}: a view stands before its trace", view.display()));
-        }
         let is_name = |path: &Path| path.components().count() == 1 && !path.exists();
         (!self.is_named && is_name(first)).then(|| no_view(first.as_os_str()))
     }

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 /// Options of trace_analyze, with their old meanings.
 #[derive(Debug, Parser)]
@@ -34,13 +35,13 @@ pub(crate) struct OldArgs {
     #[arg(
         short = 'a',
         long,
-        value_enum,
         value_name = "KEY",
+        value_parser = new_word(ATTRIBUTES),
         default_value = "current_dynamic",
         hide_possible_values = true,
         hide_default_value = true
     )]
-    pub(crate) rings_attr: Attribute,
+    pub(crate) rings_attr: &'static str,
     /// Only objects of kmalloc
     #[arg(long)]
     pub(crate) malloc: bool,
@@ -57,45 +58,36 @@ pub(crate) struct OldArgs {
     #[arg(
         short = 'o',
         long,
-        value_enum,
         value_name = "KEY",
+        value_parser = new_word(ORDERS),
         default_value = "current_dynamic",
         hide_possible_values = true,
         hide_default_value = true
     )]
-    pub(crate) order_by: OrderBy,
+    pub(crate) order_by: &'static str,
 }
 
-/// Sizes that rings show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Attribute {
-    /// Static and live bytes
-    Current,
-    /// Bytes of functions and objects in the tree
-    Static,
-    /// Bytes wasted by live objects
-    Waste,
-    /// Bytes live at the end
-    CurrentDynamic,
-    /// Bytes of all allocations
-    TotalDynamic,
-}
+/// Sizes that rings show, by the words of trace_analyze and of this program.
+const ATTRIBUTES: &[(&str, &str)] = &[
+    ("current", "current"),
+    ("static", "static"),
+    ("waste", "live_wasted"),
+    ("current_dynamic", "live"),
+    ("total_dynamic", "total"),
+];
+/// Orders of the account, likewise.
+const ORDERS: &[(&str, &str)] = &[
+    ("total_dynamic", "total"),
+    ("current_dynamic", "live"),
+    ("alloc_count", "allocs"),
+    ("free_count", "frees"),
+    ("waste", "live_wasted"),
+];
 
-/// Orders of the account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum OrderBy {
-    /// Bytes of all allocations
-    TotalDynamic,
-    /// Bytes live at the end
-    CurrentDynamic,
-    /// Number of allocations
-    AllocCount,
-    /// Number of frees
-    FreeCount,
-    /// Bytes wasted by live objects
-    Waste,
+/// Parser that takes the first word of a pair for the second one.
+fn new_word(words: &'static [(&str, &str)]) -> impl TypedValueParser<Value = &'static str> {
+    let new = |old: String| words.iter().find(|(word, _)| *word == old).map_or("", |&(_, new)| new);
+    PossibleValuesParser::new(words.iter().map(|&(old, _)| old)).map(new)
 }
 
 /// One thing to do.
@@ -152,10 +144,10 @@ impl OldArgs {
             line("account", &["--style", "callers"], output, true);
         }
         if let Some(output) = &self.account_file {
-            line("account", &["--sort", self.order_by.word()], output, true);
+            line("account", &["--sort", self.order_by], output, true);
         }
         if let Some(output) = &self.rings_file {
-            line("chart", &["--shape", "rings", "--sort", self.rings_attr.word()], &picture(output), true);
+            line("chart", &["--shape", "rings", "--sort", self.rings_attr], &picture(output), true);
         }
         if self.rings_show {
             line("html", &[], Path::new(PAGE), true);
@@ -200,30 +192,6 @@ impl OldArgs {
 fn picture(path: &Path) -> PathBuf {
     let is_device = path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir());
     if path.extension().is_some() || is_device { path.to_owned() } else { path.with_extension("png") }
-}
-
-impl Attribute {
-    fn word(self) -> &'static str {
-        match self {
-            Attribute::Current => "current",
-            Attribute::Static => "static",
-            Attribute::Waste => "live_wasted",
-            Attribute::CurrentDynamic => "live",
-            Attribute::TotalDynamic => "total",
-        }
-    }
-}
-
-impl OrderBy {
-    fn word(self) -> &'static str {
-        match self {
-            OrderBy::TotalDynamic => "total",
-            OrderBy::CurrentDynamic => "live",
-            OrderBy::AllocCount => "allocs",
-            OrderBy::FreeCount => "frees",
-            OrderBy::Waste => "live_wasted",
-        }
-    }
 }
 
 #[cfg(test)]

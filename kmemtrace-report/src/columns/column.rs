@@ -1,5 +1,7 @@
 //! Columns of tables: title, meaning, and behaviour in a narrow table.
 
+use kmemtrace::{ColumnContent, KeyColumn};
+
 /// Content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
@@ -28,6 +30,19 @@ pub(crate) struct Column<'a> {
     pub(crate) holds: Holds,
     /// Order in which a narrow table drops columns: the greatest number first, 0 never.
     pub(crate) drop: u8,
+}
+
+impl Column<'static> {
+    /// Column of a key.
+    pub(crate) const fn of_key(column: &KeyColumn) -> Column<'static> {
+        let KeyColumn { title, meaning, content } = *column;
+        match content {
+            ColumnContent::Number => Column::figure(title, 0, meaning),
+            ColumnContent::Word => Column::word(title, 0, meaning),
+            ColumnContent::Name => Column::site(title, meaning),
+            ColumnContent::Path => Column::path(title, 4, meaning),
+        }
+    }
 }
 
 impl<'a> Column<'a> {

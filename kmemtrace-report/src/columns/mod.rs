@@ -5,6 +5,8 @@
 pub(crate) mod column;
 pub(crate) mod latency;
 
+use kmemtrace::GroupKey;
+
 use column::Column;
 
 /// Tables of a view: name of the part, empty where there is one part, and its columns.
@@ -73,118 +75,44 @@ pub(crate) const FIGURES: [Column<'static>; 12] = [
     Column::figure("WASTED", 1, "Bytes handed out and not asked for, over all allocations: cumulative."),
 ];
 
+/// First column of a key.
+const fn key(key: GroupKey) -> Column<'static> {
+    Column::of_key(&key.entry().columns[0])
+}
+
 /// Key `site`.
-pub(crate) const KEY_SITE: Column<'static> =
-    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets.");
-
-/// Key `pid`.
-pub(crate) const KEY_PID: Column<'static> = Column::figure("PID", 0, "Thread of the allocations.");
-
-/// Key `comm`.
-pub(crate) const KEY_COMM: Column<'static> = Column::site("COMM", "Command name of the thread: its last known one.");
-
-/// Key `tgid`.
-pub(crate) const KEY_TGID: Column<'static> =
-    Column::figure("TGID", 0, "Thread group of the thread; - where the input does not tell it.");
-
-/// Key `cache`.
-pub(crate) const KEY_CACHE: Column<'static> = Column::site(
-    "CACHE",
-    "Slab cache, or size class of kmalloc; (a or b): one of several of this object size; (no name) where nothing tells it.",
-);
-
-/// Key `module`.
-pub(crate) const KEY_MODULE: Column<'static> = Column::site(
-    "MODULE",
-    "Module of the call-site; (kernel) for the kernel itself, (unknown) for code in no symbol and no module.",
-);
-
-/// Key `stack`.
-pub(crate) const KEY_STACK: Column<'static> =
-    Column::site("STACK", "Call-site and its callers, the innermost first; (no stack) where none was recorded.");
-
-/// Key `use`.
-pub(crate) const KEY_USE: Column<'static> =
-    Column::site("USE", "Use of pages, by rules over stack, flags and order; - for objects of slabs.");
-
-/// Key `order`.
-pub(crate) const KEY_ORDER: Column<'static> =
-    Column::figure("ORDER", 0, "Binary logarithm of the number of pages; - for objects of slabs.");
-
-/// Key `size`.
-pub(crate) const KEY_SIZE: Column<'static> = Column::figure("SIZE", 0, "Bytes asked for, of each object.");
-
-/// Key `gfp`.
-pub(crate) const KEY_GFP: Column<'static> = Column::site("GFP", "Flags of the allocation, by the kernel's names.");
-
-/// Key `node`.
-pub(crate) const KEY_NODE: Column<'static> = Column::figure("NODE", 0, "NUMA node asked for; -1 for any.");
-
-/// Key `context`.
-pub(crate) const KEY_CONTEXT: Column<'static> =
-    Column::word("CONTEXT", 0, "Context of the allocation: task, softirq, hardirq or nmi.");
-
-/// Key `allocator`.
-pub(crate) const KEY_ALLOCATOR: Column<'static> = Column::site(
-    "ALLOCATOR",
-    "Allocators that pages came through: cma, slab, vmalloc or others; - where the input does not tell them.",
-);
-
-/// Key `released`.
-pub(crate) const KEY_RELEASED: Column<'static> = Column::word(
-    "RELEASED",
-    0,
-    "yes for memory that was given back since, no for memory that is held; - where the input does not tell it.",
-);
+pub(crate) const KEY_SITE: Column<'static> = key(GroupKey::Site);
 
 /// Line of source of a call-site.
-pub(crate) const KEY_SOURCE: Column<'static> = Column::path(
-    "SOURCE",
-    4,
-    "Line of the kernel's sources that asked for the memory; where debug information tells it.",
-);
+pub(crate) const KEY_SOURCE: Column<'static> = Column::of_key(&GroupKey::Site.entry().columns[1]);
 
-/// Key `source`.
-pub(crate) const KEY_SOURCE_LINE: Column<'static> =
-    Column::site("SOURCE LINE", "Function that asked for the memory, with file and line.");
+/// Number of columns of all keys. Those of a task are those of its parts.
+const KEY_COLUMNS: usize = {
+    let (mut columns, mut at) = (0, 0);
+    while at < GroupKey::ALL.len() {
+        if !matches!(GroupKey::ALL[at], GroupKey::Task) {
+            columns += GroupKey::ALL[at].entry().columns.len();
+        }
+        at += 1;
+    }
+    columns
+};
 
-/// Key `function`.
-pub(crate) const KEY_FUNCTION: Column<'static> =
-    Column::site("FUNCTION", "Function that asked for the memory; inlined ones, too.");
-
-/// Key `file`.
-pub(crate) const KEY_FILE: Column<'static> = Column::site("FILE", "Source file of that function.");
-
-/// Key `folder`.
-pub(crate) const KEY_FOLDER: Column<'static> = Column::site("FOLDER", "Folder of the source file.");
-
-/// Key `area`.
-pub(crate) const KEY_AREA: Column<'static> = Column::site("AREA", "Area of the source file.");
-
-/// Keys of `--by`.
-pub(crate) const KEYS: [Column<'static>; 21] = [
-    KEY_SITE,
-    KEY_SOURCE,
-    KEY_SOURCE_LINE,
-    KEY_STACK,
-    KEY_FUNCTION,
-    KEY_FILE,
-    KEY_FOLDER,
-    KEY_AREA,
-    KEY_PID,
-    KEY_TGID,
-    KEY_COMM,
-    KEY_CACHE,
-    KEY_MODULE,
-    KEY_USE,
-    KEY_SIZE,
-    KEY_ORDER,
-    KEY_GFP,
-    KEY_NODE,
-    KEY_CONTEXT,
-    KEY_ALLOCATOR,
-    KEY_RELEASED,
-];
+/// Columns of all keys of `--by`.
+const KEYS: [Column<'static>; KEY_COLUMNS] = {
+    let (mut columns, mut filled, mut at) = ([KEY_SITE; KEY_COLUMNS], 0, 0);
+    while at < GroupKey::ALL.len() {
+        let of_key = GroupKey::ALL[at].entry().columns;
+        let mut index = 0;
+        while index < of_key.len() && !matches!(GroupKey::ALL[at], GroupKey::Task) {
+            columns[filled] = Column::of_key(&of_key[index]);
+            filled += 1;
+            index += 1;
+        }
+        at += 1;
+    }
+    columns
+};
 
 /// Groups of blocks of page_owner, which tells of nothing that is past.
 pub(crate) const BLOCKS: [Column<'static>; 3] = [
@@ -259,7 +187,7 @@ pub(crate) const HELD: [Column<'static>; 9] = [
 ];
 
 /// Names of `tasks`.
-pub(crate) const TASKS: [Column<'static>; 2] = [KEY_PID, KEY_COMM];
+pub(crate) const TASKS: [Column<'static>; 2] = [key(GroupKey::Pid), key(GroupKey::Comm)];
 
 /// Names of `modules`.
 pub(crate) const MODULES: [Column<'static>; 1] = [Column::site(
@@ -268,7 +196,7 @@ pub(crate) const MODULES: [Column<'static>; 1] = [Column::site(
 )];
 
 /// Names of `uses`.
-pub(crate) const USES: [Column<'static>; 1] = [KEY_USE];
+pub(crate) const USES: [Column<'static>; 1] = [key(GroupKey::Use)];
 
 /// Change by slabinfo, in `caches`.
 pub(crate) const CACHE_SLABINFO: Column<'static> =
@@ -281,15 +209,9 @@ pub(crate) const CACHE_SEEN: Column<'static> = Column::figure(
     "Share of that change that the events explain; less where objects go paths without events.",
 );
 
-/// Name of a cache.
-pub(crate) const CACHE_NAME: Column<'static> = Column::site(
-    "CACHE",
-    "Slab cache, or size class of kmalloc; (a or b): one of several of this object size; (no name) where nothing tells it.",
-);
-
 /// `caches`.
 pub(crate) const CACHES: [Column<'static>; FIGURES.len() + 3] = {
-    let mut columns = [CACHE_NAME; FIGURES.len() + 3];
+    let mut columns = [key(GroupKey::Cache); FIGURES.len() + 3];
     let mut index = 0;
     while index < FIGURES.len() {
         columns[index] = FIGURES[index];
@@ -394,7 +316,7 @@ pub(crate) const OBJECTS: [Column<'static>; 11] = [
     Column::figure("ALLOCATED", 2, "Bytes handed out."),
     ADDRESS,
     Column::figure("SINCE", 0, "Time of the allocation, from the first event of the trace."),
-    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
+    KEY_SITE,
     KEY_SOURCE,
 ];
 
@@ -405,7 +327,7 @@ pub(crate) const CROSS: [Column<'static>; 7] = [
     Column::figure("XCPU", 2, "Share of the frees that ran on another CPU than the allocation."),
     Column::figure("CROSS", 1, "Frees that ran on another CPU than the allocation."),
     Column::figure("BYTES", 0, "Bytes of the objects that were freed on another CPU."),
-    Column::site("CALL SITE", "Return address of the allocating call: function, offset in it, and module in brackets."),
+    KEY_SITE,
     KEY_SOURCE,
 ];
 

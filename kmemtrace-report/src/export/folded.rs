@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use kmemtrace::documents::group::GroupMember;
+use kmemtrace::documents::group::{GroupMember, KeyValue};
 use kmemtrace::documents::naming::CallSite;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::{self, Body};
-use kmemtrace::{Kind, Query, Shape, SiteOwner};
+use kmemtrace::{GroupKey, Kind, Query, Shape, SiteOwner};
 
 use super::frames::{self, frame, frame_of_module};
 use super::job::Job;
@@ -35,7 +35,9 @@ pub(super) fn folded(job: &Job<'_>, weight: Option<Weight>) -> anyhow::Result<u8
         }
     };
     match &documents::sites(&analysis, &Shape::default()).body {
-        Body::Sites(rows) => rows.rows.iter().for_each(|row| add(&[GroupMember::Site(row.site)], row.kind, &row.stats)),
+        Body::Sites(rows) => rows.rows.iter().for_each(|row| {
+            add(&[GroupMember { key: GroupKey::Site, value: KeyValue::Site(row.site) }], row.kind, &row.stats);
+        }),
         Body::Groups(rows) => rows.rows.iter().for_each(|row| add(&row.names.0, row.kind, &row.stats)),
         _ => anyhow::bail!("folded: rows have another form"),
     }
@@ -125,7 +127,8 @@ mod tests {
         let hostile = || vec![frame(b"a;b c\n7\xff 8\\", false)];
         assert_eq!(alone(site(Some(b"m 1"), hostile(), 1)), r"m\x201;a\x3bb\x20c\x0a7\xff\x208\\");
         let frames = [site(Some(b"foo"), inlined(), 1), site(None, vec![], 0xc0de), site(Some(b"m 1"), hostile(), 1)];
-        let names = [GroupMember::Stack(Some(RowStack { number: 1, frames: [].into() }))];
+        let value = KeyValue::Stack(Some(RowStack { number: 1, frames: [].into() }));
+        let names = [GroupMember { key: GroupKey::Stack, value }];
         let want = r"a\x3bb\x20c\x0a7\xff\x208\\_[m\x201];0xc0de;foo_open_[foo];kmalloc_[foo]";
         assert_eq!(stack(&frames, &names), want);
     }

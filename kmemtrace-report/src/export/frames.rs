@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use kmemtrace::Analysis;
-use kmemtrace::documents::group::GroupMember;
+use kmemtrace::documents::group::{GroupMember, KeyValue};
 use kmemtrace::documents::naming::{self, CallSite};
 use kmemtrace_abi::text::escape::escape;
 
 /// Call-sites of a row, the innermost first: the frames of its stack, else its call-site.
 pub(super) fn frames<'a>(analysis: &'a Analysis, names: &[GroupMember<'a>]) -> Vec<CallSite<'a>> {
-    let stack = names.iter().find_map(|name| if let GroupMember::Stack(stack) = name { stack.as_ref() } else { None });
+    let stack =
+        names.iter().find_map(|name| if let KeyValue::Stack(stack) = &name.value { stack.as_ref() } else { None });
     match stack {
         Some(stack) => stack.frames.iter().map(|frame| naming::call_site(analysis, frame.address)).collect(),
         None => names.iter().filter_map(site_of).cloned().collect(),
@@ -25,11 +26,11 @@ pub(super) fn find_places(analysis: &Analysis) -> anyhow::Result<()> {
 
 /// True for a row whose allocations have a stack.
 pub(super) fn has_stack(names: &[GroupMember<'_>]) -> bool {
-    names.iter().any(|name| matches!(name, GroupMember::Stack(Some(_))))
+    names.iter().any(|name| matches!(name.value, KeyValue::Stack(Some(_))))
 }
 
 fn site_of<'n, 'a>(name: &'n GroupMember<'a>) -> Option<&'n CallSite<'a>> {
-    if let GroupMember::Site(site) = name { Some(site) } else { None }
+    if let KeyValue::Site(site) = &name.value { Some(site) } else { None }
 }
 
 /// A name as a frame: escaped, and without the characters that part frames and weights.

@@ -4,7 +4,6 @@ mod about;
 mod folded;
 mod frames;
 mod job;
-#[cfg(feature = "parquet")]
 mod parquet;
 mod perfetto;
 mod pprof;
@@ -33,15 +32,8 @@ pub(crate) fn export(request: &Request) -> anyhow::Result<u8> {
         ExportTo::Jsonl => report::events(request, Some(Format::Jsonl)),
         ExportTo::Csv => report::events(request, Some(Format::Csv)),
         ExportTo::Perfetto => perfetto::perfetto(&job),
-        #[cfg(feature = "parquet")]
         ExportTo::ParquetSites => parquet::sites(&job),
-        #[cfg(feature = "parquet")]
         ExportTo::ParquetObjects => parquet::objects(&job),
-        #[cfg(feature = "parquet")]
         ExportTo::ParquetEvents => parquet::events(&job),
-        #[cfg(not(feature = "parquet"))]
-        ExportTo::ParquetSites | ExportTo::ParquetObjects | ExportTo::ParquetEvents => {
-            anyhow::bail!("export: this kmemtrace-report was built without Parquet: build it with the feature parquet")
-        }
     }
 }

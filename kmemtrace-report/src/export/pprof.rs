@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use kmemtrace::documents::group::GroupMember;
+use kmemtrace::documents::group::{GroupMember, KeyValue};
 use kmemtrace::documents::naming::CallSite;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::{self, Body, Document, Head};
@@ -213,7 +213,7 @@ impl<'a, W: Write> Profile<'a, W> {
         let label = self.label("kind", kind.name())?;
         sample.message(3, &label);
         for name in names {
-            if let GroupMember::Cache { cache: Some(cache), .. } = name {
+            if let KeyValue::Cache { cache: Some(cache), .. } = &name.value {
                 let label = self.label("cache", &escape(cache))?;
                 sample.message(3, &label);
             }

@@ -71,7 +71,7 @@ impl Message {
 }
 
 /// Appends a number, seven bits a byte, the lowest first.
-fn varint(bytes: &mut Vec<u8>, mut value: u64) {
+pub(super) fn varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 
 use kmemtrace_abi::text::escape::escape_csv;
 
 use kmemtrace::documents::row::{Address, Cell, Row, RowSource};
-use kmemtrace::{Action, Frame, Observer, OrderedItem};
+use kmemtrace::{Action, Frame, OrderedItem};
 
 use super::event_output::EventOutput;
 
@@ -106,20 +105,18 @@ const EVENT_MEMBERS: [&str; 17] = [
     "lost",
 ];
 
-/// Observer that writes a row for each event and each gap; members that it has not are empty.
-pub(crate) struct EventRows<'a> {
-    writer: csv::Writer<&'a mut dyn Write>,
-    /// First error; nothing is written after it.
-    error: Option<io::Error>,
-}
+/// Writer of a row for each event and each gap; members that it has not are empty.
+pub(crate) struct EventRows<'a>(csv::Writer<&'a mut dyn Write>);
 
 impl<'a> EventRows<'a> {
-    pub(crate) fn new(out: &'a mut dyn Write) -> EventRows<'a> {
+    pub(crate) fn new(out: &'a mut dyn Write) -> io::Result<EventRows<'a>> {
         let mut writer = csv::Writer::from_writer(out);
-        let error = writer.write_record(EVENT_MEMBERS).err().map(io::Error::from);
-        EventRows { writer, error }
+        writer.write_record(EVENT_MEMBERS)?;
+        Ok(EventRows(writer))
     }
+}
 
+impl EventOutput for EventRows<'_> {
     fn item(&mut self, item: &OrderedItem<'_>) -> io::Result<()> {
         let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
         let name = |name: Option<&[u8]>| name.map_or(String::new(), |name| escape_csv(name).into_owned());
@@ -158,22 +155,11 @@ impl<'a> EventRows<'a> {
                 ]
             }
         };
-        Ok(self.writer.write_record(row)?)
+        Ok(self.0.write_record(row)?)
     }
-}
 
-impl Observer for EventRows<'_> {
-    fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
-        if self.error.is_none() {
-            self.error = self.item(item).err();
-        }
-        if self.error.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
-
-impl EventOutput for EventRows<'_> {
     fn finish(mut self: Box<Self>, _: u64) -> io::Result<()> {
-        self.error.take().map_or_else(|| self.writer.flush(), Err)
+        self.0.flush()
     }
 }
 

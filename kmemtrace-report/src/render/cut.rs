@@ -69,57 +69,40 @@ pub(super) fn middle(text: &str, limit: usize, mark: char) -> String {
         return text.to_owned();
     }
     let room = limit.saturating_sub(1);
-    let units = units(text);
-    let (tail, head) = (room / 3, room - room / 3);
-    let (mut used, mut end) = (0, 0);
-    for (range, wide) in units.iter().take_while(|(_, wide)| *wide <= head) {
-        if used + wide > head {
-            break;
-        }
-        used += wide;
-        end = range.end;
-    }
-    let (mut used, mut start) = (0, text.len());
-    for (range, wide) in units.iter().rev() {
-        if used + wide > tail {
-            break;
-        }
-        used += wide;
-        start = range.start;
-    }
-    format!("{}{mark}{}", &text[..end], &text[start..])
+    let tail = room / 3;
+    format!("{}{mark}{}", head_of(text, room - tail), tail_of(text, tail))
 }
 
 /// Text that fits `limit` columns: a long one loses its begin. File and line stand at the end of a path.
 pub(super) fn begin(text: &str, limit: usize, mark: char) -> String {
-    if width(text) <= limit {
-        return text.to_owned();
-    }
-    let (mut used, mut start) = (0, text.len());
-    for (range, wide) in units(text).iter().rev() {
-        if used + wide > limit.saturating_sub(1) {
-            break;
-        }
-        used += wide;
-        start = range.start;
-    }
-    format!("{mark}{}", &text[start..])
+    if width(text) <= limit { text.to_owned() } else { format!("{mark}{}", tail_of(text, limit.saturating_sub(1))) }
 }
 
 /// Text that fits `limit` columns: a long one loses its end.
 pub(super) fn end(text: &str, limit: usize, mark: char) -> String {
-    if width(text) <= limit {
-        return text.to_owned();
-    }
-    let (mut used, mut end) = (0, 0);
-    for (range, wide) in units(text) {
-        if used + wide > limit.saturating_sub(1) {
-            break;
-        }
+    if width(text) <= limit { text.to_owned() } else { format!("{}{mark}", head_of(text, limit.saturating_sub(1))) }
+}
+
+/// As many of the first pieces as fit `room` columns.
+fn head_of(text: &str, room: usize) -> &str {
+    let end = fitting(units(text).into_iter(), room).map_or(0, |last| last.end);
+    &text[..end]
+}
+
+/// As many of the last pieces as fit `room` columns.
+fn tail_of(text: &str, room: usize) -> &str {
+    let start = fitting(units(text).into_iter().rev(), room).map_or(text.len(), |first| first.start);
+    &text[start..]
+}
+
+/// Last piece that fits `room` columns together with those before it.
+fn fitting(pieces: impl Iterator<Item = (Range<usize>, usize)>, room: usize) -> Option<Range<usize>> {
+    let mut used = 0;
+    let fits = |(_, wide): &(Range<usize>, usize)| {
         used += wide;
-        end = range.end;
-    }
-    format!("{}{mark}", &text[..end])
+        used <= room
+    };
+    pieces.take_while(fits).last().map(|(range, _)| range)
 }
 
 /// Pieces that stay whole, with their widths: escape sequences, and characters with those that combine with them.

@@ -5,27 +5,31 @@ use std::ops::ControlFlow;
 
 use kmemtrace::{Observer, OrderedItem};
 
-/// Observer that writes events as they come.
-pub(crate) trait EventOutput: Observer {
+/// Writer of events as they come.
+pub(crate) trait EventOutput {
+    /// Begins, with the key of the first event.
+    fn begin(&mut self, _: u64) {}
+
+    /// Writes an event or a gap. Nothing is written after an error.
+    fn item(&mut self, item: &OrderedItem<'_>) -> io::Result<()>;
+
     /// Ends the output; `left_out` events after the last one were not written.
-    ///
-    /// # Errors
-    /// The first error of writing.
     fn finish(self: Box<Self>, left_out: u64) -> io::Result<()>;
 }
 
-/// Observer that hands on the first events, and counts the others.
+/// Observer that writes the first events, and counts the others.
 pub(crate) struct Limited<'a> {
     output: Box<dyn EventOutput + 'a>,
     /// Events that are still handed on; `None`: all.
     left: Option<usize>,
     left_out: u64,
     has_events: bool,
+    written: io::Result<()>,
 }
 
 impl<'a> Limited<'a> {
     pub(crate) fn new(output: Box<dyn EventOutput + 'a>, top: Option<usize>) -> Limited<'a> {
-        Limited { output, left: top, left_out: 0, has_events: false }
+        Limited { output, left: top, left_out: 0, has_events: false, written: Ok(()) }
     }
 
     /// True as long as there was no event.
@@ -35,7 +39,7 @@ impl<'a> Limited<'a> {
 
     /// Ends the output.
     pub(crate) fn finish(self) -> io::Result<()> {
-        self.output.finish(self.left_out)
+        self.written.and_then(|()| self.output.finish(self.left_out))
     }
 }
 
@@ -56,7 +60,8 @@ impl Observer for Limited<'_> {
             Some(left) => *left -= usize::from(is_event),
             None => {}
         }
-        self.output.observe(item)
+        self.written = self.output.item(item);
+        if self.written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
@@ -66,14 +71,12 @@ mod tests {
 
     struct Counting<'a>(&'a mut (u64, u64));
 
-    impl Observer for Counting<'_> {
-        fn observe(&mut self, _: &OrderedItem<'_>) -> ControlFlow<()> {
-            self.0.0 += 1;
-            ControlFlow::Continue(())
-        }
-    }
-
     impl EventOutput for Counting<'_> {
+        fn item(&mut self, _: &OrderedItem<'_>) -> io::Result<()> {
+            self.0.0 += 1;
+            Ok(())
+        }
+
         fn finish(self: Box<Self>, left_out: u64) -> io::Result<()> {
             self.0.1 = left_out;
             Ok(())

@@ -14,7 +14,7 @@ pub(crate) fn json(document: &impl Serialize, out: &mut dyn Write) -> io::Result
 }
 
 /// Writes a value as one line.
-pub(crate) fn line(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn line(value: &impl Serialize, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Harmless(CompactFormatter)))?;
     writeln!(out)
 }

@@ -5,11 +5,11 @@ pub(crate) mod csv;
 mod cut;
 pub(crate) mod event_output;
 mod grid;
-#[cfg(feature = "html")]
+#[cfg(feature = "full")]
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod jsonl;
-#[cfg(feature = "pictures")]
+#[cfg(feature = "full")]
 pub(crate) mod picture;
 pub(crate) mod table;
 #[cfg(feature = "top")]

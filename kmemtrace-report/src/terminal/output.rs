@@ -63,7 +63,7 @@ impl Output {
     }
 
     /// True for a file that has no name yet: no other program has seen what was written.
-    #[cfg(feature = "parquet")]
+    #[cfg(feature = "full")]
     pub(crate) fn is_unfinished(&self) -> bool {
         self.unfinished.is_some()
     }

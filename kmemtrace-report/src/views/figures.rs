@@ -1,34 +1,10 @@
 //! Views of figures: rows, trees and findings.
 
-use kmemtrace::Query;
 use kmemtrace::documents;
+use kmemtrace::{GroupKey, Query};
 
 use super::view::{Run, View};
-use crate::args::{Format, GroupBy, SortBy};
-
-const ALL_GROUPINGS: &[GroupBy] = &[
-    GroupBy::Site,
-    GroupBy::Source,
-    GroupBy::Stack,
-    GroupBy::Function,
-    GroupBy::File,
-    GroupBy::Folder,
-    GroupBy::Area,
-    GroupBy::Task,
-    GroupBy::Pid,
-    GroupBy::Tgid,
-    GroupBy::Comm,
-    GroupBy::Cache,
-    GroupBy::Module,
-    GroupBy::Use,
-    GroupBy::Size,
-    GroupBy::Order,
-    GroupBy::Gfp,
-    GroupBy::Node,
-    GroupBy::Context,
-    GroupBy::Allocator,
-    GroupBy::Released,
-];
+use crate::args::{Format, SortBy};
 
 /// Sort keys that every row of figures has.
 const FIGURES: &[SortBy] = &[
@@ -108,7 +84,7 @@ tg, n, st, ator, f. Its rows are sorted by the number of blocks, or by --sort, w
         ("sites --cull st,pid /sys/kernel/debug/page_owner", "pages that are held now, as page_owner_sort groups them"),
     ],
     options: &["by", "cull", "sort", "top", "inlines"],
-    groupings: ALL_GROUPINGS,
+    groupings: &GroupKey::ALL,
     sort_keys: ROWS,
     run: Run::Document {
         query: |_, args| args.grouped(),
@@ -137,13 +113,13 @@ outermost frame to the call-site. There pages count where they were recorded, el
     ],
     options: &["by", "sort", "top", "depth", "throttle", "module-rule", "at", "uses"],
     groupings: &[
-        GroupBy::Folder,
-        GroupBy::Area,
-        GroupBy::Stack,
-        GroupBy::Task,
-        GroupBy::Module,
-        GroupBy::Site,
-        GroupBy::Use,
+        GroupKey::Folder,
+        GroupKey::Area,
+        GroupKey::Stack,
+        GroupKey::Task,
+        GroupKey::Module,
+        GroupKey::Site,
+        GroupKey::Use,
     ],
     sort_keys: &[
         SortBy::Live,
@@ -162,8 +138,7 @@ outermost frame to the call-site. There pages count where they were recorded, el
             if !args.is_key_tree() {
                 return args.placed(format);
             }
-            let keys: Vec<_> = args.by.iter().map(|by| by.key()).collect();
-            args.held_by(&keys).with_nodes(true)
+            args.held_by(&args.by).with_nodes(true)
         },
         document: |analysis, shape, args| {
             if args.is_key_tree() {
@@ -226,7 +201,7 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
         ("live --objects --site foo_open DIR", "each object of one function"),
     ],
     options: &["by", "objects", "sort", "top", "inlines"],
-    groupings: ALL_GROUPINGS,
+    groupings: &GroupKey::ALL,
     sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
     run: Run::Document {
         query: |_, args| {
@@ -265,7 +240,7 @@ Live bytes at the end of each of at most 64 slices of the recording, and allocat
 grew most from the first slice to the last.",
     examples: &[("growth --by comm DIR", "commands that grow")],
     options: &["by", "top"],
-    groupings: ALL_GROUPINGS,
+    groupings: &GroupKey::ALL,
     sort_keys: &[],
     run: Run::Document {
         query: |_, args| args.grouped().with_growth(true),

@@ -1,10 +1,10 @@
 //! Views of who allocated, or what for: tasks, modules, uses.
 
-use kmemtrace::GroupKey;
 use kmemtrace::documents;
+use kmemtrace::{GroupKey, ModuleRule};
 
 use super::view::{Run, View};
-use crate::args::{GroupBy, RuleOfModules, SortBy};
+use crate::args::SortBy;
 
 /// Sort keys of rows that hold memory.
 const HELD: &[SortBy] =
@@ -22,10 +22,10 @@ page cache stays when its reader is gone. Pages count where they were recorded, 
         ("tasks --by comm --at peak DIR", "commands, when most memory was in use"),
     ],
     options: &["by", "sort", "top", "at"],
-    groupings: &[GroupBy::Task, GroupBy::Comm],
+    groupings: &[GroupKey::Task, GroupKey::Comm],
     sort_keys: HELD,
     run: Run::Document {
-        query: |_, args| args.held_by(&[args.by.first().map_or(GroupKey::Task, |by| by.key())]),
+        query: |_, args| args.held_by(&[args.by.first().copied().unwrap_or(GroupKey::Task)]),
         document: |analysis, shape, _| documents::tasks(analysis, shape),
     },
 };
@@ -46,7 +46,7 @@ else objects of slabs; --kind chooses.",
     groupings: &[],
     sort_keys: HELD,
     run: Run::Document {
-        query: |_, args| args.held_by(&[GroupKey::Module]).with_nodes(args.module_rule == Some(RuleOfModules::Any)),
+        query: |_, args| args.held_by(&[GroupKey::Module]).with_nodes(args.module_rule == Some(ModuleRule::Any)),
         document: |analysis, shape, _| documents::modules(analysis, shape),
     },
 };

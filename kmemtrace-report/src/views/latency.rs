@@ -1,9 +1,10 @@
 //! Views of the time that tasks wait for memory.
 
+use kmemtrace::GroupKey;
 use kmemtrace::documents::latency as documents;
 
 use super::view::{Needs, Run, View};
-use crate::args::{GroupBy, SortBy};
+use crate::args::SortBy;
 
 pub(super) const LATENCY: View = View {
     name: "latency",
@@ -43,13 +44,13 @@ a shrinker runs in.",
         ("shrinkers --by function DIR", "a row for each function"),
     ],
     options: &["by", "threshold", "span", "site", "module", "top"],
-    groupings: &[GroupBy::Function],
+    groupings: &[GroupKey::Function],
     sort_keys: &[],
     run: Run::Latency {
         lists_stalls: false,
         by_call_site: false,
         takes_inside: true,
-        document: |latency, args, top| documents::shrinkers(latency, args.by.first() == Some(&GroupBy::Function), top),
+        document: |latency, args, top| documents::shrinkers(latency, args.by.first() == Some(&GroupKey::Function), top),
         needs: Needs::Spans,
     },
 };
@@ -103,7 +104,7 @@ The wait is that of the thread since its last allocation of pages. The recording
 kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocation: see stalls. --span counts the time of these kinds alone; --site, --module and --branch go by the call-site, which needs stacks.",
     examples: &[("waits --by task,order DIR", "by thread and order")],
     options: &["by", "threshold", "span", "site", "module", "branch", "top"],
-    groupings: &[GroupBy::Site, GroupBy::Task, GroupBy::Order, GroupBy::Gfp],
+    groupings: &[GroupKey::Site, GroupKey::Task, GroupKey::Order, GroupKey::Gfp],
     sort_keys: &[],
     run: Run::Latency {
         lists_stalls: false,

@@ -1,10 +1,10 @@
 //! Comparisons, lists, files for people and other programs, and commands that need no trace.
 
 use kmemtrace::documents;
-use kmemtrace::{Query, Shape};
+use kmemtrace::{GroupKey, Query, Shape};
 
 use super::view::{Run, View};
-use crate::args::{GroupBy, SortBy};
+use crate::args::SortBy;
 
 pub(super) const COMPARE: View = View {
     name: "compare",
@@ -19,7 +19,7 @@ bytes first. Rows that only one side has are marked new or gone. With --before a
         ("compare --before ,30% --after 70%, DIR", "begin and end of one recording"),
     ],
     options: &["by", "top", "before", "after", "fail-over"],
-    groupings: &[GroupBy::Function, GroupBy::Cache],
+    groupings: &[GroupKey::Function, GroupKey::Cache],
     sort_keys: &[],
     run: Run::Compare,
 };
@@ -119,7 +119,7 @@ Keys: arrows walk over the picture, Enter goes into a folder, Escape out of it. 
         ("html -o page.html --module ext4 DIR", "of what one module allocates"),
     ],
     options: &["by"],
-    groupings: &[GroupBy::Folder, GroupBy::Area],
+    groupings: &[GroupKey::Folder, GroupKey::Area],
     sort_keys: &[],
     run: Run::Page,
 };
@@ -138,7 +138,7 @@ pointer tells name, size and share of each piece.",
         ("chart --branch fs -o fs.png DIR", "one folder"),
     ],
     options: &["shape", "by", "sort", "depth"],
-    groupings: &[GroupBy::Folder, GroupBy::Area],
+    groupings: &[GroupKey::Folder, GroupKey::Area],
     sort_keys: &[
         SortBy::Live,
         SortBy::Wasted,

@@ -1,10 +1,11 @@
 //! Description of a view, and the options of every view.
 
+use clap::Arg;
 use kmemtrace::documents::Document;
 use kmemtrace::latency::Latency;
-use kmemtrace::{Analysis, Query, Shape};
+use kmemtrace::{Analysis, GroupKey, Query, Shape};
 
-use crate::args::{Args, Format, GroupBy, SortBy};
+use crate::args::{Args, Format, SortBy};
 
 /// View of a trace, or another command that takes one.
 pub(crate) struct View {
@@ -18,10 +19,10 @@ pub(crate) struct View {
     pub(crate) help: &'static str,
     /// Command lines to try, without the program's name, each with a comment.
     pub(crate) examples: &'static [(&'static str, &'static str)],
-    /// Options beside [`COMMON`], by their long names.
+    /// Options beside those of every view, by their long names.
     pub(crate) options: &'static [&'static str],
     /// Words of `--by`; the first is the default.
-    pub(crate) groupings: &'static [GroupBy],
+    pub(crate) groupings: &'static [GroupKey],
     /// Words of `--sort`; the first is the default.
     pub(crate) sort_keys: &'static [SortBy],
     /// Work that it does.
@@ -86,50 +87,8 @@ pub(crate) enum Needs {
     Functions,
 }
 
-/// Options of every view, by their long names; `pack` is no view.
-const COMMON: &[&str] = &[
-    "format",
-    "output",
-    "force",
-    "time",
-    "pid",
-    "tgid",
-    "comm",
-    "module",
-    "cache",
-    "site",
-    "kind",
-    "size",
-    "context",
-    "branch",
-    "vmlinux",
-    "debug-dir",
-    "kernel",
-    "names",
-    "kallsyms",
-    "proc-modules",
-    "wrappers",
-    "skip-frames",
-    "areas",
-    "own",
-    "released",
-    "release",
-    "clock",
-    "page-size",
-    "bytes",
-    "show-addresses",
-    "color",
-    "width",
-    "jobs",
-    "max-memory",
-    "no-index",
-    "verbose",
-    "quiet",
-    "strict",
-    "window-events",
-    "sized-classes",
-    "index-from",
-];
+/// Options of every view that stand among its own in help. The others have a heading there.
+const COMMON: &[&str] = &["format", "output", "time"];
 
 /// Options that are about objects, which spans of time do not have.
 const OF_OBJECTS: &[&str] = &["module", "cache", "site", "kind", "size", "context", "branch", "own", "sized-classes"];
@@ -138,14 +97,16 @@ const OF_OBJECTS: &[&str] = &["module", "cache", "site", "kind", "size", "contex
 const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
 
 impl View {
-    /// True if the view takes the option of this long name.
-    pub(crate) fn takes(&self, option: &str) -> bool {
-        let is_common = match self.run {
+    /// True if the view takes the option; each takes inputs.
+    pub(crate) fn takes(&self, option: &Arg) -> bool {
+        let Some(long) = option.get_long() else { return true };
+        let takes_common = match self.run {
             Run::Static | Run::Names | Run::TraceAnalyze | Run::Pack | Run::Top => false,
-            Run::Page | Run::Chart | Run::Export => COMMON.contains(&option) && !OF_TEXT.contains(&option),
-            Run::Latency { .. } => COMMON.contains(&option) && !OF_OBJECTS.contains(&option),
-            _ => COMMON.contains(&option),
+            Run::Page | Run::Chart | Run::Export => !OF_TEXT.contains(&long),
+            Run::Latency { .. } => !OF_OBJECTS.contains(&long),
+            _ => true,
         };
-        is_common || self.options.contains(&option)
+        let is_common = option.get_help_heading().is_some() || COMMON.contains(&long);
+        (is_common && takes_common) || self.options.contains(&long)
     }
 }

@@ -228,8 +228,8 @@ fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Optio
     let cpus = facts.cpus.len().max(1) as u64;
     RecordOptions {
         pool: set_up::pool(args),
-        flush: args.flush,
-        sync: args.sync.resolve(args.flush),
+        flush: args.flush(),
+        sync: args.sync.resolve(args.flush()),
         priority: args.priority,
         compress: args.compression(),
         changes,

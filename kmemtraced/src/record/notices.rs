@@ -64,7 +64,7 @@ pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts) {
             Scope::System if has_command => {
                 format!("{begun} the whole machine (--only-command: {command} alone)")
             }
-            Scope::System => format!("{begun} the whole machine   Ctrl-C stops"),
+            Scope::System | Scope::Unknown => format!("{begun} the whole machine   Ctrl-C stops"),
         },
     );
     say(args, &facts.shown);
@@ -93,8 +93,8 @@ pub(crate) fn warn_of_symbols() {
 
 /// Warns of allocations whose frees are not recorded, and of stacks and functions that the kernel refused, even with --quiet.
 pub(crate) fn warn_of_events(facts: &SourceFacts) {
-    let warnings = [without_frees(&facts.events), facts.stacks.note.clone(), facts.functions.note.clone()];
-    for warning in warnings.into_iter().flatten() {
+    let stacks = facts.stacks.notes.iter().cloned();
+    for warning in without_frees(&facts.events).into_iter().chain(stacks).chain(facts.functions.note.clone()) {
         messages::say(format!("kmemtraced: {warning}"));
     }
 }

@@ -14,7 +14,7 @@ use crate::source::events;
 use crate::source::probes;
 use crate::source::relay::{self, RelayChannel};
 use crate::source::stacks::Wished;
-use crate::source::tracefs::{self, InstanceOptions, RingBuffers};
+use crate::source::tracefs::{self, AddedToBoot, InstanceOptions, RingBuffers};
 use crate::write::workers::PoolSize;
 
 /// Sets up the source that `args` name; by default the relay channel where the kernel has one, else tracefs.
@@ -25,7 +25,8 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
     if args.boot {
         let more = args.events.as_deref().unwrap_or_default();
         let tracefs = checked_tracefs(args)?;
-        let buffers = RingBuffers::take_over(tracefs, &args.instance, more, args.buffer_size, !args.no_probes)?;
+        let added = AddedToBoot { events: more, stacks: !args.no_stack, probes: !args.no_probes };
+        let buffers = RingBuffers::take_over(tracefs, &args.instance, &added, args.buffer_size)?;
         return Ok(Box::new(buffers));
     }
     let wants_tracefs = args.tracefs.is_some()
@@ -47,7 +48,7 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         events,
         clock: args.clock.as_deref(),
         filter: args.filter.as_deref(),
-        stack: Wished { when: args.stack.as_ref(), begins },
+        stack: Wished { when: args.stack.as_ref(), begins, sites: !args.no_stack },
         functions: args.functions.as_deref(),
         probes: !args.no_probes,
         scope: if args.only_command { Scope::Tasks } else { Scope::System },

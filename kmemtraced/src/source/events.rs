@@ -5,25 +5,58 @@ use kmemtrace_abi::kernel::probes::{ALLOC_BULK, group_of};
 use kmemtrace_abi::text::escape::escape;
 
 use crate::fs::kernelfs::KernelFs;
+use crate::source::kernel::{self, Since};
 use crate::source::latency;
 
-/// Names of profiles.
-const PROFILES: [&str; 4] = ["slab", "page", latency::PROFILE, "all"];
-/// Events of the profile `slab`; a kernel has some of them.
-const SLAB: [&str; 6] =
-    ["kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node", "kfree", "kmem_cache_free"];
-/// Events of the profile `page`.
-const PAGE: [&str; 3] = ["mm_page_alloc", "mm_page_free", "mm_page_free_direct"];
-/// Events of both profiles. The report needs them to assign what a module's `__init` code allocates to the module.
+/// Slab events; a kernel has some of them.
+const SLAB: [&str; 6] = [
+    "kmem/kmalloc",
+    "kmem/kmalloc_node",
+    "kmem/kmem_cache_alloc",
+    "kmem/kmem_cache_alloc_node",
+    "kmem/kfree",
+    "kmem/kmem_cache_free",
+];
+/// Page events; a kernel has some of them.
+const PAGE: [&str; 3] = ["kmem/mm_page_alloc", "kmem/mm_page_free", "kmem/mm_page_free_direct"];
+/// Events of per-CPU memory (`include/trace/events/percpu.h`).
+const PERCPU: [&str; 3] = [PERCPU_ALLOC, "percpu/percpu_alloc_percpu_fail", "percpu/percpu_free_percpu"];
+pub(crate) const PERCPU_ALLOC: &str = "percpu/percpu_alloc_percpu";
+/// Events of areas of kernel addresses (`include/trace/events/vmalloc.h`).
+const VMALLOC: [&str; 2] = [VMALLOC_ALLOC, "vmalloc/free_vmap_area_noflush"];
+pub(crate) const VMALLOC_ALLOC: &str = "vmalloc/alloc_vmap_area";
+/// The report needs them to assign what a module's `__init` code allocates to the module.
 const MODULES: [&str; 2] = ["module/module_load", "module/module_free"];
 
+/// A name that stands for several events.
+struct Profile {
+    name: &'static str,
+    /// Release that brought the events; `None`: every kernel has some.
+    since: Option<Since>,
+    /// Events as `system/event`, in lists.
+    events: &'static [&'static [&'static str]],
+}
+
+const PROFILES: [Profile; 6] = [
+    Profile { name: "slab", since: None, events: &[&SLAB, &MODULES] },
+    Profile { name: "page", since: None, events: &[&PAGE, &MODULES] },
+    Profile { name: "percpu", since: Some(kernel::PERCPU_EVENTS), events: &[&PERCPU, &MODULES] },
+    Profile { name: "vmalloc", since: Some(kernel::VMALLOC_EVENTS), events: &[&VMALLOC, &MODULES] },
+    Profile { name: latency::PROFILE, since: None, events: &[&latency::EVENTS] },
+    Profile { name: "all", since: None, events: &[&SLAB, &PAGE, &PERCPU, &VMALLOC, &MODULES] },
+];
+
 /// Allocation events, with the events of their frees; a kernel has some of them.
-const FREES: [(&str, &[&str]); 5] = [
+const FREES: [(&str, &[&str]); 8] = [
     ("kmem/kmalloc", &["kmem/kfree"]),
     ("kmem/kmalloc_node", &["kmem/kfree"]),
     ("kmem/kmem_cache_alloc", &["kmem/kmem_cache_free"]),
     ("kmem/kmem_cache_alloc_node", &["kmem/kmem_cache_free"]),
     ("kmem/mm_page_alloc", &["kmem/mm_page_free", "kmem/mm_page_free_direct"]),
+    (PERCPU_ALLOC, &["percpu/percpu_free_percpu"]),
+    // A failed allocation has nothing to free.
+    ("percpu/percpu_alloc_percpu_fail", &[]),
+    (VMALLOC_ALLOC, &["vmalloc/free_vmap_area_noflush"]),
 ];
 
 /// Allocation events among `events`.
@@ -114,20 +147,14 @@ pub(crate) fn enabled(fs: &KernelFs) -> anyhow::Result<Vec<String>> {
     Ok(fs.get("set_event")?.lines().map(|line| line.replacen(':', "/", 1)).filter(|e| e.contains('/')).collect())
 }
 
-/// Events of a profile; none for another name.
-fn profile(name: &str) -> Vec<&'static str> {
-    match name {
-        "slab" => [&SLAB[..], &MODULES].concat(),
-        "page" => [&PAGE[..], &MODULES].concat(),
-        "all" => [&SLAB[..], &PAGE, &MODULES].concat(),
-        latency::PROFILE => latency::EVENTS.to_vec(),
-        _ => Vec::new(),
-    }
+/// The profile of this name.
+fn profile(name: &str) -> Option<&'static Profile> {
+    const { &PROFILES }.iter().find(|profile| profile.name == name)
 }
 
 /// True if the name stands for several events.
 pub(crate) fn is_profile(name: &str) -> bool {
-    !profile(name).is_empty()
+    profile(name).is_some()
 }
 
 /// True if the profile `latency` is among names of events and profiles.
@@ -135,9 +162,13 @@ pub(crate) fn has_latency(asked: &[String]) -> bool {
     asked.iter().any(|name| name == latency::PROFILE)
 }
 
-/// Event of a name as `system/event`; a name alone is of `kmem`.
-fn with_system(name: &str) -> String {
-    if name.contains('/') { name.to_owned() } else { format!("kmem/{name}") }
+/// Event of a name as `system/event`; a name alone is that of a profile's event, else one of `kmem`.
+fn with_system(given: &str) -> String {
+    if given.contains('/') {
+        return given.to_owned();
+    }
+    let known = PROFILES.iter().flat_map(|profile| profile.events.concat()).find(|event| name(event) == given);
+    known.map_or_else(|| format!("kmem/{given}"), str::to_owned)
 }
 
 /// Names of the events of `system`. Control files of the whole system (`enable`, `filter`) are in its directory, too; before Linux
@@ -156,28 +187,30 @@ fn is_there(fs: &KernelFs, event: &str) -> anyhow::Result<bool> {
 pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<String>> {
     let mut events = Vec::new();
     for name in asked {
-        let profile = profile(name);
-        if profile.is_empty() {
+        let Some(profile) = profile(name) else {
             let event = with_system(&name.replace(':', "/"));
             if event.contains("..") || !is_there(fs, &event)? {
                 let like = nearest(fs, name).map_or(String::new(), |like| format!("did you mean {like}? "));
                 bail!(
                     "-e {name}: this kernel has no such event; {like}there are {}, and those in events/kmem of tracefs",
-                    PROFILES.join(", ")
+                    PROFILES.map(|profile| profile.name).join(", ")
                 );
             }
             events.push(event);
             continue;
-        }
+        };
         let mut found = Vec::new();
-        for event in profile.iter().map(|event| with_system(event)) {
-            if is_there(fs, &event)? {
-                found.push(event);
+        for event in profile.events.concat() {
+            if is_there(fs, event)? {
+                found.push(event.to_owned());
             }
         }
         if name == latency::PROFILE {
             latency::check(&found)?;
-        } else if !found.iter().any(|event| event.starts_with("kmem/")) {
+        } else if found.iter().all(|event| MODULES.contains(&event.as_str())) {
+            if let Some(since) = profile.since {
+                bail!("-e {name}: this kernel has no {name} events: Linux {since} or later");
+            }
             bail!("-e {name}: this kernel has none of these events: it takes CONFIG_TRACEPOINTS and the kmem events");
         }
         events.extend(found);
@@ -187,11 +220,55 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
     Ok(events)
 }
 
-/// Event of `kmem`, or profile, whose name is most like `name`, if one is like it.
+/// Events of the profiles in `asked` that this kernel lacks. Slab and page events are left out: each release has some of them.
+pub(crate) fn missing(fs: &KernelFs, asked: &[impl AsRef<str>]) -> anyhow::Result<Vec<&'static str>> {
+    let profiles: Vec<&Profile> = asked.iter().filter_map(|name| profile(name.as_ref())).collect();
+    let mut missing = Vec::new();
+    for list in [&PERCPU[..], &VMALLOC, &latency::EVENTS] {
+        for event in list.iter().filter(|_| profiles.iter().any(|profile| profile.events.contains(&list))) {
+            if !is_there(fs, event)? {
+                missing.push(*event);
+            }
+        }
+    }
+    Ok(missing)
+}
+
+/// What this kernel has of a profile, for `kmemtraced probe`.
+pub(crate) fn offer(fs: &KernelFs, name: &str) -> anyhow::Result<String> {
+    let missing = missing(fs, &[name])?;
+    let (since, events) = profile(name).map(|profile| (profile.since, profile.events.concat())).unwrap_or_default();
+    let count = events.iter().filter(|event| !MODULES.contains(event)).count();
+    Ok(match since.filter(|_| missing.len() == count) {
+        Some(since) => format!("no events: Linux {since} or later is required"),
+        None if missing.is_empty() => "all events".to_owned(),
+        None => format!("{} of {count} events, without {}", count - missing.len(), missing.join(" ")),
+    })
+}
+
+/// Allocation events among `events` whose call site only a stack gives: they have no field for it.
+pub(crate) fn without_site(fs: &KernelFs, events: &[String]) -> anyhow::Result<Vec<&'static str>> {
+    let mut without = Vec::new();
+    for event in [PERCPU_ALLOC, VMALLOC_ALLOC] {
+        if events.iter().any(|other| other == event)
+            && !fs.get_if_there(&format!("events/{event}/format"))?.contains(" call_site;")
+        {
+            without.push(event);
+        }
+    }
+    Ok(without)
+}
+
+/// True if none of the events comes often, so that a stack with each one costs little.
+pub(crate) fn are_rare(events: &[String]) -> bool {
+    events.iter().all(|event| [&PERCPU[..], &VMALLOC, &MODULES].iter().any(|list| list.contains(&event.as_str())))
+}
+
+/// Event of an allocator, or profile, whose name is most like `name`, if one is like it.
 fn nearest(fs: &KernelFs, name: &str) -> Option<String> {
-    let there = of_system(fs, "kmem").unwrap_or_default().into_iter();
+    let there = ["kmem", "percpu", "vmalloc"].into_iter().flat_map(|system| of_system(fs, system).unwrap_or_default());
     let like = |known: String| (strsim::jaro_winkler(name, &known), known);
-    let known = there.chain(PROFILES.map(str::to_owned)).map(like);
+    let known = there.chain(PROFILES.map(|profile| profile.name.to_owned())).map(like);
     let best = known.filter(|(like, _)| *like >= 0.8).max_by(|(a, x), (b, y)| a.total_cmp(b).then_with(|| y.cmp(x)));
     best.map(|(_, known)| known)
 }
@@ -236,6 +313,52 @@ mod tests {
     }
 
     #[test]
+    fn percpu_and_vmalloc_are_what_the_kernel_has_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = KernelFs::at(dir.path()).unwrap();
+        let add = |event: &str| {
+            let event = dir.path().join("events").join(event);
+            std::fs::create_dir_all(&event).unwrap();
+            std::fs::write(event.join("enable"), "0").unwrap();
+        };
+        let of = |asked: &str| choose(&fs, &[asked.to_owned()]).map_err(|error| format!("{error:#}"));
+        ["kmem/kmalloc", "kmem/kfree", "module/module_load"].into_iter().for_each(add);
+        assert_eq!(of("vmalloc").unwrap_err(), "-e vmalloc: this kernel has no vmalloc events: Linux 6.2 or later");
+        assert_eq!(of("percpu").unwrap_err(), "-e percpu: this kernel has no percpu events: Linux 4.13 or later");
+        assert_eq!(offer(&fs, "vmalloc").unwrap(), "no events: Linux 6.2 or later is required");
+        PERCPU.into_iter().for_each(add);
+        assert_eq!(of("percpu").unwrap(), [&["module/module_load"], &PERCPU[..]].concat());
+        assert_eq!(of("all").unwrap().len(), 6);
+        assert_eq!(missing(&fs, &["all"]).unwrap(), VMALLOC);
+        assert_eq!(missing(&fs, &["slab", "page", "percpu"]).unwrap(), [""; 0]);
+        assert_eq!(offer(&fs, "percpu").unwrap(), "all events");
+        // The system of an event need not be named.
+        assert_eq!(of("percpu_free_percpu").unwrap(), ["percpu/percpu_free_percpu"]);
+        let error = of("percpu_alloc_percpuu").unwrap_err();
+        assert!(error.contains("did you mean percpu_alloc_percpu?"), "{error}");
+    }
+
+    #[test]
+    fn call_sites_that_only_a_stack_gives_are_known_by_the_format() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = KernelFs::at(dir.path()).unwrap();
+        let events: Vec<String> =
+            [&PERCPU[..], &VMALLOC, &["kmem/mm_page_alloc"]].concat().into_iter().map(str::to_owned).collect();
+        for (field, expected) in
+            [("unsigned long call_site", &[VMALLOC_ALLOC][..]), ("bool reserved", &[PERCPU_ALLOC, VMALLOC_ALLOC])]
+        {
+            for (event, field) in [(PERCPU_ALLOC, field), (VMALLOC_ALLOC, "unsigned long addr")] {
+                let event = dir.path().join("events").join(event);
+                std::fs::create_dir_all(&event).unwrap();
+                std::fs::write(event.join("format"), format!("\tfield:{field};\toffset:8;")).unwrap();
+            }
+            assert_eq!(without_site(&fs, &events).unwrap(), expected);
+        }
+        assert!(without_site(&fs, &events[5..]).unwrap().is_empty());
+        assert!(!are_rare(&events) && are_rare(&events[..5]));
+    }
+
+    #[test]
     fn control_files_of_a_system_are_no_events() {
         let dir = tempfile::tempdir().unwrap();
         for event in ["kmem/kfree", "ftrace/print", "ftrace/kernel_stack"] {
@@ -274,9 +397,9 @@ mod tests {
         let direct = ["vmscan/mm_vmscan_direct_reclaim_begin", "vmscan/mm_vmscan_direct_reclaim_end"];
         assert_eq!(choose(&["latency"]).unwrap(), direct);
         assert_eq!(choose(&["latency", "slab"]).unwrap(), [&["kmem/kmalloc"][..], &direct].concat());
-        assert_eq!(latency::missing(&fs).unwrap().len(), latency::EVENTS.len() - 2);
+        assert_eq!(missing(&fs, &["latency"]).unwrap().len(), latency::EVENTS.len() - 2);
         let error = format!("{:#}", choose(&["latenzy"]).unwrap_err());
-        assert!(error.contains("did you mean latency? there are slab, page, latency, all"), "{error}");
+        assert!(error.contains("did you mean latency? there are slab, page, percpu, vmalloc, latency, all"), "{error}");
     }
 
     #[test]
@@ -292,6 +415,8 @@ mod tests {
         let both = warning(&["kmalloc", "kmalloc_node", "kmem_cache_free", "mm_page_alloc"]).unwrap();
         assert!(both.starts_with("kmalloc, kmalloc_node, mm_page_alloc without"), "{both}");
         assert!(both.ends_with("add kfree,mm_page_free to -e"), "{both}");
+        let percpu = without_frees(&PERCPU[..2].iter().map(|&event| event.to_owned()).collect::<Vec<_>>());
+        assert!(percpu.unwrap().starts_with("percpu_alloc_percpu without its frees"));
         for whole in [&["kmalloc", "kfree"][..], &["mm_page_alloc", "mm_page_free_direct"], &["kfree"], &["rss_stat"]] {
             assert_eq!(warning(whole), None, "{whole:?}");
         }

@@ -18,12 +18,14 @@ pub(crate) const OWN_FILTERS: Since = Since(3, 14);
 pub(crate) const OWN_OPTIONS: Since = Since(4, 4);
 /// `set_event_pid` together with the option `event-fork`, which adds the children of its tasks.
 pub(crate) const EVENT_FORK: Since = Since(4, 8);
-
+/// Events of per-CPU memory (`mm/percpu.c`).
+pub(crate) const PERCPU_EVENTS: Since = Since(4, 13);
 /// Stacks of a trigger in the buffer of the trigger's instance. Some older kernels have the patch, too.
 pub(crate) const OWN_TRIGGER_STACKS: Since = Since(5, 18);
-
 /// `kfree_rcu` that ends without an event of `kfree` (`kernel/rcu/tree.c`).
 pub(crate) const DEFERRED_WITHOUT_EVENT: Since = Since(5, 7);
+/// Events of areas of kernel addresses (`mm/vmalloc.c`).
+pub(crate) const VMALLOC_EVENTS: Since = Since(6, 2);
 /// Return probes that have the arguments of the function (`kernel/trace/trace_probe.c`).
 pub(crate) const ARGUMENTS_AT_RETURN: Since = Since(6, 9);
 

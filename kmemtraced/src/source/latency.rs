@@ -2,8 +2,6 @@
 
 use anyhow::bail;
 
-use crate::fs::kernelfs::KernelFs;
-
 /// Name of the profile.
 pub(crate) const PROFILE: &str = "latency";
 
@@ -53,17 +51,6 @@ pub(crate) fn is_begin(event: &str) -> bool {
 /// True where all of `events` are of the profile, so that a recording has no objects.
 pub(crate) fn stands_alone(events: &[String]) -> bool {
     !events.is_empty() && events.iter().all(|event| EVENTS.contains(&event.as_str()))
-}
-
-/// Events of the profile that this kernel lacks.
-pub(crate) fn missing(fs: &KernelFs) -> anyhow::Result<Vec<&'static str>> {
-    let mut missing = Vec::new();
-    for event in EVENTS {
-        if !fs.has(&format!("events/{event}/enable"))? {
-            missing.push(event);
-        }
-    }
-    Ok(missing)
 }
 
 /// Checks that the events `found` of the profile make spans.

@@ -120,7 +120,7 @@ pub(crate) struct SourceFacts {
     pub(crate) functions: Functions,
     /// Probe events of the recorder; they are among the `events`.
     pub(crate) probes: Probes,
-    /// Events of the profile `latency` that the user asked for and the kernel lacks.
+    /// Events that the user asked for by a profile and the kernel lacks.
     pub(crate) missing: Vec<&'static str>,
     /// Text for the user.
     pub(crate) shown: String,

@@ -36,7 +36,7 @@ pub(crate) fn measure(tracefs: KernelFs, name: &str) -> anyhow::Result<StackCost
     let events: Vec<String> = stacks::proof_event(fs)?.map(str::to_owned).into_iter().collect();
     let [event] = &*events else { bail!("no event to measure with") };
     let when = StackWhen::Alloc;
-    let way = stacks::choose(fs, instance.top(), &when, Scope::System)?;
+    let way = stacks::choose(fs, instance.top(), Some(&when), Scope::System)?;
     fs.set(&format!("events/{event}/enable"), "1")?;
     let without = fastest(fs)?;
     stacks::set(fs, &events, &when, None, way.clone())?;

@@ -3,6 +3,7 @@
 //! A trigger writes stacks of chosen events alone, and costs half of the option where frees need none. Kernels before 5.18 write
 //! a trigger's stacks to the top-level buffer, unless they have the mending patch, so a first stack has to prove where it lands.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::{Context, bail};
@@ -11,7 +12,7 @@ use kmemtrace_abi::trace::Scope;
 
 use crate::choices::StackWhen;
 use crate::fs::kernelfs::KernelFs;
-use crate::source::{events, kernel, latency};
+use crate::source::{events, kernel, latency, undo};
 
 /// Option of a trace directory: a stack after each event.
 const OPTION: &str = "options/stacktrace";
@@ -21,6 +22,9 @@ const TRIGGER: &str = "stacktrace";
 const STACK: &str = "<stack trace>";
 /// Word for begins of reclaim and compaction, for `meta.out`.
 const BEGINS: &str = "begin";
+/// Words for allocations whose call site only a stack gives, for `meta.out`.
+const PERCPU: &str = "percpu";
+const VMALLOC: &str = "vmalloc";
 /// Events of which [`allocate`] makes at least one.
 const PROOF_EVENTS: [&str; 3] = ["kmem/kmem_cache_alloc", "kmem/kmalloc", "kmem/mm_page_alloc"];
 
@@ -33,8 +37,8 @@ pub(crate) struct Stacks {
     pub(crate) reason: String,
     /// Events with a trigger of the recorder.
     triggers: Vec<String>,
-    /// Reason why begins of reclaim and compaction have no stacks, for people.
-    pub(crate) note: Option<String>,
+    /// Reasons why events have no stacks that the recorder gives them unasked, for people.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Stacks {
@@ -47,6 +51,8 @@ impl Stacks {
             "alloc" => "allocations".to_owned(),
             "all" => "all events".to_owned(),
             BEGINS => "begins of reclaim and compaction".to_owned(),
+            PERCPU => "allocations of per-CPU memory".to_owned(),
+            VMALLOC => "vmalloc areas".to_owned(),
             filter => format!("allocations that have {}", escape(filter.as_bytes())),
         });
         Some(format!("stacks with {}, by {by}", events.collect::<Vec<_>>().join(" and ")))
@@ -68,11 +74,15 @@ pub(crate) struct Wished<'a> {
     pub(crate) when: Option<&'a StackWhen>,
     /// True if begins of reclaim and compaction are to have stacks.
     pub(crate) begins: bool,
+    /// True if allocations whose call site only a stack gives are to have stacks.
+    pub(crate) sites: bool,
 }
 
 /// Wished stacks, with the way to them.
 pub(crate) struct Plan<'a> {
     wished: Wished<'a>,
+    /// Events that are to have stacks for their call sites.
+    sites: Vec<&'static str>,
     way: Way,
 }
 
@@ -85,52 +95,65 @@ pub(crate) fn plan<'a>(
     scope: Scope,
 ) -> anyhow::Result<Option<Plan<'a>>> {
     let begins = wished.begins && latency::begins(events).next().is_some();
+    let sites = if wished.sites && wished.when.is_none() { events::without_site(fs, events)? } else { Vec::new() };
     let wished = Wished { begins, ..wished };
     match wished.when {
         Some(StackWhen::Alloc) if begins => {}
         Some(when) => check(fs, events, when)?,
-        None if !begins => return Ok(None),
+        None if !begins && sites.is_empty() => return Ok(None),
         None => {}
     }
-    let way = choose(fs, top, wished.when.unwrap_or(&StackWhen::Alloc), scope)?;
-    Ok(Some(Plan { wished, way }))
+    let way = choose(fs, top, wished.when.or(begins.then_some(&StackWhen::Alloc)), scope)?;
+    Ok(Some(Plan { wished, sites, way }))
 }
 
 impl Plan<'_> {
     /// Switches the stacks on, as [`set`].
     pub(crate) fn set(self, fs: &KernelFs, events: &[String], filter: Option<&str>) -> anyhow::Result<Stacks> {
-        let Plan { wished: Wished { when, begins }, way } = self;
+        let Plan { wished: Wished { when, begins, .. }, sites, way } = self;
         let by_trigger = way.by_trigger;
-        let has_allocations = events::allocations(events).next().is_some();
-        let mut stacks = match when.filter(|_| has_allocations || !by_trigger) {
+        let has_option = fs.has(OPTION)?;
+        let when = when.filter(|_| events::allocations(events).next().is_some() || !by_trigger);
+        // Without triggers these events have stacks if all others may have some, too.
+        let is_cheap = !sites.is_empty() && !by_trigger && has_option && events::are_rare(events);
+        let mut stacks = match when.or(is_cheap.then_some(&StackWhen::All)) {
             Some(when) => set(fs, events, when, filter, way)?,
             None => Stacks { reason: way.reason, ..Stacks::default() },
         };
-        if begins && by_trigger {
-            add_begins(fs, events, &mut stacks);
-        } else if begins && stacks.recorded.is_empty() {
+        if by_trigger {
+            add_triggers(fs, latency::begins(events).filter(|_| begins), None, &mut stacks);
+            add_triggers(fs, sites.into_iter(), filter, &mut stacks);
+        } else if stacks.recorded.is_empty() {
             let reason = std::mem::take(&mut stacks.reason);
-            let remedy = if fs.has(OPTION)? { ": --stack=all records them with all events" } else { "" };
-            stacks.note = Some(format!("no stacks with reclaim and compaction: {reason}{remedy}"));
+            let remedy = if has_option { ": --stack=all records them with all events" } else { "" };
+            let lacking = begins.then_some("reclaim and compaction").into_iter().chain(sites);
+            stacks.notes.extend(lacking.map(|events| format!("no stacks with {events}: {reason}{remedy}")));
         }
         Ok(stacks)
     }
 }
 
-/// Switches on the stacks of begins of reclaim and compaction, by triggers. Where the kernel refuses one, a note says so.
-fn add_begins(fs: &KernelFs, events: &[String], stacks: &mut Stacks) {
-    let mut is_set = false;
-    for event in latency::begins(events) {
-        match fs.set(&trigger_file(event), TRIGGER) {
+/// Switches on stacks of these events by triggers, under the filter that the events have. Where the kernel refuses one, a note says so.
+fn add_triggers<'a>(fs: &KernelFs, events: impl Iterator<Item = &'a str>, filter: Option<&str>, stacks: &mut Stacks) {
+    let mut words = BTreeSet::new();
+    for event in events {
+        match fs.set(&trigger_file(event), &format!("{TRIGGER}{}", condition(filter, None))) {
             Ok(()) => {
-                is_set = true;
                 stacks.triggers.push(event.to_owned());
+                words.extend(word(event));
             }
-            Err(error) => stacks.note = Some(format!("no stacks with {event}: {error:#}")),
+            Err(error) => stacks.notes.push(format!("no stacks with {event}: {error:#}")),
         }
     }
-    if is_set {
-        stacks.add("trigger", BEGINS);
+    words.into_iter().for_each(|word| stacks.add("trigger", word));
+}
+
+/// Word for `meta.out` of an event that has a stack unasked; `None` for another event.
+fn word(event: &str) -> Option<&str> {
+    match event {
+        events::PERCPU_ALLOC => Some(PERCPU),
+        events::VMALLOC_ALLOC => Some(VMALLOC),
+        _ => latency::is_begin(event).then_some(BEGINS),
     }
 }
 
@@ -148,18 +171,21 @@ impl Way {
     }
 }
 
-/// Chooses the way for the instance `fs`, which records nothing yet. The proof leaves events in its buffer.
-pub(crate) fn choose(fs: &KernelFs, top: &KernelFs, when: &StackWhen, scope: Scope) -> anyhow::Result<Way> {
-    if *when == StackWhen::All {
+/// Chooses the way for the instance `fs`, which records nothing yet; `None`: stacks of rare events alone. The proof leaves events in
+/// its buffer.
+pub(crate) fn choose(fs: &KernelFs, top: &KernelFs, when: Option<&StackWhen>, scope: Scope) -> anyhow::Result<Way> {
+    if when == Some(&StackWhen::All) {
         return Ok(Way::option("all events have stacks"));
     }
-    if scope == Scope::Tasks {
+    let is_old = kernel::OWN_TRIGGER_STACKS.is_after(&kernel::release());
+    // Before Linux 5.16 a trigger makes the kernel record the events of other tasks, too. Later, stacks of others belong to no event.
+    if scope == Scope::Tasks && (when.is_some() || is_old) {
         return Ok(Way::option("a trigger may add stacks of other commands"));
     }
     let Some(event) = proof_event(fs)? else {
         return Ok(Way::option("this kernel has no triggers"));
     };
-    if kernel::OWN_TRIGGER_STACKS.is_after(&kernel::release()) && is_in_use(top) {
+    if is_old && is_in_use(top) {
         return Ok(Way::option(
             "a trigger of this kernel may write to the top-level buffer, which another program uses",
         ));
@@ -235,13 +261,8 @@ pub(crate) fn set(
         fs.set(OPTION, "1")?;
         return Ok(Stacks { recorded: "option all".to_owned(), reason, ..Stacks::default() });
     }
-    // The kernel fires a trigger for events that the filter leaves out, too.
     let wished = if let StackWhen::Filter(wished) = when { Some(wished.as_str()) } else { None };
-    let condition = match (filter, wished) {
-        (Some(filter), Some(wished)) => format!(" if ({filter}) && ({wished})"),
-        (Some(one), None) | (None, Some(one)) => format!(" if {one}"),
-        (None, None) => String::new(),
-    };
+    let condition = condition(filter, wished);
     let mut stacks = Stacks { reason, ..Stacks::default() };
     for event in events::allocations(events) {
         let set = fs.set(&trigger_file(event), &format!("{TRIGGER}{condition}"));
@@ -250,6 +271,15 @@ pub(crate) fn set(
     }
     stacks.add("trigger", wished.unwrap_or("alloc"));
     Ok(stacks)
+}
+
+/// Condition of a trigger on events that have a filter: the kernel fires it for events that the filter leaves out, too.
+fn condition(filter: Option<&str>, wished: Option<&str>) -> String {
+    match (filter, wished) {
+        (Some(filter), Some(wished)) => format!(" if ({filter}) && ({wished})"),
+        (Some(one), None) | (None, Some(one)) => format!(" if {one}"),
+        (None, None) => String::new(),
+    }
 }
 
 /// Checks that stacks were asked for of events that can have them: a filter is one of allocations.
@@ -274,26 +304,42 @@ pub(crate) fn are_set(fs: &KernelFs, stacks: &Stacks) -> anyhow::Result<bool> {
 
 /// Stacks that are switched on in a buffer that is taken over.
 pub(crate) fn found(fs: &KernelFs, events: &[String]) -> anyhow::Result<Stacks> {
-    let recorded = if fs.get_if_there(OPTION)?.trim() == "1" {
-        "option all".to_owned()
-    } else {
-        let (mut triggers, mut of_begins) = (Vec::new(), 0);
-        for event in events {
-            let text = fs.get_if_there(&trigger_file(event))?;
-            let trigger = text.lines().find(|line| line.starts_with(TRIGGER)).map(str::to_owned);
-            of_begins += usize::from(trigger.is_some() && latency::is_begin(event));
-            triggers.extend(trigger);
+    if fs.get_if_there(OPTION)?.trim() == "1" {
+        return Ok(Stacks { recorded: "option all".to_owned(), ..Stacks::default() });
+    }
+    let mut triggers = Vec::new();
+    for event in events {
+        let text = fs.get_if_there(&trigger_file(event))?;
+        triggers.extend(text.lines().find(|line| line.starts_with(TRIGGER)).map(|line| (event, line.to_owned())));
+    }
+    let condition = triggers.iter().find_map(|(_, trigger)| trigger.split_once(" if ").map(|(_, condition)| condition));
+    let words: Option<BTreeSet<&str>> = triggers.iter().map(|(event, _)| word(event)).collect();
+    let mut stacks = Stacks::default();
+    match (condition, words) {
+        (Some(condition), _) => stacks.add("trigger", condition),
+        (None, Some(words)) => words.into_iter().for_each(|word| stacks.add("trigger", word)),
+        (None, None) => stacks.add("trigger", if triggers.len() == events.len() { "all" } else { "alloc" }),
+    }
+    Ok(stacks)
+}
+
+/// Switches on stacks for call sites of the events `more`, which are added to a buffer that is taken over, and plans the undo. Returns a
+/// note about each event that has none.
+pub(crate) fn add_sites(fs: &KernelFs, more: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut stacks = Stacks::default();
+    let events = if fs.get_if_there(OPTION)?.trim() == "1" { Vec::new() } else { events::without_site(fs, more)? };
+    for event in events {
+        let trigger = trigger_file(event);
+        if kernel::OWN_TRIGGER_STACKS.is_after(&kernel::release()) {
+            stacks
+                .notes
+                .push(format!("no stacks with {event}: Linux {} or later is required", kernel::OWN_TRIGGER_STACKS));
+        } else if !fs.get_if_there(&trigger)?.starts_with(TRIGGER) {
+            undo::change_restore(|as_found| as_found.add(std::iter::once((trigger, format!("!{TRIGGER}")))));
+            add_triggers(fs, std::iter::once(event), None, &mut stacks);
         }
-        let conditions = triggers.iter().map(|trigger| trigger.split_once(" if ").map(|(_, condition)| condition));
-        match conditions.flatten().next() {
-            Some(condition) => format!("trigger {condition}"),
-            None if triggers.is_empty() => String::new(),
-            None if triggers.len() == of_begins => format!("trigger {BEGINS}"),
-            None if triggers.len() == events.len() => "trigger all".to_owned(),
-            None => "trigger alloc".to_owned(),
-        }
-    };
-    Ok(Stacks { recorded, ..Stacks::default() })
+    }
+    Ok(stacks.notes)
 }
 
 /// Control file of an event's triggers.
@@ -330,7 +376,7 @@ mod tests {
     /// Text for `meta.out`, and the text of a file, after stacks were switched on where the buffer holds `trace`.
     fn set_up(trace: &str, when: &StackWhen, filter: Option<&str>, scope: Scope, file: &str) -> (String, String) {
         let (_dir, fs) = instance(trace);
-        let way = choose(&fs, &fs, when, scope).unwrap();
+        let way = choose(&fs, &fs, Some(when), scope).unwrap();
         assert_eq!(fs.get("tracing_on").unwrap(), "0", "the proof is over");
         let stacks = set(&fs, &events(), when, filter, way).unwrap();
         assert!(are_set(&fs, &stacks).unwrap());
@@ -373,12 +419,12 @@ mod tests {
             fs::create_dir_all(dir.path().join("events").join(begin)).unwrap();
             fs::write(dir.path().join(trigger_file(begin)), "").unwrap();
             let events: Vec<String> = events.iter().map(|&event| event.to_owned()).collect();
-            let wished = Wished { when: when.as_ref(), begins: is_wished };
+            let wished = Wished { when: when.as_ref(), begins: is_wished, sites: true };
             let plan = plan(&fs, &fs, &events, wished, Scope::System).unwrap();
             let stacks = plan.map(|plan| plan.set(&fs, &events, None).unwrap()).unwrap_or_default();
             assert!(are_set(&fs, &stacks).unwrap());
             assert_eq!(fs.get(&trigger_file(begin)).unwrap() == TRIGGER, stacks.recorded.contains("trigger begin"));
-            (stacks.recorded, stacks.note.is_some())
+            (stacks.recorded, !stacks.notes.is_empty())
         };
         let (latency, both) = (&["vmscan/mm_vmscan_throttled", begin][..], &["kmem/mm_page_alloc", begin][..]);
         let (alloc, all) = (Some(StackWhen::Alloc), Some(StackWhen::All));
@@ -396,6 +442,59 @@ mod tests {
     }
 
     #[test]
+    fn allocations_have_a_stack_where_nothing_else_gives_their_call_site() {
+        let planned = |trace: &str, when: Option<StackWhen>, filter: Option<&str>, scope: Scope, names: &[&str]| {
+            let (dir, fs) = instance(trace);
+            for event in names {
+                fs::create_dir_all(dir.path().join("events").join(event)).unwrap();
+                fs::write(dir.path().join(trigger_file(event)), "").unwrap();
+                fs::write(dir.path().join(events::filter_file(event)), "").unwrap();
+            }
+            let events: Vec<String> = names.iter().map(|&event| event.to_owned()).collect();
+            let wished = Wished { when: when.as_ref(), begins: true, sites: true };
+            let plan = plan(&fs, &fs, &events, wished, scope).unwrap();
+            let stacks = plan.map(|plan| plan.set(&fs, &events, filter).unwrap()).unwrap_or_default();
+            assert!(are_set(&fs, &stacks).unwrap());
+            let trigger = fs.get(&trigger_file(names[0])).unwrap();
+            assert_eq!(fs.get(OPTION).unwrap() == "1", stacks.recorded == "option all");
+            (stacks.recorded, trigger, stacks.notes.join("; "))
+        };
+        let (vmalloc, percpu) = (events::VMALLOC_ALLOC, events::PERCPU_ALLOC);
+        let free = "vmalloc/free_vmap_area_noflush";
+        let of = |trace, names: &[&str]| planned(trace, None, None, Scope::System, names);
+        let told =
+            |recorded: &str, trigger: &str, note: &str| (recorded.to_owned(), trigger.to_owned(), note.to_owned());
+        assert_eq!(of(STACK, &[vmalloc, free]), told("trigger vmalloc", TRIGGER, ""));
+        assert_eq!(of(STACK, &[percpu, vmalloc]), told("trigger percpu\ntrigger vmalloc", TRIGGER, ""));
+        assert_eq!(of(STACK, &[vmalloc, "kmem/kmalloc"]), told("trigger vmalloc", TRIGGER, ""));
+        // No stack arrives: rare events may all have one, others may not.
+        assert_eq!(of("", &[vmalloc, free]), told("option all", "", ""));
+        let note = "no stacks with vmalloc/alloc_vmap_area: no stack of a trigger arrives in the instance: \
+                    --stack=all records them with all events";
+        assert_eq!(of("", &[vmalloc, "kmem/kmalloc"]), told("", "", note));
+        let filtered = planned(STACK, None, Some("size > 4096"), Scope::System, &[vmalloc, free]);
+        assert_eq!(filtered, told("trigger vmalloc", "stacktrace if size > 4096", ""));
+        let asked = planned(STACK, Some(StackWhen::Alloc), None, Scope::System, &[vmalloc, free]);
+        assert_eq!(asked, told("trigger alloc", TRIGGER, ""));
+        let wished = Some(StackWhen::Filter("size > 9".to_owned()));
+        let chosen = planned(STACK, wished, None, Scope::System, &[vmalloc, free]);
+        assert_eq!(chosen, told("trigger size > 9", "stacktrace if size > 9", ""));
+    }
+
+    #[test]
+    fn an_event_that_is_added_to_a_buffer_has_a_stack_for_its_call_site() {
+        let event = events::VMALLOC_ALLOC;
+        for (option, before, after) in [("0", "", TRIGGER), ("1", "", ""), ("0", "stacktrace:1\n", "stacktrace:1\n")] {
+            let (dir, fs) = instance("");
+            fs::create_dir_all(dir.path().join("events").join(event)).unwrap();
+            fs::write(dir.path().join(trigger_file(event)), before).unwrap();
+            fs::write(dir.path().join(OPTION), option).unwrap();
+            assert_eq!(add_sites(&fs, &[event.to_owned()]).unwrap(), [""; 0]);
+            assert_eq!(fs.get(&trigger_file(event)).unwrap(), after);
+        }
+    }
+
+    #[test]
     fn stacks_of_a_buffer_that_is_taken_over_are_told() {
         let of = |texts: &[(&str, &str)]| {
             let (dir, fs) = instance("");
@@ -410,10 +509,17 @@ mod tests {
         assert_eq!(of(&[(alloc, "stacktrace:unlimited if order > 0\n")]), "trigger order > 0");
         assert_eq!(of(&[(alloc, "# Available triggers:\n# stacktrace\n")]), "");
         let (dir, fs) = instance("");
-        let begin = "vmscan/mm_vmscan_direct_reclaim_begin";
-        fs::create_dir_all(dir.path().join("events").join(begin)).unwrap();
-        fs::write(dir.path().join(trigger_file(begin)), "stacktrace:unlimited\n").unwrap();
-        assert_eq!(found(&fs, &[events(), vec![begin.to_owned()]].concat()).unwrap().recorded, "trigger begin");
+        let unasked = ["vmscan/mm_vmscan_direct_reclaim_begin", events::VMALLOC_ALLOC];
+        for event in unasked {
+            fs::create_dir_all(dir.path().join("events").join(event)).unwrap();
+            fs::write(dir.path().join(trigger_file(event)), "stacktrace:unlimited\n").unwrap();
+        }
+        let of = |more: &[&str]| {
+            let more = more.iter().map(|&event| event.to_owned()).collect();
+            found(&fs, &[events(), more].concat()).unwrap().recorded
+        };
+        assert_eq!(of(&unasked[..1]), "trigger begin");
+        assert_eq!(of(&unasked), "trigger begin\ntrigger vmalloc");
     }
 
     #[test]

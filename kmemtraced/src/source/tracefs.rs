@@ -27,7 +27,6 @@ use crate::source::events;
 use crate::source::functions::{self, Functions};
 use crate::source::instance::Instance;
 use crate::source::kernel;
-use crate::source::latency;
 use crate::source::poll::readable;
 use crate::source::probes::{self, Probes, Wanted};
 use crate::source::stacks::{self, Stacks, Wished};
@@ -67,7 +66,7 @@ pub(crate) fn find(given: Option<&Path>) -> anyhow::Result<KernelFs> {
 /// Options of a new instance.
 pub(crate) struct InstanceOptions<'a> {
     pub(crate) name: &'a str,
-    /// Names of events and of profiles (slab, page, all).
+    /// Names of events and of profiles.
     pub(crate) events: &'a [String],
     /// Trace clock; `None`: the first of [`CLOCKS`] that the kernel has.
     pub(crate) clock: Option<&'a str>,
@@ -123,6 +122,16 @@ impl InstanceOptions<'_> {
         }
         Ok(())
     }
+}
+
+/// What the recorder adds to a buffer that the kernel has filled since boot.
+pub(crate) struct AddedToBoot<'a> {
+    /// Names of events and of profiles.
+    pub(crate) events: &'a [String],
+    /// True if events among them are to have stacks where nothing else gives a call site.
+    pub(crate) stacks: bool,
+    /// True if probe events may be defined.
+    pub(crate) probes: bool,
 }
 
 /// Origin of the buffers.
@@ -217,7 +226,7 @@ impl RingBuffers {
         let stacks = stacks.map(|plan| plan.set(fs, &events, options.filter)).transpose()?.unwrap_or_default();
         let functions =
             options.functions.map(|asked| functions::set(fs, instance.top(), asked, options.scope)).unwrap_or_default();
-        let missing = if events::has_latency(options.events) { latency::missing(fs)? } else { Vec::new() };
+        let missing = events::missing(fs, options.events)?;
         let mut facts = SourceFacts {
             scope: options.scope,
             filter: options.filter.map(str::to_owned),
@@ -264,19 +273,19 @@ impl RingBuffers {
         Ok(())
     }
 
-    /// Takes over a buffer that the kernel has filled since boot. `more_events` are enabled in it, and it may grow.
+    /// Takes over a buffer that the kernel has filled since boot. It may grow.
     pub(crate) fn take_over(
         tracefs: KernelFs,
         instance: &str,
-        more_events: &[String],
+        added: &AddedToBoot<'_>,
         buffer_bytes: Option<u64>,
-        with_probes: bool,
     ) -> anyhow::Result<RingBuffers> {
         let mut boot = boot::take_over(tracefs, instance)?;
-        let more = events::choose(&boot.fs, more_events)?;
+        let more = events::choose(&boot.fs, added.events)?;
         boot.prepare(&more, buffer_bytes)?;
+        let notes = if added.stacks { stacks::add_sites(&boot.fs, &more)? } else { Vec::new() };
         let kinds = kinds(&[], boot.events().len());
-        let probes = if with_probes { boot.define_probes()? } else { probes::left_out(boot.events()) };
+        let probes = if added.probes { boot.define_probes()? } else { probes::left_out(boot.events()) };
         let (events, bytes) = (boot.events().to_vec(), boot.bytes()?);
         let owner = Owner::Boot(boot);
         let fs = owner.fs();
@@ -284,8 +293,11 @@ impl RingBuffers {
         let clock = clocks.split_whitespace().find_map(|clock| clock.strip_prefix('[')?.strip_suffix(']'));
         let clock = clock.unwrap_or("local").to_owned();
         let shown = format!("{kinds}   since boot");
-        let stacks = stacks::found(fs, &events)?;
-        let facts = SourceFacts { since_boot: true, stacks, probes, ..facts(fs, events, clock, bytes, &shown)? };
+        let mut stacks = stacks::found(fs, &events)?;
+        stacks.notes = notes;
+        let missing = events::missing(fs, added.events)?;
+        let facts =
+            SourceFacts { since_boot: true, stacks, probes, missing, ..facts(fs, events, clock, bytes, &shown)? };
         RingBuffers::new(owner, facts)
     }
 }

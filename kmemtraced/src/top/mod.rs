@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use kmemtrace_abi::text::escape::escape;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::args::NOT_STARTED;
+use crate::args::{NOT_STARTED, TopArgs};
 use crate::fs::held_dir::HeldDir;
 use crate::process::report;
 use crate::record::shutdown::ENDED_EARLY;
@@ -37,19 +37,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Signals that end both.
 const STOP: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
-/// Exit status of `kmemtraced top`; `None` where the command line asks for something else.
-pub(crate) fn asked() -> Option<u8> {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    let options = Options::of(&words)?;
-    Some(options.and_then(|options| run(&options)).unwrap_or_else(|error| {
+/// Records and shows the screen; the exit status.
+pub(crate) fn top(args: TopArgs) -> u8 {
+    let words: Vec<OsString> = std::env::args_os().skip(2).collect();
+    Options::of(args, &words).and_then(|options| run(&options)).unwrap_or_else(|error| {
         let _ = writeln!(io::stderr(), "kmemtraced: {error:#}");
         NOT_STARTED
-    }))
-}
-
-/// Error for `top` behind other words.
-pub(crate) fn out_of_place() -> anyhow::Error {
-    anyhow!("top: stands before its options: kmemtraced top [OPTIONS] [-- COMMAND]")
+    })
 }
 
 fn run(options: &Options) -> anyhow::Result<u8> {

@@ -1,39 +1,19 @@
 //! Command line of `kmemtraced top`: options of a recording, and `--keep`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+use std::mem;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
-use clap::Parser;
 
-use crate::args::Args;
+use crate::args::TopArgs;
 use crate::fs::held_dir::random_digits;
 
 /// Flush interval where none is asked for.
-const FLUSH: &str = "200ms";
+const FLUSH: Duration = Duration::from_millis(200);
 /// Bytes of all files that stay where the recording is not kept.
 const KEPT: &str = "64M";
-
-/// Records into a private directory, and shows who takes memory now.
-#[derive(Debug, Parser)]
-#[command(
-    name = "kmemtraced top",
-    bin_name = "kmemtraced top",
-    version,
-    max_term_width = 80,
-    disable_help_subcommand = true
-)]
-struct Line {
-    /// Keep the whole recording in this directory
-    ///
-    /// Without it the recording stands among the temporary files, older events are given back to the file system from 64 MiB on,
-    /// and all of it is removed at the end.
-    #[arg(long, value_name = "NAME")]
-    keep: Option<PathBuf>,
-    #[command(flatten)]
-    recording: Args,
-}
 
 /// Options of `kmemtraced top`.
 #[derive(Debug)]
@@ -50,19 +30,8 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Options, where the command line asks for the screen; ends the process after help and errors of usage.
-    pub(super) fn of(words: &[OsString]) -> Option<anyhow::Result<Options>> {
-        let rest = words.get(2..).filter(|_| words.get(1).is_some_and(|word| word == "top"))?;
-        let typed = [OsString::from("kmemtraced top")].into_iter().chain(rest.iter().cloned());
-        let line = Line::try_parse_from(typed).unwrap_or_else(|error| error.exit());
-        Some(Options::of_line(line, rest))
-    }
-
-    fn of_line(line: Line, rest: &[OsString]) -> anyhow::Result<Options> {
-        let Line { keep, recording } = line;
-        if recording.verb.is_some() {
-            bail!("top: takes no other verb: kmemtraced top [OPTIONS] [-- COMMAND]");
-        }
+    /// Options from those that were parsed and the words behind `top`.
+    pub(super) fn of(TopArgs { keep, recording }: TopArgs, rest: &[OsString]) -> anyhow::Result<Options> {
         if recording.output.is_some() || recording.force {
             bail!("top: -o and -f are not for the screen: --keep NAME keeps the recording under a new name");
         }
@@ -71,7 +40,6 @@ impl Options {
         }
         let dashes = rest.iter().position(|word| word == "--").unwrap_or(rest.len());
         let (ours, command) = rest.split_at(dashes);
-        let has_flush = ours.iter().any(|word| is_option(word, "--flush"));
         let dir = match &keep {
             Some(name) => name.clone(),
             None => std::env::temp_dir().join(format!("kmemtrace-top-{}", random_digits()?)),
@@ -79,10 +47,10 @@ impl Options {
         Ok(Options {
             dir,
             keeps: keep.is_some(),
-            flush: if has_flush { recording.flush } else { Duration::from_millis(200) },
+            flush: recording.flush.unwrap_or(FLUSH),
             instance: recording.instance,
             words: (without_keep(ours), command.to_vec()),
-            has_flush,
+            has_flush: recording.flush.is_some(),
             is_quiet: recording.quiet || recording.verbose || keep.is_some(),
         })
     }
@@ -93,7 +61,7 @@ impl Options {
         let mut words = ours.clone();
         words.extend(["-o".into(), self.dir.clone().into()]);
         if !self.has_flush {
-            words.extend(["--flush", FLUSH].map(OsString::from));
+            words.extend(["--flush".into(), format!("{}ms", FLUSH.as_millis()).into()]);
         }
         if !self.keeps {
             words.extend(["--free-behind", KEPT].map(OsString::from));
@@ -110,31 +78,27 @@ impl Options {
     }
 }
 
-fn is_option(word: &OsStr, option: &str) -> bool {
-    word == option || word.to_str().is_some_and(|word| word.split_once('=').is_some_and(|(name, _)| name == option))
-}
-
 /// The words without `--keep NAME`.
 fn without_keep(words: &[OsString]) -> Vec<OsString> {
-    let mut words = words.iter();
-    let mut rest = Vec::new();
-    while let Some(word) = words.next() {
-        if word == "--keep" {
-            words.next();
-        } else if !is_option(word, "--keep") && !word.as_encoded_bytes().starts_with(b"--keep=") {
-            rest.push(word.clone());
-        }
-    }
-    rest
+    let mut is_name = false;
+    let is_other = |word: &&OsString| {
+        let was_name = mem::replace(&mut is_name, *word == "--keep");
+        !is_name && !was_name && !word.as_encoded_bytes().starts_with(b"--keep=")
+    };
+    words.iter().filter(is_other).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{CommandLine, Verb};
 
     fn words(line: &str) -> anyhow::Result<Vec<String>> {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let options = Options::of(&words).unwrap()?;
+        let Some(Verb::Top(args)) = CommandLine::try_parse_from(&words)?.verb else { panic!("{line}") };
+        let options = Options::of(*args, &words[2..])?;
         let words = options.recorder_words(Some((1000, 100)));
         Ok(words.into_iter().map(|word| word.to_string_lossy().into_owned()).collect())
     }
@@ -157,6 +121,5 @@ mod tests {
         for line in ["top -o x", "top -f", "top --report sites", "top recover"] {
             assert!(words(&format!("kmemtraced {line}")).is_err(), "{line}");
         }
-        assert!(Options::of(&["kmemtraced".into(), "probe".into()]).is_none());
     }
 }

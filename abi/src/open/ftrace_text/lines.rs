@@ -10,7 +10,7 @@ use memchr::memchr;
 /// Greatest length of a line, in bytes: longer ones are cut.
 const MAX_LINE: usize = 64 << 10;
 /// Bytes read at once.
-const BUFFER: usize = 4 * MAX_LINE;
+const BUFFER: usize = MAX_LINE;
 
 /// A line without its end.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use super::lines::Lines;
 use super::record::{self, Caller, Content, Object};
 use super::scan::value;
 use super::sites::Known;
-use super::{Text, Texts};
+use super::texts::{Text, Texts};
 use crate::event::{Action, Event, Kind, NameId, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;

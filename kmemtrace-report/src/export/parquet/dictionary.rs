@@ -1,7 +1,9 @@
 //! Column chunks of texts: a dictionary page and a page of numbers.
 //!
-//! The crate's own encoder hashes each value of each row, which takes longer than reading the event. A table knows the number of
-//! each text, so that a row costs a few bits here.
+//! The encoder of the crate hashes each value of each row, which takes longer than reading the event: with it, `parquet-events` wrote
+//! less than a million rows a second. Here the rows have the numbers of their texts already.
+
+use std::rc::Rc;
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -14,159 +16,117 @@ use parquet::file::statistics::Statistics;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
-/// Number of a row without a text.
-pub(super) const NONE: u32 = u32::MAX;
+use super::texts::TextId;
+use crate::export::protobuf::varint;
 
-/// Column chunk of the texts with the numbers `rows`, as bytes and their description. `texts` are those of the whole file.
+/// Numbers that are packed together.
+const GROUP: usize = 8;
+
+/// Column chunk of a row group, as bytes and their description. `texts` are those of the whole file; `values` has the number of the
+/// text of each row that has one, `levels` 1 for such a row and 0 for others, and nothing in a column without nulls.
 pub(super) fn chunk(
     column: ColumnDescPtr,
-    texts: &[Box<[u8]>],
-    rows: &[u32],
+    texts: &[Rc<[u8]>],
+    (values, levels): (&[TextId], &[i16]),
     level: ZstdLevel,
 ) -> Result<(Bytes, ColumnCloseResult)> {
-    let (used, numbers, nulls) = local_numbers(texts.len(), rows);
-    let text = |&number: &u32| texts.get(number as usize).map_or(&[][..], |text| text);
-    let mut dictionary = Vec::new();
-    for text in used.iter().map(text) {
-        dictionary.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
-        dictionary.extend_from_slice(text);
+    // Number of each text among those of the chunk, and these.
+    let mut local = vec![u32::MAX; texts.len()];
+    let mut used: Vec<&[u8]> = Vec::new();
+    let mut numbers = Vec::with_capacity(values.len());
+    for text in values.iter().map(|text| text.0 as usize) {
+        if local[text] == u32::MAX {
+            local[text] = used.len() as u32;
+            used.push(&texts[text]);
+        }
+        numbers.push(local[text]);
     }
-    let mut values = Vec::new();
+    let mut dictionary = Vec::new();
+    for text in &used {
+        put_sized(text, &mut dictionary);
+    }
+    let (mut data, rows) = (Vec::new(), levels.len().max(values.len()));
     if column.max_def_level() > 0 {
-        let mut levels = Vec::new();
-        encode(rows.iter().map(|&row| u32::from(row != NONE)), 1, &mut levels);
-        values.extend_from_slice(&u32::try_from(levels.len()).unwrap_or(u32::MAX).to_le_bytes());
-        values.append(&mut levels);
+        let mut packed = Vec::new();
+        pack(levels.iter().map(|&level| level as u32), 1, &mut packed);
+        put_sized(&packed, &mut data);
     }
     let width = u32::BITS - (used.len().saturating_sub(1) as u32).leading_zeros();
-    values.push(width as u8);
-    encode(numbers.iter().copied(), width, &mut values);
-    let bytes_of = |text: &[u8]| ByteArray::from(text.to_vec());
-    let statistics = Statistics::byte_array(
-        used.iter().map(text).min().map(bytes_of),
-        used.iter().map(text).max().map(bytes_of),
-        None,
-        Some(nulls),
-        false,
-    );
-    write(column, (dictionary, used.len()), (values, rows.len()), statistics, level)
+    data.push(width as u8);
+    pack(numbers.into_iter(), width, &mut data);
+    let bytes = |text: Option<&&[u8]>| text.map(|text| ByteArray::from(text.to_vec()));
+    let nulls = (rows - values.len()) as u64;
+    let statistics =
+        Statistics::byte_array(bytes(used.iter().min()), bytes(used.iter().max()), None, Some(nulls), false);
+    write(column, (&dictionary, used.len()), (&data, rows), statistics, level)
 }
 
-/// Texts that the rows use, in the order of their first row; the number of each row's text among them, without rows that have none;
-/// and the number of these.
-fn local_numbers(texts: usize, rows: &[u32]) -> (Vec<u32>, Vec<u32>, u64) {
-    let mut local = vec![NONE; texts];
-    let (mut used, mut numbers) = (Vec::new(), Vec::with_capacity(rows.len()));
-    for &row in rows {
-        let Some(number) = local.get_mut(row as usize) else { continue };
-        if *number == NONE {
-            *number = used.len() as u32;
-            used.push(row);
-        }
-        numbers.push(*number);
-    }
-    let nulls = (rows.len() - numbers.len()) as u64;
-    (used, numbers, nulls)
+/// Appends the number of bytes, 32 bits in little endian, and the bytes.
+fn put_sized(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
 }
 
-/// Least number of equal values that are written as one run.
-const RUN: usize = 8;
-
-/// Encodes numbers of `width` bits as runs of equal ones and groups of eight.
-fn encode(numbers: impl Iterator<Item = u32>, width: u32, out: &mut Vec<u8>) {
-    let mut numbers = numbers.peekable();
-    // Groups of eight that are written together.
-    let mut literals: Vec<u32> = Vec::new();
-    while let Some(number) = numbers.next() {
-        let mut count = 1;
-        while numbers.next_if_eq(&number).is_some() {
-            count += 1;
-        }
-        let fill = if literals.len().is_multiple_of(RUN) { 0 } else { (RUN - literals.len() % RUN).min(count) };
-        literals.extend(std::iter::repeat_n(number, fill));
-        count -= fill;
-        if count < RUN {
-            literals.extend(std::iter::repeat_n(number, count));
-        } else {
-            put_literals(&mut literals, width, out);
-            put_varint((count as u64) << 1, out);
-            out.extend_from_slice(&number.to_le_bytes()[..width.div_ceil(8) as usize]);
-        }
-    }
-    put_literals(&mut literals, width, out);
-}
-
-/// Writes groups of eight; the last one is filled up with zeros.
-fn put_literals(literals: &mut Vec<u32>, width: u32, out: &mut Vec<u8>) {
-    if literals.is_empty() {
-        return;
-    }
-    literals.resize(literals.len().next_multiple_of(RUN), 0);
-    put_varint(((literals.len() / RUN) as u64) << 1 | 1, out);
+/// Packs numbers of `width` bits, the lowest bit first; the last group is filled up with zeros. Runs are left to the compression.
+fn pack(numbers: impl ExactSizeIterator<Item = u32>, width: u32, out: &mut Vec<u8>) {
+    let groups = numbers.len().div_ceil(GROUP);
+    let fill = groups * GROUP - numbers.len();
+    varint(out, (groups as u64) << 1 | 1);
     let (mut bits, mut len) = (0u64, 0);
-    for literal in literals.drain(..) {
-        bits |= u64::from(literal) << len;
+    for number in numbers.chain(std::iter::repeat_n(0, fill)) {
+        bits |= u64::from(number) << len;
         len += width;
-        while len >= 8 {
+        while len >= u8::BITS {
             out.push(bits as u8);
-            bits >>= 8;
-            len -= 8;
+            bits >>= u8::BITS;
+            len -= u8::BITS;
         }
     }
-}
-
-fn put_varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
 }
 
 /// Compresses the pages; each with its number of values.
 fn write(
     column: ColumnDescPtr,
-    dictionary: (Vec<u8>, usize),
-    values: (Vec<u8>, usize),
+    (dictionary, texts): (&[u8], usize),
+    (data, rows): (&[u8], usize),
     statistics: Statistics,
     level: ZstdLevel,
 ) -> Result<(Bytes, ColumnCloseResult)> {
-    let compress = |bytes: &[u8]| -> Result<Bytes> {
-        let packed = zstd::bulk::compress(bytes, level.compression_level());
-        packed.map(Bytes::from).map_err(|error| ParquetError::External(Box::new(error)))
-    };
     let mut sink = TrackedWrite::new(Vec::new());
     let mut pages = SerializedPageWriter::new(&mut sink);
-    let page = Page::DictionaryPage {
-        buf: compress(&dictionary.0)?,
-        num_values: dictionary.1 as u32,
+    let mut put = |bytes: &[u8], page: &dyn Fn(Bytes) -> Page| {
+        let packed = zstd::bulk::compress(bytes, level.compression_level());
+        let packed = packed.map_err(|error| ParquetError::External(Box::new(error)))?;
+        pages.write_page(CompressedPage::new(page(packed.into()), bytes.len()))
+    };
+    let head = put(dictionary, &|buf| Page::DictionaryPage {
+        buf,
+        num_values: texts as u32,
         encoding: Encoding::PLAIN,
         is_sorted: false,
-    };
-    let head = pages.write_page(CompressedPage::new(page, dictionary.0.len()))?;
-    let page = Page::DataPage {
-        buf: compress(&values.0)?,
-        num_values: values.1 as u32,
+    })?;
+    let body = put(data, &|buf| Page::DataPage {
+        buf,
+        num_values: rows as u32,
         encoding: Encoding::RLE_DICTIONARY,
         def_level_encoding: Encoding::RLE,
         rep_level_encoding: Encoding::RLE,
         statistics: None,
-    };
-    let data = pages.write_page(CompressedPage::new(page, values.0.len()))?;
+    })?;
     let bytes = sink.into_inner()?;
     let metadata = ColumnChunkMetaData::builder(column)
         .set_compression(Compression::ZSTD(level))
         .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
-        .set_num_values(values.1 as i64)
+        .set_num_values(rows as i64)
         .set_total_compressed_size(bytes.len() as i64)
-        .set_total_uncompressed_size((head.uncompressed_size + data.uncompressed_size) as i64)
+        .set_total_uncompressed_size((head.uncompressed_size + body.uncompressed_size) as i64)
         .set_dictionary_page_offset(Some(0))
         .set_data_page_offset(head.bytes_written as i64)
         .set_statistics(statistics)
         .build()?;
     let close = ColumnCloseResult {
         bytes_written: bytes.len() as u64,
-        rows_written: values.1 as u64,
+        rows_written: rows as u64,
         metadata,
         bloom_filter: None,
         column_index: None,

@@ -1,40 +1,44 @@
 //! `parquet-events`: a row per event or gap, in the total order; of an event of several objects a row per address.
 
 use std::ops::ControlFlow;
-use std::rc::Rc;
 
-use kmemtrace::{Action, Event, EventNames, Kind, Observer, OrderedItem, Query, Symbolizer, Trace};
+use kmemtrace::{Action, Event, EventNames, Kind, Observer, OrderedItem, Query};
 use parquet::errors::Result;
 
-use super::names::{CommTexts, NameTexts, SiteTexts};
-use super::table::{Of, Spec, Table, TextId, position};
-use super::{ORIGIN, Origin, PLACE, Place, observed_footer};
+use super::table::{Table, row};
+use super::texts::{SiteTexts, SymbolTexts, TextId};
+use super::{Origin, flow};
 use crate::export::Job;
 use crate::report;
 use crate::terminal::progress::ProgressLine;
 
-/// Columns after those of the origin and the place.
-const COLUMNS: [Spec; 16] = [
-    Spec::each("event", Of::Text),
-    Spec::some("kind", Of::Text),
-    Spec::each("action", Of::Text),
-    Spec::each("failed", Of::Boolean),
-    Spec::each("own", Of::Boolean),
-    Spec::some("call_site", Of::Int64),
-    Spec::some("symbol", Of::Text),
-    Spec::some("module", Of::Text),
-    Spec::some("address", Of::Int64),
-    Spec::some("requested", Of::Int64),
-    Spec::some("allocated", Of::Int64),
-    Spec::some("gfp", Of::Int64),
-    Spec::some("node", Of::Int32),
-    Spec::some("order", Of::Int32),
-    Spec::some("cache", Of::Text),
-    Spec::some("gap_from", Of::Int64),
-];
-
-/// Last column.
-const LOST: Spec = Spec::some("lost", Of::Int64);
+row! {
+    /// An event or a gap.
+    EventRow {
+        seq: u64,
+        ts: Option<u64>,
+        cpu: Option<u32>,
+        pid: Option<i32>,
+        comm: Option<TextId>,
+        event: TextId,
+        kind: Option<TextId>,
+        action: TextId,
+        failed: bool,
+        own: bool,
+        call_site: Option<u64>,
+        symbol: Option<TextId>,
+        module: Option<TextId>,
+        address: Option<u64>,
+        requested: Option<u64>,
+        allocated: Option<u64>,
+        gfp: Option<u64>,
+        node: Option<i32>,
+        order: Option<u32>,
+        cache: Option<TextId>,
+        gap_from: Option<u64>,
+        lost: Option<u64>,
+    }
+}
 
 /// Writes the table of events.
 pub(crate) fn events(job: &Job<'_>) -> anyhow::Result<u8> {
@@ -43,53 +47,31 @@ pub(crate) fn events(job: &Job<'_>) -> anyhow::Result<u8> {
     let query = report::with_options(request, Query::by_kind())?.without_index();
     query.check_window(&trace)?;
     let event_names = trace.names.len();
-    let origin = Origin::of(&trace.info, job.host());
-    let symbols = Rc::new(query.symbols(&mut trace, &mut ProgressLine::new(request.args.quiet))?);
-    let mut rows = EventRows::new(&trace, &symbols, &origin, job)?;
+    let origin = Origin::of(&trace.info, job);
+    let symbols = query.symbols(&mut trace, &mut ProgressLine::new(request.args.quiet))?;
+    let mut rows = EventRows {
+        table: origin.table(job.binary_output()?, EventRow::columns())?,
+        symbols: SymbolTexts::new(&symbols),
+        page_bytes: trace.info.page_bytes,
+        written: Ok(()),
+        has_rows: false,
+    };
     let observed = query.observe_with(&mut trace, &mut rows, &mut ProgressLine::new(request.args.quiet))?;
     let EventRows { table, written, has_rows, .. } = rows;
-    table.finish(written, &observed_footer(&trace, &observed, &origin, false))?;
+    table.finish(written, &origin.observed_footer(&trace, &observed, false))?;
     Ok(report::end_observed(request, &trace, &observed, has_rows, event_names))
 }
 
 /// Observer that writes the rows.
-struct EventRows {
-    table: Table,
-    origin: [TextId; ORIGIN.len()],
-    sites: SiteTexts,
-    comms: CommTexts,
-    names: NameTexts,
-    caches: NameTexts,
-    kinds: [TextId; 3],
-    /// `alloc`, `free`, `other` and `gap`.
-    actions: [TextId; 4],
-    gap: TextId,
+struct EventRows<'a> {
+    table: Table<EventRow>,
+    symbols: SymbolTexts<'a>,
     page_bytes: Option<u64>,
     written: Result<()>,
     has_rows: bool,
 }
 
-impl EventRows {
-    fn new(trace: &Trace, symbols: &Rc<Symbolizer>, origin: &Origin, job: &Job<'_>) -> anyhow::Result<EventRows> {
-        let specs = origin.columns(PLACE.into_iter().chain(COLUMNS).chain([LOST]));
-        let mut table = Table::new(job.binary_output()?, &specs)?;
-        let column = |name| position(&specs, name);
-        Ok(EventRows {
-            origin: origin.ids(&mut table),
-            sites: SiteTexts::new(symbols, (column("symbol"), Some(column("module")))),
-            comms: CommTexts::new(column("comm")),
-            names: NameTexts::new(column("event")),
-            caches: NameTexts::new(column("cache")),
-            kinds: Kind::ALL.map(|kind| table.text_id(column("kind"), kind.name().as_bytes())),
-            actions: ["alloc", "free", "other", "gap"].map(|word| table.text_id(column("action"), word.as_bytes())),
-            gap: table.text_id(column("event"), b"gap"),
-            page_bytes: trace.info.page_bytes,
-            written: Ok(()),
-            has_rows: false,
-            table,
-        })
-    }
-
+impl EventRows<'_> {
     fn item(&mut self, item: &OrderedItem<'_>) -> Result<()> {
         match *item {
             // A row an address in place of one for the record.
@@ -101,73 +83,67 @@ impl EventRows {
             }
             OrderedItem::Event { seq, event, names, comm, own, .. } => self.event(seq, event, names, comm, own),
             OrderedItem::Gap { seq, from, at, cpu, lost } => {
-                let place = Place { seq, at: Some(at), cpu: Some(cpu), pid: None, comm: TextId::NONE };
-                let table = place.begin_row(&mut self.table, &self.origin);
-                table.text(self.gap).text(TextId::NONE).text(self.actions[3]);
-                table.boolean(Some(false)).boolean(Some(false));
-                table.bits(None).text(TextId::NONE).text(TextId::NONE).bits(None).bits(None).bits(None).bits(None);
-                table.int32(None).int32(None).text(TextId::NONE).bits(Some(from)).bits(lost).end_row()
+                let gap = self.table.texts.id(b"gap");
+                let place = EventRow { seq, ts: Some(at), cpu: Some(cpu), ..EventRow::default() };
+                self.table.push(EventRow { event: gap, action: gap, gap_from: Some(from), lost, ..place })
             }
         }
     }
 
     #[inline]
     fn event(&mut self, seq: u64, event: &Event, names: &EventNames, comm: Option<&[u8]>, own: bool) -> Result<()> {
+        let texts = &mut self.table.texts;
         let kind = event.kind();
-        let action = match event.action {
-            Action::Other => 2,
-            _ if event.allocates() => 0,
-            _ => 1,
+        let allocates = event.allocates();
+        let action: &[u8] = match event.action {
+            Action::Other => b"other",
+            _ if allocates => b"alloc",
+            _ => b"free",
         };
-        let table = &mut self.table;
-        let (symbol, module) = match kind {
-            Some(_) => self.sites.ids(event.call_site, table),
-            None => (TextId::NONE, TextId::NONE),
+        let SiteTexts { symbol, module } =
+            kind.map_or_else(SiteTexts::default, |_| self.symbols.site(event.call_site, texts));
+        let object = |value: u64| kind.and(Some(value));
+        let allocation = |value: u64| allocates.then_some(value);
+        let row = EventRow {
+            seq,
+            ts: event.told_at(),
+            cpu: event.told_cpu(),
+            pid: event.pid,
+            comm: event.pid.and(comm).map(|comm| texts.id(comm)),
+            event: texts.id(names.get(event.name)),
+            kind: kind.map(|kind| texts.id(kind.name().as_bytes())),
+            action: texts.id(action),
+            failed: event.failed,
+            own,
+            call_site: object(event.call_site),
+            symbol,
+            module,
+            address: object(event.address),
+            requested: allocation(event.requested),
+            allocated: allocation(event.allocated),
+            gfp: event.gfp,
+            node: event.node,
+            order: match event.action {
+                Action::Alloc(Kind::Pages) => order(event.requested, self.page_bytes),
+                _ => None,
+            },
+            cache: event.cache.map(|cache| texts.id(names.get(cache))),
+            gap_from: None,
+            lost: None,
         };
-        let comm = self.comms.id(event.pid, comm, table);
-        let name = self.names.id(event.name.index(), || names.get(event.name), table);
-        let cache = match event.cache {
-            Some(cache) => self.caches.id(cache.index(), || names.get(cache), table),
-            None => TextId::NONE,
-        };
-        let order = match event.action {
-            Action::Alloc(Kind::Pages) => order(event.requested, self.page_bytes),
-            _ => None,
-        };
-        let object = |value: u64| Some(value).filter(|_| kind.is_some());
-        let allocation = |value: u64| Some(value).filter(|_| action == 0);
-        Place { seq, at: event.told_at(), cpu: event.told_cpu(), pid: event.pid, comm }
-            .begin_row(table, &self.origin)
-            .text(name)
-            .text(kind.map_or(TextId::NONE, |kind| self.kinds[kind as usize]))
-            .text(self.actions[action])
-            .boolean(Some(event.failed))
-            .boolean(Some(own))
-            .bits(object(event.call_site))
-            .text(symbol)
-            .text(module)
-            .bits(object(event.address))
-            .bits(allocation(event.requested))
-            .bits(allocation(event.allocated))
-            .bits(event.gfp)
-            .int32(event.node)
-            .int32(order)
-            .text(cache)
-            .bits(None)
-            .bits(None)
-            .end_row()
+        self.table.push(row)
     }
 }
 
 /// Order of an allocation of pages of so many bytes.
-fn order(bytes: u64, page_bytes: Option<u64>) -> Option<i32> {
-    bytes.checked_div(page_bytes?)?.checked_ilog2().map(u32::cast_signed)
+fn order(bytes: u64, page_bytes: Option<u64>) -> Option<u32> {
+    bytes.checked_div(page_bytes?)?.checked_ilog2()
 }
 
-impl Observer for EventRows {
+impl Observer for EventRows<'_> {
     fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
         self.has_rows |= matches!(item, OrderedItem::Event { .. });
         self.written = self.item(item);
-        if self.written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        flow(&self.written)
     }
 }

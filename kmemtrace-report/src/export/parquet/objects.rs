@@ -1,48 +1,53 @@
 //! `parquet-objects`: a row per allocation and per free without an object, when its fate becomes known.
 
 use std::ops::ControlFlow;
-use std::rc::Rc;
 
 use kmemtrace::documents::row::Address;
-use kmemtrace::{Fate, Kind, ObjectFate, ObjectSink, Query, Symbolizer};
+use kmemtrace::{Fate, ObjectFate, ObjectSink, Query};
 use kmemtrace_abi::trace::InputKind;
 use parquet::errors::{ParquetError, Result};
 
-use super::names::{CommTexts, SiteTexts, StackTexts, utf8};
-use super::table::{Of, Spec, Table, TextId, position};
-use super::{ORIGIN, Origin, PLACE, Place, observed_footer};
+use super::table::{Table, row};
+use super::texts::{SiteTexts, SymbolTexts, TextId};
+use super::{Origin, flow};
 use crate::export::Job;
 use crate::report;
 use crate::terminal::progress::ProgressLine;
 
-/// Columns after those of the origin and the place. The first ones tell of the allocation, or of the free without an object.
-const COLUMNS: [Spec; 22] = [
-    Spec::each("kind", Of::Text),
-    Spec::each("call_site", Of::Int64),
-    Spec::some("symbol", Of::Text),
-    Spec::some("module", Of::Text),
-    Spec::some("cache", Of::Text),
-    Spec::some("requested", Of::Int64),
-    Spec::some("allocated", Of::Int64),
-    Spec::each("fate", Of::Text),
-    Spec::some("free_seq", Of::Steps),
-    Spec::some("lifetime", Of::Steps),
-    Spec::some("free_cpu", Of::Int32),
-    Spec::some("free_site", Of::Int64),
-    Spec::some("free_symbol", Of::Text),
-    Spec::some("free_kind", Of::Text),
-    Spec::some("free_cache", Of::Text),
-    Spec::some("suspect", Of::Boolean),
-    Spec::some("pages_allocated", Of::Int64),
-    Spec::some("pages_freed", Of::Int64),
-    Spec::some("pages_inferred", Of::Int64),
-    Spec::some("live_pages", Of::Int64),
-    Spec::some("cross_cpu_pages", Of::Int64),
-    Spec::some("stack", Of::Text),
-];
-
-/// Column that is there where addresses are shown.
-const ADDRESS: Spec = Spec::some("address", Of::Int64);
+row! {
+    /// An allocation, or a free without an object.
+    ObjectRow {
+        seq: u64,
+        ts: Option<u64>,
+        cpu: Option<u32>,
+        pid: Option<i32>,
+        comm: Option<TextId>,
+        kind: TextId,
+        call_site: Option<u64>,
+        symbol: Option<TextId>,
+        module: Option<TextId>,
+        cache: Option<TextId>,
+        requested: Option<u64>,
+        allocated: Option<u64>,
+        fate: TextId,
+        free_seq: Option<u64>,
+        lifetime: Option<u64>,
+        free_cpu: Option<u32>,
+        free_site: Option<u64>,
+        free_symbol: Option<TextId>,
+        free_kind: Option<TextId>,
+        free_cache: Option<TextId>,
+        suspect: Option<bool>,
+        pages_allocated: Option<u64>,
+        pages_freed: Option<u64>,
+        pages_inferred: Option<u64>,
+        live_pages: Option<u64>,
+        cross_cpu_pages: Option<u64>,
+        stack: Option<TextId>,
+        /// Last column, there with `--show-addresses`.
+        address: Option<u64>,
+    }
+}
 
 /// Writes the table of objects.
 pub(crate) fn objects(job: &Job<'_>) -> anyhow::Result<u8> {
@@ -51,28 +56,36 @@ pub(crate) fn objects(job: &Job<'_>) -> anyhow::Result<u8> {
     let query = report::with_options(request, Query::by_kind())?.without_index();
     query.check_window(&trace)?;
     let event_names = trace.names.len();
-    let origin = Origin::of(&trace.info, job.host());
-    let symbols = Rc::new(query.symbols(&mut trace, &mut ProgressLine::new(request.args.quiet))?);
+    let origin = Origin::of(&trace.info, job);
+    let symbols = query.symbols(&mut trace, &mut ProgressLine::new(request.args.quiet))?;
     let mut rows = ObjectRows {
         job,
         origin: &origin,
-        writer: RowWriter::new(&origin, &symbols, job)?,
-        symbols,
+        table: table(job, &origin)?,
+        symbols: SymbolTexts::new(&symbols),
+        input: trace.info.input,
         written: Ok(()),
         has_rows: false,
     };
     let observed = query.objects_with(&mut trace, &mut rows, &mut ProgressLine::new(request.args.quiet))?;
-    let ObjectRows { writer, written, has_rows, .. } = rows;
-    writer.table.finish(written, &observed_footer(&trace, &observed, &origin, true))?;
+    let ObjectRows { table, written, has_rows, .. } = rows;
+    table.finish(written, &origin.observed_footer(&trace, &observed, true))?;
     Ok(report::end_observed(request, &trace, &observed, has_rows, event_names))
 }
 
-/// Sink that writes the rows, and begins again where they have to be taken back.
+fn table(job: &Job<'_>, origin: &Origin) -> anyhow::Result<Table<ObjectRow>> {
+    let mut columns = ObjectRow::columns();
+    columns.truncate(columns.len() - usize::from(!job.request.args.show_addresses));
+    origin.table(job.binary_output()?, columns)
+}
+
+/// Sink that writes the rows, and begins again if they have to be taken back.
 struct ObjectRows<'a> {
     job: &'a Job<'a>,
     origin: &'a Origin,
-    symbols: Rc<Symbolizer>,
-    writer: RowWriter,
+    table: Table<ObjectRow>,
+    symbols: SymbolTexts<'a>,
+    input: InputKind,
     written: Result<()>,
     has_rows: bool,
 }
@@ -81,16 +94,19 @@ impl ObjectSink for ObjectRows<'_> {
     fn object(&mut self, object: &ObjectFate<'_>) -> ControlFlow<()> {
         self.has_rows = true;
         if self.written.is_ok() {
-            self.written = self.writer.row(object);
+            let row = self.row(object);
+            self.written = self.table.push(row);
         }
-        if self.written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        flow(&self.written)
     }
 
     fn restart(&mut self) {
-        let is_hidden = self.writer.table.is_hidden();
-        let again = RowWriter::new(self.origin, &self.symbols, self.job);
-        match again {
-            Ok(writer) if is_hidden => self.writer = writer,
+        let is_hidden = self.table.is_hidden();
+        match table(self.job, self.origin) {
+            Ok(table) if is_hidden => {
+                self.table = table;
+                self.symbols.clear();
+            }
             Ok(_) => self.fail("loss came to light at the end, and rows were handed out before: name a file with -o"),
             Err(error) => self.fail(&format!("{error:#}")),
         }
@@ -101,87 +117,42 @@ impl ObjectRows<'_> {
     fn fail(&mut self, why: &str) {
         self.written = Err(ParquetError::External(std::io::Error::other(why.to_owned()).into()));
     }
-}
 
-/// Writer of rows, with the numbers of their texts.
-struct RowWriter {
-    table: Table,
-    origin: [TextId; ORIGIN.len()],
-    sites: SiteTexts,
-    free_sites: SiteTexts,
-    comms: CommTexts,
-    stacks: StackTexts,
-    kinds: [TextId; 3],
-    free_kinds: [TextId; 3],
-    fates: [TextId; Fate::ALL.len()],
-    shows_addresses: bool,
-    input: InputKind,
-}
-
-impl RowWriter {
-    fn new(origin: &Origin, symbols: &Rc<Symbolizer>, job: &Job<'_>) -> anyhow::Result<RowWriter> {
-        let shows_addresses = job.request.args.show_addresses;
-        let address = Some(ADDRESS).filter(|_| shows_addresses);
-        let specs = origin.columns(PLACE.into_iter().chain(COLUMNS).chain(address));
-        let mut table = Table::new(job.binary_output()?, &specs)?;
-        let column = |name| position(&specs, name);
-        let mut kinds = |name| Kind::ALL.map(|kind| table.text_id(column(name), kind.name().as_bytes()));
-        let (kinds, free_kinds) = (kinds("kind"), kinds("free_kind"));
-        Ok(RowWriter {
-            origin: origin.ids(&mut table),
-            sites: SiteTexts::new(symbols, (column("symbol"), Some(column("module")))),
-            free_sites: SiteTexts::new(symbols, (column("free_symbol"), None)),
-            comms: CommTexts::new(column("comm")),
-            stacks: StackTexts::new(symbols, column("stack")),
-            kinds,
-            free_kinds,
-            fates: Fate::ALL.map(|fate| table.text_id(column("fate"), fate.name().as_bytes())),
-            shows_addresses,
-            input: origin.input,
-            table,
-        })
-    }
-
-    fn row(&mut self, object: &ObjectFate<'_>) -> Result<()> {
-        let (symbol, module) = self.sites.ids(object.call_site, &mut self.table);
-        let comm = self.comms.id(object.pid, object.comm, &mut self.table);
-        let stack = self.stacks.id(object.stack, &mut self.table);
-        let allocates = matches!(object.fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
-        let table = &mut self.table;
-        let (at, cpu) = self.input.told_place(object.at, object.cpu);
-        Place { seq: object.seq, at, cpu, pid: object.pid, comm }
-            .begin_row(table, &self.origin)
-            .text(self.kinds[object.kind as usize])
-            .bits(Address(object.call_site).told().map(|address| address.0))
-            .text(symbol)
-            .text(module)
-            .new_text(object.cache.map(utf8).as_deref())
-            .bits(Some(object.requested).filter(|_| allocates))
-            .bits(Some(object.allocated).filter(|_| allocates))
-            .text(self.fates[object.fate as usize]);
-        let free = object.free;
-        let free_symbol = free.map_or(TextId::NONE, |free| self.free_sites.ids(free.call_site, table).0);
-        let lifetime = free.and(object.end).map(|end| end.at.saturating_sub(object.at));
-        table
-            .bits(object.end.map(|end| end.seq))
-            .bits(lifetime)
-            .int32(free.map(|free| free.cpu.cast_signed()))
-            .bits(free.map(|free| free.call_site))
-            .text(free_symbol)
-            .text(free.map_or(TextId::NONE, |free| self.free_kinds[free.kind as usize]))
-            .new_text(free.and_then(|free| free.cache).map(utf8).as_deref())
-            .boolean(object.suspect);
-        let pages = object.pages;
-        table
-            .bits(pages.map(|pages| pages.allocated))
-            .bits(pages.map(|pages| pages.freed))
-            .bits(pages.map(|pages| pages.inferred))
-            .bits(pages.map(|pages| pages.live))
-            .bits(pages.map(|pages| pages.freed_elsewhere))
-            .text(stack);
-        if self.shows_addresses {
-            table.bits(Some(object.address).filter(|_| object.fate != Fate::Failed));
+    fn row(&mut self, object: &ObjectFate<'_>) -> ObjectRow {
+        let texts = &mut self.table.texts;
+        let ObjectFate { fate, free, end, pages, .. } = *object;
+        let allocates = matches!(fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
+        let (ts, cpu) = self.input.told_place(object.at, object.cpu);
+        let SiteTexts { symbol, module } = self.symbols.site(object.call_site, texts);
+        ObjectRow {
+            seq: object.seq,
+            ts,
+            cpu,
+            pid: object.pid,
+            comm: object.pid.and(object.comm).map(|comm| texts.id(comm)),
+            kind: texts.id(object.kind.name().as_bytes()),
+            call_site: Address(object.call_site).told().map(|address| address.0),
+            symbol,
+            module,
+            cache: object.cache.map(|cache| texts.id(cache)),
+            requested: allocates.then_some(object.requested),
+            allocated: allocates.then_some(object.allocated),
+            fate: texts.id(fate.name().as_bytes()),
+            free_seq: end.map(|end| end.seq),
+            lifetime: free.and(end).map(|end| end.at.saturating_sub(object.at)),
+            free_cpu: free.map(|free| free.cpu),
+            free_site: free.map(|free| free.call_site),
+            free_symbol: free.and_then(|free| self.symbols.site(free.call_site, texts).symbol),
+            free_kind: free.map(|free| texts.id(free.kind.name().as_bytes())),
+            free_cache: free.and_then(|free| free.cache).map(|cache| texts.id(cache)),
+            suspect: object.suspect,
+            pages_allocated: pages.map(|pages| pages.allocated),
+            pages_freed: pages.map(|pages| pages.freed),
+            pages_inferred: pages.map(|pages| pages.inferred),
+            live_pages: pages.map(|pages| pages.live),
+            cross_cpu_pages: pages.map(|pages| pages.freed_elsewhere),
+            stack: self.symbols.stack(object.stack, texts),
+            address: (fate != Fate::Failed).then_some(object.address),
         }
-        table.end_row()
     }
 }

@@ -1,139 +1,112 @@
-//! `parquet-sites`: a row per call-site and kind.
+//! `parquet-sites`: a row per call site and kind. The figures are the members of [`PrintedStats`], and so are their names.
 
 use kmemtrace::documents;
-use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
-use kmemtrace::documents::row::Address;
+use kmemtrace::documents::head::CompletenessMembers;
+use kmemtrace::documents::row::{Address, Cell, Row as _};
+use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::{Analysis, Query, Row, Shape};
-use kmemtrace_abi::clock::{Agreement, Unit};
+use kmemtrace_abi::clock::Unit;
 
-use super::names::utf8;
-use super::table::{Of, Spec, Table};
-use super::{Origin, footer};
+use super::Origin;
+use super::table::{Columns, column};
+use super::texts::{TextId, Texts};
 use crate::export::Job;
-use crate::terminal::output::Output;
 
-/// Columns after those of the origin.
-const COLUMNS: [Spec; 30] = [
-    Spec::each("kind", Of::Text),
-    Spec::some("module", Of::Text),
-    Spec::some("function", Of::Text),
-    Spec::some("symbol", Of::Text),
-    Spec::each("call_site", Of::Int64),
-    Spec::some("text_offset", Of::Int64),
-    Spec::each("allocs", Of::Int64),
-    Spec::each("failed_allocs", Of::Int64),
-    Spec::each("requested", Of::Int64),
-    Spec::each("allocated", Of::Int64),
-    Spec::each("wasted", Of::Int64),
-    Spec::each("frees", Of::Int64),
-    Spec::each("inferred_frees", Of::Int64),
-    Spec::some("cross_cpu", Of::Int64),
-    Spec::each("live_objects", Of::Int64),
-    Spec::each("live_requested", Of::Int64),
-    Spec::each("live_allocated", Of::Int64),
-    Spec::each("live_wasted", Of::Int64),
-    Spec::some("peak_live_allocated", Of::Int64),
-    Spec::some("cross_cpu_bytes", Of::Int64),
-    Spec::each("live_is_upper_bound", Of::Boolean),
-    Spec::some("pages_allocated", Of::Int64),
-    Spec::some("pages_freed", Of::Int64),
-    Spec::some("pages_inferred", Of::Int64),
-    Spec::some("live_pages", Of::Int64),
-    Spec::some("peak_live_pages", Of::Int64),
-    Spec::some("partial_frees", Of::Int64),
-    Spec::some("seconds", Of::Double),
-    Spec::each("verdict", Of::Text),
-    Spec::some("lost_events", Of::Int64),
-];
+struct SiteRow {
+    kind: TextId,
+    module: Option<TextId>,
+    function: Option<TextId>,
+    symbol: Option<TextId>,
+    call_site: Option<u64>,
+    text_offset: Option<u64>,
+    /// In the order of [`each_figure`]; a sum that does not fit is the largest number.
+    figures: Vec<Option<i64>>,
+    verdict: TextId,
+}
 
-/// Writes the table of call-sites.
+/// Writes the table of call sites.
 pub(crate) fn sites(job: &Job<'_>) -> anyhow::Result<u8> {
-    // A name that is taken is told before the analysis.
+    // An output that exists is reported before the analysis.
     let out = job.binary_output()?;
     let analysis = job.analyse(Query::by_site())?;
-    write(&analysis, &Origin::of(analysis.info(), job.host()), out)?;
+    let head = documents::sites(&analysis, &Shape { sort: Vec::new(), top: None }).head;
+    let origin = Origin::of(analysis.info(), job);
+    let is_timed = analysis.info().keys().unit == Unit::Nanoseconds;
+    let seconds = is_timed.then(|| head.trace.last.saturating_sub(head.trace.first) as f64 / 1e9);
+    let mut table = origin.table(out, columns(seconds, analysis.completeness().lost_events))?;
+    let mut rows: Vec<Row<'_>> = analysis.rows().collect();
+    rows.sort_unstable_by_key(|row| (row.call_site, row.kind));
+    let mut saturated = head.completeness.saturated;
+    let written = rows.iter().try_for_each(|row| {
+        let row = site_row(&analysis, row, &mut table.texts);
+        saturated |= row.figures.contains(&Some(i64::MAX));
+        table.push(row)
+    });
+    let completeness = CompletenessMembers { saturated, ..head.completeness.clone() };
+    table.finish(written, &origin.footer(completeness, head.trace.clone()))?;
     Ok(job.end(&analysis))
 }
 
-fn write(analysis: &Analysis, origin: &Origin, out: Output) -> anyhow::Result<()> {
-    let document = documents::sites(analysis, &Shape { sort: Vec::new(), top: None });
-    let head = &document.head;
-    let specs = origin.columns(COLUMNS);
-    let mut table = Table::new(out, &specs)?;
-    let (mut sums, origin_ids) = (Sums::default(), origin.ids(&mut table));
-    let mut rows: Vec<Row<'_>> = analysis.rows().collect();
-    rows.sort_unstable_by_key(|row| (row.call_site, row.kind));
-    let written = rows.iter().try_for_each(|row| {
-        table.texts(&origin_ids);
-        put_row(analysis, row, &mut sums, &mut table);
-        put_end(analysis, &head.trace, &mut table);
-        table.end_row()
+fn columns(seconds: Option<f64>, lost_events: Option<u64>) -> Columns<SiteRow> {
+    let mut figures: Columns<SiteRow> = Vec::new();
+    each_figure(&PrintedStats::default(), None, &mut |name, cell| {
+        let index = figures.len();
+        figures.push(match cell {
+            Cell::Count(_) => column(name, move |row: &SiteRow| row.figures[index].unwrap_or(0)),
+            Cell::Bool(_) => column(name, move |row: &SiteRow| row.figures[index] == Some(1)),
+            _ => column(name, move |row: &SiteRow| row.figures[index]),
+        });
     });
-    let saturated = head.completeness.saturated || sums.has_saturated;
-    let completeness = CompletenessMembers { saturated, ..head.completeness.clone() };
-    table.finish(written, &footer(completeness, head.trace.clone(), origin.host(), true))
+    let names: Columns<SiteRow> = vec![
+        column("kind", |row: &SiteRow| row.kind),
+        column("module", |row: &SiteRow| row.module),
+        column("function", |row: &SiteRow| row.function),
+        column("symbol", |row: &SiteRow| row.symbol),
+        column("call_site", |row: &SiteRow| row.call_site),
+        column("text_offset", |row: &SiteRow| row.text_offset),
+    ];
+    let end: Columns<SiteRow> = vec![
+        column("seconds", move |_: &SiteRow| seconds),
+        column("verdict", |row: &SiteRow| row.verdict),
+        column("lost_events", move |_: &SiteRow| lost_events),
+    ];
+    names.into_iter().chain(figures).chain(end).collect()
 }
 
-/// Sums as INT64.
-#[derive(Default)]
-struct Sums {
-    /// A sum did not fit.
-    has_saturated: bool,
+/// Hands over name and value of each figure: those of every document, and a figure of `cross`.
+fn each_figure(stats: &PrintedStats, cross_cpu_bytes: Option<u64>, take: &mut dyn FnMut(&'static str, Cell<'_>)) {
+    stats.members(&mut |name, cell| {
+        if name == "live_is_upper_bound" {
+            take("cross_cpu_bytes", cross_cpu_bytes.map_or(Cell::Null, Cell::Count));
+        }
+        take(name, cell);
+    });
 }
 
-impl Sums {
-    fn fit(&mut self, sum: u128) -> Option<i64> {
-        let fits = i64::try_from(sum);
-        self.has_saturated |= fits.is_err();
-        Some(fits.unwrap_or(i64::MAX))
-    }
-}
-
-fn put_row(analysis: &Analysis, row: &Row<'_>, sums: &mut Sums, table: &mut Table) {
+fn site_row(analysis: &Analysis, row: &Row<'_>, texts: &mut Texts) -> SiteRow {
+    let symbols = analysis.symbolizer();
     let call_site = row.call_site.unwrap_or(0);
-    let symbol = analysis.symbolizer().lookup(call_site);
+    let symbol = symbols.lookup(call_site);
     let is_kernel = symbol.is_some_and(|symbol| symbol.module.is_none());
-    let start = analysis.symbolizer().kernel_symbol(b"_stext").filter(|_| is_kernel);
-    let module = analysis.symbolizer().owner(call_site).module().map(utf8);
-    let stats = row.stats;
-    // Pages that are live at one moment tell nothing of what failed or was freed before.
-    let has_past = !analysis.info().input.is_of_one_moment();
-    let is_ordered = has_past && analysis.info().keys().agreement != Agreement::Nothing;
-    table
-        .new_text(Some(row.kind.name().as_bytes()))
-        .new_text(module.as_deref())
-        .new_text(symbol.map(|symbol| utf8(symbol.name)).as_deref())
-        .new_text(symbol.map(|symbol| symbol.text()).as_deref().map(utf8).as_deref())
-        .bits(Address(call_site).told().map(|address| address.0))
-        .bits(start.map(|start| call_site.wrapping_sub(start)));
-    table.int64(sums.fit(stats.allocs.into())).int64(sums.fit(stats.failed_allocs.into()).filter(|_| has_past));
-    for sum in [stats.requested, stats.allocated, stats.wasted] {
-        table.int64(sums.fit(sum));
+    let start = symbols.kernel_symbol(b"_stext").filter(|_| is_kernel);
+    let stats = PrintedStats::of(row.stats, analysis.info());
+    let cross_cpu_bytes = stats.cross_cpu.map(|_| row.stats.cross_cpu_bytes.try_into().unwrap_or(u64::MAX));
+    let mut figures = Vec::new();
+    each_figure(&stats, cross_cpu_bytes, &mut |_, cell| {
+        figures.push(match cell {
+            Cell::Count(count) => Some(count.try_into().unwrap_or(i64::MAX)),
+            Cell::Bool(yes) => Some(yes.into()),
+            _ => None,
+        });
+    });
+    SiteRow {
+        kind: texts.id(row.kind.name().as_bytes()),
+        module: symbols.owner(call_site).module().map(|name| texts.id(name)),
+        function: symbol.map(|symbol| texts.id(symbol.name)),
+        symbol: symbol.map(|symbol| texts.id(&symbol.text())),
+        call_site: Address(call_site).told().map(|address| address.0),
+        text_offset: start.map(|start| call_site.wrapping_sub(start)),
+        figures,
+        verdict: texts.id(analysis.completeness().verdict_name().as_bytes()),
     }
-    for count in [stats.frees, stats.inferred_frees] {
-        table.int64(sums.fit(count.into()).filter(|_| has_past));
-    }
-    table.int64(sums.fit(stats.cross_cpu.into()).filter(|_| is_ordered));
-    for sum in [stats.live_objects.into(), stats.live_requested, stats.live_allocated, stats.live_wasted] {
-        table.int64(sums.fit(sum));
-    }
-    let peak = stats.peak_live_allocated.filter(|_| is_ordered).and_then(|peak| sums.fit(peak));
-    table.int64(peak).int64(sums.fit(stats.cross_cpu_bytes).filter(|_| is_ordered));
-    table.boolean(Some(stats.live_is_upper_bound));
-    let pages = stats.pages.as_ref();
-    let sums_of = pages.map(|pages| [pages.allocated, pages.freed, pages.inferred, pages.live]);
-    for (column, is_known) in [true, has_past, has_past, true].into_iter().enumerate() {
-        table.int64(sums_of.and_then(|sums_of| sums.fit(sums_of[column])).filter(|_| is_known));
-    }
-    let peak = pages.and_then(|pages| pages.peak_live).filter(|_| is_ordered);
-    table.int64(peak.and_then(|peak| sums.fit(peak)));
-    table.int64(pages.and_then(|pages| pages.partial_frees).and_then(|n| sums.fit(n.into())));
-}
-
-/// Puts the length of the trace, its verdict and its loss.
-fn put_end(analysis: &Analysis, origin: &TraceMembers<'_>, table: &mut Table) {
-    let is_timed = analysis.info().keys().unit == Unit::Nanoseconds;
-    let seconds = is_timed.then(|| origin.last.saturating_sub(origin.first) as f64 / 1e9);
-    let completeness = analysis.completeness();
-    table.double(seconds).new_text(Some(completeness.verdict_name().as_bytes())).bits(completeness.lost_events);
 }

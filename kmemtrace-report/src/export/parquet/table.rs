@@ -1,125 +1,204 @@
-//! Writer of a Parquet table, row by row: rows are kept until a row group is full.
+//! Writer of a Parquet table. Rows are structs, and each field is a column.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
-use parquet::column::writer::ColumnWriter;
+use parquet::data_type::{BoolType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnDescPtr, Type};
 
-use super::dictionary::{self, NONE};
+use super::dictionary;
+use super::texts::{TextId, Texts};
 use crate::terminal::output::Output;
 
 /// Rows of a row group.
 const GROUP: usize = 131_072;
+/// Rows that are handed to the columns together: few enough for the processor's cache.
+const BATCH: usize = 256;
 /// Level of zstd.
 const LEVEL: i32 = 3;
-/// Bytes of a page; beyond them a page ends. All rows of a group fit, so that each column has one page.
+/// Bytes of a page. All rows of a group fit, so that each column has one page.
 const PAGE_BYTES: usize = 2 << 20;
+/// Columns whose values differ little from row to row.
+const STEPS: [&str; 4] = ["seq", "ts", "free_seq", "lifetime"];
 
-/// Type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
-    Int32,
-    Int64,
-    /// INT64 whose values differ little from row to row.
-    Steps,
-    Double,
-    Boolean,
-    Text,
+/// Place of a column chunk that is to be written.
+pub(super) struct Chunk<'a, 'g> {
+    group: &'a mut SerializedRowGroupWriter<'g, Vec<u8>>,
+    column: ColumnDescPtr,
+    texts: &'a Texts,
 }
 
-/// Name and type of a column.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Spec {
-    pub(super) name: &'static str,
-    pub(super) of: Of,
-    /// A row may have no value.
-    pub(super) is_optional: bool,
+/// Values of a column, as they are kept until a row group is full.
+pub(super) trait Stored: Copy + 'static {
+    const IN_FILE: Physical;
+
+    /// Writes a column chunk. `levels` has 1 for a row with a value, 0 for one without, and nothing in a column without nulls.
+    fn write(values: &[Self], levels: &[i16], chunk: Chunk<'_, '_>) -> Result<()>;
 }
 
-impl Spec {
-    /// Column that has a value in each row.
-    pub(super) const fn each(name: &'static str, of: Of) -> Spec {
-        Spec { name, of, is_optional: false }
+macro_rules! stored {
+    ($($type:ty: $data_type:ty, $in_file:ident;)*) => {
+        $(impl Stored for $type {
+            const IN_FILE: Physical = Physical::$in_file;
+
+            fn write(values: &[Self], levels: &[i16], chunk: Chunk<'_, '_>) -> Result<()> {
+                let Some(mut column) = chunk.group.next_column()? else { return Ok(()) };
+                column.typed::<$data_type>().write_batch(values, Some(levels), None)?;
+                column.close()
+            }
+        })*
+    };
+}
+
+stored! {
+    bool: BoolType, BOOLEAN;
+    i32: Int32Type, INT32;
+    i64: Int64Type, INT64;
+    f64: DoubleType, DOUBLE;
+}
+
+impl Stored for TextId {
+    const IN_FILE: Physical = Physical::BYTE_ARRAY;
+
+    fn write(values: &[Self], levels: &[i16], chunk: Chunk<'_, '_>) -> Result<()> {
+        let Chunk { group, column, texts } = chunk;
+        let (bytes, close) = dictionary::chunk(column, &texts.all, (values, levels), level()?)?;
+        group.append_column(&bytes, close)
     }
+}
 
-    /// Column that has a value in some rows.
-    pub(super) const fn some(name: &'static str, of: Of) -> Spec {
-        Spec { name, of, is_optional: true }
+/// Type of a field.
+pub(super) trait Value: Copy {
+    type Stored: Stored;
+    const IS_OPTIONAL: bool = false;
+
+    fn stored(self) -> Option<Self::Stored>;
+}
+
+macro_rules! values {
+    ($($type:ty: $stored:ty = $conversion:expr;)*) => {
+        $(impl Value for $type {
+            type Stored = $stored;
+
+            #[inline]
+            fn stored(self) -> Option<$stored> {
+                Some($conversion(self))
+            }
+        })*
+    };
+}
+
+values! {
+    bool: bool = bool::from;
+    i32: i32 = i32::from;
+    u32: i32 = u32::cast_signed;
+    i64: i64 = i64::from;
+    u64: i64 = u64::cast_signed;
+    f64: f64 = f64::from;
+    TextId: TextId = TextId::from;
+}
+
+impl<V: Value> Value for Option<V> {
+    type Stored = V::Stored;
+    const IS_OPTIONAL: bool = true;
+
+    #[inline]
+    fn stored(self) -> Option<V::Stored> {
+        self.and_then(V::stored)
     }
 }
 
-/// Values of a column in the present row group.
-#[derive(Debug)]
-enum Values {
-    Int32(Vec<i32>),
-    Int64(Vec<i64>),
-    Double(Vec<f64>),
-    Boolean(Vec<bool>),
-    /// Numbers of texts, [`NONE`] for none.
-    Text(Vec<u32>),
+/// Columns of a table with rows `R`.
+pub(super) type Columns<R> = Vec<Box<dyn Column<R>>>;
+
+/// Column of a table with rows `R`.
+pub(super) trait Column<R> {
+    fn description(&self) -> Result<Type>;
+
+    /// Keeps the values of rows.
+    fn add(&mut self, rows: &[R]);
+
+    /// Writes the values that were kept, and forgets them.
+    fn write(&mut self, chunk: Chunk<'_, '_>) -> Result<()>;
 }
 
-#[derive(Debug)]
-struct Column {
-    values: Values,
-    /// 1 for a row with a value, 0 for one without; empty where each row has one, and for texts.
+struct ValueColumn<F, S> {
+    name: &'static str,
+    read: F,
+    values: Vec<S>,
     levels: Vec<i16>,
-    is_optional: bool,
-    texts: Texts,
 }
 
-/// Texts of a column, each once.
-#[derive(Debug, Default)]
-struct Texts {
-    all: Vec<Box<[u8]>>,
-    numbers: HashMap<Box<[u8]>, u32>,
+/// Column whose values are read from the rows by `read`.
+pub(super) fn column<R, V: Value>(name: &'static str, read: impl Fn(&R) -> V + 'static) -> Box<dyn Column<R>> {
+    Box::new(ValueColumn { name, read, values: Vec::new(), levels: Vec::new() })
 }
 
-impl Texts {
-    fn number(&mut self, text: &[u8]) -> u32 {
-        if let Some(&number) = self.numbers.get(text) {
-            return number;
+impl<R, V: Value, F: Fn(&R) -> V> Column<R> for ValueColumn<F, V::Stored> {
+    fn description(&self) -> Result<Type> {
+        let in_file = V::Stored::IN_FILE;
+        let text = (in_file == Physical::BYTE_ARRAY).then_some(LogicalType::String);
+        let repetition = if V::IS_OPTIONAL { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+        let column = Type::primitive_type_builder(self.name, in_file).with_repetition(repetition);
+        column.with_logical_type(text).build()
+    }
+
+    fn add(&mut self, rows: &[R]) {
+        for value in rows.iter().map(|row| (self.read)(row).stored()) {
+            if V::IS_OPTIONAL {
+                self.levels.push(value.is_some().into());
+            }
+            self.values.extend(value);
         }
-        let number = self.all.len() as u32;
-        self.all.push(text.into());
-        self.numbers.insert(text.into(), number);
-        number
+    }
+
+    fn write(&mut self, chunk: Chunk<'_, '_>) -> Result<()> {
+        V::Stored::write(&self.values, &self.levels, chunk)?;
+        self.values.clear();
+        self.levels.clear();
+        Ok(())
     }
 }
 
-/// Number of a text in its column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TextId(u32);
+/// Declares the struct of a table's rows, with a function `columns`: a column for each field.
+macro_rules! row {
+    ($(#[$about:meta])* $row:ident { $($(#[$field_about:meta])* $column:ident: $type:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default)]
+        struct $row {
+            $($(#[$field_about])* $column: $type,)*
+        }
 
-impl TextId {
-    /// No text.
-    pub(super) const NONE: TextId = TextId(NONE);
+        impl $row {
+            fn columns() -> $crate::export::parquet::table::Columns<$row> {
+                use $crate::export::parquet::table::column;
+                vec![$(column(stringify!($column), |row: &$row| row.$column)),*]
+            }
+        }
+    };
 }
+pub(super) use row;
 
-/// Writer of a table.
-pub(super) struct Table {
+/// Writer of a table with rows `R`.
+pub(super) struct Table<R> {
+    pub(super) texts: Texts,
     out: Output,
     file: SerializedFileWriter<Vec<u8>>,
-    columns: Vec<Column>,
-    /// Number of the next value's column.
-    next: usize,
-    /// Rows of the present group.
-    rows: usize,
-    level: ZstdLevel,
+    columns: Columns<R>,
+    batch: Vec<R>,
+    /// Rows that the columns keep.
+    kept: usize,
 }
 
-impl Table {
-    pub(super) fn new(out: Output, specs: &[Spec]) -> Result<Table> {
-        let level = ZstdLevel::try_new(LEVEL)?;
+impl<R> Table<R> {
+    pub(super) fn new(out: Output, texts: Texts, columns: Columns<R>) -> Result<Table<R>> {
         let mut properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(level))
+            .set_compression(Compression::ZSTD(level()?))
             .set_created_by(concat!("kmemtrace-report ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
@@ -127,128 +206,39 @@ impl Table {
             .set_data_page_size_limit(PAGE_BYTES)
             .set_dictionary_page_size_limit(PAGE_BYTES)
             .set_max_row_group_row_count(Some(GROUP));
-        for spec in specs.iter().filter(|spec| spec.of == Of::Steps) {
+        for name in STEPS {
             properties = properties
-                .set_column_dictionary_enabled(spec.name.into(), false)
-                .set_column_encoding(spec.name.into(), Encoding::DELTA_BINARY_PACKED);
+                .set_column_dictionary_enabled(name.into(), false)
+                .set_column_encoding(name.into(), Encoding::DELTA_BINARY_PACKED);
         }
-        let fields = specs.iter().map(field).collect::<Result<Vec<_>>>()?;
+        let fields = columns.iter().map(|column| Ok(Arc::new(column.description()?))).collect::<Result<_>>()?;
         let schema = Type::group_type_builder("kmemtrace").with_fields(fields).build()?;
         let file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties.build()))?;
-        let column = |spec: &Spec| Column {
-            values: match spec.of {
-                Of::Int32 => Values::Int32(Vec::new()),
-                Of::Int64 | Of::Steps => Values::Int64(Vec::new()),
-                Of::Double => Values::Double(Vec::new()),
-                Of::Boolean => Values::Boolean(Vec::new()),
-                Of::Text => Values::Text(Vec::new()),
-            },
-            levels: Vec::new(),
-            is_optional: spec.is_optional,
-            texts: Texts::default(),
-        };
-        Ok(Table { out, file, columns: specs.iter().map(column).collect(), next: 0, rows: 0, level })
+        Ok(Table { texts, out, file, columns, batch: Vec::with_capacity(BATCH), kept: 0 })
     }
 
-    /// Number of a text in the column of this number.
-    pub(super) fn text_id(&mut self, column: usize, text: &[u8]) -> TextId {
-        TextId(self.columns.get_mut(column).map_or(NONE, |column| column.texts.number(text)))
-    }
-
+    /// Adds a row, and writes the row group if it is full.
     #[inline]
-    fn column(&mut self) -> &mut Column {
-        let column = &mut self.columns[self.next];
-        self.next += 1;
-        column
+    pub(super) fn push(&mut self, row: R) -> Result<()> {
+        self.batch.push(row);
+        if self.batch.len() < BATCH { Ok(()) } else { self.end_batch() }
     }
 
-    /// Puts the next value of the row.
-    #[inline]
-    pub(super) fn int64(&mut self, value: Option<i64>) -> &mut Self {
-        let column = self.column();
-        if let (true, Values::Int64(values)) = (column.levels_take(value.is_some()), &mut column.values) {
-            values.push(value.unwrap_or(0));
-        }
-        self
-    }
-
-    /// Puts the next value of the row: INT64 of the same bits.
-    #[inline]
-    pub(super) fn bits(&mut self, value: Option<u64>) -> &mut Self {
-        self.int64(value.map(u64::cast_signed))
-    }
-
-    /// Puts the next value of the row.
-    #[inline]
-    pub(super) fn int32(&mut self, value: Option<i32>) -> &mut Self {
-        let column = self.column();
-        if let (true, Values::Int32(values)) = (column.levels_take(value.is_some()), &mut column.values) {
-            values.push(value.unwrap_or(0));
-        }
-        self
-    }
-
-    /// Puts the next value of the row.
-    #[inline]
-    pub(super) fn double(&mut self, value: Option<f64>) -> &mut Self {
-        let column = self.column();
-        if let (true, Values::Double(values)) = (column.levels_take(value.is_some()), &mut column.values) {
-            values.push(value.unwrap_or(0.0));
-        }
-        self
-    }
-
-    /// Puts the next value of the row.
-    #[inline]
-    pub(super) fn boolean(&mut self, value: Option<bool>) -> &mut Self {
-        let column = self.column();
-        if let (true, Values::Boolean(values)) = (column.levels_take(value.is_some()), &mut column.values) {
-            values.push(value.unwrap_or(false));
-        }
-        self
-    }
-
-    /// Puts the next value of the row.
-    #[inline]
-    pub(super) fn text(&mut self, id: TextId) -> &mut Self {
-        if let Values::Text(values) = &mut self.column().values {
-            values.push(id.0);
-        }
-        self
-    }
-
-    /// Puts the next values of the row.
-    #[inline]
-    pub(super) fn texts(&mut self, ids: &[TextId]) -> &mut Self {
-        ids.iter().for_each(|&id| {
-            self.text(id);
-        });
-        self
-    }
-
-    /// Puts the next value of the row, a text that was not given a number.
-    pub(super) fn new_text(&mut self, text: Option<&[u8]>) -> &mut Self {
-        let id = text.map_or(TextId::NONE, |text| self.text_id(self.next, text));
-        self.text(id)
-    }
-
-    /// Ends a row, and writes the row group where it is full.
-    #[inline]
-    pub(super) fn end_row(&mut self) -> Result<()> {
-        debug_assert_eq!(self.next, self.columns.len(), "each column has a value");
-        self.next = 0;
-        self.rows += 1;
-        if self.rows == GROUP { self.write_group() } else { Ok(()) }
+    fn end_batch(&mut self) -> Result<()> {
+        self.columns.iter_mut().for_each(|column| column.add(&self.batch));
+        self.kept += self.batch.len();
+        self.batch.clear();
+        if self.kept < GROUP { Ok(()) } else { self.write_group() }
     }
 
     fn write_group(&mut self) -> Result<()> {
-        let descriptions: Vec<ColumnDescPtr> = self.file.schema_descr().columns().to_vec();
+        let descriptions = self.file.schema_descr().columns().to_vec();
         let mut group = self.file.next_row_group()?;
-        for (column, description) in self.columns.iter_mut().zip(descriptions) {
-            column.write(&mut group, description, self.level)?;
+        for (values, column) in self.columns.iter_mut().zip(descriptions) {
+            values.write(Chunk { group: &mut group, column, texts: &self.texts })?;
         }
         group.close()?;
-        self.rows = 0;
+        self.kept = 0;
         self.forward()
     }
 
@@ -266,7 +256,8 @@ impl Table {
     }
 
     fn write_end(&mut self, footer: &[(&str, String)]) -> Result<()> {
-        if self.rows > 0 {
+        self.end_batch()?;
+        if self.kept > 0 {
             self.write_group()?;
         }
         for (key, value) in footer {
@@ -276,13 +267,17 @@ impl Table {
         self.forward()
     }
 
-    /// True where the output can be begun again: nothing of it has been seen yet.
+    /// True if the output can be begun again: nothing of it has been seen yet.
     pub(super) fn is_hidden(&self) -> bool {
         self.out.is_unfinished()
     }
 }
 
-/// Error of the crate as one of writing: the output's own error where it is one.
+fn level() -> Result<ZstdLevel> {
+    ZstdLevel::try_new(LEVEL)
+}
+
+/// Error of the crate as one of writing: the output's own error if it is one.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(error) => match error.downcast::<io::Error>() {
@@ -290,72 +285,6 @@ fn io_error(error: ParquetError) -> io::Error {
             Err(error) => io::Error::other(error),
         },
         error => io::Error::other(error),
-    }
-}
-
-/// Number of the column with this name.
-pub(super) fn position(specs: &[Spec], name: &str) -> usize {
-    specs.iter().position(|spec| spec.name == name).unwrap_or(specs.len())
-}
-
-fn field(spec: &Spec) -> Result<Arc<Type>> {
-    let (physical, logical) = match spec.of {
-        Of::Int32 => (Physical::INT32, None),
-        Of::Int64 | Of::Steps => (Physical::INT64, None),
-        Of::Double => (Physical::DOUBLE, None),
-        Of::Boolean => (Physical::BOOLEAN, None),
-        Of::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-    };
-    let repetition = if spec.is_optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
-    let of = Type::primitive_type_builder(spec.name, physical).with_repetition(repetition);
-    Ok(Arc::new(of.with_logical_type(logical).build()?))
-}
-
-impl Column {
-    /// Notes a row with a value or without; true where there is a value to keep.
-    #[inline]
-    fn levels_take(&mut self, has_value: bool) -> bool {
-        if self.is_optional {
-            self.levels.push(i16::from(has_value));
-        }
-        has_value || !self.is_optional
-    }
-
-    /// Writes the values of a row group, and forgets them.
-    fn write(
-        &mut self,
-        group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
-        description: ColumnDescPtr,
-        level: ZstdLevel,
-    ) -> Result<()> {
-        if let Values::Text(rows) = &mut self.values {
-            let (bytes, close) = dictionary::chunk(description, &self.texts.all, rows, level)?;
-            rows.clear();
-            return group.append_column(&bytes, close);
-        }
-        let Some(mut writer) = group.next_column()? else { return Ok(()) };
-        let levels = self.is_optional.then_some(&self.levels[..]);
-        match (writer.untyped(), &mut self.values) {
-            (ColumnWriter::Int32ColumnWriter(writer), Values::Int32(values)) => {
-                writer.write_batch(values, levels, None)?;
-                values.clear();
-            }
-            (ColumnWriter::Int64ColumnWriter(writer), Values::Int64(values)) => {
-                writer.write_batch(values, levels, None)?;
-                values.clear();
-            }
-            (ColumnWriter::DoubleColumnWriter(writer), Values::Double(values)) => {
-                writer.write_batch(values, levels, None)?;
-                values.clear();
-            }
-            (ColumnWriter::BoolColumnWriter(writer), Values::Boolean(values)) => {
-                writer.write_batch(values, levels, None)?;
-                values.clear();
-            }
-            _ => return Err(ParquetError::General("a column of another type".to_owned())),
-        }
-        self.levels.clear();
-        writer.close()
     }
 }
 
@@ -390,13 +319,22 @@ mod tests {
             .collect()
     }
 
+    row! {
+        FileRow {
+            few: Option<TextId>,
+            many: TextId,
+            seq: Option<i64>,
+        }
+    }
+
     fn written(rows: &[Row], dir: &Directory) -> SerializedFileReader<File> {
         let path = dir.file("table.parquet");
-        let specs = [Spec::some("few", Of::Text), Spec::each("many", Of::Text), Spec::some("number", Of::Steps)];
-        let mut table = Table::new(Output::open(Some(&path), true).unwrap(), &specs).unwrap();
-        for (few, many, number) in rows {
-            table.new_text(few.as_ref().map(String::as_bytes)).new_text(Some(many.as_bytes())).int64(*number);
-            table.end_row().unwrap();
+        let out = Output::open(Some(&path), true).unwrap();
+        let mut table = Table::new(out, Texts::default(), FileRow::columns()).unwrap();
+        for (few, many, seq) in rows {
+            let few = few.as_ref().map(|few| table.texts.id(few.as_bytes()));
+            let many = table.texts.id(many.as_bytes());
+            table.push(FileRow { few, many, seq: *seq }).unwrap();
         }
         table.finish(Ok(()), &[("trace", "{}".to_owned())]).unwrap();
         SerializedFileReader::new(File::open(path).unwrap()).unwrap()

@@ -40,7 +40,10 @@ struct Node<'a> {
 }
 
 /// Tree of a page.
+#[derive(Serialize)]
 pub(super) struct Tree {
+    figures: [&'static str; FIGURES.len()],
+    kinds: [&'static str; KINDS.len()],
     has_static: bool,
     /// Number of nodes that stand in no node of their own.
     folded: usize,
@@ -156,6 +159,7 @@ fn build(nodes: &[Node<'_>], kept: &[bool], has_static: bool) -> Tree {
         count: usize,
         is_there: bool,
     }
+    let tree = |folded, root| Tree { figures: FIGURES, kinds: KINDS.map(NodeKind::name), has_static, folded, root };
     let mut folds = vec![Folded::default(); nodes.len()];
     // Nodes below a folded one count for its parent, and their figures are in it already.
     let mut fold_of: Vec<usize> = vec![0; nodes.len()];
@@ -199,29 +203,12 @@ fn build(nodes: &[Node<'_>], kept: &[bool], has_static: bool) -> Tree {
             node.children.push(PageNode { name, kind: NodeKind::Others, figures, is_bound, children: Vec::new() });
         }
         if index == 0 {
-            return Tree { has_static, folded: total_folded, root: node };
+            return tree(total_folded, node);
         }
         let parent = nodes[index].parent;
         made[parent].get_or_insert_with(|| page_node(parent)).children.push(node);
     }
-    Tree { has_static, folded: total_folded, root: page_node(0) }
-}
-
-impl Serialize for Tree {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Members<'a> {
-            figures: [&'a str; FIGURES.len()],
-            kinds: [&'a str; KINDS.len()],
-            has_static: bool,
-            folded: usize,
-            root: &'a PageNode,
-        }
-        let kinds = KINDS.map(NodeKind::name);
-        let members =
-            Members { figures: FIGURES, kinds, has_static: self.has_static, folded: self.folded, root: &self.root };
-        members.serialize(serializer)
-    }
+    tree(total_folded, page_node(0))
 }
 
 /// `[name, kind, bound, figures…, [children…]]`: the members have no names, because there are many nodes.
@@ -248,28 +235,8 @@ mod tests {
     }
 
     fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeNode {
-        let stats = PrintedStats {
-            allocs: 1,
-            failed_allocs: Some(0),
-            requested: 0,
-            allocated: live,
-            wasted: 0,
-            frees: Some(0),
-            inferred_frees: Some(0),
-            cross_cpu: None,
-            live_objects: 1,
-            live_requested: 0,
-            live_allocated: live,
-            live_wasted: 0,
-            peak_live_allocated: None,
-            live_is_upper_bound: false,
-            pages_allocated: None,
-            pages_freed: None,
-            pages_inferred: None,
-            live_pages: None,
-            peak_live_pages: None,
-            partial_frees: None,
-        };
+        let figures = PrintedStats { allocs: 1, allocated: live, live_objects: 1, ..PrintedStats::default() };
+        let stats = PrintedStats { live_allocated: live, frees: Some(0), ..figures };
         let name = name.as_bytes().into();
         TreeNode { name, kind, stats, children, ..TreeNode::default() }
     }

@@ -1,11 +1,10 @@
 //! Table of `events`, written as they come: columns have fixed widths.
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kmemtrace::documents::row::Address;
-use kmemtrace::{Clock, Event, EventNames, GfpNames, Kind, Observer, OrderedItem, Symbolizer, Trace};
+use kmemtrace::{Clock, Event, EventNames, GfpNames, Kind, OrderedItem, Symbolizer, Trace};
 use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
@@ -45,7 +44,7 @@ impl EventLabels {
     }
 }
 
-/// Observer that writes a row for each event and each gap.
+/// Writer of a row for each event and each gap.
 pub(crate) struct EventTable<'a> {
     out: &'a mut dyn Write,
     options: &'a TableOptions,
@@ -56,8 +55,6 @@ pub(crate) struct EventTable<'a> {
     has_titles: bool,
     /// Places of the columns that are shown, with their widths.
     shown: Vec<(usize, usize)>,
-    /// First error; nothing is written after it.
-    error: Option<io::Error>,
 }
 
 impl<'a> EventTable<'a> {
@@ -80,7 +77,7 @@ impl<'a> EventTable<'a> {
         let needs: Vec<Need> = places.iter().map(|&index| need((&EVENTS[index], WIDTHS[index]))).collect();
         let widths = fit(&needs, options.screen.width);
         let shown = places.into_iter().zip(widths).filter_map(|(index, width)| Some((index, width?))).collect();
-        EventTable { out, options, labels, clock, first: None, has_titles: false, shown, error: None }
+        EventTable { out, options, labels, clock, first: None, has_titles: false, shown }
     }
 
     /// Writes the titles before the first row; returns the first key of the trace.
@@ -93,25 +90,6 @@ impl<'a> EventTable<'a> {
         let titles = self.line(&EVENTS.map(|column| column.title.to_owned()));
         writeln!(self.out, "{}", self.options.screen.paint(Paint::Strong, &titles))?;
         Ok(at)
-    }
-
-    fn item(&mut self, item: &OrderedItem<'_>) -> io::Result<()> {
-        match *item {
-            OrderedItem::Event { event, addresses, names, comm, .. } => {
-                let first = self.titles(event.at)?;
-                let row = self.event((event, addresses), names, comm, first);
-                writeln!(self.out, "{}", self.line(&row))
-            }
-            OrderedItem::Gap { from, at, cpu, lost, .. } => {
-                let first = self.titles(from)?;
-                let lost =
-                    lost.map_or("events lost, number unknown".to_owned(), |n| cells::counted(n, "event") + " lost");
-                let [since, at] = [from, at].map(|key| self.clock.moment(key, first, 6));
-                let line = format!("{at:>13}  gap on CPU {cpu} since {since}: {lost}");
-                let line = wrap::words(&line, 15, self.options.screen.width, self.options.screen.cut_mark());
-                writeln!(self.out, "{}", self.options.screen.paint(Paint::Warning, &line))
-            }
-        }
     }
 
     /// Cells of an event, in the order of [`EVENTS`].
@@ -189,22 +167,31 @@ fn first_of(mut addresses: impl ExactSizeIterator<Item = String>) -> String {
     }
 }
 
-impl Observer for EventTable<'_> {
+impl EventOutput for EventTable<'_> {
     fn begin(&mut self, first: u64) {
         self.first = Some(first);
     }
 
-    fn observe(&mut self, item: &OrderedItem<'_>) -> ControlFlow<()> {
-        self.error = self.item(item).err();
-        if self.error.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
-
-impl EventOutput for EventTable<'_> {
-    fn finish(self: Box<Self>, left_out: u64) -> io::Result<()> {
-        if let Some(error) = self.error {
-            return Err(error);
+    fn item(&mut self, item: &OrderedItem<'_>) -> io::Result<()> {
+        match *item {
+            OrderedItem::Event { event, addresses, names, comm, .. } => {
+                let first = self.titles(event.at)?;
+                let row = self.event((event, addresses), names, comm, first);
+                writeln!(self.out, "{}", self.line(&row))
+            }
+            OrderedItem::Gap { from, at, cpu, lost, .. } => {
+                let first = self.titles(from)?;
+                let lost =
+                    lost.map_or("events lost, number unknown".to_owned(), |n| cells::counted(n, "event") + " lost");
+                let [since, at] = [from, at].map(|key| self.clock.moment(key, first, 6));
+                let line = format!("{at:>13}  gap on CPU {cpu} since {since}: {lost}");
+                let line = wrap::words(&line, 15, self.options.screen.width, self.options.screen.cut_mark());
+                writeln!(self.out, "{}", self.options.screen.paint(Paint::Warning, &line))
+            }
         }
+    }
+
+    fn finish(self: Box<Self>, left_out: u64) -> io::Result<()> {
         if !self.has_titles && left_out == 0 {
             return heading::empty("no event", self.options, self.out);
         }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use kmemtrace::documents::Head;
-use kmemtrace::documents::group::{GroupMember, GroupNames, GroupRow};
+use kmemtrace::documents::group::{GroupMember, GroupNames, GroupRow, KeyValue};
 use kmemtrace::documents::head::QueryMembers;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::row::Name;
@@ -14,49 +14,21 @@ use kmemtrace_abi::trace::PAGE_OWNER;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
+use crate::columns;
 use crate::columns::column::{Column, Holds};
-use crate::columns::{
-    self, KEY_ALLOCATOR, KEY_AREA, KEY_CACHE, KEY_COMM, KEY_CONTEXT, KEY_FILE, KEY_FOLDER, KEY_FUNCTION, KEY_GFP,
-    KEY_MODULE, KEY_NODE, KEY_ORDER, KEY_PID, KEY_RELEASED, KEY_SITE, KEY_SIZE, KEY_SOURCE, KEY_SOURCE_LINE, KEY_STACK,
-    KEY_TGID, KEY_USE,
-};
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
+
+/// True for a key whose column another key's columns show, too. The column of call-sites does not show the folder.
+fn is_shown_by(key: GroupKey, has: impl Fn(GroupKey) -> bool) -> bool {
+    key != GroupKey::Folder && key.entry().part_of.is_some_and(has)
+}
 
 /// Columns of the keys of a query.
 pub(crate) fn columns(query: &QueryMembers<'_>) -> Vec<Column<'static>> {
     let keys: Vec<GroupKey> = query.by.iter().filter_map(|word| word.parse().ok()).collect();
-    let has = |key: GroupKey| keys.contains(&key);
-    let columns = keys.iter().flat_map(|key| match key {
-        GroupKey::Site => vec![KEY_SITE, KEY_SOURCE],
-        // The call-site shows its source.
-        GroupKey::Source if has(GroupKey::Site) => vec![],
-        GroupKey::Source => vec![KEY_SOURCE_LINE],
-        GroupKey::Function => vec![KEY_FUNCTION],
-        GroupKey::File => vec![KEY_FILE],
-        GroupKey::Folder => vec![KEY_FOLDER],
-        GroupKey::Area => vec![KEY_AREA],
-        GroupKey::Task => vec![KEY_PID, KEY_COMM],
-        GroupKey::Pid if has(GroupKey::Task) => vec![],
-        GroupKey::Comm if has(GroupKey::Task) => vec![],
-        // The call-site shows its module.
-        GroupKey::Module if has(GroupKey::Site) => vec![],
-        GroupKey::Pid => vec![KEY_PID],
-        GroupKey::Tgid => vec![KEY_TGID],
-        GroupKey::Comm => vec![KEY_COMM],
-        GroupKey::Cache => vec![KEY_CACHE],
-        GroupKey::Module => vec![KEY_MODULE],
-        GroupKey::Stack => vec![KEY_STACK],
-        GroupKey::Use => vec![KEY_USE],
-        GroupKey::Order => vec![KEY_ORDER],
-        GroupKey::Size => vec![KEY_SIZE],
-        GroupKey::Gfp => vec![KEY_GFP],
-        GroupKey::Node => vec![KEY_NODE],
-        GroupKey::Context => vec![KEY_CONTEXT],
-        GroupKey::Allocator => vec![KEY_ALLOCATOR],
-        GroupKey::Released => vec![KEY_RELEASED],
-    });
-    columns.collect()
+    let shown = keys.iter().filter(|key| !is_shown_by(**key, |whole| keys.contains(&whole)));
+    shown.flat_map(|key| key.entry().columns).map(Column::of_key).collect()
 }
 
 fn number(n: Option<impl ToString>) -> Cell {
@@ -68,56 +40,49 @@ fn known(name: &Name<'_>, unknown: &str) -> Cell {
 }
 
 /// Function of a line of source, and the line.
-fn source_line(source: Option<&SourceLine>) -> Cell {
-    let Some(source) = source else { return "(no source known)".into() };
+fn source_line(source: &SourceLine) -> Cell {
     let line = cells::source_line(Some(source)).map_or(String::new(), |line| format!("  {line}"));
     format!("{}{line}", escape(&source.function)).into()
 }
 
 /// Cells of a row's keys.
 pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) -> Vec<Cell> {
-    let has_site = names.0.iter().any(|member| matches!(member, GroupMember::Site(_)));
-    let has_task = names.0.iter().any(|member| matches!(member, GroupMember::Task { .. }));
-    let cells = names.0.iter().flat_map(|member| match member {
-        GroupMember::Site(site) => vec![cells::site(site, kind), cells::source(&site.place)],
-        GroupMember::Source(_) if has_site => vec![],
-        GroupMember::Source(source) => vec![source_line(source.as_ref())],
-        GroupMember::Function { function, module } => {
-            let mut cell = known(function, "(no function known)");
+    let shown = names.0.iter().filter(|member| !is_shown_by(member.key, |whole| names.has(whole)));
+    shown.flat_map(|member| cells_of(member, kind, options)).collect()
+}
+
+/// Cells of a key.
+fn cells_of(member: &GroupMember<'_>, kind: Kind, options: &TableOptions) -> Vec<Cell> {
+    let unknown = member.key.entry().unknown;
+    let cell = match &member.value {
+        KeyValue::Site(site) => return vec![cells::site(site, kind), cells::source(&site.place)],
+        KeyValue::Task { pid, comm } => return vec![number(*pid), cells::text(comm)],
+        KeyValue::Source(source) => source.as_ref().map_or(unknown.into(), source_line),
+        KeyValue::Function { function, module } => {
+            let mut cell = known(function, unknown);
             if let Some(module) = cells::shown(module) {
                 cell.text += &format!(" [{module}]");
             }
-            vec![cell]
+            cell
         }
-        GroupMember::File(name) => vec![known(name, "(no file known)")],
-        GroupMember::Folder(name) => vec![known(name, "(no folder known)")],
-        GroupMember::Area(name) => vec![known(name, "(no area known)")],
-        GroupMember::Task { pid, comm } => vec![number(*pid), cells::text(comm)],
-        GroupMember::Pid(_) | GroupMember::Comm(_) if has_task => vec![],
-        GroupMember::Module { .. } if has_site => vec![],
-        GroupMember::Pid(number_of) | GroupMember::Tgid(number_of) => vec![number(*number_of)],
-        GroupMember::Comm(comm) => vec![cells::text(comm)],
-        GroupMember::Cache { cache, candidates, .. } => vec![cells::cache(cache, candidates.as_ref())],
-        GroupMember::Module { module, is_known } => {
-            vec![known(module, if *is_known { "(kernel)" } else { "(unknown)" })]
-        }
-        GroupMember::Stack(stack) => {
+        KeyValue::Cache { cache, candidates, .. } => cells::cache(cache, candidates.as_ref()),
+        KeyValue::Module { module, is_known } => known(module, if *is_known { "(kernel)" } else { unknown }),
+        KeyValue::Stack(stack) => {
             let text = stack.as_ref().map(|stack| escape(&stack.text()).into_owned());
-            vec![text.unwrap_or("(no stack)".to_owned()).into()]
+            text.unwrap_or(unknown.to_owned()).into()
         }
-        GroupMember::Use(name) => vec![known(name, "-")],
-        GroupMember::Order(order) => vec![number(*order)],
-        GroupMember::Size(size) => vec![cells::bytes(*size, options).into()],
-        GroupMember::Gfp { gfp, names } => {
+        KeyValue::Gfp { gfp, names } => {
             let flags = gfp.map(|gfp| format!("{gfp:#x}"));
-            vec![names.clone().or(flags).unwrap_or("-".to_owned()).into()]
+            names.clone().or(flags).unwrap_or(unknown.to_owned()).into()
         }
-        GroupMember::Node(node) => vec![number(*node)],
-        GroupMember::Context(context) => vec![number(*context)],
-        GroupMember::Allocator(name) => vec![known(name, "-")],
-        GroupMember::Released(released) => vec![number(released.map(|yes| if yes { "yes" } else { "no" }))],
-    });
-    cells.collect()
+        KeyValue::Name(name) => known(name, unknown),
+        KeyValue::Id(id) => number(*id),
+        KeyValue::Number(n) => number(*n),
+        KeyValue::Bytes(bytes) => cells::bytes(*bytes, options).into(),
+        KeyValue::Word(word) => number(*word),
+        KeyValue::Flag(flag) => number(flag.map(|yes| if yes { "yes" } else { "no" })),
+    };
+    vec![cell]
 }
 
 /// Cells of the row that sums up those left out.

@@ -7,6 +7,7 @@ use kmemtrace::documents::latency::{SpanRow, Spans};
 use kmemtrace::documents::stacks::StackCounts;
 use kmemtrace::documents::{Body, Head};
 use kmemtrace_abi::clock::Unit;
+use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::NO_SYMBOLS;
@@ -41,6 +42,9 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     if let Some(line) = deferred(&head.trace, body) {
         text(&line, options, out)?;
     }
+    for line in untold(&head.trace, body) {
+        text(line, options, out)?;
+    }
     writeln!(out, "{}", parts(&trace(&head.trace, options), options))?;
     let time = options.time.as_ref().map(|time| format!("time {time}"));
     let asked: Vec<String> = options.filter().into_iter().chain(time).collect();
@@ -48,6 +52,28 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
         writeln!(out, "{}", options.screen.paint(Paint::Strong, &parts(&asked, options)))?;
     }
     writeln!(out)
+}
+
+/// What an input of another program does not tell, and what follows from it.
+fn untold(trace: &TraceMembers<'_>, body: &Body<'_>) -> Vec<&'static str> {
+    const HASHES_NULL: std::ops::Range<Release> = Release(5, 2, 0)..Release(5, 7, 0);
+    let is_hashed = trace.addresses == Some("hashed");
+    let hashes_null = trace.kernel.and_then(Release::parse).is_some_and(|release| HASHES_NULL.contains(&release));
+    let is_live = matches!(body, Body::LiveGroups(_) | Body::Live(_));
+    [
+        (is_hashed, "Addresses are hashed, and two may look the same, so all findings are suspect."),
+        (
+            is_hashed && hashes_null,
+            "This kernel hashes null pointers, too: frees of null count as frees of an address.",
+        ),
+        (
+            is_live && trace.scope.is_none(),
+            "The input does not tell whether only some tasks, or allocations that a filter takes, were recorded.",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(holds, line)| holds.then_some(line))
+    .collect()
 }
 
 /// Deferred frees that the recording does not have, if a row of `live` or `summary` is an upper bound because of them or of others.
@@ -79,7 +105,7 @@ fn deferred(trace: &TraceMembers<'_>, body: &Body<'_>) -> Option<String> {
 }
 
 /// Parts of a heading in one line: trace, verdict, names, and what was asked for.
-#[cfg(feature = "pictures")]
+#[cfg(feature = "full")]
 pub(crate) fn brief(head: &Head<'_>, shows: Option<&str>, options: &TableOptions) -> Vec<String> {
     let time = options.time.as_ref().map(|time| format!("time {time}"));
     let origin = trace(&head.trace, options).into_iter().take(2);

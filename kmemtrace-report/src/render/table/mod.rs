@@ -10,7 +10,6 @@ mod groups;
 mod growth;
 pub(crate) mod heading;
 mod holders;
-mod key_tree;
 mod latency;
 mod live;
 mod mismatch;
@@ -18,7 +17,7 @@ mod objects;
 pub(crate) mod options;
 mod sites;
 pub(crate) mod stalls;
-#[cfg(feature = "dwarf")]
+#[cfg(feature = "full")]
 pub(crate) mod static_sizes;
 mod summary;
 mod tree;
@@ -49,7 +48,6 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Growth(view) => growth::growth(head, view, options, out),
         Body::Compare(view) => compare::compare(view, options, out),
         Body::Cross(view) => cross::cross(view, options, out),
-        Body::Tree(view) if view.keys.is_some() => key_tree::tree(view, options, out),
         Body::Tree(view) => tree::tree(view, options, out),
         Body::Holders(view) => holders::holders(head, view, options, out),
         Body::Latency(view) => latency::latency(view, options, out),
@@ -76,29 +74,6 @@ mod tests {
     use kmemtrace_abi::clock::{Clock, OrderKey};
 
     use crate::columns::column::Holds;
-
-    const STATS: PrintedStats = PrintedStats {
-        allocs: 2,
-        failed_allocs: Some(0),
-        requested: 2048,
-        allocated: 4096,
-        wasted: 2048,
-        frees: Some(1),
-        inferred_frees: Some(0),
-        cross_cpu: Some(1),
-        live_objects: 1,
-        live_requested: 5,
-        live_allocated: 1024,
-        live_wasted: 0,
-        peak_live_allocated: None,
-        live_is_upper_bound: true,
-        pages_allocated: None,
-        pages_freed: None,
-        pages_inferred: None,
-        live_pages: None,
-        peak_live_pages: None,
-        partial_frees: None,
-    };
 
     /// Completeness with this verdict, loss and number of gaps.
     fn completeness(verdict: &'static str, lost: u64, gaps: u64) -> CompletenessMembers<'static> {
@@ -143,14 +118,17 @@ mod tests {
             hides_symbols: false,
             since_boot: None,
         };
-        let rows = Rows::new(1, |_| {
+        let stats =
+            PrintedStats { allocs: 2, live_allocated: 1024, live_is_upper_bound: true, ..PrintedStats::default() };
+        let others = stats.clone();
+        let rows = Rows::new(1, move |_| {
             let symbol = Some(b"a\x1b\xff+0x1"[..].into());
             let (call_site, place, owner) = (Address(0xc0de), Default::default(), SiteOwner::Kernel);
             let site = CallSite { call_site, symbol, module: None, place, owner };
-            SiteRow { site, kind: Kind::Kmalloc, stats: STATS }
+            SiteRow { site, kind: Kind::Kmalloc, stats: stats.clone() }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
-        let others = Some(Others { others: ToldStats(Some(STATS)), others_pages: None, others_count: 407 });
+        let others = Some(Others { others: ToldStats(Some(others)), others_pages: None, others_count: 407 });
         let document = Document {
             head: documents::Head {
                 schema: "kmemtrace.sites/1".to_owned(),

@@ -8,63 +8,42 @@ use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
-use crate::columns::TREE;
-use crate::columns::column::Column;
+use crate::columns::column::{Column, Holds};
+use crate::columns::{KEY_TREE, TREE};
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 
-/// Writes the table of `tree`.
+/// Writes the table of a tree over folders, or over keys.
 pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let root = &view.root;
     if root.children.is_empty() && root.stats.allocs == 0 && root.static_bytes.is_none() {
         return heading::empty("no allocation", options, out);
     }
-    let ranked = options.ranked.and_then(self::ranked);
-    // The column of the sort key is shown in any case.
+    let of_keys = view.keys.is_some();
+    let is_pages = view.shows == "pages";
     let is_shown = |column: &Column<'_>| match column.title {
         "STATIC" | "CURRENT" => root.static_bytes.is_some(),
-        "PEAK" | "GREW" => false,
+        "GREW" => false,
+        "PEAK" => of_keys,
+        "PAGES" => is_pages,
+        // Pages waste nothing.
+        "WASTED" | "LIVE WASTE" => !(of_keys && is_pages),
         _ => true,
     };
-    let columns = shown(&TREE, ranked, is_shown);
-    grid(root, (&TREE, &columns), cells_of, options, out)
-}
-
-/// Column that a sort key ranks by.
-pub(super) fn ranked(by: SortKey) -> Option<&'static str> {
-    if by == SortKey::Growth { Some("GREW") } else { figures::ranked(by) }
-}
-
-/// The columns that are shown; that of the sort key comes first.
-pub(super) fn shown<'c>(
-    all: &[Column<'c>],
-    ranked: Option<&str>,
-    is_shown: impl Fn(&Column<'_>) -> bool,
-) -> Vec<Column<'c>> {
-    let first = all.iter().filter(|column| Some(column.title) == ranked);
-    let others = all.iter().filter(|column| Some(column.title) != ranked && is_shown(column));
-    first.chain(others).copied().collect()
-}
-
-/// Writes a line for each node; `cells_of` has its cells in the order of all columns.
-pub(super) fn grid(
-    root: &TreeNode,
-    (all, columns): (&[Column<'_>], &[Column<'_>]),
-    cells_of: impl Fn(&TreeNode, usize, &TreeNode, &TableOptions) -> Vec<Cell>,
-    options: &TableOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+    let ranked = options.ranked.and_then(|by| match by {
+        SortKey::Growth => Some("GREW"),
+        by => figures::ranked(by),
+    });
+    // The column of the sort key comes first, and is shown in any case.
+    let all: &[Column<'_>] = if of_keys { &KEY_TREE } else { &TREE };
+    let (first, others): (Vec<_>, Vec<_>) = all.iter().copied().partition(|column| Some(column.title) == ranked);
+    let columns: Vec<Column<'_>> = first.into_iter().chain(others.into_iter().filter(is_shown)).collect();
     let mut nodes = Vec::new();
     flatten(root, 0, &mut nodes);
-    let row = |&(node, depth): &(&TreeNode, usize)| {
-        let cells = cells_of(node, depth, root, options);
-        let cell = |column: &Column<'_>| {
-            let at = all.iter().position(|known| known.title == column.title);
-            at.and_then(|at| cells.get(at)).cloned().unwrap_or_default()
-        };
-        columns.iter().map(cell).collect::<Vec<Cell>>()
+    let row = |&(node, depth): &(&TreeNode, usize)| -> Vec<Cell> {
+        columns.iter().map(|column| cell(column, (node, depth), root, options)).collect()
     };
-    let grid = Grid { columns, ranked: None, screen: &options.screen };
+    let grid = Grid { columns: &columns, ranked: None, screen: &options.screen };
     let notes = grid.write(|| nodes.iter().map(row), out)?;
     heading::footer(notes, options, out)
 }
@@ -74,31 +53,35 @@ fn flatten<'n>(node: &'n TreeNode, depth: usize, nodes: &mut Vec<(&'n TreeNode, 
     node.children.iter().for_each(|child| flatten(child, depth + 1, nodes));
 }
 
-/// Cell of a node's growth.
-pub(super) fn grew(node: &TreeNode, options: &TableOptions) -> Cell {
-    node.grew.map_or("-".to_owned(), |grew| cells::change(grew, options)).into()
+/// Cell of a node.
+fn cell(column: &Column<'_>, (node, depth): (&TreeNode, usize), root: &TreeNode, options: &TableOptions) -> Cell {
+    let stats = &node.stats;
+    let bounded = |figure: String| cells::upper(stats.live_is_upper_bound, figure);
+    match column.title {
+        _ if column.holds == Holds::Site => format!("{}{}", "  ".repeat(depth), name(node)).into(),
+        "LIVE" => bounded(cells::bytes(stats.live_allocated, options)),
+        "LIVE%" => cells::percent(stats.live_allocated, root.stats.live_allocated).into(),
+        "PEAK" => bounded(cells::bytes(stats.peak_live_allocated, options)),
+        "TOTAL" => cells::bytes(stats.allocated, options).into(),
+        "GREW" => node.grew.map_or("-".to_owned(), |grew| cells::change(grew, options)).into(),
+        "PAGES" => bounded(cells::count(stats.live_pages)),
+        "OBJECTS" => bounded(cells::count(stats.live_objects)),
+        "LIVE WASTE" => bounded(cells::bytes(stats.live_wasted, options)),
+        "WASTED" => cells::bytes(stats.wasted, options).into(),
+        "ALLOCS" => cells::count(stats.allocs).into(),
+        "FREED" => cells::count(stats.frees).into(),
+        "STATIC" => cells::bytes(node.static_bytes, options).into(),
+        "CURRENT" => cells::bytes(node.current, options).into(),
+        _ => Cell::default(),
+    }
 }
 
-/// Cells of a node, in the order of [`TREE`].
-fn cells_of(node: &TreeNode, depth: usize, root: &TreeNode, options: &TableOptions) -> Vec<Cell> {
-    let stats = &node.stats;
-    let is_bound = stats.live_is_upper_bound;
-    let name = match node.kind {
-        NodeKind::Others => figures::others_text(node.folded),
-        _ => escape(&node.name).into_owned(),
-    };
-    vec![
-        cells::upper(is_bound, cells::bytes(stats.live_allocated, options)),
-        cells::percent(stats.live_allocated, root.stats.live_allocated).into(),
-        cells::upper(is_bound, cells::bytes(stats.peak_live_allocated, options)),
-        grew(node, options),
-        cells::upper(is_bound, cells::bytes(stats.live_wasted, options)),
-        cells::bytes(stats.wasted, options).into(),
-        cells::bytes(stats.allocated, options).into(),
-        cells::count(stats.allocs).into(),
-        cells::count(stats.frees).into(),
-        cells::bytes(node.static_bytes, options).into(),
-        cells::bytes(node.current, options).into(),
-        format!("{}{name}", "  ".repeat(depth)).into(),
-    ]
+/// Name of a node; in a tree over keys with the module of a frame or call site.
+fn name(node: &TreeNode) -> String {
+    let name = escape(&node.name);
+    match (node.kind, node.module_beside()) {
+        (NodeKind::Others, _) => figures::others_text(node.folded),
+        (_, Some(module)) => format!("{name} {}", cells::in_brackets(&escape(module), node.is_gone)),
+        _ => name.into_owned(),
+    }
 }

@@ -1,0 +1,28 @@
+//! What runs on every machine: the decoder, the library and the programs on samples, on generated traces and on damaged ones.
+
+mod account;
+mod chart;
+mod contract;
+mod damage;
+mod decoder;
+mod documents;
+mod escapes;
+mod follow;
+mod index;
+mod latency;
+mod names;
+mod outside;
+mod pack;
+mod page_owner;
+mod payloads;
+mod readers;
+mod relay;
+mod samples;
+mod stack_text;
+mod symbols;
+mod trace_analyze;
+mod tree;
+mod trouble;
+mod unplaced;
+mod widths;
+mod words;

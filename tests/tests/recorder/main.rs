@@ -1,0 +1,48 @@
+//! The recorder on the running kernel, and what else needs to be root. Tests that cannot run here are listed as skipped at
+//! the end.
+
+mod boot;
+mod faults;
+mod latency_recorder;
+mod live;
+mod live_pages;
+mod machine;
+mod memstrack;
+mod nth_call;
+mod old_kernels;
+mod output;
+mod promises;
+mod rights;
+mod scope;
+mod signals;
+mod stacks;
+mod strangers;
+mod text_stacks;
+mod top;
+mod watch;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kmemtrace_tests::runner::main(&[
+        boot::TESTS,
+        faults::TESTS,
+        latency_recorder::TESTS,
+        live::TESTS,
+        live_pages::TESTS,
+        machine::TESTS,
+        memstrack::TESTS,
+        nth_call::TESTS,
+        old_kernels::TESTS,
+        output::TESTS,
+        promises::TESTS,
+        rights::TESTS,
+        scope::TESTS,
+        signals::TESTS,
+        stacks::TESTS,
+        strangers::TESTS,
+        text_stacks::TESTS,
+        top::TESTS,
+        watch::TESTS,
+    ])
+}

@@ -1,0 +1,26 @@
+//! What needs a program that not every machine has: a browser, a compiler, readers of the formats that the report writes.
+//! Tests that cannot run here are listed as skipped at the end.
+
+mod command_line;
+mod debug_info;
+mod fleet;
+mod page;
+mod quickstart;
+mod read_once;
+mod static_sizes;
+mod viewers;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kmemtrace_tests::runner::main(&[
+        command_line::TESTS,
+        debug_info::TESTS,
+        fleet::TESTS,
+        page::TESTS,
+        quickstart::TESTS,
+        read_once::TESTS,
+        static_sizes::TESTS,
+        viewers::TESTS,
+    ])
+}
