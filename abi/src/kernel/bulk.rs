@@ -97,12 +97,16 @@ fn slot(format: &EventFormat, name: &str) -> Option<Slot> {
 mod tests {
     use super::*;
     use crate::event::{EventSink, Gap, Names, StreamItem};
-    use crate::kernel::decoder::{Decoder, RecordError};
+    use crate::kernel::decoder::{Decoder, RecordError, TraceFacts};
     use crate::kernel::subbuffer::Record;
     use crate::kernel::unknown::UnknownEvents;
     use crate::target::{Big, Endian, Little};
 
     const GROUP: &str = "kmemtrace_kmemtraced";
+
+    fn facts() -> TraceFacts<'static> {
+        TraceFacts { probe_group: Some(GROUP), page_bytes: 4096, ..TraceFacts::default() }
+    }
 
     /// A field of a probe event: declaration, bytes, and the value in the record.
     type Line<'a> = (&'a str, usize, u64);
@@ -148,7 +152,7 @@ mod tests {
         /// Events of the record behind which `text` stands, by a decoder of the format under `system`.
         fn decode(&self, system: &str, text: &[u8], names: &mut Names) -> Result<Vec<Event>, RecordError> {
             let formats = [(system.to_owned(), self.format.clone())];
-            let decoder = Decoder::new(&formats, Some(GROUP), 4096, None, names);
+            let decoder = Decoder::new(&formats, &facts(), names);
             let payload = [&self.record[..], text].concat();
             let record = Record { time: 0, payload: &payload, rest: &payload };
             let (mut items, mut unknown) = (Vec::new(), UnknownEvents::default());
@@ -401,7 +405,7 @@ mod tests {
             let scalar = format!("name: x\nID: 1\nfield:{p}; offset:44; size:8; signed:0;\n");
             // A field of this name may come twice.
             probe.format.fields.extend(EventFormat::parse(&scalar).unwrap().fields);
-            let decoder = Decoder::new(&[(GROUP.to_owned(), probe.format)], Some(GROUP), 4096, None, &mut Names::new());
+            let decoder = Decoder::new(&[(GROUP.to_owned(), probe.format)], &facts(), &mut Names::new());
             let payload = [&probe.record[..], b"dentry\0"].concat();
             let record = Record { time: 0, payload: &payload, rest: &payload };
             let (mut names, mut items) = (Names::new(), WithFields::default());

@@ -1,7 +1,7 @@
 //! Options of opening a trace.
 
-/// Wishes of the caller that some inputs can fulfil. `released`, `alike` and `at_free_before` are for those that tell of one moment alone
-/// ([`InputKind::is_of_one_moment`](crate::trace::InputKind)), the others for texts of events.
+/// Wishes of the caller: `released`, `alike` and `at_free_before` for inputs that list what is live at one moment, the others for texts of
+/// events.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Memory that was given back is read, too.

@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
     use crate::event::Event;
-    use crate::kernel::decoder::Decoder;
+    use crate::kernel::decoder::{Decoder, TraceFacts};
     use crate::kernel::format::{EventFormat, PageShape};
     use crate::kernel::stats::Stats;
     use crate::stream::payload::SubBufferFormat;
@@ -318,7 +318,7 @@ format:
         let shape = PageShape::parse(HEADER_PAGE, Endian::Little).unwrap();
         let formats = [("kmem".to_owned(), EventFormat::parse(KFREE).unwrap())];
         let mut names = Names::new();
-        let decoder = Decoder::new(&formats, None, 4096, None, &mut names);
+        let decoder = Decoder::new(&formats, &TraceFacts::default(), &mut names);
         let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
         let mut stream = CpuStream::raw(PathBuf::new(), 0, file, format);
         stream.report_mut().counters = Some(Stats { dropped: 3, ..Stats::default() }.after(&Default::default()));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kmemtrace_abi::event::{Event, Kind};
+use kmemtrace_abi::event::{Event, Kind, Space};
 
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::stacks::StackNumber;
@@ -84,7 +84,7 @@ impl<'a> Fates<'a> {
 
     /// Pages of an object whose events do not tell its frames: all of them share its fate.
     fn whole_block(&self, kind: Kind, allocated: u64, fate: Fate, is_elsewhere: bool) -> Option<ObjectPages> {
-        let pages = allocated.checked_div(self.page_bytes?).filter(|_| kind == Kind::Pages)?;
+        let pages = allocated.checked_div(self.page_bytes?).filter(|_| kind.space() == Space::Pages)?;
         let with = |of: Fate| if fate == of { pages } else { 0 };
         let (freed, inferred, live) = (with(Fate::Pair), with(Fate::Inferred), with(Fate::Live));
         let freed_elsewhere = if is_elsewhere { freed } else { 0 };

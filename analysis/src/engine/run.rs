@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use kmemtrace_abi::clock::{Agreement, OrderKey, Unit};
 use kmemtrace_abi::disk::block::End;
 use kmemtrace_abi::disk::end_block;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{ByKind, Kind, Space};
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{Addresses, Scope, SymbolSource, Trace, TraceInfo};
@@ -20,7 +20,7 @@ use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
 use crate::account::own_threads::OwnThreads;
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, compares};
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
 use crate::engine::init_sites::{self, InitFacts};
@@ -73,7 +73,7 @@ impl Query {
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
         if self.splits_stacks && self.grouping == Grouping::SITE && trace.may_have_stacks() {
             // Inputs of one moment tell the name that the thread had at each allocation.
-            let has_names = trace.info.input.is_of_one_moment();
+            let has_names = !trace.info.capabilities.past;
             let grouping = if has_names { Grouping::SITE_STACK_AND_TASK } else { Grouping::SITE_AND_STACK };
             let query = Query { grouping, splits_stacks: false, ..self.clone() };
             return query.run_with(trace, progress);
@@ -89,7 +89,7 @@ impl Query {
         if !self.at_peak {
             return Ok(None);
         }
-        if trace.info.input.is_of_one_moment() || !trace.is_readable_again() {
+        if !trace.info.capabilities.past || !trace.is_readable_again() {
             return Err(AnalysisError::PeakUnknown);
         }
         let plain = Query { at_peak: false, ..self.clone() };
@@ -101,11 +101,12 @@ impl Query {
             ..plain.clone()
         };
         let found = finding.run_with(trace, progress)?.paired;
-        let is_pages = match &self.select.kind[..] {
-            [] => found.has_pages && !self.slab_peak,
-            kinds => kinds == [Kind::Pages],
+        let space = match &self.select.kind[..] {
+            [] if found.has[Kind::Pages] && !self.slab_peak => Space::Pages,
+            [first, rest @ ..] if rest.iter().all(|kind| kind.space() == first.space()) => first.space(),
+            _ => Space::Slab,
         };
-        let peak_at = if is_pages { found.pages_peak_at } else { found.peak_at };
+        let peak_at = found.peak_at[space];
         *trace = trace.reopen()?;
         let window = peak_at.map(TimeWindow::until);
         Ok(Some(Query { window: window.or(plain.window), ..plain }))
@@ -174,11 +175,13 @@ impl Query {
         completeness.set_unpaired(paired.counts.all_inferred, paired.counts.all_without_alloc);
         self.check_sorted(budget, &paired, order.events)?;
         self.name_rows(&names, &mut paired)?;
+        let mut capabilities = trace.info.capabilities;
+        capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= paired.has[kind]);
         let static_sizes = if self.has_static { names.places.static_sizes()? } else { None };
         let trace_names = std::mem::take(&mut trace.names);
         let names = Arc::into_inner(names).ok_or(AnalysisError::Thread)?;
         Ok(Analysis {
-            info: TraceInfo { symbols, ..trace.info.clone() },
+            info: TraceInfo { symbols, capabilities, ..trace.info.clone() },
             completeness,
             order,
             paired,
@@ -192,7 +195,6 @@ impl Query {
             given: self.given.clone(),
             gfp_names,
             static_sizes,
-            selects_pages: self.select.kind == [Kind::Pages],
             kinds: self.select.kind.clone(),
             module_rule: self.module_rule,
             memfree_change: self.memfree_change(trace),
@@ -233,8 +235,9 @@ impl Query {
             learns_caches: self.learns_caches,
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
+            compares: ByKind::from_fn(|kind| compares(&self.select.kind, kind)),
             lists_live: request.lists_live,
-            is_of_one_moment: trace.info.input.is_of_one_moment(),
+            is_of_one_moment: !trace.info.capabilities.past,
             counts_free_sites: self.free_sites,
             page_bytes: trace.info.page_bytes,
         }
@@ -323,7 +326,7 @@ impl Query {
         names: &KnownNames,
         progress: &mut dyn Progress,
     ) -> Result<Option<bool>, AnalysisError> {
-        let is_asked = self.over_time.nodes.is_some() && !trace.info.input.is_of_one_moment();
+        let is_asked = self.over_time.nodes.is_some() && trace.info.capabilities.past;
         let Some(by_area) = self.place_nodes.filter(|_| is_asked) else { return Ok(None) };
         if names.places.has_debug_information() {
             // Only a filter by folders needs the sources of call-sites here.

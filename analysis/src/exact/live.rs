@@ -260,7 +260,7 @@ fn figures(monitor: &mut Monitor<'_>, trace: &Trace) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     for group in LiveGroup::ALL {
         let snapshot = monitor.snapshot(trace, &request(group));
-        rows.push(format!("{:?} {:?} {:?}", snapshot.elapsed, snapshot.pages, snapshot.slab));
+        rows.push(format!("{:?} {:?}", snapshot.elapsed, snapshot.totals));
         rows.extend(snapshot.rows.iter().map(|row| {
             let LiveRow { live, peak, objects, allocs, frees, cross_cpu, wasted, .. } = row;
             format!("{group:?} {} {live} {peak} {objects} {allocs} {frees} {cross_cpu} {wasted}", key(row))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 
 use super::naming::NameMemory;
 use super::snapshot::{LiveGroup, LiveKey, LiveName};
@@ -92,8 +92,8 @@ pub(super) struct Places<'n> {
     pub(super) rows: RowNumbers,
     /// Nodes of its stack.
     pub(super) nodes: &'n NodePaths,
-    /// The total is that of pages.
-    pub(super) is_pages: bool,
+    /// Space of the total.
+    pub(super) space: Space,
 }
 
 /// All rows by their numbers.
@@ -104,7 +104,7 @@ pub(super) struct Numbering<'a> {
     lines: [Lines; LiveGroup::ALL.len()],
     pub(super) tree: StackTree,
     /// Rows of the latest threads, by kind and the low bits of their ids.
-    recent: Box<[(u32, u32); 3 * RECENT]>,
+    recent: Box<[(u32, u32); Kind::ALL.len() * RECENT]>,
     names: NameMemory,
     /// Symbols as the trace had them at the begin.
     first_symbols: &'a Symbolizer,
@@ -122,7 +122,7 @@ impl<'a> Numbering<'a> {
             rows: Vec::new(),
             lines: Default::default(),
             tree: StackTree::default(),
-            recent: Box::new([(NO_PID, u32::MAX); 3 * RECENT]),
+            recent: Box::new([(NO_PID, u32::MAX); Kind::ALL.len() * RECENT]),
             names,
             first_symbols,
             more_symbols: None,
@@ -163,7 +163,7 @@ impl<'a> Numbering<'a> {
         let mut rows = self.of_class(class.row)?;
         rows.0[LiveGroup::Tasks as usize] = self.task(pid, folded(class.kind));
         let nodes = self.tree.paths(rows.of(LiveGroup::Stacks));
-        Some(Places { rows, nodes, is_pages: class.kind == Kind::Pages })
+        Some(Places { rows, nodes, space: class.kind.space() })
     }
 
     /// Kind of classes and the names of their rows of these groupings, by the pairing's number of their row; `None` for no class.
@@ -255,7 +255,7 @@ impl<'a> Numbering<'a> {
     }
 }
 
-/// Kind of rows of tasks and modules: one for all slab objects.
+/// Kind of rows of tasks and modules: one for each space.
 pub(super) fn folded(kind: Kind) -> Kind {
-    if kind == Kind::Pages { Kind::Pages } else { Kind::Kmalloc }
+    kind.space().kind()
 }

@@ -1,7 +1,7 @@
 //! One CPU's stream as chunks of events for the pairing: 48 bytes each, with call-site, kind and cache as one number, and the
 //! hash of the address. Gaps stand beside them.
 
-use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names};
+use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names, Space};
 use kmemtrace_abi::owner::OwnerId;
 use kmemtrace_abi::stream::CpuStream;
 
@@ -321,7 +321,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
             Action::Free(kind @ Kind::Pages) if event.order.is_some() => (PairAction::FreeFrames, kind),
             Action::Alloc(kind) if self.filter.is_own(&event) => (PairAction::Own, kind),
             Action::Alloc(kind) => (PairAction::Alloc, kind),
-            Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | ZERO_SIZE_PTR) => {
+            Action::Free(kind) if kind.space() == Space::Slab && matches!(event.address, 0 | ZERO_SIZE_PTR) => {
                 (PairAction::NullFree, kind)
             }
             Action::Free(kind) => (PairAction::Free, kind),

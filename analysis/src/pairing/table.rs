@@ -261,6 +261,14 @@ impl Table {
         before
     }
 
+    /// True for an address that is live or given up.
+    pub(crate) fn is_held(&self, address: u64, hash: u32) -> bool {
+        let (bucket, index) = self.probe(hash, |bucket| bucket.find(address));
+        let state = self.buckets[bucket].0[index].state;
+        let left = || [&self.given_up.now, &self.given_up.before].iter().any(|set| set.contains(address, hash));
+        if state.is_nothing() { left() } else { state.is_live() || state.is_given_up() }
+    }
+
     /// Keeps the own sizes of the live object at this address.
     #[cold]
     pub(crate) fn keep_sizes(&mut self, address: u64, sizes: Sizes) {

@@ -19,11 +19,15 @@ use std::sync::Arc;
 use self::source::TextSource;
 pub(super) use self::texts::{Texts, read};
 use super::foreign::is_text;
+use super::listing::MAX_CPUS;
 use super::options::OpenOptions;
 use crate::clock::Clock;
+use crate::event::{ByKind, Kind};
 use crate::kernel::release::Release;
 use crate::stream::source::EventSource;
-use crate::trace::{Addresses, Deferred, FTRACE_TEXT, Metadata, OpenError, PageBytesFrom, Scope, Trace};
+use crate::trace::{
+    Addresses, Deferred, FTRACE_TEXT, InputCapabilities, Metadata, OpenError, PageBytesFrom, Scope, Trace,
+};
 
 /// First release that hashes pointers: `lib/vsprintf.c` of Linux 4.15.
 const HASHES: Release = Release(4, 15, 0);
@@ -46,9 +50,18 @@ pub(super) fn open(texts: &Arc<Texts>, options: &OpenOptions) -> Result<Trace, O
     let cpus = || facts().flat_map(|facts| facts.cpus.keys().copied());
     let info = &mut trace.info;
     if cpus().next().is_some() {
-        info.cpus = cpus().collect();
+        let all = texts.possible.filter(|_| facts().all(|facts| facts.cpus.len() > 1)).unwrap_or(0).min(MAX_CPUS);
+        info.cpus = cpus().chain(0..all).collect();
         info.cpus.sort_unstable();
+        info.cpus.dedup();
     }
+    info.capabilities = InputCapabilities {
+        call_sites: texts.kallsyms.is_empty(),
+        ..InputCapabilities::events(ByKind::from_fn(|kind| match kind {
+            Kind::Percpu if texts.possible.is_none() => false,
+            kind => kind.space().is_always_shown() || facts().any(|facts| facts.kinds[kind]),
+        }))
+    };
     info.kernel.clone_from(&texts.kernel);
     info.page_bytes = Some(texts.page_bytes);
     info.page_bytes_from = if options.page_bytes.is_some() { PageBytesFrom::Option } else { PageBytesFrom::Guess };

@@ -4,8 +4,8 @@
 use memchr::memchr;
 
 use super::head::decimal;
-use crate::event::{Action, Kind};
-use crate::kernel::profile;
+use crate::event::{Action, Space};
+use crate::kernel::profile::{self, EventProfile, Size};
 use crate::kernel::release::Release;
 
 /// Content of a line behind the time.
@@ -45,13 +45,12 @@ pub(super) fn content(text: &[u8]) -> Content<'_> {
     }
 }
 
-/// Effect of an event on objects.
-pub(super) fn action(system: Option<&[u8]>, name: &[u8], release: Option<Release>) -> Action {
-    if system.is_some_and(|system| system != b"kmem") {
-        return Action::Other;
-    }
-    let found = std::str::from_utf8(name).ok().and_then(|name| profile::find("kmem", name, release));
-    found.map_or(Action::Other, |profile| profile.action)
+/// Meaning of an event of objects; the kernel and trace-cmd do not print its system.
+pub(super) fn profile(system: Option<&[u8]>, name: &[u8], release: Option<Release>) -> Option<&'static EventProfile> {
+    let name = std::str::from_utf8(name).ok()?;
+    let systems = ["kmem", "percpu", "vmalloc"].into_iter();
+    let mut systems = systems.filter(|known| system.is_none_or(|system| system == known.as_bytes()));
+    systems.find_map(|system| profile::find(system, name, release))
 }
 
 /// Pointer as `%p` prints it.
@@ -81,6 +80,12 @@ pub(super) struct Fields<'l> {
     pub(super) order: Option<u8>,
     pub(super) requested: Option<u64>,
     pub(super) allocated: Option<u64>,
+    /// Bytes of per-CPU memory on each CPU, and of an area.
+    size: Option<u64>,
+    /// Start of an area.
+    area: Option<u64>,
+    /// Not 0 for an area that there was no room for.
+    failed: Option<u64>,
     /// Flags where they are a number.
     pub(super) gfp: Option<u64>,
     pub(super) node: Option<i32>,
@@ -90,6 +95,10 @@ pub(super) struct Fields<'l> {
 /// Reads fields `name=value`; `None` where a value makes no sense.
 pub(super) fn fields(mut text: &[u8]) -> Option<Fields<'_>> {
     let mut fields = Fields::default();
+    // The event of an allocation of an area has it behind a colon.
+    if let Some(value) = text.trim_ascii_start().strip_prefix(b"va_start: ") {
+        text = wide(value, &mut fields.area)?;
+    }
     while let Some(equals) = memchr(b'=', text) {
         let begin = text[..equals].iter().rposition(|&byte| byte == b' ').map_or(0, |blank| blank + 1);
         let (key, value) = (&text[begin..equals], &text[equals + 1..]);
@@ -101,6 +110,9 @@ pub(super) fn fields(mut text: &[u8]) -> Option<Fields<'_>> {
             b"order" => wide(value, &mut fields.order)?,
             b"bytes_req" => wide(value, &mut fields.requested)?,
             b"bytes_alloc" => wide(value, &mut fields.allocated)?,
+            b"size" => wide(value, &mut fields.size)?,
+            b"va_start" | b"addr" => wide(value, &mut fields.area)?,
+            b"failed" => wide(value, &mut fields.failed)?,
             b"node" => node(value, &mut fields.node)?,
             b"gfp_flags" => {
                 let (word, rest) = word(value);
@@ -219,29 +231,30 @@ const MAX_ORDER: u8 = 32;
 
 impl Fields<'_> {
     /// The object of an event; `Err` where a field that it needs is missing or out of range, `Ok(None)` where the kernel did not print
-    /// its address.
-    pub(super) fn object(&self, action: Action) -> Result<Option<Object>, ()> {
-        let (kind, allocates) = match action {
-            Action::Alloc(kind) => (kind, true),
-            Action::Free(kind) => (kind, false),
-            _ => return Ok(None),
+    /// its address. `cpus`: those that the machine may have.
+    pub(super) fn object(&self, profile: &EventProfile, cpus: u64) -> Result<Option<Object>, ()> {
+        let (Action::Alloc(kind) | Action::Free(kind)) = profile.action else { return Err(()) };
+        let allocates = profile.size != Size::None;
+        let sizes = match profile.size {
+            Size::None | Size::Order(_) => (0, 0),
+            Size::Bytes { .. } => self.requested.zip(self.allocated).ok_or(())?,
+            Size::Both(_) => self.size.map(|size| (size, size)).ok_or(())?,
+            Size::EachCpu(_) => self.size.map(|size| size.saturating_mul(cpus)).map(|size| (size, size)).ok_or(())?,
         };
-        if kind == Kind::Pages {
-            let (pfn, order) = self.pfn.zip(self.order).filter(|(_, order)| *order <= MAX_ORDER).ok_or(())?;
-            // Before Linux 2.6.33 the frame of a failed allocation is rubbish, and the pointer is null.
-            let is_null = matches!(pfn, 0 | u64::MAX) || self.page == Some(Pointer::Value(0, false));
-            return Ok(Some(Object { address: pfn, sizes: (0, 0), order: Some(order), failed: allocates && is_null }));
-        }
-        let sizes = match self.requested.zip(self.allocated) {
-            Some(sizes) => sizes,
-            None if allocates => return Err(()),
-            None => (0, 0),
-        };
-        match self.pointer.ok_or(())? {
-            Pointer::Value(address, _) => {
-                Ok(Some(Object { address, sizes, order: None, failed: allocates && address == 0 }))
+        let object = |address, failed| Ok(Some(Object { address, sizes, order: None, failed: allocates && failed }));
+        match kind.space() {
+            Space::Pages => {
+                let (pfn, order) = self.pfn.zip(self.order).filter(|(_, order)| *order <= MAX_ORDER).ok_or(())?;
+                // Before Linux 2.6.33 the frame of a failed allocation is rubbish, and the pointer is null.
+                let is_null = matches!(pfn, 0 | u64::MAX) || self.page == Some(Pointer::Value(0, false));
+                Ok(Some(Object { address: pfn, sizes, order: Some(order), failed: allocates && is_null }))
             }
-            Pointer::Hidden => Ok(None),
+            Space::Vmalloc => object(self.area.ok_or(())?, self.failed.is_some_and(|failed| failed != 0)),
+            _ if profile.keys.is_empty() => object(0, true),
+            _ => match self.pointer.ok_or(())? {
+                Pointer::Value(address, _) => object(address, address == 0),
+                Pointer::Hidden => Ok(None),
+            },
         }
     }
 
@@ -255,14 +268,14 @@ impl Fields<'_> {
 mod tests {
     use super::*;
 
-    fn event(text: &str) -> (Action, Option<Fields<'_>>) {
+    fn event(text: &str) -> (Option<&'static EventProfile>, Option<Fields<'_>>) {
         let Content::Event { system, name, fields: text } = content(text.as_bytes()) else { panic!("{text}") };
-        (action(system, name, None), fields(text))
+        (profile(system, name, None), fields(text))
     }
 
     fn object(text: &str) -> Result<Option<Object>, ()> {
-        let (action, fields) = event(text);
-        fields.ok_or(())?.object(action)
+        let (profile, fields) = event(text);
+        fields.ok_or(())?.object(profile.ok_or(())?, 4)
     }
 
     #[test]
@@ -312,11 +325,25 @@ mod tests {
                 pages(0, 9, true),
             ),
             ("mm_page_free_direct: page=ffffea0000000000 pfn=145620 order=1", pages(145_620, 1, false)),
+            (
+                "percpu_alloc_percpu: call_site=f+0x2bf/0x4d0 reserved=0 is_atomic=0 size=16 align=8 base_addr=000000004f0bd231 \
+                 off=25376 ptr=0000000047062bd3 bytes_alloc=64 gfp_flags=GFP_KERNEL",
+                slab(0x4706_2bd3, (64, 64)),
+            ),
+            ("percpu_alloc_percpu_fail: reserved=0 is_atomic=0 size=16 align=8", slab(0, (64, 64))),
+            (
+                "alloc_vmap_area: va_start: 18446683600570023936 size=20480 align=4096 vstart=0xffffc90000000000 vend=0xffffe8ff failed=0",
+                slab(18_446_683_600_570_023_936, (20480, 20480)),
+            ),
+            (
+                "free_vmap_area_noflush: va_start=0xffffc90005618000 nr_lazy=6109 nr_lazy_max=16384",
+                slab(0xffff_c900_0561_8000, (0, 0)),
+            ),
         ] {
             assert_eq!(object(text), Ok(Some(want)), "{text}");
         }
         assert_eq!(object("kfree: call_site=f+0x1/0x2 ptr=(____ptrval____)"), Ok(None));
-        assert_eq!(object("percpu:kfree: call_site=f+0x1/0x2 ptr=1"), Ok(None));
+        assert!(event("percpu:kfree: call_site=f+0x1/0x2 ptr=1").0.is_none());
     }
 
     #[test]

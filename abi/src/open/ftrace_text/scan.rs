@@ -10,8 +10,9 @@ use super::lines::{Line, Lines};
 use super::record::{self, Caller, Content, Pointer};
 use super::refusal::{self, Refusal};
 use super::sites::{self, Sites};
-use crate::event::{Action, Gap, GapCause};
+use crate::event::{Action, ByKind, Gap, GapCause};
 use crate::fault::{Code, Fault};
+use crate::kernel::profile::EventProfile;
 use crate::kernel::release::Release;
 use crate::open::listing::MAX_CPUS;
 use crate::stream::report::MAX_FAULTS;
@@ -47,6 +48,8 @@ pub(super) struct Facts {
     pub(super) events: u64,
     /// Entries that the header counts: in the buffer, and written.
     pub(super) told: Option<(u64, u64)>,
+    /// Kinds of objects that events are of.
+    pub(super) kinds: ByKind<bool>,
     /// CPUs that the kernel may have.
     pub(super) possible: Option<u32>,
     /// Release of the kernel.
@@ -160,9 +163,9 @@ impl Scan {
         self.facts.has_stacks |= *content == Content::Stack(true);
         self.may_go_on = true;
         if let Content::Event { system, name, fields } = content {
-            let action = record::action(*system, name, release);
-            self.may_go_on = action == Action::Other;
-            if action != Action::Other && !self.object(fields, action, shared) {
+            let profile = record::profile(*system, name, release);
+            self.may_go_on = profile.is_none();
+            if profile.is_some_and(|profile| !self.object(fields, profile, shared)) {
                 let message = format!("line {}: a field is missing or makes no sense", line.number);
                 self.fault(Code::BadLine, line.offset, message);
                 self.gap(Gap { from: Some(at), to: Some(at), cpu: head.cpu, lost: None, cause: GapCause::Damage });
@@ -182,9 +185,12 @@ impl Scan {
     }
 
     /// Notes what the fields of an event tell; false if they make no sense.
-    fn object(&mut self, fields: &[u8], action: Action, shared: &mut Shared) -> bool {
+    fn object(&mut self, fields: &[u8], profile: &EventProfile, shared: &mut Shared) -> bool {
         let Some(fields) = record::fields(fields) else { return false };
-        let Ok(object) = fields.object(action) else { return false };
+        let Ok(object) = fields.object(profile, 1) else { return false };
+        if let Action::Alloc(kind) | Action::Free(kind) = profile.action {
+            self.facts.kinds[kind] = true;
+        }
         self.facts.has_real_pointer |= fields.has_real_pointer();
         self.facts.hidden += u64::from(object.is_none() && fields.pointer == Some(Pointer::Hidden));
         match fields.caller {
@@ -212,6 +218,9 @@ impl Scan {
 
     fn other(&mut self, text: &[u8], line: Line<'_>) {
         if self.facts.events == 0 {
+            if let Some((cpus, _)) = text.strip_prefix(b"cpus=").and_then(decimal) {
+                self.facts.possible = cpus.try_into().ok();
+            }
             self.facts.is_dump |= text.starts_with(b"Dumping ftrace buffer");
             let is_on_console = strip(line.bytes).is_some();
             let found = || match refusal::of_line(text) {
@@ -241,6 +250,8 @@ impl Scan {
         } else if let Some(at) = text.windows(15).position(|part| part == b" latency trace ") {
             let release = text[at..].rsplit(|&byte| byte == b' ').next();
             facts.kernel = release.map(|release| String::from_utf8_lossy(release).into_owned());
+        } else if let Some(cpus) = text.strip_prefix(b"nrcpus avail : ").and_then(decimal) {
+            facts.possible = cpus.0.try_into().ok();
         } else if let Some(release) = text.strip_prefix(b"os release : ") {
             facts.kernel = Some(String::from_utf8_lossy(release).into_owned());
         }

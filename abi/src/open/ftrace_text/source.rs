@@ -183,15 +183,21 @@ fn event(
     (system, name, text): (Option<&[u8]>, &[u8], &[u8]),
 ) -> Event {
     let plain = plain(names, at, head, name);
-    let action = record::action(system, name, texts.release);
-    if action == Action::Other {
+    let Some(profile) = record::profile(system, name, texts.release) else {
         if is_unknown(system, name, text) {
             names.mark_unknown(plain.name);
         }
         return plain;
-    }
+    };
+    let action = profile.action;
+    // Per-CPU memory has its size on each CPU, and the text may not tell how many there are.
+    let cpus = match action {
+        Action::Alloc(Kind::Percpu) | Action::Free(Kind::Percpu) => texts.possible,
+        _ => Some(1),
+    };
+    let Some(cpus) = cpus else { return plain };
     let Some(fields) = record::fields(text) else { return plain };
-    let Ok(Some(Object { address, sizes, order, failed })) = fields.object(action) else { return plain };
+    let Ok(Some(Object { address, sizes, order, failed })) = fields.object(profile, cpus.into()) else { return plain };
     let pages = order.filter(|_| matches!(action, Action::Alloc(Kind::Pages)));
     let of_pages = pages.map(|order| page_bytes(texts.page_bytes, order.into()));
     let (requested, allocated) = of_pages.map_or(sizes, |bytes| (bytes, bytes));

@@ -30,6 +30,8 @@ pub(in crate::open) struct Texts {
     pub(super) release: Option<Release>,
     pub(super) kernel: Option<String>,
     pub(super) page_bytes: u64,
+    /// CPUs that the kernel may have.
+    pub(super) possible: Option<u32>,
 }
 
 /// A text.
@@ -80,6 +82,7 @@ pub(in crate::open) fn read(
         text.judge(whole.then_some(if index == 0 { most } else { 0 }), most > 0);
     }
     let kernel = options.release.clone().or_else(|| texts.iter().find_map(|text| text.facts.kernel.clone()));
+    let possible = texts.iter().find_map(|text| text.facts.possible);
     let Shared { sites, comms } = shared;
     Ok(Some(Texts {
         texts,
@@ -89,6 +92,7 @@ pub(in crate::open) fn read(
         release: kernel.as_deref().and_then(Release::parse),
         kernel,
         page_bytes: options.page_bytes.unwrap_or(USUAL_PAGE_BYTES),
+        possible,
     }))
 }
 

@@ -18,13 +18,13 @@ use super::listing::io_error;
 use super::options::OpenOptions;
 use super::regular;
 use super::symbols::{Frame, Symbols, find};
-use crate::event::{Action, Event, Kind, Names, StreamItem};
+use crate::event::{Action, ByKind, Event, Kind, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
 use crate::owner::{Allocators, Owner, Owners};
 use crate::stack::Stacks;
 use crate::stream::source::EventSource;
-use crate::trace::{Metadata, OpenError, PAGE_OWNER, PageBytesFrom, Trace};
+use crate::trace::{InputCapabilities, Metadata, OpenError, PAGE_OWNER, PageBytesFrom, Trace};
 
 /// Greatest length of a line.
 const MAX_LINE: u64 = 64 << 10;
@@ -78,6 +78,7 @@ fn read(path: &Path, mut texts: Texts, is_live: bool) -> Result<Trace, OpenError
     let mut trace = Trace::of_sources(PAGE_OWNER, Some("mono"), vec![Box::new(source)])?;
     trace.info.page_bytes = Some(bytes);
     trace.info.page_bytes_from = if is_live { PageBytesFrom::Machine } else { PageBytesFrom::Guess };
+    trace.info.capabilities = InputCapabilities::one_moment(ByKind::from_fn(|kind| kind == Kind::Pages));
     trace.metadata = metadata;
     Ok(trace)
 }
