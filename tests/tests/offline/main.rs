@@ -8,6 +8,7 @@ mod decoder;
 mod documents;
 mod escapes;
 mod follow;
+mod ftrace_text;
 mod index;
 mod latency;
 mod names;
