@@ -23,6 +23,7 @@ use std::thread;
 
 use clap::Parser;
 use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 
 use options::{Format, Options};
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
     } else {
         let threads = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let traces;
-        (traces, status) = check_all(&options.paths, threads, options.strict, &mut complain);
+        (traces, status) = check_all(&options.paths, &options.of_text(), threads, options.strict, &mut complain);
         let is_silent = traces.is_empty() || options.quiet && status == exit::OK;
         if !is_silent {
             match options.format {
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
 /// read is a complaint.
 fn check_all(
     paths: &[PathBuf],
+    of_text: &OpenOptions,
     threads: usize,
     strict: bool,
     complain: &mut dyn FnMut(&str),
@@ -87,7 +89,7 @@ fn check_all(
         Vec::new()
     });
     for path in paths {
-        match reading::read(path, threads) {
+        match reading::read(path, of_text.clone(), threads) {
             Ok(mut trace) => {
                 checks::run(&mut trace);
                 status = status.max(status_of(&trace, strict));
@@ -125,7 +127,8 @@ mod tests {
     /// Worst status of the inputs, and the complaints.
     fn check(paths: &[PathBuf], strict: bool) -> (u8, Vec<String>) {
         let mut complaints = Vec::new();
-        let (_, status) = check_all(paths, 2, strict, &mut |message| complaints.push(message.to_owned()));
+        let (_, status) =
+            check_all(paths, &OpenOptions::default(), 2, strict, &mut |message| complaints.push(message.to_owned()));
         (status, complaints)
     }
 

@@ -28,4 +28,5 @@ pub mod runner;
 pub mod scenario;
 pub mod spaces;
 pub mod terminal;
+pub mod texts;
 pub mod views;

@@ -1,38 +1,72 @@
-//! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, a captured `tree`, or a text of
-//! `page_owner`.
+//! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, a captured `tree`, a text of `page_owner`, or
+//! with the feature `inputs` a text of events (`ftrace_text`). Packed files and standard input are unpacked into a `spool`.
 
 mod foreign;
+#[cfg(feature = "inputs")]
+mod ftrace_text;
 pub(crate) mod header;
+#[cfg(feature = "inputs")]
+mod inputs;
 mod listing;
 mod options;
 mod page_owner;
 mod recording;
 pub mod regular;
 mod relay_files;
+#[cfg(feature = "inputs")]
+mod spool;
 pub mod stream;
+mod symbols;
 mod tree;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use self::listing::{Listing, is_dir, no_trace};
 pub use self::options::OpenOptions;
-use crate::trace::{MAX_STREAMS, OpenError, Trace};
+use crate::trace::{MAX_STREAMS, OpenError, Origin, Trace};
+
+/// Options and files that a trace was opened with.
+#[derive(Debug)]
+struct Opened {
+    options: OpenOptions,
+    #[cfg(feature = "inputs")]
+    held: Option<inputs::Held>,
+}
 
 impl Trace {
-    /// Opens a trace directory, a captured tree, a directory of raw relay files, or files out of one.
+    /// Opens a trace directory, a captured tree, a directory of raw relay files, files out of one, or texts of events.
     pub fn open(paths: &[PathBuf]) -> Result<Trace, OpenError> {
         Trace::open_with(paths, OpenOptions::default())
     }
 
     /// Opens as [`Trace::open`] does, with options.
     pub fn open_with(paths: &[PathBuf], options: OpenOptions) -> Result<Trace, OpenError> {
-        let mut trace = Trace { inputs: paths.to_vec(), ..open(paths, options)? };
+        #[cfg(feature = "inputs")]
+        let held = inputs::Held::of(paths, &options)?;
+        let opened = Opened {
+            options,
+            #[cfg(feature = "inputs")]
+            held,
+        };
+        Arc::new(opened).open(paths)
+    }
+}
+
+impl Origin for Opened {
+    fn open(self: Arc<Self>, paths: &[PathBuf]) -> Result<Trace, OpenError> {
+        #[cfg(feature = "inputs")]
+        let held = self.held.as_ref().map(|held| held.open(&self.options));
+        #[cfg(not(feature = "inputs"))]
+        let held = None;
+        let opened = held.unwrap_or_else(|| open(paths, &self.options))?;
+        let mut trace = Trace { inputs: paths.to_vec(), origin: Some(self), ..opened };
         trace.find_symbols();
         Ok(trace)
     }
 }
 
-fn open(paths: &[PathBuf], options: OpenOptions) -> Result<Trace, OpenError> {
+fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Trace, OpenError> {
     if let [path] = paths
         && let Some(trace) = page_owner::open(path, options)
     {

@@ -1,7 +1,8 @@
 //! Options of opening a trace.
 
-/// Wishes of the caller for inputs that list what is live at one moment.
-#[derive(Clone, Copy, Debug, Default)]
+/// Wishes of the caller: `released`, `alike` and `at_free_before` for inputs that list what is live at one moment, the others for texts of
+/// events.
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Memory that was given back is read, too.
     pub released: bool,
@@ -10,4 +11,10 @@ pub struct OpenOptions {
     pub alike: bool,
     /// Events stand at the time at which the memory's owner before gave it back, in place of the allocation's.
     pub at_free_before: bool,
+    /// Release of the kernel that the text is of.
+    pub release: Option<String>,
+    /// Trace clock of the text's times, as the kernel's `trace_clock` names it.
+    pub clock: Option<String>,
+    /// Bytes of a page.
+    pub page_bytes: Option<u64>,
 }

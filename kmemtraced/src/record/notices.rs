@@ -64,7 +64,7 @@ pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts) {
             Scope::System if has_command => {
                 format!("{begun} the whole machine (--only-command: {command} alone)")
             }
-            Scope::System => format!("{begun} the whole machine   Ctrl-C stops"),
+            Scope::System | Scope::Unknown => format!("{begun} the whole machine   Ctrl-C stops"),
         },
     );
     say(args, &facts.shown);

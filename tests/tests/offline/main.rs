@@ -10,6 +10,7 @@ mod decoder;
 mod documents;
 mod escapes;
 mod follow;
+mod ftrace_text;
 mod index;
 mod latency;
 mod names;

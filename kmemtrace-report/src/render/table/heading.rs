@@ -8,6 +8,7 @@ use kmemtrace::documents::stacks::StackCounts;
 use kmemtrace::documents::{Body, Head};
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::NO_SYMBOLS;
@@ -42,6 +43,9 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     if let Some(line) = deferred(&head.trace, body) {
         text(&line, options, out)?;
     }
+    for line in untold(&head.trace, body) {
+        text(line, options, out)?;
+    }
     if has_areas(&head.trace, body) {
         text("Rows of vmalloc are address space, not memory.", options, out)?;
     }
@@ -52,6 +56,28 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
         writeln!(out, "{}", options.screen.paint(Paint::Strong, &parts(&asked, options)))?;
     }
     writeln!(out)
+}
+
+/// What an input of another program does not tell, and what follows from it.
+fn untold(trace: &TraceMembers<'_>, body: &Body<'_>) -> Vec<&'static str> {
+    const HASHES_NULL: std::ops::Range<Release> = Release(5, 2, 0)..Release(5, 7, 0);
+    let is_hashed = trace.addresses == Some("hashed");
+    let hashes_null = trace.kernel.and_then(Release::parse).is_some_and(|release| HASHES_NULL.contains(&release));
+    let is_live = matches!(body, Body::LiveGroups(_) | Body::Live(_));
+    [
+        (is_hashed, "Addresses are hashed, and two may look the same, so all findings are suspect."),
+        (
+            is_hashed && hashes_null,
+            "This kernel hashes null pointers, too: frees of null count as frees of an address.",
+        ),
+        (
+            is_live && trace.scope.is_none(),
+            "The input does not tell whether only some tasks, or allocations that a filter takes, were recorded.",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(holds, line)| holds.then_some(line))
+    .collect()
 }
 
 /// True for a view that may have rows of vmalloc.
@@ -258,7 +284,7 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
         Unit::Ticks => format!("recorded -, to {last}"),
         Unit::Nanoseconds => format!("recorded {}", last.trim_start_matches('+')),
     });
-    if trace.scope == "tasks" {
+    if trace.scope == Some("tasks") {
         head.push("some tasks alone: frees by others are unseen".to_owned());
     }
     if let Some(filter) = trace.filtered {

@@ -71,7 +71,7 @@ mod tests {
     use kmemtrace::documents::sites::SiteRow;
     use kmemtrace::documents::sums::{PrintedStats, ToldStats};
     use kmemtrace::{Kind, SiteOwner, documents};
-    use kmemtrace_abi::clock::OrderKey;
+    use kmemtrace_abi::clock::{Clock, OrderKey};
 
     use crate::columns::column::Holds;
 
@@ -98,15 +98,17 @@ mod tests {
             endian: None,
             word_bytes: None,
             page_bytes: None,
+            page_bytes_from: None,
             addresses: Some("raw"),
             clock: None,
+            keys: Clock::default(),
             cpus: Some(1),
             order: OrderKey::Time,
             one_moment: false,
             first: 0,
             last: 9,
             own_threads: None,
-            scope: "system",
+            scope: Some("system"),
             deferred: None,
             deferred_from: None,
             filtered: None,
