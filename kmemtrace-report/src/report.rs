@@ -333,7 +333,7 @@ pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Qu
 pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
     let args = &request.args;
     let at_free_before = args.sort.iter().any(is_of_free);
-    let options = OpenOptions { released: args.released, alike: is_of_sums(request), at_free_before };
+    let options = OpenOptions { released: args.released, alike: is_of_sums(request), at_free_before, ..OpenOptions::default() };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
         Some(hint) => error.context(hint),

@@ -10,6 +10,8 @@ mod recording;
 pub mod regular;
 mod relay_files;
 pub mod stream;
+#[cfg(feature = "inputs")]
+mod trace_dat;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -26,15 +28,21 @@ impl Trace {
 
     /// Opens as [`Trace::open`] does, with options.
     pub fn open_with(paths: &[PathBuf], options: OpenOptions) -> Result<Trace, OpenError> {
-        let mut trace = Trace { inputs: paths.to_vec(), ..open(paths, options)? };
+        let mut trace = Trace { inputs: paths.to_vec(), ..open(paths, &options)? };
         trace.find_symbols();
         Ok(trace)
     }
 }
 
-fn open(paths: &[PathBuf], options: OpenOptions) -> Result<Trace, OpenError> {
+fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Trace, OpenError> {
     if let [path] = paths
         && let Some(trace) = page_owner::open(path, options)
+    {
+        return trace;
+    }
+    #[cfg(feature = "inputs")]
+    if let [path] = paths
+        && let Some(trace) = trace_dat::open(path, options)
     {
         return trace;
     }

@@ -2,7 +2,7 @@
 
 /// Wishes of the caller that some inputs can fulfil: those that tell of one moment alone
 /// ([`InputKind::is_of_one_moment`](crate::trace::InputKind)).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Memory that was given back is read, too.
     pub released: bool,
@@ -11,4 +11,6 @@ pub struct OpenOptions {
     pub alike: bool,
     /// Events stand at the time at which the memory's owner before gave it back, in place of the allocation's.
     pub at_free_before: bool,
+    /// Name of the ring buffer that is read, of an input that has several; the main one has none.
+    pub buffer: Option<String>,
 }

@@ -41,11 +41,11 @@ const EARLY: &[u8] = b"register_early_stack";
 const VMALLOC: &[u8] = b"__vmalloc_node_range";
 
 /// Opens a text of page_owner; `None` for a file that does not begin as one.
-pub(super) fn open(path: &Path, options: OpenOptions) -> Option<Result<Trace, OpenError>> {
+pub(super) fn open(path: &Path, options: &OpenOptions) -> Option<Result<Trace, OpenError>> {
     let (file, is_live) = open_text(path)?;
     let mut reader = BufReader::new(file);
     let begin = reader.fill_buf().ok()?;
-    begin.starts_with(text::BEGIN).then(|| read(path, Texts::new(reader, options), is_live))
+    begin.starts_with(text::BEGIN).then(|| read(path, Texts::new(reader, options.clone()), is_live))
 }
 
 /// Opens a stored file, or the kernel's own text; true with the latter. Nothing else of a file system that the kernel makes up is opened.
@@ -116,10 +116,10 @@ impl Texts {
     fn new(reader: BufReader<File>, options: OpenOptions) -> Texts {
         Texts {
             reader,
+            blocks: Blocks::new(options.alike),
             options,
             offset: 0,
             lines: 0,
-            blocks: Blocks::new(options.alike),
             stacks: Stacks::default(),
             owners: Owners::default(),
             symbols: Symbols::default(),
