@@ -105,7 +105,7 @@ impl Part {
     /// Fills `bytes` unless the part ends before.
     ///
     /// # Errors
-    /// As for [`Part::read`].
+    /// As for its [`Read::read`].
     pub(crate) fn fill_from(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut len = 0;
         while len < bytes.len() {
@@ -115,23 +115,6 @@ impl Part {
             }
         }
         Ok(len)
-    }
-
-    /// Reads as [`io::Read::read`] does.
-    ///
-    /// # Errors
-    /// Errors of the system; `UnexpectedEof` where the file ends inside the part; `InvalidData` for a chunk that makes no sense.
-    pub(crate) fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.chunks.is_some() {
-            return self.read_chunk(bytes);
-        }
-        let want = bytes.len().min(usize::try_from(self.len - self.at).unwrap_or(usize::MAX));
-        if want == 0 {
-            return Ok(0);
-        }
-        let len = read_at(&self.file, &mut bytes[..want], self.start.saturating_add(self.at))?;
-        self.at += len as u64;
-        if len == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(len) }
     }
 
     fn read_chunk(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
@@ -193,6 +176,23 @@ impl Part {
         let len = read_at(&self.file, bytes, self.start.saturating_add(self.at))?;
         self.at += len as u64;
         if len < bytes.len() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+}
+
+impl Read for Part {
+    /// # Errors
+    /// Errors of the system; `UnexpectedEof` where the file ends inside the part; `InvalidData` for a chunk that makes no sense.
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.chunks.is_some() {
+            return self.read_chunk(bytes);
+        }
+        let want = bytes.len().min(usize::try_from(self.len - self.at).unwrap_or(usize::MAX));
+        if want == 0 {
+            return Ok(0);
+        }
+        let len = read_at(&self.file, &mut bytes[..want], self.start.saturating_add(self.at))?;
+        self.at += len as u64;
+        if len == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(len) }
     }
 }
 

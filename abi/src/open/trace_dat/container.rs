@@ -59,12 +59,12 @@ impl Buffer {
 
 /// The contents of a file, but for its sub-buffers.
 #[derive(Debug, Default)]
-pub(super) struct Container {
+pub(in crate::open) struct Container {
     /// The size of pages in the head, in bytes.
     pub(super) page_bytes: u32,
-    pub(super) header_page: Vec<u8>,
+    pub(in crate::open) header_page: Vec<u8>,
     /// (system, format text) of each event.
-    pub(super) formats: Vec<(String, String)>,
+    pub(in crate::open) formats: Vec<(String, String)>,
     pub(super) kallsyms: Vec<u8>,
     pub(super) cmdlines: Vec<u8>,
     pub(super) clock: Option<String>,
@@ -91,6 +91,15 @@ impl Container {
             }
         }
         Ok(())
+    }
+
+    /// Takes what version 6 and the tracing data of perf have in common, up to the formats of events.
+    pub(in crate::open) fn take_descriptions(&mut self, items: &mut Items<impl Read>) -> Result<(), Stop> {
+        self.take_header_info(items)?;
+        for _ in 0..items.u32("the formats of ftrace")? {
+            items.text("the formats of ftrace")?;
+        }
+        self.take_formats(items)
     }
 
     /// Takes the formats of events by their systems.

@@ -14,11 +14,7 @@ pub(super) fn read(
     file: &File,
     endian: Endian,
 ) -> Result<(), Stop> {
-    container.take_header_info(items)?;
-    for _ in 0..items.u32("the formats of ftrace")? {
-        items.text("the formats of ftrace")?;
-    }
-    container.take_formats(items)?;
+    container.take_descriptions(items)?;
     container.kallsyms = items.short_text("kallsyms")?;
     items.short_text("printk_formats")?;
     container.cmdlines = items.text("saved_cmdlines")?;
