@@ -50,6 +50,13 @@ impl Default for Clock {
 }
 
 impl Clock {
+    /// Names that the kernel's `trace_clock` may have (`kernel/trace/trace.c`, Linux 6.18).
+    pub const NAMES: [&str; 11] =
+        ["mono", "local", "global", "boot", "tai", "mono_raw", "perf", "uptime", "counter", "x86-tsc", "ppc-tb"];
+
+    /// Name of a clock that counts ticks and that the trace does not name; documents have null for it.
+    pub const UNNAMED_TICKS: &str = "";
+
     /// The keys of a trace with this order and this `trace_clock`; `None`: the trace does not name its clock.
     ///
     /// An unknown name is taken for the worst: ticks that hold within one CPU only.

@@ -104,6 +104,10 @@ codes! {
     UnknownLoss = 109, Warning, Lossy, "events lost for a reason that is not known here",
         "A newer version of the recorder tells of lost events and gives a reason that this program does not know. Time and number are \
          right, and findings of that time are suspect. Use a newer kmemtrace to learn the reason.";
+    Untold = 110, Warning, Lossy, "the text does not tell of lost events",
+        "The kernel or a tool printed the events without saying whether some were lost: `perf script` does so without \
+         --show-lost-events, and so do headers of the tracer that do not count entries (before Linux 3.3), dumps on a console, and the text of \
+         one CPU whose header counts the entries of all. Figures are right if nothing was lost.";
     CutInBlock = 201, Error, Truncated, "ends inside a block",
         "The file stops in the middle of a block: the recorder was killed, the machine stopped or the copy is incomplete. \
          Every earlier block is whole and is reported.";
@@ -163,6 +167,9 @@ codes! {
     BadText = 314, Error, Corrupt, "text makes no sense from some line on",
         "A line of the text is none that the kernel writes there: the copy is damaged, or another kernel writes it otherwise. What stands \
          before the line is used; the rest counts as a gap.";
+    BadLine = 315, Error, Corrupt, "line of an event makes no sense",
+        "A line of a text of events is none that the kernel, trace-cmd or perf prints, or a field of an event is missing or makes no sense: \
+         the text was damaged or edited. The line is left out and counts as a gap.";
     BackInTime = 401, Warning, Complete, "time goes backward",
         "Within one CPU a time stamp is earlier than the one before it. The event takes its predecessor's time. Use the \
          clock `mono` or `global`; `local` may jump on machines whose clock is unstable.";
@@ -181,6 +188,9 @@ codes! {
          kptr_restrict=2, without CAP_SYSLOG (as in a container), and with CONFIG_KALLSYMS=n. Figures are right; call-sites have no names, \
          and modules are not told apart. Name them afterwards: kmemtrace-report --kallsyms FILE takes a copy of /proc/kallsyms of the same \
          boot, or the System.map of the kernel.";
+    NoAddress = 505, Warning, Complete, "events without an address",
+        "The kernel printed (ptrval) in place of these events' addresses: early in the boot it has no key to hash them yet. The events are \
+         counted, and belong to no object.";
     UnknownBlock = 601, Info, Complete, "has blocks of a kind unknown here",
         "A newer version of the recorder wrote them; they are marked as not needed to read the rest and are skipped.";
 }

@@ -14,6 +14,7 @@ use crate::kernel::gfp::GfpNames;
 use crate::kernel::kallsyms::has_addresses;
 use crate::kernel::probes::KVFREE_RCU;
 use crate::kernel::release::Release;
+use crate::open::Origin;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
@@ -21,6 +22,12 @@ use crate::target::Endian;
 
 /// Name of the kernel's text of page owners, as an input.
 pub const PAGE_OWNER: &str = "page_owner";
+
+/// Name of the text that the kernel's tracer, trace-cmd and perf print, as an input.
+pub const FTRACE_TEXT: &str = "ftrace-text";
+
+/// Part of [`MADE_UP`] for functions of which an input does not tell how far from their start a call is.
+pub const WITHOUT_OFFSET: std::ops::Range<u64> = (1 << 62) + (1 << 31)..MADE_UP.end;
 
 /// Symbol of memory that was allocated before page_owner began: no function, so that an offset in it says nothing.
 pub const BEFORE_PAGE_OWNER: &[u8] = b"before page_owner";
@@ -75,14 +82,53 @@ pub enum Scope {
     System,
     /// Some tasks alone, as one command and its children: frees by other tasks are unseen, so live figures are upper bounds.
     Tasks,
+    /// The input does not tell.
+    Unknown,
+}
+
+/// Addresses of objects, as the input has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addresses {
+    /// Those of the kernel.
+    #[default]
+    Raw,
+    /// Numbers of 32 bits that `%p` prints in their place since Linux 4.15 (`lib/vsprintf.c`): equal for equal addresses, and two
+    /// addresses may share one.
+    Hashed,
+}
+
+/// Source of the size of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageBytesFrom {
+    /// The recording, or the files of a captured tree.
+    Trace,
+    /// The command line.
+    Option,
+    /// Nothing: the most usual size.
+    Guess,
+    /// The machine that reads its own kernel's text.
+    Machine,
+}
+
+impl PageBytesFrom {
+    /// `"trace"`, `"option"`, `"guess"` or `"machine"`, as documents have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PageBytesFrom::Trace => "trace",
+            PageBytesFrom::Option => "option",
+            PageBytesFrom::Guess => "guess",
+            PageBytesFrom::Machine => "machine",
+        }
+    }
 }
 
 impl Scope {
-    /// `"system"` or `"tasks"`, as files and documents have it.
-    pub fn name(self) -> &'static str {
+    /// `"system"` or `"tasks"`, as files and documents have it; `None` where it is not known.
+    pub fn name(self) -> Option<&'static str> {
         match self {
-            Scope::System => "system",
-            Scope::Tasks => "tasks",
+            Scope::System => Some("system"),
+            Scope::Tasks => Some("tasks"),
+            Scope::Unknown => None,
         }
     }
 }
@@ -176,6 +222,10 @@ pub struct TraceInfo {
     pub word_bytes: Option<u8>,
     /// Bytes of a page.
     pub page_bytes: Option<u64>,
+    /// Source of that number; of no meaning without one.
+    pub page_bytes_from: PageBytesFrom,
+    /// Addresses of objects.
+    pub addresses: Addresses,
     /// Trace clock.
     pub clock: Option<String>,
     /// True if the kernel began to record at boot.
@@ -340,6 +390,8 @@ pub struct Trace {
     pub(crate) has_begun: bool,
     /// The paths that were opened, as the caller named them.
     pub inputs: Vec<PathBuf>,
+    /// Whatever it takes to open them again; `None` for a trace that is read once.
+    pub(crate) origin: Option<Origin>,
     /// Facts about all of it.
     pub info: TraceInfo,
     /// One stream for each of `info.cpus`, in that order; a missing CPU's yields one gap.
@@ -411,6 +463,8 @@ impl Trace {
             endian: None,
             word_bytes: None,
             page_bytes: None,
+            page_bytes_from: PageBytesFrom::Trace,
+            addresses: Addresses::Raw,
             clock: clock.map(str::to_owned),
             since_boot: false,
             cpus: streams.iter().map(CpuStream::cpu).collect(),
@@ -430,12 +484,18 @@ impl Trace {
         Ok(Trace {
             has_begun: false,
             inputs,
+            origin: None,
             info,
             streams,
             names: Names::new(),
             metadata: Metadata::default(),
             total_overruns: None,
         })
+    }
+
+    /// True where [`Trace::reopen`] can read the same events once more.
+    pub fn is_readable_again(&self) -> bool {
+        self.origin.is_some()
     }
 
     /// Finds out whether the trace has symbols: [`TraceInfo::symbols`].
@@ -447,7 +507,9 @@ impl Trace {
             false if may_have => SymbolSource::Hidden,
             false => SymbolSource::Absent,
         };
-        self.info.symbols = (!self.info.input.is_of_one_moment()).then_some(found);
+        let is_text = self.info.input == InputKind::Other(FTRACE_TEXT);
+        let names_functions = self.info.input.is_of_one_moment() || is_text && found == SymbolSource::Trace;
+        self.info.symbols = (!names_functions).then_some(found);
     }
 
     /// True where the file of each CPU is there, with its first block: a recorder that has just started may still be writing them.

@@ -133,6 +133,8 @@ fn plural(n: u64, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kmemtrace_abi::open::OpenOptions;
+
     use super::*;
     use crate::advice;
     use crate::reading;
@@ -143,7 +145,7 @@ mod tests {
     use std::path::PathBuf;
 
     fn checked(path: PathBuf) -> CheckedTrace {
-        let mut trace = reading::read(path, 2).unwrap();
+        let mut trace = reading::read(path, OpenOptions::default(), 2).unwrap();
         run(&mut trace);
         trace
     }

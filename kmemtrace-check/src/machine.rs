@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use kmemtrace_abi::fault::{Fault, Verdict};
-use kmemtrace_abi::stream::report::{FileReport, Source};
+use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::text::escape::{escape, escape_csv, escape_json};
 use serde::Serialize;
 
 use crate::explain::verdict_name;
-use crate::reading::CheckedTrace;
+use crate::reading::{CheckedFile, CheckedTrace};
 
 /// Document `kmemtrace.check/1`. Members may be added; existing ones keep their names and meanings.
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ struct File<'a, F> {
     format_version: Option<String>,
     source: Option<&'static str>,
     events: u64,
-    blocks: u64,
+    blocks: Option<u64>,
     first: Option<u64>,
     last: Option<u64>,
     lost_events: Option<u64>,
@@ -54,25 +54,27 @@ struct Finding<'a> {
     message: &'a str,
 }
 
-fn all_facts(traces: &[CheckedTrace]) -> impl Iterator<Item = &FileReport> {
-    traces.iter().flat_map(|t| &t.files).map(|f| &f.facts)
+fn all_files(traces: &[CheckedTrace]) -> impl Iterator<Item = &CheckedFile> {
+    traces.iter().flat_map(|trace| &trace.files)
 }
 
 /// Number of files with this verdict.
 pub(crate) fn count(traces: &[CheckedTrace], verdict: Verdict) -> usize {
-    all_facts(traces).filter(|f| f.verdict == verdict).count()
+    all_files(traces).filter(|file| file.facts.verdict == verdict).count()
 }
 
 impl<'a, F> File<'a, F> {
-    fn new(facts: &'a FileReport, path: Cow<'a, str>, findings: F) -> File<'a, F> {
+    fn new(file: &'a CheckedFile, path: Cow<'a, str>, findings: F) -> File<'a, F> {
+        let facts = &file.facts;
+        let of_ours = !file.is_foreign;
         File {
             path,
-            cpu: facts.cpu,
+            cpu: facts.cpu.filter(|_| of_ours),
             verdict: verdict_name(facts.verdict),
             format_version: facts.version.map(|(major, minor)| format!("{major}.{minor}")),
             source: facts.source.map(source_name),
             events: facts.events,
-            blocks: facts.blocks,
+            blocks: of_ours.then_some(facts.blocks),
             first: facts.first,
             last: facts.last,
             lost_events: facts.lost,
@@ -105,16 +107,17 @@ fn source_name(source: Source) -> &'static str {
 
 /// Writes all results as one JSON document.
 pub(crate) fn json(traces: &[CheckedTrace], out: &mut Vec<u8>) {
-    fn file(facts: &FileReport) -> File<'_, Vec<Finding<'_>>> {
+    fn file(file: &CheckedFile) -> File<'_, Vec<Finding<'_>>> {
+        let facts = &file.facts;
         let findings = facts.faults.iter().map(Finding::new).collect();
         File {
             findings_left_out: Some(facts.faults_left_out),
-            ..File::new(facts, facts.path.to_string_lossy(), findings)
+            ..File::new(file, facts.path.to_string_lossy(), findings)
         }
     }
     let document = Document {
         schema: "kmemtrace.check/1",
-        files: all_facts(traces).map(file).collect(),
+        files: all_files(traces).map(file).collect(),
         ok: count(traces, Verdict::Complete),
         lossy: count(traces, Verdict::Lossy),
         truncated: count(traces, Verdict::Truncated),
@@ -141,16 +144,19 @@ pub(crate) fn tsv(traces: &[CheckedTrace], out: &mut Vec<u8>) {
 
 /// Writes a row for each file, with the codes of its findings; `name` escapes its path.
 fn rows(traces: &[CheckedTrace], name: fn(&[u8]) -> Cow<'_, str>, mut out: csv::Writer<&mut Vec<u8>>) {
-    for facts in all_facts(traces) {
+    for file in all_files(traces) {
+        let facts = &file.facts;
         let codes: BTreeSet<String> = facts.faults.iter().map(|fault| fault.code.to_string()).collect();
         let codes = codes.into_iter().collect::<Vec<_>>().join(" ");
         // Writing rows of one length to memory cannot fail.
-        let _ = out.serialize(File::new(facts, name(facts.path.as_os_str().as_encoded_bytes()), codes));
+        let _ = out.serialize(File::new(file, name(facts.path.as_os_str().as_encoded_bytes()), codes));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use kmemtrace_abi::open::OpenOptions;
+
     use super::*;
     use crate::sample::Sample;
     use crate::{checks, reading};
@@ -163,7 +169,7 @@ mod tests {
             bytes[middle] ^= 1;
         });
         std::fs::remove_file(sample.file("meta.out")).unwrap();
-        let mut trace = reading::read(sample.path().to_owned(), 2).unwrap();
+        let mut trace = reading::read(sample.path().to_owned(), OpenOptions::default(), 2).unwrap();
         checks::run(&mut trace);
         let mut out = Vec::new();
         print(&[trace], &mut out);

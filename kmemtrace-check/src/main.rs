@@ -23,6 +23,7 @@ use std::thread;
 
 use clap::Parser;
 use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 
 use options::{Format, Options};
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
     } else {
         let mut traces = Vec::new();
         let threads = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
-        for result in check_all(&options.paths, threads) {
+        for result in check_all(&options.paths, &options.of_text(), threads) {
             match result {
                 Ok(trace) => {
                     status = status.max(status_of(&trace, options.strict));
@@ -90,13 +91,13 @@ struct Problem {
 }
 
 /// Checks each input by itself: inputs may be of different recordings.
-fn check_all(paths: &[PathBuf], threads: usize) -> Vec<Result<CheckedTrace, Problem>> {
+fn check_all(paths: &[PathBuf], of_text: &OpenOptions, threads: usize) -> Vec<Result<CheckedTrace, Problem>> {
     let paths = match input::or_default(paths) {
         Ok(paths) => paths,
         Err(message) => return vec![Err(Problem { status: exit::UNUSABLE, message })],
     };
     let check = |path| {
-        let mut trace = reading::read(path, threads).map_err(|error| {
+        let mut trace = reading::read(path, of_text.clone(), threads).map_err(|error| {
             let status = if error.is_no_trace() { exit::BAD_TRACE } else { exit::UNUSABLE };
             Problem { status, message: error.to_string() }
         })?;
@@ -129,7 +130,7 @@ mod tests {
     /// Worst status of the inputs, and the complaints.
     fn check(paths: &[PathBuf], strict: bool) -> (u8, Vec<String>) {
         let (mut status, mut complaints) = (exit::OK, Vec::new());
-        for result in check_all(paths, 2) {
+        for result in check_all(paths, &OpenOptions::default(), 2) {
             match result {
                 Ok(trace) => status = status.max(status_of(&trace, strict)),
                 Err(problem) => {

@@ -3,8 +3,12 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
+use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::fault::Code;
+use kmemtrace_abi::kernel::release::Release;
+use kmemtrace_abi::open::OpenOptions;
 
 /// Tells what of a recording, or of raw relay files, is lost, missing or damaged.
 #[derive(Debug, Parser)]
@@ -16,6 +20,15 @@ pub(crate) struct Options {
     /// relay channel) need a DIR.
     #[arg(value_name = "FILE or DIR")]
     pub(crate) paths: Vec<PathBuf>,
+    /// Kernel that a text of ftrace, trace-cmd or perf is of: 4.14.336
+    #[arg(long, value_name = "RELEASE", value_parser = parse_release)]
+    pub(crate) release: Option<String>,
+    /// Trace clock of a text's times
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Clock::NAMES), hide_possible_values = true)]
+    pub(crate) clock: Option<String>,
+    /// Bytes of a page on the machine of a text [default: 4096]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) page_size: Option<u64>,
     /// Exit with 3 unless every file is ok
     #[arg(long)]
     pub(crate) strict: bool,
@@ -43,6 +56,18 @@ Exit status:
   2  could not be checked: usage, unreadable
   3  corrupt, or no trace at all";
 
+impl Options {
+    /// Facts that texts of events do not tell.
+    pub(crate) fn of_text(&self) -> OpenOptions {
+        OpenOptions {
+            release: self.release.clone(),
+            clock: self.clock.clone(),
+            page_bytes: self.page_size,
+            ..OpenOptions::default()
+        }
+    }
+}
+
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -54,6 +79,11 @@ pub(crate) enum Format {
     Csv,
     /// Tab-separated rows, one a file
     Tsv,
+}
+
+fn parse_release(text: &str) -> Result<String, String> {
+    let is_release = Release::parse(text).is_some();
+    is_release.then(|| text.to_owned()).ok_or_else(|| "a release begins with its numbers: 4.14.336".to_owned())
 }
 
 /// Parses `K301`, `k301` or `301`.

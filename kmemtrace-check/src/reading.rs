@@ -11,7 +11,7 @@ use kmemtrace_abi::fault::Fault;
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::FileReport;
-use kmemtrace_abi::trace::{OpenError, Trace, TraceInfo};
+use kmemtrace_abi::trace::{InputKind, OpenError, Trace, TraceInfo};
 
 /// Trace after reading.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub(crate) struct CheckedFile {
     pub(crate) is_there: bool,
     /// Gap with the most events lost in the kernel's buffer.
     pub(crate) worst_gap: Option<Gap>,
+    /// File of another program: of all CPUs, and without blocks.
+    pub(crate) is_foreign: bool,
     /// Missing sequence numbers before records of this file.
     pub(crate) holes: Holes,
 }
@@ -65,7 +67,7 @@ impl Holes {
 
 impl CheckedFile {
     pub(crate) fn new(facts: FileReport, is_there: bool) -> CheckedFile {
-        CheckedFile { facts, is_there, worst_gap: None, holes: Holes::default() }
+        CheckedFile { facts, is_there, worst_gap: None, is_foreign: false, holes: Holes::default() }
     }
 
     /// Adds a finding to those of the reader.
@@ -110,10 +112,9 @@ fn weight(gap: &Gap) -> (u64, u64) {
 }
 
 /// Reads the trace directory or file at `path` on `threads` threads.
-pub(crate) fn read(path: PathBuf, threads: usize) -> Result<CheckedTrace, OpenError> {
+pub(crate) fn read(path: PathBuf, options: OpenOptions, threads: usize) -> Result<CheckedTrace, OpenError> {
     let is_dir = path.is_dir();
-    let mut trace =
-        Trace::open_with(std::slice::from_ref(&path), OpenOptions { alike: true, ..OpenOptions::default() })?;
+    let mut trace = Trace::open_with(std::slice::from_ref(&path), OpenOptions { alike: true, ..options })?;
     if !is_dir {
         // A single file is checked alone, without the recording's other CPUs.
         let missing = std::mem::take(&mut trace.info.missing);
@@ -125,6 +126,7 @@ pub(crate) fn read(path: PathBuf, threads: usize) -> Result<CheckedTrace, OpenEr
         read_apart(&mut trace.streams, &trace.names, threads)
     };
     for file in &mut files {
+        file.is_foreign = matches!(trace.info.input, InputKind::Other(_));
         file.is_there = !file.facts.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
     }
     let total_overruns = trace.total_overruns();

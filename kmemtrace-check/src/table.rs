@@ -157,6 +157,8 @@ fn worst_gap(file: &CheckedFile, keys: Keys) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use kmemtrace_abi::open::OpenOptions;
+
     use super::*;
     use crate::sample::Sample;
     use crate::{checks, reading};
@@ -164,7 +166,7 @@ mod tests {
     use kmemtrace_tests::generate::{Options, Shape};
 
     fn trace(sample: &Sample) -> CheckedTrace {
-        let mut trace = reading::read(sample.path().to_owned(), 2).unwrap();
+        let mut trace = reading::read(sample.path().to_owned(), OpenOptions::default(), 2).unwrap();
         checks::run(&mut trace);
         trace
     }

@@ -13,6 +13,7 @@ use kmemtrace::{
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
 
 use crate::args::{Args, Format, GroupBy, SortBy};
 use crate::cli::Request;
@@ -29,6 +30,8 @@ use crate::{exit, names, suggest};
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
+/// Findings about texts that are told beside a view.
+const OF_TEXTS: [Code; 5] = [Code::BadText, Code::TextCut, Code::BadLine, Code::Untold, Code::NoAddress];
 /// Views that take a saved document in place of a trace.
 const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 /// Views of counts and sums.
@@ -333,14 +336,35 @@ pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Qu
 pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
     let args = &request.args;
     let at_free_before = args.sort.iter().any(is_of_free);
-    let options = OpenOptions { released: args.released, alike: is_of_sums(request), at_free_before, ..OpenOptions::default() };
+    let options = OpenOptions {
+        released: args.released,
+        alike: is_of_sums(request),
+        at_free_before,
+        release: args.of_text.release.clone(),
+        clock: args.of_text.clock.clone(),
+        page_bytes: args.of_text.page_size,
+        buffer: None,
+    };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
         Some(hint) => error.context(hint),
         None => error,
     })?;
     check_page_owner(&request.args, &trace)?;
+    if trace.info.input != InputKind::Other(FTRACE_TEXT)
+        && let Some(option) = args.of_text.given().next()
+    {
+        anyhow::bail!(
+            "{option}: {} is no text of events and tells this itself; leave the option out",
+            input_name(&trace)
+        );
+    }
     Ok(trace)
+}
+
+/// Name of a trace's first input, for messages.
+fn input_name(trace: &Trace) -> String {
+    trace.inputs.first().map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned())
 }
 
 /// True for an order by a time of blocks of page_owner.
@@ -369,10 +393,7 @@ fn check_page_owner(args: &Args, trace: &Trace) -> anyhow::Result<()> {
     if !trace.info.input.is_of_one_moment()
         && let Some((option, _, remedy)) = asked.into_iter().find(|(_, is_given, _)| *is_given)
     {
-        let input = trace
-            .inputs
-            .first()
-            .map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned());
+        let input = input_name(trace);
         anyhow::bail!("{option}: {input} is no text of page_owner, which alone tells this; {remedy}");
     }
     let times: BTreeSet<bool> = args.sort.iter().filter(|sort| is_by_time(sort)).map(is_of_free).collect();
@@ -493,11 +514,10 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
     }
 }
 
-/// Tells the line in which a text of page_owner ends early, or from which on it makes no sense.
+/// Tells what is wrong with a text: the line at which it ends early, or makes no sense, and loss that it does not tell.
 pub(crate) fn tell_bad_text(trace: &Trace) {
     for stream in &trace.streams {
-        for fault in stream.report().faults.iter().filter(|fault| [Code::BadText, Code::TextCut].contains(&fault.code))
-        {
+        for fault in stream.report().faults.iter().filter(|fault| OF_TEXTS.contains(&fault.code)) {
             let path = escape(stream.path().as_os_str().as_encoded_bytes()).into_owned();
             say(&format!("{path}: {}", fault.message));
         }

@@ -27,7 +27,7 @@ pub(crate) fn suggest(
     let is_asked =
         !(filters.comm.is_empty() && filters.module.is_empty() && filters.cache.is_empty() && filters.site.is_empty());
     // Names of symbols and threads went into the analysis: the trace is opened once more, for its metadata only.
-    let Some(mut again) = is_asked.then(|| Trace::open(&trace.inputs).ok()).flatten() else { return Vec::new() };
+    let Some(mut again) = is_asked.then(|| trace.reopen().ok()).flatten() else { return Vec::new() };
     if query.load_symbols(&mut again, &mut Silent).is_err() {
         return Vec::new();
     }

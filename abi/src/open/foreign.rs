@@ -50,7 +50,7 @@ pub(super) fn described(sample: &[u8]) -> String {
 }
 
 /// True for UTF-8 without control characters other than those of lines; a character may be cut at the end.
-fn is_text(sample: &[u8]) -> bool {
+pub(super) fn is_text(sample: &[u8]) -> bool {
     let text = match std::str::from_utf8(sample) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() => {

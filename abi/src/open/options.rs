@@ -1,7 +1,7 @@
 //! Options of opening a trace.
 
-/// Wishes of the caller that some inputs can fulfil: those that tell of one moment alone
-/// ([`InputKind::is_of_one_moment`](crate::trace::InputKind)).
+/// Wishes of the caller that some inputs can fulfil. `released`, `alike` and `at_free_before` are for those that tell of one moment alone
+/// ([`InputKind::is_of_one_moment`](crate::trace::InputKind)), the others for texts of events.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Memory that was given back is read, too.
@@ -13,4 +13,10 @@ pub struct OpenOptions {
     pub at_free_before: bool,
     /// Name of the ring buffer that is read, of an input that has several; the main one has none.
     pub buffer: Option<String>,
+    /// Release of the kernel that the text is of.
+    pub release: Option<String>,
+    /// Trace clock of the text's times, as the kernel's `trace_clock` names it.
+    pub clock: Option<String>,
+    /// Bytes of a page.
+    pub page_bytes: Option<u64>,
 }

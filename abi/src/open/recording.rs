@@ -18,7 +18,7 @@ use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::trace::{Deferred, InputKind, Metadata, OpenError, Trace, TraceInfo};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.
 pub(super) struct Opened {
@@ -143,6 +143,8 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         endian: header.target.map(|t| t.endian),
         word_bytes,
         page_bytes: header.page_bytes,
+        page_bytes_from: PageBytesFrom::Trace,
+        addresses: Addresses::Raw,
         clock: header.clock,
         since_boot: header.since_boot,
         cpus: streams.iter().map(CpuStream::cpu).collect(),
@@ -160,7 +162,7 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
     if metadata.stacks.as_deref() == Some("") {
         streams.iter_mut().for_each(CpuStream::expect_no_stacks);
     }
-    Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None }
+    Trace { has_begun: false, inputs: Vec::new(), origin: None, info, streams, names, metadata, total_overruns: None }
 }
 
 /// A stream for each file, with the findings so far; `complaint` is a finding about the description of events.

@@ -11,7 +11,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames};
 use crate::stream::report::Source;
 use crate::target::Endian;
-use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
+use crate::trace::{Addresses, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let Listing { root, files, total_overruns, .. } = listing;
@@ -66,6 +66,8 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         endian: Some(endian),
         word_bytes: None,
         page_bytes: None,
+        page_bytes_from: PageBytesFrom::Trace,
+        addresses: Addresses::Raw,
         clock: None,
         since_boot: false,
         cpus: streams.iter().map(CpuStream::cpu).collect(),
@@ -82,6 +84,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     Ok(Trace {
         has_begun: false,
         inputs: Vec::new(),
+        origin: None,
         info,
         streams,
         names,

@@ -29,7 +29,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Endian, Target};
-use crate::trace::{Deferred, InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
@@ -251,6 +251,8 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         endian: Some(shape.target.endian),
         word_bytes: Some(shape.target.word_bytes),
         page_bytes,
+        page_bytes_from: PageBytesFrom::Trace,
+        addresses: Addresses::Raw,
         clock,
         since_boot: false,
         cpus: streams.iter().map(CpuStream::cpu).collect(),
@@ -266,7 +268,16 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let metadata = Metadata { report: (!alone).then_some(report), ..named };
-    Ok(Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
+    Ok(Trace {
+        has_begun: false,
+        inputs: Vec::new(),
+        origin: None,
+        info,
+        streams,
+        names,
+        metadata,
+        total_overruns: None,
+    })
 }
 
 /// Checksum (CRC-64/NVME) of the first bytes of each CPU's file, which hold the times of its first events, in hexadecimal digits; `None`

@@ -128,7 +128,7 @@ impl CpuStream {
     /// False where no event can have a stack: the trace describes none, or tells that none were recorded.
     pub(crate) fn may_have_stacks(&self) -> bool {
         match (&self.backing, &*self.format) {
-            (Backing::Source(..), _) => true,
+            (Backing::Source(source, _), _) => source.may_have_stacks(),
             (_, PayloadFormat::SubBuffers(format)) => self.state.has_stacks && format.decoder.stacks().is_some(),
             _ => false,
         }
@@ -188,6 +188,11 @@ impl CpuStream {
     /// True where blocks that the writer has given back were passed over since the last call.
     pub fn take_hole(&mut self) -> bool {
         std::mem::take(&mut self.has_passed_hole)
+    }
+
+    /// True where the events are of several CPUs: each has its own.
+    pub fn has_several_cpus(&self) -> bool {
+        matches!(&self.backing, Backing::Source(source, _) if source.has_several_cpus())
     }
 
     /// The CPU.

@@ -125,10 +125,10 @@ impl CpuStream {
                 Some(if is_cut { Ending::Cut } else { Ending::Damaged })
             }
         };
-        source::hand_over(&mut self.state, read, names, items);
+        source::hand_over(&mut self.state, source.has_several_cpus(), read, names, items);
         if let Some(ending) = ending {
             self.state.report.bytes = source.bytes_read();
-            self.state.finish_source(ending, items);
+            self.state.finish_source(ending, source.end(), items);
             self.backing = Backing::Done;
         }
     }

@@ -28,6 +28,21 @@ pub trait EventSource: Debug + Send {
     /// The finding that ends the stream: nothing behind it is read, and the rest counts as a gap.
     fn read(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> Result<(), Fault>;
 
+    /// True for a source with the events of several CPUs, which is in the total order already: each item has its own CPU.
+    fn has_several_cpus(&self) -> bool {
+        false
+    }
+
+    /// False where no event has a call stack.
+    fn may_have_stacks(&self) -> bool {
+        true
+    }
+
+    /// Facts that are known at the end; asked for once.
+    fn end(&mut self) -> SourceEnd {
+        SourceEnd::default()
+    }
+
     /// Bytes read so far.
     fn bytes_read(&self) -> u64 {
         0
@@ -39,9 +54,31 @@ pub trait EventSource: Debug + Send {
     }
 }
 
-/// Hands on the items that a source has read. An event whose time is before its predecessor's takes that one's time.
+/// Facts of a source that has been read to its end.
+#[derive(Clone, Debug, Default)]
+pub struct SourceEnd {
+    /// Number of events lost.
+    pub lost: Lost,
+    /// Findings that did not end the stream.
+    pub faults: Vec<Fault>,
+    /// Stacks that belong to no event.
+    pub stacks_unmatched: u64,
+}
+
+/// Number of events that a source has lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lost {
+    /// The sum over its gaps; not known after a cut.
+    #[default]
+    OfGaps,
+    /// A number, or `None` where the source does not tell it.
+    Told(Option<u64>),
+}
+
+/// Hands on the items that a source has read; `has_cpus`: they have their own CPUs. An event whose time is before its predecessor's takes that one's time.
 pub(super) fn hand_over(
     state: &mut StreamState,
+    has_cpus: bool,
     read: &mut Vec<StreamItem>,
     names: &Names,
     items: &mut impl EventSink,
@@ -50,12 +87,19 @@ pub(super) fn hand_over(
         match item {
             StreamItem::Event(mut event) => {
                 event.at = state.key(event.at, 0);
-                event.cpu = state.cpu;
+                if !has_cpus {
+                    event.cpu = state.cpu;
+                }
+                if names.is_unknown(event.name) {
+                    state.report.unknown.count(names.get(event.name));
+                }
                 state.report.stacks += u64::from(event.stack.is_some());
                 state.push(items, event, names);
             }
             StreamItem::Gap(mut gap) => {
-                gap.cpu = state.cpu;
+                if !has_cpus {
+                    gap.cpu = state.cpu;
+                }
                 state.report.lost = state.report.lost.zip(gap.lost).map(|(sum, lost)| sum.saturating_add(lost));
                 state.push_gap(items, gap);
             }
@@ -65,8 +109,10 @@ pub(super) fn hand_over(
 
 impl StreamState {
     /// Ends a source: completes the report, and hands over the gap behind a cut or damage.
-    pub(super) fn finish_source(&mut self, ending: Ending, items: &mut impl EventSink) {
+    pub(super) fn finish_source(&mut self, ending: Ending, end: SourceEnd, items: &mut impl EventSink) {
         self.report.last = self.last;
+        end.faults.into_iter().for_each(|fault| self.report.add(fault));
+        self.report.stacks_unmatched += end.stacks_unmatched;
         let cause = match ending {
             Ending::Whole => None,
             Ending::Cut => Some(GapCause::Cut),
@@ -75,6 +121,9 @@ impl StreamState {
         if cause.is_some() {
             self.report.lost = None;
             self.gap(items, cause, None);
+        }
+        if let Lost::Told(lost) = end.lost {
+            self.report.lost = lost;
         }
         if self.report.lost.is_none_or(|lost| lost > 0) {
             self.report.verdict = self.report.verdict.max(Verdict::Lossy);

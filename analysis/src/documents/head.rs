@@ -3,7 +3,7 @@
 use kmemtrace_abi::clock::{Clock, OrderKey};
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{Deferred, SymbolSource, TraceInfo};
+use kmemtrace_abi::trace::{Addresses, Deferred, SymbolSource, TraceInfo};
 use serde::{Serialize, Serializer};
 
 use crate::account::completeness::Completeness;
@@ -158,10 +158,15 @@ pub struct TraceMembers<'a> {
     pub word_bytes: Option<u8>,
     /// Bytes of a page.
     pub page_bytes: Option<u64>,
-    /// Form of addresses: `raw`; `None` where the input names functions without addresses.
+    /// Source of that number: `trace`, `option`, `guess` or `machine`.
+    pub page_bytes_from: Option<&'static str>,
+    /// Form of the addresses of objects: `raw` or `hashed`; `None` where the input has none.
     pub addresses: Option<&'static str>,
     /// Name of the trace clock.
     pub clock: Option<&'a str>,
+    /// Clock of the order keys; no member of documents.
+    #[serde(skip)]
+    pub keys: Clock,
     /// Number of CPUs; `None` where the input does not tell it.
     pub cpus: Option<usize>,
     /// Meaning of order keys.
@@ -174,7 +179,7 @@ pub struct TraceMembers<'a> {
     /// Thread ids of the recorder, if the trace tells them.
     pub own_threads: Option<&'a [i32]>,
     /// Part of the system that was recorded: `system` or `tasks`.
-    pub scope: &'static str,
+    pub scope: Option<&'static str>,
     /// Deferred frees of a kernel that frees them in bulk: `seen`, `partly` or `unseen`; `None` where each has an event of its own, and
     /// where that is not known.
     pub deferred: Option<&'static str>,
@@ -216,7 +221,7 @@ fn order_word<S: Serializer>(order: &OrderKey, serializer: S) -> Result<S::Ok, S
 impl TraceMembers<'_> {
     /// Clock of the order keys.
     pub fn keys(&self) -> Clock {
-        Clock::of(self.order, self.clock)
+        self.keys
     }
 }
 
@@ -273,8 +278,14 @@ impl<'a> TraceMembers<'a> {
             endian: info.endian.map(Endian::name),
             word_bytes: info.word_bytes,
             page_bytes: info.page_bytes,
-            addresses: (!info.input.is_of_one_moment()).then_some("raw"),
-            clock: info.clock.as_deref(),
+            page_bytes_from: info.page_bytes.map(|_| info.page_bytes_from.name()),
+            addresses: match info.addresses {
+                _ if info.input.is_of_one_moment() => None,
+                Addresses::Raw => Some("raw"),
+                Addresses::Hashed => Some("hashed"),
+            },
+            clock: info.clock.as_deref().filter(|name| *name != Clock::UNNAMED_TICKS),
+            keys: info.keys(),
             cpus: (!info.input.is_of_one_moment()).then_some(info.cpus.len()),
             order: info.order,
             first,

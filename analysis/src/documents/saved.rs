@@ -16,7 +16,7 @@ use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{Deferred, InputKind, PAGE_OWNER, Scope, SymbolSource, TraceInfo};
+use kmemtrace_abi::trace::{Addresses, Deferred, InputKind, PAGE_OWNER, PageBytesFrom, Scope, SymbolSource, TraceInfo};
 use serde::Deserialize;
 
 use crate::account::completeness::Completeness;
@@ -146,8 +146,12 @@ struct SavedTrace {
     first: u64,
     last: u64,
     own_threads: Option<Vec<i32>>,
+    scope: Option<String>,
+    // Documents of earlier versions do not have these.
     #[serde(default)]
-    scope: String,
+    page_bytes_from: Option<String>,
+    #[serde(default)]
+    addresses: Option<String>,
     // Documents of earlier versions do not have it.
     #[serde(default)]
     deferred: Option<String>,
@@ -567,6 +571,11 @@ impl SavedTrace {
                 .find(|endian| self.endian.as_deref() == Some(endian.name())),
             word_bytes: self.word_bytes,
             page_bytes: self.page_bytes,
+            page_bytes_from: [PageBytesFrom::Option, PageBytesFrom::Guess, PageBytesFrom::Machine]
+                .into_iter()
+                .find(|from| self.page_bytes_from.as_deref() == Some(from.name()))
+                .unwrap_or(PageBytesFrom::Trace),
+            addresses: if self.addresses.as_deref() == Some("hashed") { Addresses::Hashed } else { Addresses::Raw },
             clock: self.clock,
             since_boot: self.since_boot.is_some(),
             cpus: (0..self.cpus.min(MAX_CPUS)).collect(),
@@ -578,7 +587,11 @@ impl SavedTrace {
                 Some("unseen") => Some(Deferred::Unseen),
                 _ => None,
             },
-            scope: if self.scope == Scope::Tasks.name() { Scope::Tasks } else { Scope::System },
+            scope: match self.scope.as_deref() {
+                Some("tasks") => Scope::Tasks,
+                Some(_) => Scope::System,
+                None => Scope::Unknown,
+            },
             filter: self.filtered,
             host: self.host,
             boot: self.boot,

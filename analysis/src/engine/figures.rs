@@ -13,7 +13,7 @@ use crate::engine::peaks::PeakTracker;
 use crate::engine::scheduler::Partition;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::names::caches::CacheFrom;
-use crate::pairing::findings::{Finding, FindingRow, FindingSites, Findings};
+use crate::pairing::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
 use crate::pairing::learn::{CacheLearner, LearnedName};
 use crate::pairing::pairs::{PairingOptions, kind_index};
 use crate::pairing::result::{Counts, Live, PairingResult};
@@ -184,9 +184,11 @@ fn add_findings(
             (key, row, key.alloc.and_then(|origin| numbers.origins.get(origin as usize)))
         })
     };
+    let is_hash = |key: &FindingKey| rules.is_hashed && key.class == Finding::InferredFree;
     // Call-sites whose objects are also freed on paths without events, whatever the filters and the grouping.
     let mut is_bound = vec![rules.is_partial; numbers.sites.len()];
-    let inferred = all().filter(|(key, row, _)| key.is_unexplained(row)).filter_map(|(.., origin)| Some(*origin?));
+    let inferred =
+        all().filter(|(key, row, _)| key.is_unexplained(row) || is_hash(key)).filter_map(|(.., origin)| Some(*origin?));
     let in_bulk = bounds.iter().filter_map(|&origin| numbers.origins.get(origin as usize).copied());
     let unselected = numbers.unselected_caches.iter().filter(|(_, cache)| has_unseen_frees(&paired.counts, *cache));
     let unselected = unselected.map(|&(site, _)| Origin { row: None, site });

@@ -4,7 +4,6 @@
 //! if all of its events come to the same one: the code of a module that is loaded later may lie where that of an earlier one was.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Action, Event, EventSink, Gap, ModuleFree, ModuleLoad, Names};
@@ -50,13 +49,13 @@ impl<'a> InitFacts<'a> {
 /// # Errors
 /// The trace cannot be opened again.
 pub(crate) fn find(
-    inputs: &[PathBuf],
+    trace: &Trace,
     facts: InitFacts<'_>,
     bounds: impl FnOnce(u64) -> (u64, u64),
     progress: &mut dyn Progress,
 ) -> Result<InitSites, OpenError> {
-    let bounds = bounds(first_key(inputs)?);
-    let mut trace = Trace::open(inputs)?;
+    let bounds = bounds(first_key(trace.reopen()?));
+    let mut trace = trace.reopen()?;
     let seen = Seen {
         facts,
         bounds,
@@ -78,15 +77,14 @@ pub(crate) fn find(
 }
 
 /// First order key of all streams.
-fn first_key(inputs: &[PathBuf]) -> Result<u64, OpenError> {
-    let mut trace = Trace::open(inputs)?;
+fn first_key(mut trace: Trace) -> u64 {
     let names = &mut trace.names;
     let mut first = |stream: &mut CpuStream| {
         let mut items = Vec::new();
         while stream.report().first.is_none() && stream.fill(names, &mut items) {}
         stream.report().first
     };
-    Ok(trace.streams.iter_mut().filter_map(&mut first).min().unwrap_or(0))
+    trace.streams.iter_mut().filter_map(&mut first).min().unwrap_or(0)
 }
 
 /// Loads, and call-sites that may be in the initialisation of a module.

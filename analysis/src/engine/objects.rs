@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::event::{Event, Names as EventNames};
-use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::classes::Classes;
@@ -64,7 +63,7 @@ impl Query {
             return Ok(observed);
         }
         // The second pass takes the names from files, too.
-        *trace = Trace::open(&trace.inputs)?;
+        *trace = trace.reopen()?;
         sink.restart();
         Ok(self.pass_objects(trace, sink, progress, true)?.0)
     }
@@ -103,7 +102,7 @@ impl Query {
             budget,
             notes: self.notes.clone(),
         };
-        config.rules.cpus = trace.streams.iter().map(CpuStream::cpu).collect();
+        config.rules.cpus = trace.info.cpus.clone();
         let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
         let fates = Fates::new(sink, &classes, &names.comms, &config.rules, is_all_suspect);
         let mut objects = ObjectPass::new(&config, &classes, &trace.names, filter, fates);

@@ -182,7 +182,7 @@ pub(super) fn in_order(
         sequential::last_key(trace, progress);
         let is_good = index.was_good(trace);
         let (keeps_fields, symbols) = (trace.names.fields.is_kept(), trace.info.symbols);
-        *trace = Trace::open(&trace.inputs)?;
+        *trace = trace.reopen()?;
         trace.info.symbols = symbols;
         trace.names.fields.set_kept(keeps_fields);
         restricted = if is_good { restrict(Some(index), trace, window) } else { None };

@@ -75,7 +75,7 @@ impl AnalysisRun<'_> {
             if index.was_good(self.trace) {
                 return Ok((order, paired, completeness));
             }
-            *self.trace = Trace::open(&self.trace.inputs)?;
+            *self.trace = self.trace.reopen()?;
         }
         self.through(filter, |first| window.resolve(first))
     }
@@ -124,7 +124,7 @@ fn find_init_sites(
     let of_findings = paired.findings.keys().flat_map(|key| [key.alloc_site, key.free_site]).flatten();
     let of_stacks = paired.stacks.all().flatten().copied();
     if of_rows.chain(of_findings).chain(of_stacks).any(|site| init.may_be_init(site)) {
-        paired.init_sites = init_sites::find(&trace.inputs, init, bounds, progress)?;
+        paired.init_sites = init_sites::find(trace, init, bounds, progress)?;
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
     progress: &mut dyn Progress,
 ) -> Result<(MergeStats, PairingResult), AnalysisError> {
     let mut streams = std::mem::take(&mut trace.streams);
-    config.rules.cpus = streams.iter().map(CpuStream::cpu).collect();
+    config.rules.cpus = trace.info.cpus.clone();
     let paths = config.over_time.nodes.map(SharedPaths::new);
     let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
     let classes = match &paths {
@@ -61,10 +61,12 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         None => classes,
     };
     let seed = Seed::random();
-    let mut merger = Merger::new(config.rules.cpus.clone(), trace.info.order, config.parallelism.parts());
+    let mut merger =
+        Merger::new(streams.iter().map(CpuStream::cpu).collect(), trace.info.order, config.parallelism.parts());
     let groups = GroupReader::new(config.grouping, config.facts, &classes);
     let by_site = config.grouping.has(GroupKey::Site);
     let mut reader = PairEventReader::new(&trace.names, &classes, groups, by_site, seed, filter.clone());
+    reader.tell_cpus_apart(&streams, &config.rules.cpus);
     let at_once = batch(config.parallelism.window, streams.len());
     read_first(&mut streams, &mut merger, &mut reader, at_once);
     let bounds = bounds(merger.first_key());

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
-use kmemtrace_abi::clock::{OrderKey, Unit};
+use kmemtrace_abi::clock::{Agreement, OrderKey, Unit};
 use kmemtrace_abi::disk::block::End;
 use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
-use kmemtrace_abi::trace::{InputKind, Scope, SymbolSource, Trace, TraceInfo};
+use kmemtrace_abi::trace::{Addresses, Scope, SymbolSource, Trace, TraceInfo};
 
 use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
@@ -89,7 +89,7 @@ impl Query {
         if !self.at_peak {
             return Ok(None);
         }
-        if matches!(trace.info.input, InputKind::Other(_)) || trace.inputs.is_empty() {
+        if trace.info.input.is_of_one_moment() || !trace.is_readable_again() {
             return Err(AnalysisError::PeakUnknown);
         }
         let plain = Query { at_peak: false, ..self.clone() };
@@ -106,7 +106,7 @@ impl Query {
             kinds => kinds == [Kind::Pages],
         };
         let peak_at = if is_pages { found.pages_peak_at } else { found.peak_at };
-        *trace = Trace::open(&trace.inputs)?;
+        *trace = trace.reopen()?;
         let window = peak_at.map(TimeWindow::until);
         Ok(Some(Query { window: window.or(plain.window), ..plain }))
     }
@@ -220,11 +220,14 @@ impl Query {
 
     /// Rules of the pairing on this trace.
     pub(crate) fn pairing_options(&self, trace: &Trace, request: AnalysisRequest) -> PairingOptions {
+        let is_hashed = trace.info.addresses == Addresses::Hashed;
         PairingOptions {
             kfree_takes_all: trace.info.kernel.as_deref().is_none_or(kfree_takes_all),
             cpus: Vec::new(),
             nodes: every_node(trace),
-            agreement: trace.info.keys().agreement,
+            // A hash may stand for two addresses, so that no finding counts on it.
+            agreement: if is_hashed { Agreement::Nothing } else { trace.info.keys().agreement },
+            is_hashed,
             by_site: [Grouping::SITE, Grouping::SITE_AND_STACK].contains(&request.grouping),
             counts_old_frees: request.grouping == Grouping::CACHE,
             learns_caches: self.learns_caches,
@@ -288,7 +291,7 @@ impl Query {
             select: Select::default(),
             ..self.clone()
         };
-        let learned = learning.run_with(&mut Trace::open(&trace.inputs)?, progress)?;
+        let learned = learning.run_with(&mut trace.reopen()?, progress)?;
         let name = |name: &LearnedName| match name {
             LearnedName::One(cache) => learned.names.numbered((*cache).into()).map(Into::into),
             LearnedName::Several => None,
@@ -303,7 +306,7 @@ impl Query {
         if !is_asked || !trace.may_have_stacks() || !trace.tells_module_loads() {
             return Ok(None);
         }
-        Ok(Some(sequential::module_loads(&mut Trace::open(&trace.inputs)?, progress)))
+        Ok(Some(sequential::module_loads(&mut trace.reopen()?, progress)))
     }
 
     /// Figures over time; a trace whose places are not known has no nodes of places.
@@ -327,7 +330,7 @@ impl Query {
             let sources = if self.select.branch.is_empty() { NameOptions::default() } else { self.names.clone() };
             let over_time = OverTimeRequest::default();
             let finding = Query { over_time, window: None, has_static: false, names: sources, ..self.clone() };
-            names.find_places(&finding.run_with(&mut Trace::open(&trace.inputs)?, progress)?.paired)?;
+            names.find_places(&finding.run_with(&mut trace.reopen()?, progress)?.paired)?;
         }
         Ok(Some(by_area))
     }
@@ -358,7 +361,7 @@ impl Query {
             let text = match SymbolFile::read(path, &trace.metadata.kallsyms)? {
                 SymbolFile::Placed(text) => text,
                 SymbolFile::Unplaced(text) => {
-                    let sites = sequential::call_sites(&mut Trace::open(&trace.inputs)?, progress).into_iter();
+                    let sites = sequential::call_sites(&mut trace.reopen()?, progress).into_iter();
                     symbol_files::check_unplaced(path, &text, &trace.metadata.modules, sites)?;
                     text
                 }
@@ -474,7 +477,7 @@ fn keep_init_sites(
 ) -> Result<(), AnalysisError> {
     let Some(facts) = InitFacts::of(trace, symbols) else { return Ok(()) };
     let bounds = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
-    symbols.set_init_sites(init_sites::find(&trace.inputs, facts, bounds, progress)?);
+    symbols.set_init_sites(init_sites::find(trace, facts, bounds, progress)?);
     Ok(())
 }
 
@@ -526,7 +529,7 @@ fn analyse(
 
 /// Key of the last event: from the end blocks of finished files, or the index, else by a pass of its own over the trace.
 fn last_key(trace: &Trace, index: Option<&Index>, progress: &mut dyn Progress) -> Result<u64, AnalysisError> {
-    if matches!(trace.info.input, InputKind::Other(_)) {
+    if !trace.is_readable_again() {
         return Err(AnalysisError::EndUnknown);
     }
     // A clock that may go back has its last time not always at the end.
@@ -539,7 +542,7 @@ fn last_key(trace: &Trace, index: Option<&Index>, progress: &mut dyn Progress) -
     if let Some(last) = index.and_then(Index::last_key) {
         return Ok(last);
     }
-    Ok(sequential::last_key(&mut Trace::open(&trace.inputs)?, progress))
+    Ok(sequential::last_key(&mut trace.reopen()?, progress))
 }
 
 /// True where `kfree` frees objects of any cache: from Linux 6.4 on (`Documentation/core-api/memory-allocation.rst`).

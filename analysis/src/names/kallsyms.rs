@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use kmemtrace_abi::kernel::kallsyms::{hex, parts};
-use kmemtrace_abi::trace::BEFORE_PAGE_OWNER;
+use kmemtrace_abi::trace::WITHOUT_OFFSET;
 use memchr::memchr;
 
 /// Text of symbols and modules, indexed by address.
@@ -97,7 +97,7 @@ impl<'a> SiteOwner<'a> {
 pub struct Symbol<'a> {
     /// Name of the function, any bytes.
     pub name: &'a [u8],
-    /// Distance from the function's start to the call-site, in bytes.
+    /// Distance from the function's start to the call-site, in bytes; 0 where the input does not tell it.
     pub offset: u64,
     /// Module of the function; `None` for the kernel itself.
     pub module: Option<&'a [u8]>,
@@ -272,7 +272,8 @@ impl Symbolizer {
             return None;
         }
         let is_gone = line.module.is_some_and(|module| self.is_gone(module, target));
-        Some(Symbol { name: line.name, offset: call_site - address, module: line.module, is_gone })
+        let offset = if WITHOUT_OFFSET.contains(&call_site) { 0 } else { call_site - address };
+        Some(Symbol { name: line.name, offset, module: line.module, is_gone })
     }
 
     /// True where the module at this address was gone at the end: another one of its name may be there still.
@@ -327,9 +328,9 @@ impl Symbol<'_> {
     }
 }
 
-/// `name+0x1f`; the name alone where it is that of no function.
+/// `name+0x1f`; the name alone where the offset is 0, which no call has.
 pub(crate) fn with_offset(name: &[u8], offset: u64) -> Vec<u8> {
-    let offset = if name == BEFORE_PAGE_OWNER { String::new() } else { format!("+{offset:#x}") };
+    let offset = if offset == 0 { String::new() } else { format!("+{offset:#x}") };
     [name, offset.as_bytes()].concat()
 }
 

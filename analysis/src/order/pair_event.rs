@@ -197,12 +197,20 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
             seed,
             filter,
             number: 0,
+            numbers: Vec::new(),
             caches: Vec::new(),
             owners: Vec::new(),
             recent: Box::new([Recent::default(); RECENT]),
             chunk: Chunk::default(),
         };
         PairEventReader { names: names.clone(), sink }
+    }
+
+    /// Gives each of `cpus` its own number, where a stream has the events of several.
+    pub(crate) fn tell_cpus_apart(&mut self, streams: &[CpuStream], cpus: &[u32]) {
+        let Some(&last) = cpus.last().filter(|_| streams.iter().any(CpuStream::has_several_cpus)) else { return };
+        self.sink.numbers = vec![0; last as usize + 1];
+        cpus.iter().zip(0..).for_each(|(&cpu, number)| self.sink.numbers[cpu as usize] = number);
     }
 
     /// Reads the next chunk of the stream of this number into the memory of a used one; true with the last one.
@@ -283,6 +291,8 @@ struct PairEventSink<'a, F> {
     filter: F,
     /// Number of the stream that is read.
     number: u16,
+    /// Number of each CPU in place of it, where one stream has the events of several.
+    numbers: Vec<u16>,
     /// Number of each cache, by index of the thread's own names; 0: not looked up yet.
     caches: Vec<CacheNumber>,
     /// Values of each owner, by index of the thread's own ones.
@@ -352,7 +362,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
                 _ => cache,
             },
             hash: self.seed.hash(hashed),
-            stream: self.number,
+            stream: if self.numbers.is_empty() { self.number } else { self.number_of(event.cpu) },
             action,
             kind,
         });
@@ -406,6 +416,10 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
 }
 
 impl<F> PairEventSink<'_, F> {
+    fn number_of(&self, cpu: u32) -> u16 {
+        self.numbers.get(cpu as usize).copied().unwrap_or(0)
+    }
+
     #[inline]
     fn cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
         match self.caches.get(name.index()) {

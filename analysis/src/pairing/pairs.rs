@@ -35,6 +35,8 @@ pub(crate) struct PairingOptions {
     pub(crate) nodes: Option<HashMap<u32, u32>>,
     /// Events that are in the order in which they happened: of all CPUs, of one, or none.
     pub(crate) agreement: Agreement,
+    /// Addresses are hashes, so every finding is suspect, and inferred frees make upper bounds nevertheless.
+    pub(crate) is_hashed: bool,
     /// Rows are call-sites, so findings have theirs.
     pub(crate) by_site: bool,
     /// Frees without an allocation are counted for each cache that they name.

@@ -16,7 +16,9 @@ use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use kmemtrace::documents::AccountStyle;
+use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::event::Span;
+use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::duration;
 
 use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOptions, parse_size};
@@ -190,6 +192,8 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Filters", hide_short_help = true)]
     pub(crate) released: bool,
     #[command(flatten)]
+    pub(crate) of_text: TextArgs,
+    #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Show the recorder's own allocations, too
     #[arg(long, help_heading = "Filters", hide_short_help = true)]
@@ -247,6 +251,41 @@ pub(crate) struct Args {
     /// Least size of a trace with an index, in bytes; tests make it small
     #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::PAYS_FROM, hide = true)]
     pub(crate) index_from: u64,
+}
+
+/// Facts that texts of events do not tell.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Texts of ftrace, trace-cmd and perf")]
+pub(crate) struct TextArgs {
+    /// Kernel that a text is of: 4.14.336
+    ///
+    /// It decides which frees are legal, and whether pointers are hashed.
+    #[arg(long, value_name = "RELEASE", value_parser = release, hide_short_help = true)]
+    pub(crate) release: Option<String>,
+    /// Trace clock of a text's times: mono, local, x86-tsc, ... [default: unknown, findings over two CPUs are suspect]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = PossibleValuesParser::new(Clock::NAMES),
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) clock: Option<String>,
+    /// Bytes of a page on the machine of a text [default: 4096]
+    #[arg(long, value_name = "SIZE", value_parser = page_size, hide_short_help = true)]
+    pub(crate) page_size: Option<u64>,
+}
+
+impl TextArgs {
+    /// Options that were given, by their names.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("--release", self.release.is_some()),
+            ("--clock", self.clock.is_some()),
+            ("--page-size", self.page_size.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
 }
 
 /// Sources of names beside the trace.
@@ -349,6 +388,18 @@ impl Args {
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
+}
+
+/// Takes a kernel's release.
+fn release(text: &str) -> Result<String, String> {
+    let is_release = Release::parse(text).is_some();
+    is_release.then(|| text.to_owned()).ok_or_else(|| "a release begins with its numbers: 4.14.336".to_owned())
+}
+
+/// Takes the size of a page.
+fn page_size(text: &str) -> Result<u64, String> {
+    let size = parse_size(text).filter(|size| size.is_power_of_two() && (1 << 10..=1 << 20).contains(size));
+    size.ok_or_else(|| "a page has a power of two of bytes: 4096, 16K, 64K".to_owned())
 }
 
 /// Takes a kind of span, or the name of a pair of events without its end, which only the trace knows.

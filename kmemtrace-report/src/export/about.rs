@@ -35,7 +35,7 @@ pub(super) fn lines(head: &Head<'_>, host: Option<&str>, asked: &TableOptions) -
         line("boot", boot),
         line("recording", recording),
         line("clock", clock),
-        (scope == "tasks").then(|| "some tasks alone: frees by others are unseen".to_owned()),
+        (scope == Some("tasks")).then(|| "some tasks alone: frees by others are unseen".to_owned()),
         line("recorded only allocations with", filtered),
         asked.filter(),
         time,

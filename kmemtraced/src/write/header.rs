@@ -95,7 +95,7 @@ impl Description {
         if facts.since_boot {
             put(item::SINCE_BOOT, &[]);
         }
-        put(item::SCOPE, facts.scope.name().as_bytes());
+        put(item::SCOPE, facts.scope.name().unwrap_or_default().as_bytes());
         if let Some(filter) = &facts.filter {
             put(item::FILTER, filter.as_bytes());
         }

@@ -5,7 +5,6 @@
 //! window of time or each page are asked for, a block takes 24 bytes until it is handed over.
 
 mod blocks;
-mod symbols;
 mod text;
 
 use std::collections::HashMap;
@@ -14,18 +13,18 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use self::blocks::{Blocks, Facts, Held};
-use self::symbols::Symbols;
-use self::text::{Frame, Head, Line};
+use self::text::{Head, Line};
 use super::listing::io_error;
 use super::options::OpenOptions;
 use super::regular;
+use super::symbols::{Frame, Symbols, find};
 use crate::event::{Action, Event, Kind, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
 use crate::owner::{Allocators, Owner, Owners};
 use crate::stack::Stacks;
 use crate::stream::source::EventSource;
-use crate::trace::{Metadata, OpenError, PAGE_OWNER, Trace};
+use crate::trace::{Metadata, OpenError, PAGE_OWNER, PageBytesFrom, Trace};
 
 /// Greatest length of a line.
 const MAX_LINE: u64 = 64 << 10;
@@ -45,7 +44,20 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Option<Result<Trace, O
     let (file, is_live) = open_text(path)?;
     let mut reader = BufReader::new(file);
     let begin = reader.fill_buf().ok()?;
-    begin.starts_with(text::BEGIN).then(|| read(path, Texts::new(reader, options.clone()), is_live))
+    begins(begin).then(|| read(path, Texts::new(reader, options), is_live))
+}
+
+/// True for the first bytes of a text of page_owner.
+pub(super) fn begins(sample: &[u8]) -> bool {
+    sample.starts_with(text::BEGIN)
+}
+
+/// Opens a text of page_owner that was unpacked.
+#[cfg(feature = "inputs")]
+pub(super) fn open_held(path: &Path, mut file: &File, options: &OpenOptions) -> Result<Trace, OpenError> {
+    std::io::Seek::rewind(&mut file).map_err(io_error(path))?;
+    let file = file.try_clone().map_err(io_error(path))?;
+    read(path, Texts::new(BufReader::new(file), options), false)
 }
 
 /// Opens a stored file, or the kernel's own text; true with the latter. Nothing else of a file system that the kernel makes up is opened.
@@ -65,6 +77,7 @@ fn read(path: &Path, mut texts: Texts, is_live: bool) -> Result<Trace, OpenError
     let (source, metadata) = texts.into_source(path, bytes, fault);
     let mut trace = Trace::of_sources(PAGE_OWNER, Some("mono"), vec![Box::new(source)])?;
     trace.info.page_bytes = Some(bytes);
+    trace.info.page_bytes_from = if is_live { PageBytesFrom::Machine } else { PageBytesFrom::Guess };
     trace.metadata = metadata;
     Ok(trace)
 }
@@ -105,19 +118,19 @@ impl Block {
             return;
         };
         self.is_early |= name == EARLY;
-        if self.allocates && text::find(name, VMALLOC).is_some() {
+        if self.allocates && find(name, VMALLOC).is_some() {
             self.allocators = self.allocators.with(Allocators::VMALLOC);
         }
-        self.allocates = text::find(name, b"alloc_pages").is_some();
+        self.allocates = find(name, b"alloc_pages").is_some();
     }
 }
 
 impl Texts {
-    fn new(reader: BufReader<File>, options: OpenOptions) -> Texts {
+    fn new(reader: BufReader<File>, options: &OpenOptions) -> Texts {
         Texts {
             reader,
             blocks: Blocks::new(options.alike),
-            options,
+            options: options.clone(),
             offset: 0,
             lines: 0,
             stacks: Stacks::default(),
@@ -306,7 +319,7 @@ PFN 19 type Movable Block 0 type Movable Flags 0x0()
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("owners");
         fs::write(&path, text).unwrap();
-        let mut texts = Texts::new(BufReader::new(File::open(&path).unwrap()), options);
+        let mut texts = Texts::new(BufReader::new(File::open(&path).unwrap()), &options);
         let fault = texts.read_all().unwrap();
         let (mut source, _) = texts.into_source(&path, 4096, fault.clone());
         let (mut names, mut items) = (Names::new(), Vec::new());
@@ -358,7 +371,7 @@ PFN 32 type CMA Block 0 type CMA Flags 0x200(slab)
     fn a_text_that_was_cut_is_truncated() {
         let options = OpenOptions { released: true, ..OpenOptions::default() };
         for len in text::BEGIN.len()..TEXT.len() {
-            let (events, _, fault) = events(&TEXT[..len], options);
+            let (events, _, fault) = events(&TEXT[..len], options.clone());
             let blocks = TEXT[..len].matches("\n\n").count();
             assert_eq!(events.len(), blocks, "{len}");
             let at_end = TEXT[..len].ends_with("\n\n");

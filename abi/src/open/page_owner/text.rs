@@ -3,6 +3,7 @@
 //! Written by `print_page_owner` in the kernel's `mm/page_owner.c`, here as of Linux 4.2 to 6.18. Older kernels write no process,
 //! no thread group and no times.
 
+use crate::open::symbols::{Frame, find, frame, number, rfind};
 use crate::owner::Allocators;
 
 /// A page's owner.
@@ -26,15 +27,6 @@ impl Head {
     pub(super) fn is_released(&self) -> bool {
         self.freed_at.zip(self.allocated_at).is_some_and(|(freed, allocated)| freed > allocated)
     }
-}
-
-/// Frame of a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame<'l> {
-    /// `function+0x1f/0x40 [module]`.
-    Function { name: &'l [u8], offset: u64, size: u64, module: Option<&'l [u8]> },
-    /// Address without a name.
-    Address(u64),
 }
 
 /// Meaning of a line behind a block's head.
@@ -101,50 +93,8 @@ pub(super) fn line(line: &[u8]) -> Option<Line<'_>> {
     is_note.then_some(Line::Note)
 }
 
-/// `function+0x1f/0x40 [module]`, `0xffffffffc0100040`, and either behind `[<ffffffff81000000>] ` of old kernels.
-fn frame(text: &[u8]) -> Option<Frame<'_>> {
-    let text = match text.strip_prefix(b"[<") {
-        Some(old) => &old[find(old, b">] ")? + 3..],
-        None => text,
-    };
-    if text.starts_with(b"0x") {
-        return number(text).filter(|(_, rest)| rest.is_empty()).map(|(address, _)| Frame::Address(address));
-    }
-    let (place, module) = match find(text, b" [") {
-        // Some kernels write the module's build-id behind its name.
-        Some(at) => {
-            let module = text[at + 2..].strip_suffix(b"]")?;
-            (&text[..at], Some(module.split(|byte| *byte == b' ').next().unwrap_or(module)))
-        }
-        None => (text, None),
-    };
-    let plus = rfind(place, b"+0x")?;
-    let (offset, rest) = number(&place[plus + 1..])?;
-    let (size, rest) = number(rest.strip_prefix(b"/")?)?;
-    let name = &place[..plus];
-    let is_name = |name: &[u8]| !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace);
-    let is_whole = rest.is_empty() && is_name(name) && module.is_none_or(is_name);
-    is_whole.then_some(Frame::Function { name, offset, size, module })
-}
-
-/// The decimal number at the start, or the hexadecimal one behind `0x`, and what follows it.
-fn number(text: &[u8]) -> Option<(u64, &[u8])> {
-    let (digits, radix) = text.strip_prefix(b"0x").map_or((text, 10), |digits| (digits, 16));
-    let end = digits.iter().position(|byte| !char::from(*byte).is_digit(radix)).unwrap_or(digits.len());
-    let value = std::str::from_utf8(&digits[..end]).ok()?;
-    Some((u64::from_str_radix(value, radix).ok()?, &digits[end..]))
-}
-
 fn after<'t>(text: &'t [u8], word: &[u8]) -> Option<&'t [u8]> {
     find(text, word).map(|at| &text[at + word.len()..])
-}
-
-pub(super) fn find(text: &[u8], word: &[u8]) -> Option<usize> {
-    text.windows(word.len()).position(|part| part == word)
-}
-
-fn rfind(text: &[u8], word: &[u8]) -> Option<usize> {
-    text.windows(word.len()).rposition(|part| part == word)
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use crate::target::{Endian, u32_of, u64_of};
 
 /// Types of records: `enum perf_event_type`, and perf's own from 64 on (`tools/lib/perf/include/perf/event.h` of Linux 6.18).
 pub(super) mod kind {
-    pub(in super::super) const MMAP: u32 = 1;
     pub(in super::super) const LOST: u32 = 2;
     pub(in super::super) const COMM: u32 = 3;
     pub(in super::super) const SAMPLE: u32 = 9;
@@ -85,14 +84,11 @@ impl Records {
     /// Errors of the system; `UnexpectedEof` where the file ends inside a record, `InvalidData` where the length of a record makes no
     /// sense: what follows cannot be found.
     pub(super) fn next(&mut self) -> io::Result<Option<Record<'_>>> {
+        let endian = self.endian;
         let Some(header) = self.fill(HEADER)? else { return Ok(None) };
-        let kind = u32_of(self.endian, header, 0).unwrap_or(0);
-        let word = u32_of(self.endian, header, 4).unwrap_or(0);
-        let (misc, size) = match self.endian {
-            Endian::Little => (word as u16, word >> 16),
-            Endian::Big => ((word >> 16) as u16, word & 0xffff),
-        };
-        let mut len = size as usize;
+        let kind = u32_of(endian, header, 0).unwrap_or(0);
+        let misc = misc_and_size(header, endian).map_or(0, |(misc, _)| misc);
+        let Some(mut len) = record_len(header, endian) else { return Err(ErrorKind::UnexpectedEof.into()) };
         if len < HEADER {
             let what = format!("the record at byte {} has the length {len}", self.at);
             return Err(io::Error::new(ErrorKind::InvalidData, what));
@@ -101,15 +97,15 @@ impl Records {
         match kind {
             // The data stand behind the record, padded to words.
             kind::HEADER_TRACING_DATA => {
-                behind = self.fill(HEADER + 4)?.and_then(|bytes| u32_of(self.endian, bytes, HEADER)).map_or(0, u64::from);
+                behind = self.fill(HEADER + 4)?.and_then(|bytes| u32_of(endian, bytes, HEADER)).map_or(0, u64::from);
                 behind = behind.next_multiple_of(8);
             }
             kind::AUXTRACE => {
-                behind = self.fill(HEADER + 8)?.and_then(|bytes| u64_of(self.endian, bytes, HEADER)).unwrap_or(0);
+                behind = self.fill(HEADER + 8)?.and_then(|bytes| u64_of(endian, bytes, HEADER)).unwrap_or(0);
             }
             // Its length overflows 16 bits (perf 6.16 and later), and no padding follows then.
             kind::COMPRESSED2 => {
-                let data = self.fill(HEADER + 8)?.and_then(|bytes| u64_of(self.endian, bytes, HEADER)).unwrap_or(0);
+                let data = self.fill(HEADER + 8)?.and_then(|bytes| u64_of(endian, bytes, HEADER)).unwrap_or(0);
                 let whole = usize::try_from(data).unwrap_or(usize::MAX).saturating_add(HEADER + 8);
                 if whole > MAX_RECORD {
                     let what = format!("the compressed record at byte {} counts {data} bytes", self.at);
@@ -159,6 +155,19 @@ impl Records {
     }
 }
 
+fn misc_and_size(header: &[u8], endian: Endian) -> Option<(u16, u16)> {
+    let word = u32_of(endian, header, 4)?;
+    Some(match endian {
+        Endian::Little => (word as u16, (word >> 16) as u16),
+        Endian::Big => ((word >> 16) as u16, word as u16),
+    })
+}
+
+/// Bytes of the record that `bytes` begin with, by its header; `None` where that is cut.
+pub(super) fn record_len(bytes: &[u8], endian: Endian) -> Option<usize> {
+    misc_and_size(bytes, endian).map(|(_, size)| size.into())
+}
+
 /// The zstd data of a compressed record, in pieces: a record of perf 6.16 and later may hold several.
 pub(super) fn compressed<'b>(record: &Record<'b>, endian: Endian) -> Vec<&'b [u8]> {
     /// Data of one record at most (`PERF_SAMPLE_MAX_SIZE` less the header and one).
@@ -175,11 +184,7 @@ pub(super) fn compressed<'b>(record: &Record<'b>, endian: Endian) -> Vec<&'b [u8
     while !rest.is_empty() {
         let (piece, more) = rest.split_at(len.min(rest.len()));
         pieces.push(piece);
-        let size = u32_of(endian, more, 4).map_or(0, |word| match endian {
-            Endian::Little => word >> 16,
-            Endian::Big => word & 0xffff,
-        });
-        len = (size as usize).saturating_sub(LONG_HEADER);
+        len = record_len(more, endian).unwrap_or(0).saturating_sub(LONG_HEADER);
         rest = more.get(LONG_HEADER..).unwrap_or_default();
         if len == 0 {
             break;

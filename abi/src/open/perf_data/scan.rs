@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::facts::Facts;
 use super::layout::{Attr, Attrs};
-use super::records::{HEADER, Record, Records, kind};
+use super::records::{Record, Records, kind};
 use crate::disk::part::Part;
 use crate::target::{Endian, u32_of, u64_of};
 
@@ -196,6 +196,3 @@ impl Scan {
 pub(super) fn is_cut(error: &io::Error) -> bool {
     error.kind() == ErrorKind::UnexpectedEof
 }
-
-/// Bytes that a record takes at least.
-pub(super) const LEAST_RECORD: u64 = HEADER as u64;

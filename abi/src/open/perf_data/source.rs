@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use super::layout::{Attr, Attrs};
 use super::records::{Record, Records, kind};
-use super::scan::{Round, Run, is_cut};
+use super::scan::{Cpu, Round, Run, is_cut};
 use crate::event::{Event, Gap, GapCause, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::subbuffer;
 use crate::kernel::unknown::UnknownEvents;
-use crate::stream::source::EventSource;
+use crate::stream::source::{EventSource, Lost, SourceEnd};
 use crate::target::{Big, Endian, Little, u64_of};
 
 /// Markers in call chains from here on; one tells what the addresses behind it are of.
@@ -54,30 +54,28 @@ pub(super) struct CpuRecords {
     decoded: Decoded,
     /// Lost events that no LOST record tells, at the end.
     lost_at_end: u64,
+    /// The kernel left out some events.
+    leaves_out: bool,
     bytes_read: u64,
     is_at_end: bool,
 }
 
 impl CpuRecords {
-    /// Source of the records in `runs`; `is_unordered`: they are to be put in the order of their times.
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        cpu: u32,
-        runs: Vec<Run>,
-        is_unordered: bool,
-        lost_at_end: u64,
-    ) -> CpuRecords {
+    /// Source of a CPU's records; `leaves_out`: the kernel did not record all events.
+    pub(super) fn new(shared: Arc<Shared>, cpu: u32, found: &Cpu, leaves_out: bool) -> CpuRecords {
+        let [marked, counted] = found.lost;
         let records = Records::new(Arc::clone(&shared.file), shared.endian, 0, 0);
         CpuRecords {
             shared,
             cpu,
-            runs,
+            runs: found.runs.clone(),
             begun: 0,
             records,
-            waiting: is_unordered.then(BinaryHeap::new),
+            waiting: found.is_unordered.then(BinaryHeap::new),
             rounds: 0,
             decoded: Decoded::default(),
-            lost_at_end,
+            lost_at_end: counted.saturating_sub(marked),
+            leaves_out,
             bytes_read: 0,
             is_at_end: false,
         }
@@ -248,6 +246,11 @@ impl EventSource for CpuRecords {
             }
         }
         Ok(())
+    }
+
+    fn end(&mut self) -> SourceEnd {
+        let lost = if self.leaves_out { Lost::Told(None) } else { Lost::OfGaps };
+        SourceEnd { lost, ..SourceEnd::default() }
     }
 
     fn bytes_read(&self) -> u64 {

@@ -3,22 +3,23 @@
 //! Only the container is read here. The sub-buffers go through the same path as those of a captured tree, so stacks, latency and fields
 //! are there at once. `trace-cmd.dat.v6(5)` and `trace-cmd.dat.v7(5)` describe the format.
 
-mod container;
-mod items;
+pub(super) mod container;
+pub(super) mod items;
 mod v6;
 mod v7;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{BufReader, Read, Seek};
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
 use self::container::{Buffer, Container, CpuPart};
 use self::items::{Items, Stop};
 use self::v7::{Refusal, Sections};
-use super::listing::{io_error, no_trace, open_regular};
+use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
+use super::spool::ReadAt;
 use super::tree::release_and_machine;
 use crate::clock::OrderKey;
 use crate::disk::block::Counters;
@@ -36,24 +37,21 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Big, Endian, Little, TargetOrder};
-use crate::trace::{Deferred, InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
 
 /// First bytes of every file.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 /// Sub-buffer sizes that kernels have, in bytes: 4 KiB to 1 MiB.
 const SUB_BUFFER_BYTES: std::ops::RangeInclusive<u32> = 1 << 10..=1 << 20;
 
-/// Opens a `trace.dat`; `None` for a file that does not begin as one.
-pub(super) fn open(path: &Path, options: &OpenOptions) -> Option<Result<Trace, OpenError>> {
-    let mut file = open_regular(path).ok()?;
-    let mut magic = [0; MAGIC.len()];
-    file.read_exact(&mut magic).ok()?;
-    (magic == MAGIC).then(|| read(path, file, options))
+/// True for the first bytes of a `trace.dat`.
+pub(super) fn begins(sample: &[u8]) -> bool {
+    sample.starts_with(MAGIC)
 }
 
-fn read(path: &Path, mut file: File, options: &OpenOptions) -> Result<Trace, OpenError> {
-    file.rewind().map_err(io_error(path))?;
-    let (mut container, endian) = container(&file).map_err(|refusal| refused(path, refusal))?;
+/// Opens a `trace.dat`.
+pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Trace, OpenError> {
+    let (mut container, endian) = container(file).map_err(|refusal| refused(path, refusal))?;
     container.place_stats();
     if container.is_text && !container.buffers.iter().any(Buffer::has_data) {
         let reason = "holds the text of a latency tracer, not events: name the output of trace-cmd report";
@@ -66,15 +64,14 @@ fn read(path: &Path, mut file: File, options: &OpenOptions) -> Result<Trace, Ope
     let head = String::from_utf8_lossy(&container.header_page).into_owned();
     let head = PageShape::parse(&head, endian)
         .map_err(|error| no_trace(path, &format!("its events/header_page cannot be read: {error}")))?;
-    let page_bytes = page_bytes(&container, machine.as_deref());
-    let file = Arc::new(file);
-    let buffer = choose(path, &container, &file, (head, endian), &formats, options)?;
+    let (page_bytes, page_bytes_from) = page_bytes(&container, machine.as_deref(), options);
+    let buffer = choose(path, &container, file, (head, endian), &formats, options)?;
     let shape = shape_of(head, buffer);
     let parsed = release.as_deref().and_then(Release::parse);
     let decoder = Decoder::new(&formats, None, page_bytes.unwrap_or(0), parsed, &mut names);
     let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
     let len = file.metadata().map_err(io_error(path))?.len();
-    let (mut streams, missing) = streams(path, buffer, &file, (endian, len), &format);
+    let (mut streams, missing) = streams(path, buffer, file, (endian, len), &format);
     let clock = buffer.clock.as_deref().or(container.clock.as_deref()).map(clock_name);
     let metadata = Metadata {
         kallsyms: container.kallsyms,
@@ -93,12 +90,14 @@ fn read(path: &Path, mut file: File, options: &OpenOptions) -> Result<Trace, Ope
         endian: Some(endian),
         word_bytes: Some(shape.target.word_bytes),
         page_bytes,
+        page_bytes_from,
+        addresses: Addresses::Raw,
         clock,
         since_boot: false,
         cpus: streams.iter().map(CpuStream::cpu).collect(),
         missing,
         order: OrderKey::Time,
-        scope: Scope::System,
+        scope: Scope::Unknown,
         filter: None,
         host: host_of_uname(&metadata.uname),
         boot: None,
@@ -106,12 +105,12 @@ fn read(path: &Path, mut file: File, options: &OpenOptions) -> Result<Trace, Ope
         symbols: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
-    Ok(Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None })
+    Ok(Trace { has_begun: false, inputs: Vec::new(), origin: None, info, streams, names, metadata, total_overruns: None })
 }
 
 /// All but the sub-buffers, and the byte order of the numbers.
 fn container(file: &File) -> Result<(Container, Endian), Refusal> {
-    let mut head = Items::new(BufReader::new(file), 0, Endian::Little);
+    let mut head = Items::new(BufReader::new(ReadAt::new(file)), 0, Endian::Little);
     head.bytes(MAGIC.len() as u64, "the head")?;
     let version = head.string("the version")?;
     let endian = match head.array("the head")? {
@@ -175,12 +174,18 @@ fn formats(container: &Container, report: &mut FileReport) -> Vec<(String, Event
     formats
 }
 
-/// Bytes of a page. The head has the size of a sub-buffer of the main buffer, which is a page by default, and machines of two kinds have
-/// pages of one size.
-fn page_bytes(container: &Container, machine: Option<&str>) -> Option<u64> {
-    match machine {
-        Some("x86_64" | "i386" | "i486" | "i586" | "i686" | "s390x" | "s390") => Some(4096),
-        _ => Some(container.page_bytes.into()).filter(|&bytes| bytes > 0),
+/// Bytes of a page, and who says so. The head has the size of a sub-buffer of the main buffer, which is a page by default, and machines
+/// of two kinds have pages of one size.
+fn page_bytes(container: &Container, machine: Option<&str>, options: &OpenOptions) -> (Option<u64>, PageBytesFrom) {
+    if let Some(bytes) = options.page_bytes {
+        return (Some(bytes), PageBytesFrom::Option);
+    }
+    match (machine, container.page_bytes) {
+        (Some("x86_64" | "i386" | "i486" | "i586" | "i686" | "s390x" | "s390"), _) | (_, 4096) => {
+            (Some(4096), PageBytesFrom::Trace)
+        }
+        (_, 0) => (None, PageBytesFrom::Guess),
+        (_, bytes) => (Some(bytes.into()), PageBytesFrom::Guess),
     }
 }
 

@@ -1,10 +1,11 @@
 //! `trace.dat` version 6: items in one order from the first byte on.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read};
 
 use super::container::{Buffer, Container, option, parts, text};
 use super::items::{Items, Stop};
+use crate::open::spool::ReadAt;
 use crate::target::Endian;
 
 /// Reads all that stands before the sub-buffers. `items` stands behind the head.
@@ -23,9 +24,7 @@ pub(super) fn read(
     let main = buffer(container, items, endian, cpus, &mut instances)?;
     container.add_buffer(main)?;
     for (offset, name, cpus_then) in instances {
-        let mut from = file;
-        from.seek(SeekFrom::Start(offset)).map_err(Stop::Io)?;
-        let mut items = Items::new(BufReader::new(from), offset, endian);
+        let mut items = Items::new(BufReader::new(ReadAt::from(file, offset)), offset, endian);
         let mut more = Vec::new();
         let count = container.cpus.or(cpus_then).unwrap_or(cpus);
         let instance = buffer(container, &mut items, endian, count, &mut more)?;

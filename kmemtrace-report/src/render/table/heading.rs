@@ -242,7 +242,7 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
         Unit::Ticks => format!("recorded -, to {last}"),
         Unit::Nanoseconds => format!("recorded {}", last.trim_start_matches('+')),
     });
-    if trace.scope == "tasks" {
+    if trace.scope == Some("tasks") {
         head.push("some tasks alone: frees by others are unseen".to_owned());
     }
     if let Some(filter) = trace.filtered {

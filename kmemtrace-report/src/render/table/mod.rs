@@ -73,7 +73,7 @@ mod tests {
     use kmemtrace::documents::sites::SiteRow;
     use kmemtrace::documents::sums::{PrintedStats, ToldStats};
     use kmemtrace::{Kind, SiteOwner, documents};
-    use kmemtrace_abi::clock::OrderKey;
+    use kmemtrace_abi::clock::{Clock, OrderKey};
 
     use crate::columns::column::Holds;
 
@@ -123,14 +123,16 @@ mod tests {
             endian: None,
             word_bytes: None,
             page_bytes: None,
+            page_bytes_from: None,
             addresses: Some("raw"),
             clock: None,
+            keys: Clock::default(),
             cpus: Some(1),
             order: OrderKey::Time,
             first: 0,
             last: 9,
             own_threads: None,
-            scope: "system",
+            scope: Some("system"),
             deferred: None,
             deferred_from: None,
             filtered: None,

@@ -1,0 +1,149 @@
+//! Lines of a file of any length, in bounded memory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use memchr::memchr;
+
+/// Greatest length of a line, in bytes: longer ones are cut.
+const MAX_LINE: usize = 64 << 10;
+/// Bytes read at once.
+const BUFFER: usize = 4 * MAX_LINE;
+
+/// A line without its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line<'l> {
+    pub(super) bytes: &'l [u8],
+    /// Number of the line, from 1.
+    pub(super) number: u64,
+    /// Offset of its first byte.
+    pub(super) offset: u64,
+    /// The file has the whole line, with its newline.
+    pub(super) is_whole: bool,
+}
+
+/// Reader of lines.
+#[derive(Debug)]
+pub(super) struct Lines {
+    file: Arc<File>,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that have been handed out.
+    taken: usize,
+    /// Offset of the buffer's end in the file.
+    read: u64,
+    number: u64,
+    has_ended: bool,
+}
+
+impl Lines {
+    pub(super) fn new(file: Arc<File>) -> Lines {
+        Lines { file, buffer: Vec::new(), taken: 0, read: 0, number: 0, has_ended: false }
+    }
+
+    /// Bytes handed out.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.read - (self.buffer.len() - self.taken) as u64
+    }
+
+    /// The next line; `None` at the end of the file.
+    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        let mut len = memchr(b'\n', &self.buffer[self.taken..]);
+        if len.is_none() && !self.has_ended {
+            self.fill()?;
+            len = memchr(b'\n', &self.buffer[self.taken..]);
+        }
+        let offset = self.bytes_read();
+        let begin = self.taken;
+        let end = match len {
+            Some(len) => begin + len,
+            None if begin == self.buffer.len() => return Ok(None),
+            None => self.buffer.len(),
+        };
+        self.taken = end + usize::from(len.is_some());
+        self.number += 1;
+        if len.is_none() {
+            self.skip_line()?;
+        }
+        let mut bytes = &self.buffer[begin..end];
+        while let [rest @ .., b'\r'] = bytes {
+            bytes = rest;
+        }
+        Ok(Some(Line { bytes, number: self.number, offset, is_whole: len.is_some() }))
+    }
+
+    /// Reads until the buffer has a whole line, a long one, or the end of the file.
+    fn fill(&mut self) -> io::Result<()> {
+        self.buffer.drain(..self.taken);
+        self.taken = 0;
+        while !self.has_ended && self.buffer.len() < MAX_LINE {
+            let begin = self.buffer.len();
+            self.buffer.resize(begin + BUFFER, 0);
+            let read = match self.file.read_at(&mut self.buffer[begin..], self.read) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Ok(0) => {
+                    self.has_ended = true;
+                    0
+                }
+                read => read?,
+            };
+            self.buffer.truncate(begin + read);
+            self.read += read as u64;
+        }
+        Ok(())
+    }
+
+    /// Passes over the rest of a line that is longer than the buffer; the buffer keeps its begin.
+    fn skip_line(&mut self) -> io::Result<()> {
+        let mut rest = vec![0; if self.has_ended { 0 } else { MAX_LINE }];
+        while !self.has_ended {
+            let read = self.file.read_at(&mut rest, self.read)?;
+            self.has_ended = read == 0;
+            let end = memchr(b'\n', &rest[..read]);
+            self.read += end.map_or(read, |end| end + 1) as u64;
+            if end.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn lines(text: &[u8]) -> Vec<(Vec<u8>, u64, bool)> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text).unwrap();
+        let mut lines = Lines::new(Arc::new(file));
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            assert_eq!(line.number, all.len() as u64 + 1);
+            all.push((line.bytes.to_vec(), line.offset, line.is_whole));
+        }
+        assert_eq!(lines.bytes_read(), text.len() as u64);
+        all
+    }
+
+    #[test]
+    fn lines_end_at_newlines_and_at_the_end_of_the_file() {
+        let all = lines(b"one\r\n\ntwo");
+        assert_eq!(all, [(b"one".to_vec(), 0, true), (Vec::new(), 5, true), (b"two".to_vec(), 6, false)]);
+        assert!(lines(b"").is_empty());
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_the_next_one_is_whole() {
+        for len in [MAX_LINE - 1, BUFFER, BUFFER + MAX_LINE, 3 * BUFFER + 5] {
+            let text = [&vec![b'x'; len][..], b"\nnext\n"].concat();
+            let all = lines(&text);
+            assert_eq!(all.len(), 2, "{len}");
+            assert!(all[0].0.iter().all(|&byte| byte == b'x') && all[0].0.len() <= len);
+            assert_eq!(all[1], (b"next".to_vec(), len as u64 + 1, true));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Texts of events: `trace` and `trace_pipe` of the kernel's tracer from Linux 2.6.32 on, `trace-cmd report` and `perf script`.
+//!
+//! A text is read twice. The first pass ([`scan`]) collects what must be known before the first event: gaps, CPUs, functions, and whether
+//! pointers are hashed. The second one ([`source`]) hands over the events in the order of the lines, which is the order in which they
+//! happened: printed times are rounded.
+
+mod entry;
+mod head;
+mod lines;
+mod record;
+mod refusal;
+mod scan;
+mod sites;
+mod source;
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use self::lines::Lines;
+use self::scan::{Extent, Facts, Shared};
+use self::sites::Known;
+use self::source::TextSource;
+use super::foreign::is_text;
+use super::listing::{io_error, no_trace};
+use super::options::OpenOptions;
+use crate::clock::Clock;
+use crate::event::{Gap, GapCause};
+use crate::fault::{Code, Fault};
+use crate::kernel::release::Release;
+use crate::stream::source::{EventSource, Lost};
+use crate::trace::{Addresses, Deferred, FTRACE_TEXT, Metadata, OpenError, PageBytesFrom, Scope, Trace};
+
+/// Bytes of a page where no option tells.
+const USUAL_PAGE_BYTES: u64 = 4096;
+/// First release that hashes pointers: `lib/vsprintf.c` of Linux 4.15.
+const HASHES: Release = Release(4, 15, 0);
+
+/// Texts of one trace, after the first pass.
+#[derive(Debug)]
+pub(super) struct Texts {
+    texts: Vec<Text>,
+    known: Known,
+    kallsyms: Vec<u8>,
+    comms: std::collections::HashMap<i32, Box<[u8]>>,
+    release: Option<Release>,
+    kernel: Option<String>,
+    page_bytes: u64,
+}
+
+/// A text.
+#[derive(Debug)]
+struct Text {
+    path: PathBuf,
+    file: Arc<File>,
+    bytes: u64,
+    facts: Facts,
+    gaps: Vec<Gap>,
+    lost: Lost,
+    /// Findings for the end of the text.
+    faults: Vec<Fault>,
+    cut: Option<Fault>,
+}
+
+/// True for a file whose first bytes are `sample` and that may be such a text: its events may stand far behind.
+pub(super) fn may_be(sample: &[u8]) -> bool {
+    sample.starts_with(b"# tracer:")
+        || is_text(sample)
+        || sample.split(|&byte| byte == b'\n').any(|line| entry::is_event(&entry::entry(line)))
+}
+
+/// Reads the files a first time; `None` if the first of them is no text of events.
+pub(super) fn read(files: Vec<(PathBuf, Arc<File>)>, options: &OpenOptions) -> Result<Option<Texts>, OpenError> {
+    let release = options.release.as_deref().and_then(Release::parse);
+    let (mut shared, mut texts) = (Shared::default(), Vec::new());
+    let count = files.len();
+    for (path, file) in files {
+        let facts = scan::scan(&mut Lines::new(Arc::clone(&file)), release, &mut shared).map_err(io_error(&path))?;
+        if facts.events == 0 {
+            match facts.refusal {
+                Some(refusal) => return Err(no_trace(&path, &refusal.text())),
+                None if !facts.has_header && texts.is_empty() => return Ok(None),
+                None => {}
+            }
+        }
+        if count > 1 && facts.cpus.len() > 1 {
+            let what = "has events of several CPUs: name it alone";
+            return Err(io_error(&path)(io::Error::new(io::ErrorKind::InvalidInput, what)));
+        }
+        let bytes = file.metadata().map_err(io_error(&path))?.len();
+        // A CPU without events has no number.
+        if facts.events > 0 || count == 1 {
+            let (gaps, lost, faults) = (Vec::new(), Lost::OfGaps, Vec::new());
+            texts.push(Text { path, file, bytes, facts, gaps, lost, faults, cut: None });
+        }
+    }
+    let whole = count > 1 && texts.iter().all(|text| text.facts.possible == Some(count as u32));
+    let most = texts.iter().map(|text| text.facts.overwritten()).max().unwrap_or(0);
+    for (index, text) in texts.iter_mut().enumerate() {
+        text.judge(whole.then_some(if index == 0 { most } else { 0 }), most > 0);
+    }
+    let kernel = options.release.clone().or_else(|| texts.iter().find_map(|text| text.facts.kernel.clone()));
+    let Shared { sites, comms } = shared;
+    Ok(Some(Texts {
+        texts,
+        known: sites.known,
+        kallsyms: sites.symbols.into_kallsyms(),
+        comms,
+        release: kernel.as_deref().and_then(Release::parse),
+        kernel,
+        page_bytes: options.page_bytes.unwrap_or(USUAL_PAGE_BYTES),
+    }))
+}
+
+impl Text {
+    /// Finds out what the text tells of loss, and what else there is to say. `of_all`: the part of this text in the events that were
+    /// overwritten, where the texts of all CPUs are there.
+    fn judge(&mut self, of_all: Option<u64>, has_overwritten: bool) {
+        let facts = &mut self.facts;
+        let (mut faults, overwritten) = (std::mem::take(&mut facts.faults), facts.overwritten());
+        let mut add = |code: Code, message: String| faults.push(Fault { code, offset: 0, block: None, message });
+        let untold = if facts.is_dump {
+            Some("a dump on a console does not tell of lost events".to_owned())
+        } else if facts.is_of_perf && !facts.has_loss_lines {
+            Some("perf script does not tell of lost events: add --show-lost-events".to_owned())
+        } else if facts.has_header && facts.told.is_none() {
+            Some("its header does not count entries, so lost events are not told".to_owned())
+        } else if of_all.is_none() && facts.is_of_one_of_several() && overwritten > 0 {
+            Some("its header counts the entries of all CPUs, so lost events of this one are not told".to_owned())
+        } else {
+            None
+        };
+        let has_begun_late = untold.is_none() && if of_all.is_some() { has_overwritten } else { overwritten > 0 };
+        let lost = facts.lost.saturating_add(of_all.unwrap_or(overwritten));
+        let is_told = untold.is_none() && !facts.has_uncounted;
+        if is_told && lost > 0 {
+            add(Code::Overrun, format!("{lost} events were lost"));
+        } else if facts.has_uncounted {
+            add(Code::Overrun, "events were lost, and the text does not tell how many".to_owned());
+        }
+        if let Some(message) = untold {
+            add(Code::Untold, message);
+        }
+        if facts.hidden > 0 {
+            let hidden = facts.hidden;
+            add(
+                Code::NoAddress,
+                format!("{hidden} events have (ptrval) in place of an address, and count only as events"),
+            );
+        }
+        self.lost = Lost::Told(is_told.then_some(lost));
+        self.cut = facts.cut.take().or_else(|| facts.shortfall());
+        let cause = GapCause::Overrun;
+        let before =
+            |(&cpu, extent): (&u32, &Extent)| Gap { from: None, to: Some(extent.first), cpu, lost: None, cause };
+        let before_first = facts.cpus.iter().filter(|_| has_begun_late).map(before);
+        self.gaps = before_first.chain(std::mem::take(&mut facts.gaps)).collect();
+        self.faults = faults;
+    }
+}
+
+/// Opens texts that were read.
+pub(super) fn open(texts: &Arc<Texts>, options: &OpenOptions) -> Result<Trace, OpenError> {
+    let of_index = |index| Box::new(TextSource::new(Arc::clone(texts), index)) as Box<dyn EventSource>;
+    let is_whole = texts.texts.iter().any(|text| text.facts.is_whole);
+    let clock = options.clock.clone().or_else(|| is_whole.then(|| Clock::UNNAMED_TICKS.to_owned()));
+    let mut trace = Trace::of_sources(FTRACE_TEXT, clock.as_deref(), (0..texts.texts.len()).map(of_index).collect())?;
+    let facts = || texts.texts.iter().map(|text| &text.facts);
+    let is_raw = facts().any(|facts| facts.has_real_pointer) || texts.release.is_some_and(|release| release < HASHES);
+    let cpus = || facts().flat_map(|facts| facts.cpus.keys().copied());
+    let info = &mut trace.info;
+    if cpus().next().is_some() {
+        info.cpus = cpus().collect();
+        info.cpus.sort_unstable();
+    }
+    info.kernel.clone_from(&texts.kernel);
+    info.page_bytes = Some(texts.page_bytes);
+    info.page_bytes_from = if options.page_bytes.is_some() { PageBytesFrom::Option } else { PageBytesFrom::Guess };
+    info.addresses = if is_raw { Addresses::Raw } else { Addresses::Hashed };
+    info.scope = Scope::Unknown;
+    info.deferred = Deferred::without_probes(texts.kernel.as_deref());
+    trace.metadata = Metadata { kallsyms: texts.kallsyms.clone(), comms: texts.comms.clone(), ..Metadata::default() };
+    Ok(trace)
+}

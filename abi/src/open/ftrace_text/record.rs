@@ -1,0 +1,360 @@
+//! Content of a line of an event: its name, and its fields by name, as the kernel's `include/trace/events/kmem.h` prints them from
+//! Linux 2.6.32 on.
+
+use memchr::memchr;
+
+use super::head::decimal;
+use crate::event::{Action, Kind};
+use crate::kernel::profile;
+use crate::kernel::release::Release;
+
+/// Content of a line behind the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content<'l> {
+    /// An event; perf prints its system, too.
+    Event { system: Option<&'l [u8]>, name: &'l [u8], fields: &'l [u8] },
+    /// Head of a stack of the kernel (true) or of a program (false).
+    Stack(bool),
+    /// Loss that perf tells.
+    Lost(u64),
+}
+
+/// Reads what stands behind the time; perf aligns names to the right, trace-cmd pads them on the right.
+pub(super) fn content(text: &[u8]) -> Content<'_> {
+    let text = text.trim_ascii_start();
+    let end = memchr(b' ', text).unwrap_or(text.len());
+    let (word, fields) = text.split_at(end);
+    match word {
+        b"<stack" => return Content::Stack(true),
+        b"<user" => return Content::Stack(false),
+        b"kernel_stack:" => return Content::Stack(true),
+        b"user_stack:" => return Content::Stack(false),
+        b"PERF_RECORD_LOST" => {
+            let lost = fields.trim_ascii().strip_prefix(b"lost ").and_then(decimal);
+            return Content::Lost(lost.map_or(0, |(lost, _)| lost));
+        }
+        _ => {}
+    }
+    let Some(name) = word.strip_suffix(b":") else {
+        // Lines of the function tracer have no name of an event.
+        return Content::Event { system: None, name: b"function", fields };
+    };
+    match memchr(b':', name) {
+        Some(colon) => Content::Event { system: Some(&name[..colon]), name: &name[colon + 1..], fields },
+        None => Content::Event { system: None, name, fields },
+    }
+}
+
+/// Effect of an event on objects.
+pub(super) fn action(system: Option<&[u8]>, name: &[u8], release: Option<Release>) -> Action {
+    if system.is_some_and(|system| system != b"kmem") {
+        return Action::Other;
+    }
+    let found = std::str::from_utf8(name).ok().and_then(|name| profile::find("kmem", name, release));
+    found.map_or(Action::Other, |profile| profile.action)
+}
+
+/// Pointer as `%p` prints it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pointer {
+    /// A number; true if it is no hash, which has 32 bits.
+    Value(u64, bool),
+    /// `(ptrval)`: the kernel had no key to hash it yet.
+    Hidden,
+}
+
+/// Caller of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller<'l> {
+    Address(u64),
+    /// `f+0x1/0x2 [mod]`, `f+0x1`.
+    Named(&'l [u8]),
+}
+
+/// Fields of an event; one that the line has not is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fields<'l> {
+    pub(super) caller: Option<Caller<'l>>,
+    pub(super) pointer: Option<Pointer>,
+    pub(super) page: Option<Pointer>,
+    pub(super) pfn: Option<u64>,
+    pub(super) order: Option<u8>,
+    pub(super) requested: Option<u64>,
+    pub(super) allocated: Option<u64>,
+    /// Flags where they are a number.
+    pub(super) gfp: Option<u64>,
+    pub(super) node: Option<i32>,
+    pub(super) cache: Option<&'l [u8]>,
+}
+
+/// Reads fields `name=value`; `None` where a value makes no sense.
+pub(super) fn fields(mut text: &[u8]) -> Option<Fields<'_>> {
+    let mut fields = Fields::default();
+    while let Some(equals) = memchr(b'=', text) {
+        let begin = text[..equals].iter().rposition(|&byte| byte == b' ').map_or(0, |blank| blank + 1);
+        let (key, value) = (&text[begin..equals], &text[equals + 1..]);
+        text = match key {
+            b"call_site" => caller(value, &mut fields)?,
+            b"ptr" => pointer(value, &mut fields.pointer)?,
+            b"page" => pointer(value, &mut fields.page)?,
+            b"pfn" => wide(value, &mut fields.pfn)?,
+            b"order" => wide(value, &mut fields.order)?,
+            b"bytes_req" => wide(value, &mut fields.requested)?,
+            b"bytes_alloc" => wide(value, &mut fields.allocated)?,
+            b"node" => node(value, &mut fields.node)?,
+            b"gfp_flags" => {
+                let (word, rest) = word(value);
+                fields.gfp = number(word);
+                rest
+            }
+            b"name" => cache(value, &mut fields.cache),
+            _ => value,
+        };
+    }
+    Some(fields)
+}
+
+/// The word at the start, and what follows it.
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    text.split_at(memchr(b' ', text).unwrap_or(text.len()))
+}
+
+fn caller<'l>(value: &'l [u8], fields: &mut Fields<'l>) -> Option<&'l [u8]> {
+    let (word, mut rest) = word(value);
+    if let Some(address) = hexadecimal(word) {
+        fields.caller = Some(Caller::Address(address));
+        return Some(rest);
+    }
+    let is_name = !word.is_empty() && word.iter().all(u8::is_ascii_graphic) && word[0] != b'(';
+    let mut len = word.len();
+    if rest.starts_with(b" [") {
+        let end = memchr(b']', rest)? + 1;
+        (len, rest) = (len + end, &rest[end..]);
+    }
+    fields.caller = Some(Caller::Named(&value[..len]));
+    is_name.then_some(rest)
+}
+
+fn pointer<'l>(value: &'l [u8], to: &mut Option<Pointer>) -> Option<&'l [u8]> {
+    // `%p` of NULL was padded with blanks up to Linux 5.1.
+    let padded = value.trim_ascii_start();
+    if padded.starts_with(b"(") {
+        let end = memchr(b')', padded)? + 1;
+        *to = Some(match &padded[..end] {
+            b"(null)" | b"(nil)" => Pointer::Value(0, false),
+            word if word.windows(6).any(|part| part == b"ptrval") => Pointer::Hidden,
+            _ => return None,
+        });
+        return Some(&padded[end..]);
+    }
+    let (word, rest) = word(value);
+    let address = hexadecimal(word)?;
+    let is_real = address > u32::MAX.into() || word.starts_with(b"0x");
+    *to = Some(Pointer::Value(address, is_real));
+    Some(rest)
+}
+
+/// Reads a number that fits its field.
+fn wide<'l, N: TryFrom<u64>>(value: &'l [u8], to: &mut Option<N>) -> Option<&'l [u8]> {
+    let (word, rest) = word(value);
+    *to = Some(N::try_from(number(word)?).ok()?);
+    Some(rest)
+}
+
+fn node<'l>(value: &'l [u8], to: &mut Option<i32>) -> Option<&'l [u8]> {
+    let (word, rest) = word(value);
+    *to = match word.strip_prefix(b"-") {
+        Some(digits) => Some(-i32::try_from(number(digits)?).ok()?),
+        // The option `fields` prints it without sign.
+        None => Some(u32::try_from(number(word)?).ok()?.cast_signed()),
+    };
+    Some(rest)
+}
+
+/// Name of a cache, which may hold blanks: up to the next field, or to the end.
+fn cache<'l>(value: &'l [u8], to: &mut Option<&'l [u8]>) -> &'l [u8] {
+    let next = value.windows(5).position(|part| part == b" ptr=" || part == b" byte").unwrap_or(value.len());
+    let (name, rest) = value.split_at(next);
+    *to = Some(name).filter(|name| !name.is_empty());
+    rest
+}
+
+/// A decimal number, or a hexadecimal one behind `0x`, and nothing else.
+fn number(word: &[u8]) -> Option<u64> {
+    match word.strip_prefix(b"0x") {
+        Some(digits) => hexadecimal(digits),
+        None => decimal(word).filter(|(_, rest)| rest.is_empty()).map(|(number, _)| number),
+    }
+}
+
+/// A hexadecimal number of at most 16 digits, perhaps behind `0x`, and nothing else.
+#[inline]
+pub(super) fn hexadecimal(word: &[u8]) -> Option<u64> {
+    let digits = word.strip_prefix(b"0x").unwrap_or(word);
+    if !(1..=16).contains(&digits.len()) {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, &byte| {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        Some(value << 4 | u64::from(digit))
+    })
+}
+
+/// Facts of an object that an event has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Object {
+    pub(super) address: u64,
+    /// Bytes asked for and taken, of a slab object.
+    pub(super) sizes: (u64, u64),
+    pub(super) order: Option<u8>,
+    pub(super) failed: bool,
+}
+
+/// Greatest order of a block of pages. The kernel's largest have less (`MAX_PAGE_ORDER` of `include/linux/mmzone.h`).
+const MAX_ORDER: u8 = 32;
+
+impl Fields<'_> {
+    /// The object of an event; `Err` where a field that it needs is missing or out of range, `Ok(None)` where the kernel did not print
+    /// its address.
+    pub(super) fn object(&self, action: Action) -> Result<Option<Object>, ()> {
+        let (kind, allocates) = match action {
+            Action::Alloc(kind) => (kind, true),
+            Action::Free(kind) => (kind, false),
+            _ => return Ok(None),
+        };
+        if kind == Kind::Pages {
+            let (pfn, order) = self.pfn.zip(self.order).filter(|(_, order)| *order <= MAX_ORDER).ok_or(())?;
+            // Before Linux 2.6.33 the frame of a failed allocation is rubbish, and the pointer is null.
+            let is_null = matches!(pfn, 0 | u64::MAX) || self.page == Some(Pointer::Value(0, false));
+            return Ok(Some(Object { address: pfn, sizes: (0, 0), order: Some(order), failed: allocates && is_null }));
+        }
+        let sizes = match self.requested.zip(self.allocated) {
+            Some(sizes) => sizes,
+            None if allocates => return Err(()),
+            None => (0, 0),
+        };
+        match self.pointer.ok_or(())? {
+            Pointer::Value(address, _) => {
+                Ok(Some(Object { address, sizes, order: None, failed: allocates && address == 0 }))
+            }
+            Pointer::Hidden => Ok(None),
+        }
+    }
+
+    /// True where a pointer is no hash.
+    pub(super) fn has_real_pointer(&self) -> bool {
+        [self.pointer, self.page].into_iter().flatten().any(|pointer| matches!(pointer, Pointer::Value(_, true)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(text: &str) -> (Action, Option<Fields<'_>>) {
+        let Content::Event { system, name, fields: text } = content(text.as_bytes()) else { panic!("{text}") };
+        (action(system, name, None), fields(text))
+    }
+
+    fn object(text: &str) -> Result<Option<Object>, ()> {
+        let (action, fields) = event(text);
+        fields.ok_or(())?.object(action)
+    }
+
+    #[test]
+    fn events_of_all_kernels_are_read() {
+        let slab = |address, sizes| Object { address, sizes, order: None, failed: address == 0 && sizes != (0, 0) };
+        let pages = |address, order, failed| Object { address, sizes: (0, 0), order: Some(order), failed };
+        for (text, want) in [
+            (
+                "kmalloc: call_site=c01234 ptr=ffff880012345678 bytes_req=11 bytes_alloc=16 gfp_flags=GFP_KERNEL",
+                slab(0xffff_8800_1234_5678, (11, 16)),
+            ),
+            (
+                "kmalloc: call_site=f+0x3b/0x60 ptr=000000008b4223e2 bytes_req=11 bytes_alloc=16 gfp_flags=GFP_KERNEL node=-1 accounted=true",
+                slab(0x8b42_23e2, (11, 16)),
+            ),
+            (
+                "kmalloc: call_site=f+0x3b/0x60 [mod] ptr=          (null) bytes_req=11 bytes_alloc=16 gfp_flags= node=-1",
+                slab(0, (11, 16)),
+            ),
+            (
+                "kmalloc:              (f+0x2b) call_site=f+0x2b ptr=0xffff888100873e50 bytes_req=11 bytes_alloc=16 gfp_flags=0xcc0",
+                slab(0xffff_8881_0087_3e50, (11, 16)),
+            ),
+            (
+                "     kmem:kmalloc: call_site=f+0x2b ptr=(nil) bytes_req=11 bytes_alloc=16 gfp_flags=GFP_KERNEL",
+                slab(0, (11, 16)),
+            ),
+            ("kfree: call_site=f+0x1/0x2 ptr=0000000000000000", slab(0, (0, 0))),
+            (
+                "kmem_cache_free: call_site=f+0x1/0x2 (-17) ptr=0xffff888104732738 (-131387269896392) name=a b",
+                slab(0xffff_8881_0473_2738, (0, 0)),
+            ),
+            (
+                "mm_page_alloc: page=0000000067008811 pfn=0x238d4 order=3 migratetype=0 gfp_flags=GFP_KERNEL",
+                pages(0x238d4, 3, false),
+            ),
+            (
+                "mm_page_alloc: page=ffffea0000000000 pfn=145620 order=0 migratetype=0 gfp_flags=GFP_KERNEL",
+                pages(145_620, 0, false),
+            ),
+            (
+                "mm_page_alloc: page=(null) pfn=6148914691236517205 order=0 migratetype=0 gfp_flags=GFP_KERNEL",
+                pages(6_148_914_691_236_517_205, 0, true),
+            ),
+            (
+                "mm_page_alloc: page=00000000f3a21234 pfn=0 order=9 migratetype=0 gfp_flags=GFP_KERNEL",
+                pages(0, 9, true),
+            ),
+            ("mm_page_free_direct: page=ffffea0000000000 pfn=145620 order=1", pages(145_620, 1, false)),
+        ] {
+            assert_eq!(object(text), Ok(Some(want)), "{text}");
+        }
+        assert_eq!(object("kfree: call_site=f+0x1/0x2 ptr=(____ptrval____)"), Ok(None));
+        assert_eq!(object("percpu:kfree: call_site=f+0x1/0x2 ptr=1"), Ok(None));
+    }
+
+    #[test]
+    fn values_without_sense_are_refused() {
+        for text in [
+            "kfree: call_site=f+0x1/0x2",
+            "kfree: call_site=f+0x1/0x2 ptr=",
+            "kfree: call_site=f+0x1/0x2 ptr=00000z0000000000",
+            "kfree: call_site=f+0x1/0x2 ptr=00000000000000001",
+            "kfree: call_site= ptr=1",
+            "kfree: call_site=f+0x1/0x2 [mod ptr=1",
+            "kmalloc: call_site=1 ptr=1 bytes_req=1",
+            "kmalloc: call_site=1 ptr=1 bytes_req=99999999999999999999 bytes_alloc=1",
+            "mm_page_alloc: page=1 order=0",
+            "mm_page_alloc: page=1 pfn=1 order=77",
+        ] {
+            assert_eq!(object(text), Err(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn callers_caches_and_flags_are_those_of_the_line() {
+        let text = "kmem_cache_alloc: call_site=f+0x1/0x2 [m] ptr=1 name=a b bytes_req=4 bytes_alloc=8 gfp_flags=3264 node=0xffffffff";
+        let fields = event(text).1.unwrap();
+        assert_eq!(fields.caller, Some(Caller::Named(b"f+0x1/0x2 [m]")));
+        assert_eq!((fields.cache, fields.gfp, fields.node), (Some(&b"a b"[..]), Some(3264), Some(-1)));
+        assert_eq!(
+            event("kfree: call_site=ffffffff8112c3d1 ptr=1").1.unwrap().caller,
+            Some(Caller::Address(0xffff_ffff_8112_c3d1))
+        );
+    }
+
+    #[test]
+    fn stacks_and_loss_are_no_events() {
+        assert_eq!(content(b" <stack trace>"), Content::Stack(true));
+        assert_eq!(content(b"kernel_stack:         <stack trace >"), Content::Stack(true));
+        assert_eq!(content(b" <user stack trace>"), Content::Stack(false));
+        assert_eq!(content(b" PERF_RECORD_LOST lost 42"), Content::Lost(42));
+        assert!(matches!(content(b" kfree <-f"), Content::Event { name: b"function", .. }));
+    }
+}

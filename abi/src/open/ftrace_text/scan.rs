@@ -1,0 +1,337 @@
+//! First pass over a text: the facts that readers must know before the first event, gaps above all. A line about loss stands right
+//! before its CPU's next event, long after the gap began.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use super::entry::{Entry, entry};
+use super::head::{Form, Head, Time, decimal, strip};
+use super::lines::{Line, Lines};
+use super::record::{self, Caller, Content, Pointer};
+use super::refusal::{self, Refusal};
+use super::sites::{self, Sites};
+use crate::event::{Action, Gap, GapCause};
+use crate::fault::{Code, Fault};
+use crate::kernel::release::Release;
+use crate::open::listing::MAX_CPUS;
+use crate::stream::report::MAX_FAULTS;
+
+/// Limit of gaps: more of them become one.
+const MAX_GAPS: usize = 1 << 16;
+/// Limit of command names.
+const MAX_COMMS: usize = 1 << 20;
+
+/// Facts that several texts of one trace share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) sites: Sites,
+    /// Command name of each thread, the last one.
+    pub(super) comms: HashMap<i32, Box<[u8]>>,
+}
+
+/// Order keys of a CPU's first and last event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// Time of the last event, which may be before its key.
+    time: u64,
+}
+
+/// Facts of a text.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    pub(super) cpus: BTreeMap<u32, Extent>,
+    pub(super) gaps: Vec<Gap>,
+    /// Events.
+    pub(super) events: u64,
+    /// Entries of the kernel's buffer: events and stacks.
+    pub(super) entries: u64,
+    /// Entries that the header counts: in the buffer, and written.
+    pub(super) told: Option<(u64, u64)>,
+    /// CPUs that the kernel may have.
+    pub(super) possible: Option<u32>,
+    /// Release of the kernel.
+    pub(super) kernel: Option<String>,
+    pub(super) has_header: bool,
+    pub(super) is_of_perf: bool,
+    /// Dump of the kernel's buffer on a console.
+    pub(super) is_dump: bool,
+    /// Events that lines about loss count, and whether one has no number.
+    pub(super) lost: u64,
+    pub(super) has_uncounted: bool,
+    pub(super) has_loss_lines: bool,
+    pub(super) has_stacks: bool,
+    /// Some pointer is no hash.
+    pub(super) has_real_pointer: bool,
+    /// Times are numbers without a unit.
+    pub(super) is_whole: bool,
+    /// Events whose address the kernel did not print.
+    pub(super) hidden: u64,
+    pub(super) faults: Vec<Fault>,
+    /// The last line, if it is cut.
+    pub(super) cut: Option<Fault>,
+    /// Reason for which lines cannot be read, where there is no event.
+    pub(super) refusal: Option<Refusal>,
+    /// Lines, and offset of the last one.
+    lines: u64,
+    offset: u64,
+}
+
+/// State of the pass.
+#[derive(Debug, Default)]
+struct Scan {
+    facts: Facts,
+    /// Order key of the last event.
+    last: Option<u64>,
+    /// Loss of CPUs whose next event has not come.
+    lost: BTreeMap<u32, Option<u64>>,
+    /// First line since the last event that makes no sense.
+    bad: Option<(u64, u64)>,
+    /// Other lines belong to the last event: it is of another kind, whose text may have several lines, or of a stack.
+    may_go_on: bool,
+}
+
+/// Reads a text once.
+pub(super) fn scan(lines: &mut Lines, release: Option<Release>, shared: &mut Shared) -> io::Result<Facts> {
+    let mut scan = Scan::default();
+    while let Some(line) = lines.next()? {
+        (scan.facts.lines, scan.facts.offset) = (line.number, line.offset);
+        if !line.is_whole {
+            let message = format!("line {} is cut; the lines before it count", line.number);
+            scan.facts.cut = Some(Fault { code: Code::TextCut, offset: line.offset, block: None, message });
+            break;
+        }
+        scan.take(line, release, shared);
+    }
+    Ok(scan.end())
+}
+
+impl Scan {
+    fn take(&mut self, line: Line<'_>, release: Option<Release>, shared: &mut Shared) {
+        match entry(line.bytes) {
+            Entry::Record(head, content) => self.record(&head, &content, line, release, shared),
+            Entry::Lost(cpu, lost) => self.loss(cpu, lost),
+            Entry::Frame(text) => {
+                shared.sites.learn(text, sites::frame);
+            }
+            Entry::ChainFrame(text) => {
+                self.facts.has_stacks |= shared.sites.learn(text, sites::chain_frame);
+            }
+            Entry::Header(text) => self.header(text),
+            Entry::Empty => {}
+            Entry::Other(text) => self.other(text, line),
+        }
+    }
+
+    fn record(
+        &mut self,
+        head: &Head<'_>,
+        content: &Content<'_>,
+        line: Line<'_>,
+        release: Option<Release>,
+        shared: &mut Shared,
+    ) {
+        if head.cpu >= MAX_CPUS {
+            return self.other(line.bytes, line);
+        }
+        let facts = &mut self.facts;
+        facts.is_of_perf |= head.form == Form::Perf;
+        facts.entries += 1;
+        if let Content::Stack(is_of_kernel) = content {
+            facts.has_stacks |= is_of_kernel;
+            self.may_go_on = true;
+            return;
+        }
+        let at = self.key(head, line);
+        if let Content::Lost(lost) = content {
+            return self.perf_loss(head.cpu, *lost, at);
+        }
+        self.facts.events += 1;
+        if let Some((number, offset)) = self.bad.take() {
+            self.fault(
+                Code::BadLine,
+                offset,
+                format!("line {number} is none that the kernel, trace-cmd or perf prints"),
+            );
+            self.gap(Gap { from: self.last, to: Some(at), cpu: head.cpu, lost: None, cause: GapCause::Damage });
+        }
+        if let Some(lost) = self.lost.remove(&head.cpu) {
+            let from = self.facts.cpus.get(&head.cpu).map(|extent| extent.last);
+            self.gap(Gap { from, to: Some(at), cpu: head.cpu, lost, cause: GapCause::Overrun });
+        }
+        let time = value(head.time);
+        let extent = self.facts.cpus.entry(head.cpu).or_insert(Extent { first: at, last: at, time });
+        (extent.last, extent.time) = (at, time);
+        self.last = Some(at);
+        note_comm(head, shared);
+        if let Content::Event { system, name, fields } = content {
+            let action = record::action(*system, name, release);
+            self.may_go_on = action == Action::Other;
+            if action != Action::Other && !self.object(fields, action, shared) {
+                let message = format!("line {}: a field is missing or makes no sense", line.number);
+                self.fault(Code::BadLine, line.offset, message);
+                self.gap(Gap { from: Some(at), to: Some(at), cpu: head.cpu, lost: None, cause: GapCause::Damage });
+            }
+        }
+    }
+
+    /// Order key of an event: its time, and never below that of the line before. Times are rounded, so only the lines tell the order.
+    fn key(&mut self, head: &Head<'_>, line: Line<'_>) -> u64 {
+        let time = value(head.time);
+        self.facts.is_whole |= matches!(head.time, Time::Whole(_));
+        if let Some(before) = self.facts.cpus.get(&head.cpu).map(|extent| extent.time).filter(|&before| time < before) {
+            let message = format!("line {}: time stamp {time} follows {before}", line.number);
+            self.fault(Code::BackInTime, line.offset, message);
+        }
+        self.last.map_or(time, |last| last.max(time))
+    }
+
+    /// Notes what the fields of an event tell; false if they make no sense.
+    fn object(&mut self, fields: &[u8], action: Action, shared: &mut Shared) -> bool {
+        let Some(fields) = record::fields(fields) else { return false };
+        let Ok(object) = fields.object(action) else { return false };
+        self.facts.has_real_pointer |= fields.has_real_pointer();
+        self.facts.hidden += u64::from(object.is_none() && fields.pointer == Some(Pointer::Hidden));
+        match fields.caller {
+            Some(Caller::Named(word)) => shared.sites.learn(word, sites::function),
+            _ => true,
+        }
+    }
+
+    /// Loss that perf tells: between its CPU's last event and its own time.
+    fn perf_loss(&mut self, cpu: u32, lost: u64, at: u64) {
+        self.facts.has_loss_lines = true;
+        self.facts.lost = self.facts.lost.saturating_add(lost);
+        let from = self.facts.cpus.get(&cpu).map(|extent| extent.last);
+        self.gap(Gap { from, to: Some(at), cpu, lost: Some(lost), cause: GapCause::Overrun });
+    }
+
+    fn loss(&mut self, cpu: u32, lost: Option<u64>) {
+        let facts = &mut self.facts;
+        facts.has_loss_lines = true;
+        facts.has_uncounted |= lost.is_none();
+        facts.lost = facts.lost.saturating_add(lost.unwrap_or(0));
+        let waiting = self.lost.entry(cpu % MAX_CPUS).or_insert(Some(0));
+        *waiting = waiting.zip(lost).map(|(before, lost)| before.saturating_add(lost));
+    }
+
+    fn other(&mut self, text: &[u8], line: Line<'_>) {
+        if self.facts.events == 0 {
+            self.facts.is_dump |= text.starts_with(b"Dumping ftrace buffer");
+            let is_on_console = strip(line.bytes).is_some();
+            let found = || match refusal::of_line(text) {
+                Some(Refusal::Off(_)) if is_on_console => Some(Refusal::Console),
+                found => found,
+            };
+            self.facts.refusal = self.facts.refusal.or_else(found);
+        } else if !self.may_go_on && !self.facts.is_dump && strip(line.bytes).is_none() {
+            self.bad.get_or_insert((line.number, line.offset));
+        }
+    }
+
+    fn header(&mut self, text: &[u8]) {
+        let text = text.trim_ascii();
+        let facts = &mut self.facts;
+        facts.has_header |= text.starts_with(b"tracer: ");
+        if text.starts_with(b"tracer: function_graph") {
+            facts.refusal = Some(Refusal::Graph);
+        }
+        if let Some(told) = text.strip_prefix(b"entries-in-buffer/entries-written: ") {
+            facts.told = numbers(told);
+            facts.possible = after(text, b"#P:").and_then(|(cpus, _)| cpus.try_into().ok());
+        } else if text.starts_with(b"latency: ") {
+            let told = text.iter().position(|&byte| byte == b'#').and_then(|at| numbers(&text[at + 1..]));
+            facts.told = told;
+            facts.possible = after(text, b"#P:").and_then(|(cpus, _)| cpus.try_into().ok());
+        } else if let Some(at) = text.windows(15).position(|part| part == b" latency trace ") {
+            let release = text[at..].rsplit(|&byte| byte == b' ').next();
+            facts.kernel = release.map(|release| String::from_utf8_lossy(release).into_owned());
+        } else if let Some(release) = text.strip_prefix(b"os release : ") {
+            facts.kernel = Some(String::from_utf8_lossy(release).into_owned());
+        }
+    }
+
+    fn fault(&mut self, code: Code, offset: u64, message: String) {
+        // The report counts those beyond.
+        if self.facts.faults.len() <= MAX_FAULTS {
+            self.facts.faults.push(Fault { code, offset, block: None, message });
+        }
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        let is_full = self.facts.gaps.len() >= MAX_GAPS;
+        match self.facts.gaps.last_mut().filter(|_| is_full) {
+            Some(last) => {
+                last.to = last.to.zip(gap.to).map(|(before, to)| before.max(to));
+                last.lost = last.lost.zip(gap.lost).map(|(before, lost)| before.saturating_add(lost));
+            }
+            None => self.facts.gaps.push(gap),
+        }
+    }
+
+    fn end(mut self) -> Facts {
+        for (cpu, lost) in std::mem::take(&mut self.lost) {
+            let from = self.facts.cpus.get(&cpu).map(|extent| extent.last);
+            self.gap(Gap { from, to: None, cpu, lost, cause: GapCause::Overrun });
+        }
+        self.facts
+    }
+}
+
+impl Facts {
+    /// Events that the kernel has overwritten, by its header.
+    pub(super) fn overwritten(&self) -> u64 {
+        self.told.map_or(0, |(entries, written)| written.saturating_sub(entries))
+    }
+
+    /// True for a text of one CPU of several: its header counts the entries of all.
+    pub(super) fn is_of_one_of_several(&self) -> bool {
+        self.cpus.len() <= 1 && self.possible.is_some_and(|possible| possible > 1)
+    }
+
+    /// Finding that the text has fewer entries than its header counts.
+    pub(super) fn shortfall(&self) -> Option<Fault> {
+        let (entries, _) = self.told.filter(|_| !self.is_of_one_of_several())?;
+        if self.entries >= entries {
+            return None;
+        }
+        let message =
+            format!("line {} is the last, and the text has {} of {entries} entries", self.lines, self.entries);
+        Some(Fault { code: Code::TextCut, offset: self.offset, block: None, message })
+    }
+}
+
+/// Number of a time.
+pub(super) fn value(time: Time) -> u64 {
+    match time {
+        Time::Nanoseconds(value) | Time::Whole(value) => value,
+    }
+}
+
+/// Keeps the name of a thread, unless the printer did not know it.
+fn note_comm(head: &Head<'_>, shared: &mut Shared) {
+    let Some(pid) = head.pid.filter(|_| !matches!(head.comm, b"" | b"<...>" | b"<idle>") && head.comm[0] != b':')
+    else {
+        return;
+    };
+    let is_full = shared.comms.len() >= MAX_COMMS;
+    match shared.comms.get_mut(&pid) {
+        Some(comm) if **comm == *head.comm => {}
+        Some(comm) => *comm = head.comm.into(),
+        None if is_full => {}
+        None => drop(shared.comms.insert(pid, head.comm.into())),
+    }
+}
+
+/// `545/1545`
+fn numbers(text: &[u8]) -> Option<(u64, u64)> {
+    let (entries, rest) = decimal(text)?;
+    let (written, _) = decimal(rest.strip_prefix(b"/")?)?;
+    Some((entries, written))
+}
+
+/// The number behind a word, and what follows it.
+fn after<'t>(text: &'t [u8], word: &[u8]) -> Option<(u64, &'t [u8])> {
+    text.windows(word.len()).position(|part| part == word).and_then(|at| decimal(&text[at + word.len()..]))
+}

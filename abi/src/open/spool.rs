@@ -1,0 +1,331 @@
+//! Input that cannot be read twice as it lies there, copied into a temporary file: standard input, and files packed with gzip, xz or zstd.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use flate2::bufread::MultiGzDecoder;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+
+use crate::random;
+
+/// Bytes that are written at once; a run of zeros of this length becomes a hole.
+const BLOCK: usize = 64 << 10;
+/// Limit of what an xz file expands to between two points at which its dictionary begins anew, in bytes: all of it is in memory at once.
+const MAX_XZ: u64 = 64 << 20;
+/// First bytes of packed files.
+const GZIP: &[u8] = b"\x1f\x8b";
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+const XZ: &[u8] = b"\xfd7zXZ\0";
+
+/// Copy of standard input.
+pub(super) fn of_stdin() -> io::Result<File> {
+    Spool::fill(&mut io::stdin().lock())
+}
+
+/// The file that was packed into `file`; `None` for a file that is not packed. `sample` is its first bytes.
+pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
+    let mut packed = BufReader::with_capacity(BLOCK, ReadAt::new(file));
+    let unpacked = if sample.starts_with(GZIP) {
+        Spool::fill(&mut MultiGzDecoder::new(packed))
+    } else if sample.starts_with(ZSTD) {
+        let mut decoder = zstd::Decoder::with_buffer(packed)?;
+        // The window of `zstd --long`, and no more: it decides how much memory is taken.
+        decoder.window_log_max(27)?;
+        Spool::fill(&mut decoder)
+    } else if sample.starts_with(XZ) {
+        let mut spool = Spool::new()?;
+        unpack_xz(&mut packed, &mut spool)?;
+        spool.finish()
+    } else {
+        return Ok(None);
+    };
+    unpacked.map(Some)
+}
+
+/// A temporary file of what `write` writes.
+pub(super) fn filled(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<File> {
+    let mut spool = Spool::new()?;
+    write(&mut spool)?;
+    spool.finish()
+}
+
+/// Reader of a file from its begin, whatever else reads it.
+pub(super) struct ReadAt<'f> {
+    file: &'f File,
+    offset: u64,
+}
+
+impl ReadAt<'_> {
+    pub(super) fn new(file: &File) -> ReadAt<'_> {
+        ReadAt::from(file, 0)
+    }
+
+    /// Reader from this byte on.
+    pub(super) fn from(file: &File, offset: u64) -> ReadAt<'_> {
+        ReadAt { file, offset }
+    }
+}
+
+impl Read for ReadAt<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+}
+
+/// Temporary file without a name, which takes at most half of the free space.
+struct Spool {
+    file: File,
+    dir: PathBuf,
+    /// Bytes that are not written yet, less than a block.
+    block: Vec<u8>,
+    /// Bytes before them.
+    len: u64,
+    /// Bytes that may still be stored.
+    room: u64,
+}
+
+impl Spool {
+    fn new() -> io::Result<Spool> {
+        let dir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()).map_or("/var/tmp".into(), PathBuf::from);
+        let in_dir = |error: io::Error| {
+            io::Error::new(error.kind(), format!("no temporary file in {}: {error}; set TMPDIR", dir.display()))
+        };
+        let file = unnamed(&dir).map_err(in_dir)?;
+        let free = rustix::fs::fstatvfs(&file)?;
+        let room = free.f_bavail.saturating_mul(free.f_frsize) / 2;
+        Ok(Spool { file, dir, block: Vec::with_capacity(BLOCK), len: 0, room })
+    }
+
+    fn fill(from: &mut impl Read) -> io::Result<File> {
+        let mut spool = Spool::new()?;
+        io::copy(from, &mut spool)?;
+        spool.finish()
+    }
+
+    fn write_block(&mut self) -> io::Result<()> {
+        if self.block.iter().any(|&byte| byte != 0) {
+            self.room = self.room.checked_sub(self.block.len() as u64).ok_or_else(|| self.is_full())?;
+            self.file.write_all_at(&self.block, self.len)?;
+        }
+        self.len += self.block.len() as u64;
+        self.block.clear();
+        Ok(())
+    }
+
+    fn is_full(&self) -> io::Error {
+        let dir = self.dir.display();
+        let what = format!("its copy takes more than half of the free space in {dir}: set TMPDIR to another directory");
+        io::Error::new(ErrorKind::StorageFull, what)
+    }
+
+    fn finish(mut self) -> io::Result<File> {
+        self.write_block()?;
+        self.file.set_len(self.len)?;
+        Ok(self.file)
+    }
+}
+
+impl Write for Spool {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(BLOCK - self.block.len());
+        self.block.extend_from_slice(&bytes[..taken]);
+        if self.block.len() == BLOCK {
+            self.write_block()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A new file in `dir` that has no name, or none any more.
+fn unnamed(dir: &PathBuf) -> io::Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::openat(CWD, dir, flags | OFlags::TMPFILE, mode) {
+        return Ok(File::from(file));
+    }
+    // Some file systems have no such files.
+    let mut number = [0; 8];
+    random::fill(&mut number)?;
+    let path = dir.join(format!(".kmemtrace-{:016x}", u64::from_ne_bytes(number)));
+    let file = rustix::fs::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
+    rustix::fs::unlinkat(CWD, &path, AtFlags::empty())?;
+    Ok(File::from(file))
+}
+
+/// Expands an xz file (tukaani.org/xz/xz-file-format.txt): streams of blocks with the filter LZMA2 alone. Checksums are not compared.
+fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool) -> io::Result<()> {
+    loop {
+        // Streams follow one another, with padding of zeros between.
+        while packed.fill_buf()?.first() == Some(&0) {
+            packed.consume(1);
+        }
+        if packed.fill_buf()?.is_empty() {
+            return Ok(());
+        }
+        let header: [u8; 12] = take(packed)?;
+        let check = match header[7] & 0xf {
+            _ if !header.starts_with(XZ) => return Err(bad_xz("is damaged")),
+            0 => 0,
+            kind => 4 << ((kind - 1) / 3),
+        };
+        while unpack_block(packed, out, check)? {}
+        // The index repeats sizes; its records are variable-length numbers, a multiple of four bytes in all, then a checksum.
+        let mut index = 1;
+        let records = number(packed, &mut index)?;
+        for _ in 0..records.saturating_mul(2) {
+            number(packed, &mut index)?;
+        }
+        skip(packed, padding(index) + 4 + 12)?;
+    }
+}
+
+/// Expands one block; false at the index, whose first byte is taken.
+fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, check: u64) -> io::Result<bool> {
+    let [size] = take(packed)?;
+    if size == 0 {
+        return Ok(false);
+    }
+    let mut header = vec![0; usize::from(size) * 4 + 3];
+    packed.read_exact(&mut header)?;
+    let flags = header[0];
+    let mut fields = &header[1..];
+    for bit in [0x40, 0x80] {
+        if flags & bit != 0 {
+            number(&mut fields, &mut 0)?;
+        }
+    }
+    if flags & 0x3f != 0 || number(&mut fields, &mut 0)? != 0x21 {
+        return Err(bad_xz("has a filter that is not read"));
+    }
+    let mut read = 0;
+    while let Some(chunks) = next_chunks(packed, &mut read)? {
+        lzma_rs::lzma2_decompress(&mut &chunks[..], out).map_err(|_| bad_xz("is damaged"))?;
+    }
+    // The header is a multiple of four bytes long.
+    skip(packed, padding(read) + check)?;
+    Ok(true)
+}
+
+/// The LZMA2 chunks up to the next that begins with an empty dictionary, with an end mark behind them; `None` at the end mark.
+fn next_chunks(packed: &mut impl BufRead, read: &mut u64) -> io::Result<Option<Vec<u8>>> {
+    let (mut chunks, mut expanded) = (Vec::new(), 0);
+    loop {
+        let control = *packed.fill_buf()?.first().ok_or(ErrorKind::UnexpectedEof)?;
+        let is_anew = control == 1 || control >= 0xe0;
+        if control == 0 || is_anew && !chunks.is_empty() {
+            if chunks.is_empty() {
+                packed.consume(1);
+                *read += 1;
+                return Ok(None);
+            }
+            chunks.push(0);
+            return Ok(Some(chunks));
+        }
+        let head = if control < 0x80 { 3 } else { 5 + usize::from(control >= 0xc0) };
+        let begin = chunks.len();
+        chunks.resize(begin + head, 0);
+        packed.read_exact(&mut chunks[begin..])?;
+        let word = |at: usize| u64::from(chunks[begin + at]) << 8 | u64::from(chunks[begin + at + 1]);
+        let (len, grows) = match control {
+            0x80.. => (word(3) + 1, (u64::from(control & 0x1f) << 16) + word(1) + 1),
+            _ => (word(1) + 1, word(1) + 1),
+        };
+        expanded += grows;
+        if expanded > MAX_XZ {
+            return Err(bad_xz("is one large block: unpack it with xz -d, and name what comes out"));
+        }
+        let begin = chunks.len();
+        chunks.resize(begin + len as usize, 0);
+        packed.read_exact(&mut chunks[begin..])?;
+        *read += (head + len as usize) as u64;
+    }
+}
+
+fn bad_xz(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("the xz file {what}"))
+}
+
+/// Bytes up to the next multiple of four.
+fn padding(len: u64) -> u64 {
+    len.wrapping_neg() % 4
+}
+
+fn take<const N: usize>(from: &mut impl BufRead) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn skip(from: &mut impl BufRead, len: u64) -> io::Result<()> {
+    io::copy(&mut from.take(len), &mut io::sink()).map(drop)
+}
+
+/// A number of variable length, seven bits a byte; its bytes are added to `read`.
+fn number(from: &mut impl BufRead, read: &mut u64) -> io::Result<u64> {
+    let mut value = 0;
+    for shift in (0..63).step_by(7) {
+        let [byte] = take(from)?;
+        *read += 1;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(bad_xz("is damaged"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unpack(packed: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(packed)?;
+        let Some(unpacked) = unpacked(&file, &packed[..packed.len().min(16)])? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        ReadAt::new(&unpacked).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    fn plain() -> Vec<u8> {
+        let mut plain: Vec<u8> = (0..40_000u32).flat_map(u32::to_le_bytes).collect();
+        plain.extend(vec![0; 200_000]);
+        plain.extend_from_slice(b"end");
+        plain
+    }
+
+    #[test]
+    fn packed_files_come_out_as_they_were() {
+        let plain = plain();
+        let (mut gzip, mut xz) = (Vec::new(), Vec::new());
+        flate2::write::GzEncoder::new(&mut gzip, flate2::Compression::fast()).write_all(&plain).unwrap();
+        lzma_rs::xz_compress(&mut &plain[..], &mut xz).unwrap();
+        let zstd = zstd::encode_all(&plain[..], 1).unwrap();
+        for packed in [&gzip, &xz, &zstd] {
+            assert!(unpack(packed).unwrap().as_deref() == Some(&plain[..]));
+            assert!(unpack(&[&packed[..], &packed[..]].concat()).unwrap().unwrap() == plain.repeat(2));
+            // A cut one is an error, and no shorter text.
+            assert!(unpack(&packed[..packed.len() / 2]).is_err());
+        }
+        assert!(unpack(b"neither").unwrap().is_none());
+    }
+
+    #[test]
+    fn damage_is_an_error_or_other_bytes() {
+        let mut xz = Vec::new();
+        lzma_rs::xz_compress(&mut &b"a text of some length, a text of some length"[..], &mut xz).unwrap();
+        for bit in 0..xz.len() * 8 {
+            let mut bad = xz.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let _ = unpack(&bad);
+        }
+    }
+}

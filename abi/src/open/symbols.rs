@@ -1,0 +1,188 @@
+//! Functions that texts name, as `%pS` prints them. Without an address a function gets a range of its own in [`MADE_UP`].
+
+use std::collections::HashMap;
+
+use crate::trace::{BEFORE_PAGE_OWNER, MADE_UP, WITHOUT_OFFSET};
+
+/// Limit of a function's size: a text may claim any.
+const MAX_BYTES: u64 = 1 << 24;
+/// Limit of functions: a kernel with all its modules has less.
+const MAX_FUNCTIONS: usize = 1 << 22;
+
+/// Frame of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frame<'l> {
+    /// `function+0x1f/0x40 [module]`.
+    Function { name: &'l [u8], offset: u64, size: u64, module: Option<&'l [u8]> },
+    /// `function [module]`, without the offset.
+    Name { name: &'l [u8], module: Option<&'l [u8]> },
+    /// `function+0x1f [module]` with its address.
+    Placed { name: &'l [u8], offset: u64, module: Option<&'l [u8]>, address: u64 },
+    /// Address without a name.
+    Address(u64),
+}
+
+/// Function by name, module and size; [`NO_SIZE`] where no offset is told either.
+type Key = (Box<[u8]>, Option<Box<[u8]>>, u64);
+
+const NO_SIZE: u64 = u64::MAX;
+
+/// Functions of a text, each with its range.
+#[derive(Debug, Default)]
+pub(super) struct Symbols {
+    ranges: HashMap<Key, u64>,
+    /// The functions as lines of `/proc/kallsyms`.
+    lines: Vec<u8>,
+    /// Bytes of [`MADE_UP`] that are taken, and of [`WITHOUT_OFFSET`].
+    taken: u64,
+    taken_without_offset: u64,
+    /// Functions with addresses: start, address behind the last frame, and module.
+    placed: HashMap<u64, (u64, Option<Box<[u8]>>)>,
+}
+
+impl Symbols {
+    /// Address that stands for what was allocated before page_owner began.
+    pub(super) fn early(&mut self) -> u64 {
+        self.address(Frame::Name { name: BEFORE_PAGE_OWNER, module: None })
+    }
+
+    /// Return address of a frame; 0 where there are more functions than a kernel has.
+    pub(super) fn address(&mut self, frame: Frame<'_>) -> u64 {
+        match frame {
+            Frame::Address(address) => address,
+            Frame::Name { name, module } => self.range(name, module, NO_SIZE).map_or(0, |begin| begin + 1),
+            Frame::Function { name, offset, size, module } => {
+                let bytes = size.max(offset).min(MAX_BYTES);
+                // Return addresses are looked up at the address less one: one at the function's first byte counts as at its second.
+                let offset = offset.clamp(1, bytes.max(1));
+                self.range(name, module, bytes).map_or(0, |begin| begin + offset)
+            }
+            Frame::Placed { name, offset, module, address } => {
+                self.place(address.saturating_sub(offset), address, (name, module));
+                address
+            }
+        }
+    }
+
+    /// Start of a function; `None` if there is no room for it.
+    fn range(&mut self, name: &[u8], module: Option<&[u8]>, bytes: u64) -> Option<u64> {
+        let key = (name.into(), module.map(Box::from), bytes);
+        if let Some(&begin) = self.ranges.get(&key) {
+            return Some(begin);
+        }
+        let (area, taken, bytes) = match bytes {
+            NO_SIZE => (WITHOUT_OFFSET, &mut self.taken_without_offset, 1),
+            bytes => (MADE_UP.start..WITHOUT_OFFSET.start, &mut self.taken, bytes),
+        };
+        let begin = area.start + *taken;
+        if self.ranges.len() >= MAX_FUNCTIONS || area.end - begin <= bytes + 1 {
+            return None;
+        }
+        *taken += bytes + 1;
+        self.add_line(begin, name, module);
+        self.ranges.insert(key, begin);
+        Some(begin)
+    }
+
+    /// Notes that a function with this start reaches up to `address`.
+    fn place(&mut self, start: u64, address: u64, (name, module): (&[u8], Option<&[u8]>)) {
+        let end = address.saturating_add(1);
+        if let Some(placed) = self.placed.get_mut(&start) {
+            placed.0 = placed.0.max(end);
+        } else if self.placed.len() < MAX_FUNCTIONS {
+            self.placed.insert(start, (end, module.map(Box::from)));
+            self.add_line(start, name, module);
+        }
+    }
+
+    fn add_line(&mut self, begin: u64, name: &[u8], module: Option<&[u8]>) {
+        self.add_symbol(begin, b't', name, module);
+    }
+
+    fn add_symbol(&mut self, begin: u64, kind: u8, name: &[u8], module: Option<&[u8]>) {
+        self.lines.extend_from_slice(format!("{begin:016x} {} ", char::from(kind)).as_bytes());
+        self.lines.extend_from_slice(name);
+        if let Some(module) = module {
+            self.lines.extend_from_slice(b"\t[");
+            self.lines.extend_from_slice(module);
+            self.lines.push(b']');
+        }
+        self.lines.push(b'\n');
+    }
+
+    /// The functions as `/proc/kallsyms` lists them; empty without any.
+    pub(super) fn into_kallsyms(mut self) -> Vec<u8> {
+        if self.lines.is_empty() {
+            return self.lines;
+        }
+        for (end, module) in std::mem::take(&mut self.placed).into_values() {
+            self.add_symbol(end, b'd', b"_end", module.as_deref());
+        }
+        for end in [MADE_UP.start + self.taken, WITHOUT_OFFSET.start + self.taken_without_offset] {
+            self.add_line(end, b"_end", None);
+        }
+        self.lines
+    }
+}
+
+/// `function+0x1f/0x40 [module]`, `0xffffffffc0100040`, and either behind `[<ffffffff81000000>] ` of old kernels.
+pub(super) fn frame(text: &[u8]) -> Option<Frame<'_>> {
+    let text = match text.strip_prefix(b"[<") {
+        Some(old) => &old[find(old, b">] ")? + 3..],
+        None => text,
+    };
+    if text.starts_with(b"0x") {
+        return number(text).filter(|(_, rest)| rest.is_empty()).map(|(address, _)| Frame::Address(address));
+    }
+    let (place, module) = match find(text, b" [") {
+        // Some kernels write the module's build-id behind its name.
+        Some(at) => {
+            let module = text[at + 2..].strip_suffix(b"]")?;
+            (&text[..at], Some(module.split(|byte| *byte == b' ').next().unwrap_or(module)))
+        }
+        None => (text, None),
+    };
+    let plus = rfind(place, b"+0x")?;
+    let (offset, rest) = number(&place[plus + 1..])?;
+    let (size, rest) = number(rest.strip_prefix(b"/")?)?;
+    let name = &place[..plus];
+    let is_name = |name: &[u8]| !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace);
+    let is_whole = rest.is_empty() && is_name(name) && module.is_none_or(is_name);
+    is_whole.then_some(Frame::Function { name, offset, size, module })
+}
+
+/// The decimal number at the start, or the hexadecimal one behind `0x`, and what follows it.
+pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let (digits, radix) = text.strip_prefix(b"0x").map_or((text, 10), |digits| (digits, 16));
+    let end = digits.iter().position(|byte| !char::from(*byte).is_digit(radix)).unwrap_or(digits.len());
+    let value = std::str::from_utf8(&digits[..end]).ok()?;
+    Some((u64::from_str_radix(value, radix).ok()?, &digits[end..]))
+}
+
+pub(super) fn find(text: &[u8], word: &[u8]) -> Option<usize> {
+    text.windows(word.len()).position(|part| part == word)
+}
+
+pub(super) fn rfind(text: &[u8], word: &[u8]) -> Option<usize> {
+    text.windows(word.len()).rposition(|part| part == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_keeps_its_range() {
+        let mut symbols = Symbols::default();
+        let frame = |name: &'static [u8], offset, module| Frame::Function { name, offset, size: 0x20, module };
+        let first = symbols.address(frame(b"foo", 8, None));
+        assert_eq!(symbols.address(frame(b"foo", 9, None)), first + 1);
+        assert_ne!(symbols.address(frame(b"foo", 8, Some(b"bar"))), first);
+        assert_eq!(symbols.address(Frame::Address(7)), 7);
+        let lines = String::from_utf8(symbols.into_kallsyms()).unwrap();
+        assert_eq!(
+            lines,
+            "4000000000000000 t foo\n4000000000000021 t foo\t[bar]\n4000000000000042 t _end\n4000000080000000 t _end\n"
+        );
+    }
+}
