@@ -89,6 +89,22 @@ pub(crate) fn u16_at<O: TargetOrder>(bytes: &[u8], offset: usize) -> Option<u16>
     bytes_at::<2>(bytes, offset).map(|b| O::Stream::read_u16(b))
 }
 
+/// The u32 at `offset` in this order.
+pub(crate) fn u32_of(endian: Endian, bytes: &[u8], offset: usize) -> Option<u32> {
+    match endian {
+        Endian::Little => u32_at::<Little>(bytes, offset),
+        Endian::Big => u32_at::<Big>(bytes, offset),
+    }
+}
+
+/// The u64 at `offset` in this order.
+pub(crate) fn u64_of(endian: Endian, bytes: &[u8], offset: usize) -> Option<u64> {
+    match endian {
+        Endian::Little => u64_at::<Little>(bytes, offset),
+        Endian::Big => u64_at::<Big>(bytes, offset),
+    }
+}
+
 /// The unsigned number of `size` bytes (1, 2, 4 or 8) at `offset` in order `O`.
 #[inline]
 pub fn uint_at<O: TargetOrder>(bytes: &[u8], offset: usize, size: usize) -> Option<u64> {

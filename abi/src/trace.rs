@@ -43,6 +43,8 @@ pub enum InputKind {
     Relay,
     /// The files of a tracefs instance, copied with `cat`.
     Tree,
+    /// A `trace.dat` of trace-cmd.
+    TraceDat,
     /// An input of another format: the name that documents have for it.
     Other(&'static str),
 }
@@ -54,6 +56,7 @@ impl InputKind {
             InputKind::Kmemtrace => "kmemtrace",
             InputKind::Relay => "relay",
             InputKind::Tree => "tree",
+            InputKind::TraceDat => "trace.dat",
             InputKind::Other(name) => name,
         }
     }
@@ -372,6 +375,14 @@ pub enum OpenError {
         /// Second file.
         b: PathBuf,
     },
+    /// An input holds several things, and the caller has to say which one is read.
+    #[error("{path}: {reason}", path = path.display())]
+    Choose {
+        /// The path.
+        path: PathBuf,
+        /// What there is, and how to choose.
+        reason: String,
+    },
     /// Two files of one CPU: its events would be there twice.
     #[error("{a} and {b} are both of CPU {cpu}: name one of them", a = a.display(), b = b.display())]
     Twice {
@@ -387,7 +398,7 @@ pub enum OpenError {
 impl OpenError {
     /// Exit status 3 (no trace at all) rather than 2 (unreadable).
     pub fn is_no_trace(&self) -> bool {
-        !matches!(self, OpenError::Io { .. } | OpenError::Twice { .. })
+        !matches!(self, OpenError::Io { .. } | OpenError::Twice { .. } | OpenError::Choose { .. })
     }
 }
 

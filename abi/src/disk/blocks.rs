@@ -10,7 +10,9 @@ use crate::disk::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, M
 use crate::disk::expand::expand;
 use crate::disk::feed::Feed;
 use crate::disk::hole;
-use crate::disk::walk::{Known, Met, Walk};
+#[cfg(feature = "inputs")]
+use crate::disk::part::Part;
+use crate::disk::walk::{Known, Met, Walk, read_at};
 use crate::fault::{Code, Fault};
 
 /// Bytes asked of the system at once, at least and at most.
@@ -29,6 +31,8 @@ const SECTOR: usize = 512;
 enum Origin {
     File(File),
     Feed(Feed),
+    #[cfg(feature = "inputs")]
+    Part(Part),
 }
 
 impl Origin {
@@ -36,6 +40,8 @@ impl Origin {
         match self {
             Origin::File(file) => file.read(bytes),
             Origin::Feed(feed) => Ok(feed.read(bytes)),
+            #[cfg(feature = "inputs")]
+            Origin::Part(part) => part.read(bytes),
         }
     }
 }
@@ -57,6 +63,12 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn new(file: File) -> Window {
         Window::of(Origin::File(file))
+    }
+
+    /// The bytes of a part of a file.
+    #[cfg(feature = "inputs")]
+    pub(crate) fn of_part(part: Part) -> Window {
+        Window::of(Origin::Part(part))
     }
 
     fn of(origin: Origin) -> Window {
@@ -106,15 +118,46 @@ impl Window {
     pub(crate) fn file(&self) -> Option<&File> {
         match &self.origin {
             Origin::File(file) => Some(file),
-            Origin::Feed(_) => None,
+            _ => None,
         }
     }
 
     /// The blocks of a stream; `None` where the bytes are a file's.
     fn feed(&self) -> Option<&Feed> {
         match &self.origin {
-            Origin::File(_) => None,
             Origin::Feed(feed) => Some(feed),
+            _ => None,
+        }
+    }
+
+    /// Another reader of the same bytes, from the first one on: each call fills its buffer unless the bytes end. The window does not
+    /// notice. `None` where the bytes come through a stream.
+    pub(crate) fn again(&self) -> Option<Box<dyn FnMut(&mut [u8]) -> io::Result<usize> + '_>> {
+        match &self.origin {
+            Origin::File(file) => {
+                let mut at = 0;
+                Some(Box::new(move |bytes| {
+                    let len = read_at(file, bytes, at)?;
+                    at += len as u64;
+                    Ok(len)
+                }))
+            }
+            #[cfg(feature = "inputs")]
+            Origin::Part(part) => {
+                let mut part = part.again();
+                Some(Box::new(move |bytes| part.fill_from(bytes)))
+            }
+            Origin::Feed(_) => None,
+        }
+    }
+
+    /// Bytes of the file to read in all, and those that were read, about; `None` where the bytes come through a stream.
+    pub(crate) fn stored(&self) -> Option<(u64, u64)> {
+        match &self.origin {
+            Origin::File(file) => Some((file.metadata().ok()?.len(), self.offset)),
+            #[cfg(feature = "inputs")]
+            Origin::Part(part) => Some((part.stored_len(), part.stored_read())),
+            Origin::Feed(_) => None,
         }
     }
 

@@ -9,6 +9,8 @@ pub mod end_block;
 mod expand;
 pub(crate) mod feed;
 mod hole;
+#[cfg(feature = "inputs")]
+pub(crate) mod part;
 pub mod salvage;
 pub mod seek_index;
 pub(crate) mod walk;

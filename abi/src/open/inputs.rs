@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
-use super::{foreign, ftrace_text, page_owner, regular, spool};
+use super::{foreign, ftrace_text, page_owner, perf_data, regular, spool, trace_dat};
 use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, Trace};
 
@@ -23,6 +23,10 @@ pub(super) enum Held {
     Events(Arc<ftrace_text::Texts>),
     /// A text of page_owner that was packed.
     Owners(PathBuf, Arc<File>),
+    /// A `trace.dat`.
+    TraceDat(PathBuf, Arc<File>),
+    /// A `perf.data`, and what the first pass over it has found.
+    PerfData(Arc<perf_data::Scanned>),
 }
 
 /// A file, unpacked.
@@ -43,6 +47,15 @@ impl Held {
         {
             return Ok(Some(Held::Owners(path.clone(), Arc::clone(file))));
         }
+        if let [Input { path, file, sample, .. }] = &inputs[..] {
+            if trace_dat::begins(sample) {
+                return Ok(Some(Held::TraceDat(path.clone(), Arc::clone(file))));
+            }
+            if perf_data::begins(sample) {
+                let scanned = perf_data::scan(path, Arc::clone(file))?;
+                return Ok(Some(Held::PerfData(Arc::new(scanned))));
+            }
+        }
         if !inputs.is_empty() && inputs.iter().all(|input| ftrace_text::may_be(&input.sample)) {
             let files = inputs.iter().map(|input| (input.path.clone(), Arc::clone(&input.file))).collect();
             if let Some(texts) = ftrace_text::read(files, options)? {
@@ -62,6 +75,8 @@ impl Held {
         match self {
             Held::Events(texts) => ftrace_text::open(texts, options),
             Held::Owners(path, file) => page_owner::open_held(path, file, options),
+            Held::TraceDat(path, file) => trace_dat::open(path, file, options),
+            Held::PerfData(scanned) => perf_data::open(scanned),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, a captured `tree`, a text of `page_owner`, or
-//! with the feature `inputs` a text of events (`ftrace_text`). Packed files and standard input are unpacked into a `spool`.
+//! with the feature `inputs` a text of events (`ftrace_text`), a `trace_dat` or a `perf_data`. Packed files and standard input are unpacked into a `spool`.
 
 mod foreign;
 #[cfg(feature = "inputs")]
@@ -10,6 +10,8 @@ mod inputs;
 mod listing;
 mod options;
 mod page_owner;
+#[cfg(feature = "inputs")]
+mod perf_data;
 mod recording;
 pub mod regular;
 mod relay_files;
@@ -17,6 +19,8 @@ mod relay_files;
 mod spool;
 pub mod stream;
 mod symbols;
+#[cfg(feature = "inputs")]
+mod trace_dat;
 mod tree;
 
 use std::path::{Path, PathBuf};

@@ -11,6 +11,8 @@ pub struct OpenOptions {
     pub alike: bool,
     /// Events stand at the time at which the memory's owner before gave it back, in place of the allocation's.
     pub at_free_before: bool,
+    /// Name of the ring buffer that is read, of an input that has several; the main one has none.
+    pub buffer: Option<String>,
     /// Release of the kernel that the text is of.
     pub release: Option<String>,
     /// Trace clock of the text's times, as the kernel's `trace_clock` names it.

@@ -50,6 +50,13 @@ pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
     unpacked.map(Some)
 }
 
+/// A temporary file of what `write` writes.
+pub(super) fn filled(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<File> {
+    let mut spool = Spool::new()?;
+    write(&mut spool)?;
+    spool.finish()
+}
+
 /// Reader of a file from its begin, whatever else reads it.
 pub(super) struct ReadAt<'f> {
     file: &'f File,
@@ -58,7 +65,12 @@ pub(super) struct ReadAt<'f> {
 
 impl ReadAt<'_> {
     pub(super) fn new(file: &File) -> ReadAt<'_> {
-        ReadAt { file, offset: 0 }
+        ReadAt::from(file, 0)
+    }
+
+    /// Reader from this byte on.
+    pub(super) fn from(file: &File, offset: u64) -> ReadAt<'_> {
+        ReadAt { file, offset }
     }
 }
 

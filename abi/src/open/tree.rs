@@ -110,7 +110,7 @@ impl Texts {
 }
 
 /// Release and machine in the output of `uname -a`.
-fn release_and_machine(uname: &str) -> (Option<String>, Option<String>) {
+pub(super) fn release_and_machine(uname: &str) -> (Option<String>, Option<String>) {
     let words: Vec<&str> = uname.split_whitespace().collect();
     let machine = match words[..] {
         [.., machine, "GNU/Linux"] => Some(machine),

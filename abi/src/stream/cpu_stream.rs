@@ -13,6 +13,8 @@ use super::state::StreamState;
 use crate::clock::Clock;
 use crate::disk::block::RecordingId;
 use crate::disk::blocks::{Block, BlockReader, Window};
+#[cfg(feature = "inputs")]
+use crate::disk::part::Part;
 use crate::disk::seek_index::{SeekIndex, SeekIndexBuilder};
 use crate::event::{GapCause, StreamItem};
 use crate::fault::{Code, Fault};
@@ -59,6 +61,12 @@ impl CpuStream {
 
     pub(crate) fn raw(path: PathBuf, cpu: u32, file: File, format: Arc<PayloadFormat>) -> CpuStream {
         CpuStream::new(path, cpu, Backing::Raw(Window::new(file)), format)
+    }
+
+    /// The raw bytes of a part of a file.
+    #[cfg(feature = "inputs")]
+    pub(crate) fn part(path: PathBuf, cpu: u32, part: Part, format: Arc<PayloadFormat>) -> CpuStream {
+        CpuStream::new(path, cpu, Backing::Raw(Window::of_part(part)), format)
     }
 
     pub(crate) fn missing(path: PathBuf, cpu: u32) -> CpuStream {
@@ -204,7 +212,7 @@ impl CpuStream {
     pub fn bytes_read(&self) -> u64 {
         match &self.backing {
             Backing::Blocks(reader) => reader.bytes_read(),
-            Backing::Raw(window) => window.offset(),
+            Backing::Raw(window) => window.stored().map_or_else(|| window.offset(), |(_, read)| read),
             Backing::Source(source, _) => source.bytes_read(),
             Backing::Missing => 0,
             Backing::Done => self.state.report.bytes,
@@ -215,6 +223,9 @@ impl CpuStream {
     pub fn bytes_to_read(&self) -> u64 {
         if let Backing::Source(source, _) = &self.backing {
             return source.bytes_to_read();
+        }
+        if let Backing::Raw(window) = &self.backing {
+            return window.stored().map_or_else(|| window.offset(), |(len, _)| len);
         }
         let whole = || self.file_metadata().and_then(Result::ok).map_or_else(|| self.bytes_read(), |data| data.len());
         self.range_bytes.unwrap_or_else(whole)

@@ -144,8 +144,8 @@ impl CpuStream {
                 reader.known().zip(reader.file()).map(|(known, file)| unmarked::of_blocks(file, known, format))
             }
             (Backing::Raw(window), PayloadFormat::SubBuffers(format)) => {
-                let counters = report.counters.zip(window.file());
-                counters.map(|(counters, file)| unmarked::of_sub_buffers(file, format, &counters))
+                let again = report.counters.zip(window.again());
+                again.map(|(counters, mut read)| unmarked::of_sub_buffers(&mut *read, format, &counters))
             }
             _ => None,
         };

@@ -1,5 +1,7 @@
 //! Sub-buffers of tracefs, one after the other: in the blocks of a file of ours, or as `cat` leaves them.
 
+use std::io;
+
 use super::payload::SubBufferFormat;
 use super::state::StreamState;
 use super::waiting::WaitingSink;
@@ -48,7 +50,11 @@ impl StreamState {
             let size = format.shape.size;
             let bytes = window.fill(size);
             let Some(whole) = bytes.get(..size) else {
-                if bytes.is_empty() {
+                let is_empty = bytes.is_empty();
+                if let Some(error) = window.take_error() {
+                    return Some(self.unreadable(error, place));
+                }
+                if is_empty {
                     return Some(Ending::Whole);
                 }
                 let message =
@@ -142,6 +148,23 @@ impl StreamState {
             from += sub_buffer.stored;
         }
         (from < payload.len()).then_some(from)
+    }
+
+    /// Bytes that cannot be read: the file ends there, is damaged, or the system refuses.
+    #[cold]
+    fn unreadable(&mut self, error: io::Error, place: Place) -> Ending {
+        let at = place.offset;
+        let (code, ending, message) = match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                (Code::SubBufferCut, Ending::Cut, format!("the file ends at the sub-buffer at byte {at} of this CPU"))
+            }
+            io::ErrorKind::InvalidData => {
+                (Code::BadCompression, Ending::Damaged, format!("behind byte {at} of this CPU: {error}"))
+            }
+            _ => (Code::CutInBlock, Ending::Cut, format!("cannot be read from byte {at} on: {error}")),
+        };
+        self.place_fault(code, place, message);
+        ending
     }
 
     /// Decodes a record of a trace with stacks: a stack is tied to its event, and an event waits for its stack.

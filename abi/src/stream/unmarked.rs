@@ -326,18 +326,36 @@ pub(super) fn changed(text: &[u8]) -> String {
 /// A file whose marks account for all overrun is not read ahead of its events, or not to its end: events
 /// that were handed out and are not in the file are then found at the end of the stream (`late_loss`), which is rare, and a second
 /// look at every sub-buffer is not cheap.
-pub(super) fn of_sub_buffers(file: &File, format: &SubBufferFormat, counters: &Counters) -> io::Result<Unmarked> {
+///
+/// `read` fills its buffer with the next bytes of the file, unless they end.
+///
+/// # Errors
+/// The error of the first read.
+pub(super) fn of_sub_buffers(
+    read: &mut dyn FnMut(&mut [u8]) -> io::Result<usize>,
+    format: &SubBufferFormat,
+    counters: &Counters,
+) -> io::Result<Unmarked> {
     let size = format.shape.size;
     let (refused, overrun) = (refused(counters), counters.overrun.get());
     let mut chunk = Vec::new();
     let (mut events, mut counted, mut is_counted, mut is_whole) = (0u64, 0u64, true, true);
-    let mut offset = 0;
+    let mut has_begun = false;
     loop {
         if refused == 0 && (!is_counted || counted >= overrun) {
             return Ok(Unmarked::default());
         }
         chunk.resize(AT_ONCE.div_ceil(size.max(1)).saturating_mul(size), 0);
-        let len = read_at(file, &mut chunk, offset)?;
+        let len = match read(&mut chunk) {
+            Ok(len) => len,
+            Err(error) if !has_begun => return Err(error),
+            // The stream meets it, too: what is missing then is a gap of its own.
+            Err(_) => {
+                is_whole = false;
+                break;
+            }
+        };
+        has_begun = true;
         is_whole &= len.is_multiple_of(size.max(1));
         for page in chunk[..len].chunks_exact(size.max(1)) {
             let stored = trimmed_len(&format.shape, page).ok();
@@ -353,7 +371,6 @@ pub(super) fn of_sub_buffers(file: &File, format: &SubBufferFormat, counters: &C
                 None => {}
             }
         }
-        offset += len as u64;
         if len < chunk.len() {
             break;
         }

@@ -130,10 +130,10 @@ impl Texts {
     fn new(reader: BufReader<File>, options: &OpenOptions) -> Texts {
         Texts {
             reader,
+            blocks: Blocks::new(options.alike),
             options: options.clone(),
             offset: 0,
             lines: 0,
-            blocks: Blocks::new(options.alike),
             stacks: Stacks::default(),
             owners: Owners::default(),
             symbols: Symbols::default(),

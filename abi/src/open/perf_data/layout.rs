@@ -1,0 +1,257 @@
+//! Places in the records of `perf.data` (`include/uapi/linux/perf_event.h` of Linux 6.18, stable since 2.6.32 but for fields that were
+//! added).
+
+use std::collections::HashMap;
+
+use crate::target::{Endian, u32_of, u64_of};
+
+/// Type of an attribute whose `config` is the id of a trace event.
+const TRACEPOINT: u32 = 2;
+/// Bytes of the first version of `perf_event_attr`; later ones are longer.
+const LEAST_ATTR: usize = 64;
+/// Greatest id of a trace event.
+const MAX_EVENT_ID: u64 = u16::MAX as u64;
+
+/// Bits of `sample_type`.
+mod sample {
+    pub(super) const IP: u64 = 1 << 0;
+    pub(super) const TID: u64 = 1 << 1;
+    pub(super) const TIME: u64 = 1 << 2;
+    pub(super) const ADDR: u64 = 1 << 3;
+    pub(super) const READ: u64 = 1 << 4;
+    pub(super) const CALLCHAIN: u64 = 1 << 5;
+    pub(super) const ID: u64 = 1 << 6;
+    pub(super) const CPU: u64 = 1 << 7;
+    pub(super) const PERIOD: u64 = 1 << 8;
+    pub(super) const STREAM_ID: u64 = 1 << 9;
+    pub(super) const RAW: u64 = 1 << 10;
+    pub(super) const IDENTIFIER: u64 = 1 << 16;
+}
+
+/// Bits of `read_format`.
+mod read_format {
+    pub(super) const TIME_ENABLED: u64 = 1 << 0;
+    pub(super) const TIME_RUNNING: u64 = 1 << 1;
+    pub(super) const ID: u64 = 1 << 2;
+    pub(super) const GROUP: u64 = 1 << 3;
+    pub(super) const LOST: u64 = 1 << 4;
+}
+
+/// What an attribute says about the records of its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attr {
+    /// Id of the trace event; `None` for an event of another type.
+    pub(super) event: Option<u16>,
+    sample_type: u64,
+    read_format: u64,
+    /// Events between two samples, or samples a second.
+    period: u64,
+    is_frequency: bool,
+    /// Clock of the times, where the user has chosen one: a `clockid_t`.
+    pub(super) clock: Option<i32>,
+}
+
+impl Attr {
+    /// Parses `perf_event_attr`; `None` where it is too short.
+    pub(super) fn parse(bytes: &[u8], endian: Endian) -> Option<Attr> {
+        let at = |at: usize| u64_of(endian, bytes, at);
+        if bytes.len() < LEAST_ATTR {
+            return None;
+        }
+        // The flags are a C bit field: bit 0 is the lowest on little endian, the highest on big endian.
+        let flags = at(40)?;
+        let flag = |bit: u32| flags & if endian == Endian::Little { 1 << bit } else { 1 << (63 - bit) } != 0;
+        let event = (u32_of(endian, bytes, 0)? == TRACEPOINT).then(|| at(8)).flatten();
+        Some(Attr {
+            event: event.filter(|&id| id <= MAX_EVENT_ID).map(|id| id as u16),
+            sample_type: at(24)?,
+            read_format: at(32)?,
+            period: at(16)?,
+            is_frequency: flag(10),
+            clock: flag(25).then(|| u32_of(endian, bytes, 92)).flatten().map(u32::cast_signed),
+        })
+    }
+
+    /// True if the kernel leaves out some events: it counts them, or takes samples at a rate.
+    pub(super) fn leaves_out_events(&self) -> bool {
+        self.is_frequency || (self.period > 1 && !self.has(sample::PERIOD))
+    }
+
+    /// The field that every sample of the event must have and has not, by perf's name.
+    pub(super) fn lacks(&self) -> Option<&'static str> {
+        let needed = [(sample::TIME, "time"), (sample::CPU, "CPU"), (sample::RAW, "raw data")];
+        needed.into_iter().find(|&(bit, _)| !self.has(bit)).map(|(_, name)| name)
+    }
+
+    fn has(&self, bit: u64) -> bool {
+        self.sample_type & bit != 0
+    }
+
+    /// Bytes of the sample before the field `bit`, as far as each field has one length.
+    fn before(&self, bit: u64) -> usize {
+        let order = [
+            sample::IDENTIFIER,
+            sample::IP,
+            sample::TID,
+            sample::TIME,
+            sample::ADDR,
+            sample::ID,
+            sample::STREAM_ID,
+            sample::CPU,
+            sample::PERIOD,
+        ];
+        order.iter().take_while(|&&field| field != bit).filter(|&&field| self.has(field)).count() * 8
+    }
+
+    /// Bytes of a sample's number of events read, from `at` on.
+    fn read_len(&self, body: &[u8], at: usize, endian: Endian) -> Option<usize> {
+        let has = |bit| usize::from(self.read_format & bit != 0);
+        let times = has(read_format::TIME_ENABLED) + has(read_format::TIME_RUNNING);
+        let each = 1 + has(read_format::ID) + has(read_format::LOST);
+        if self.read_format & read_format::GROUP == 0 {
+            return Some((each + times) * 8);
+        }
+        let count = usize::try_from(u64_of(endian, body, at)?).ok()?;
+        count.checked_mul(each)?.checked_add(1 + times)?.checked_mul(8)
+    }
+
+    /// Takes a sample's body apart; `None` where it is cut short.
+    pub(super) fn sample<'b>(&self, body: &'b [u8], endian: Endian) -> Option<Sample<'b>> {
+        let mut at = self.before(0);
+        if self.has(sample::READ) {
+            at = at.checked_add(self.read_len(body, at, endian)?)?;
+        }
+        let mut chain: &[u8] = &[];
+        if self.has(sample::CALLCHAIN) {
+            let len = usize::try_from(u64_of(endian, body, at)?).ok()?.checked_mul(8)?;
+            chain = body.get(at.checked_add(8)?..)?.get(..len)?;
+            at += 8 + len;
+        }
+        let len = u32_of(endian, body, at)? as usize;
+        let raw = body.get(at + 4..)?.get(..len)?;
+        Some(Sample { chain, raw })
+    }
+
+    /// Time and CPU of a sample.
+    pub(super) fn place(&self, body: &[u8], endian: Endian) -> Option<(u64, u32)> {
+        let time = u64_of(endian, body, self.before(sample::TIME))?;
+        Some((time, u32_of(endian, body, self.before(sample::CPU))?))
+    }
+
+    /// Time and CPU in the fields at the end of a record that is no sample (`sample_id_all`).
+    pub(super) fn place_at_end(&self, body: &[u8], endian: Endian) -> Option<(u64, u32)> {
+        let order =
+            [sample::TID, sample::TIME, sample::ID, sample::STREAM_ID, sample::CPU, sample::IDENTIFIER];
+        let behind = |bit: u64| order.iter().rev().take_while(|&&field| field != bit).filter(|&&field| self.has(field)).count();
+        let at = |bit: u64| body.len().checked_sub((behind(bit) + 1) * 8);
+        Some((u64_of(endian, body, at(sample::TIME)?)?, u32_of(endian, body, at(sample::CPU)?)?))
+    }
+}
+
+/// The parts of a sample that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sample<'b> {
+    /// Addresses of the call chain, 8 bytes each, the innermost first; markers tell what those behind them are of.
+    pub(super) chain: &'b [u8],
+    /// The trace event's record, as the kernel's ring buffer has it.
+    pub(super) raw: &'b [u8],
+}
+
+/// Attributes of a file, and the events' ids.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attrs {
+    list: Vec<Attr>,
+    by_id: HashMap<u64, usize>,
+}
+
+impl Attrs {
+    pub(super) fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
+        self.by_id.extend(ids.map(|id| (id, self.list.len())));
+        self.list.push(attr);
+    }
+
+    /// Attributes of trace events.
+    pub(super) fn traced(&self) -> impl Iterator<Item = &Attr> {
+        self.list.iter().filter(|attr| attr.event.is_some())
+    }
+
+    /// The attribute of the event that a sample is of: the one with its id, or the only one there is a choice of.
+    pub(super) fn of_sample(&self, body: &[u8], endian: Endian) -> Option<&Attr> {
+        self.of_id(|attr| {
+            let bit = if attr.has(sample::IDENTIFIER) { sample::IDENTIFIER } else { sample::ID };
+            attr.has(bit).then(|| u64_of(endian, body, attr.before(bit))).flatten()
+        })
+    }
+
+    /// The attribute of the event that a record is of which is no sample.
+    pub(super) fn of_other(&self, body: &[u8], endian: Endian) -> Option<&Attr> {
+        self.of_id(|attr| {
+            let at = if attr.has(sample::IDENTIFIER) {
+                body.len().checked_sub(8)?
+            } else {
+                // Without an identifier all attributes have the same fields.
+                return None;
+            };
+            u64_of(endian, body, at)
+        })
+    }
+
+    /// Either all attributes have the id at one place, or all have the same fields: perf refuses to read other files.
+    fn of_id(&self, id: impl Fn(&Attr) -> Option<u64>) -> Option<&Attr> {
+        let first = self.traced().next().or(self.list.first())?;
+        let found = id(first).and_then(|id| self.by_id.get(&id)).and_then(|&index| self.list.get(index));
+        Some(found.unwrap_or(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attr(sample_type: u64, read_format: u64) -> Vec<u8> {
+        let mut bytes = vec![0; 136];
+        bytes[0] = 2;
+        bytes[8..16].copy_from_slice(&653u64.to_le_bytes());
+        bytes[16] = 1;
+        bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
+        bytes[32..40].copy_from_slice(&read_format.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn fields_are_found_whatever_stands_before_them() {
+        let all = sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::PERIOD;
+        let attr = Attr::parse(&attr(all | sample::RAW | sample::CALLCHAIN | sample::READ, 0), Endian::Little).unwrap();
+        assert_eq!((attr.event, attr.lacks(), attr.leaves_out_events()), (Some(653), None, false));
+        let mut body: Vec<u8> = [9u64, 0x1000, 7 << 32 | 7, 555, 3, 1, 42].map(u64::to_le_bytes).concat();
+        body.extend([2u64, u64::MAX - 127, 0x2000].map(u64::to_le_bytes).concat());
+        body.extend(4u32.to_le_bytes());
+        body.extend(b"raw.");
+        assert_eq!(attr.place(&body, Endian::Little), Some((555, 3)));
+        let sample = attr.sample(&body, Endian::Little).unwrap();
+        assert_eq!((sample.chain.len(), sample.raw), (16, &b"raw."[..]));
+        for len in 0..body.len() {
+            assert_eq!(attr.sample(&body[..len], Endian::Little), None);
+        }
+        let end: Vec<u8> = [1u64, 2, 7, 555, 3, 9].map(u64::to_le_bytes).concat();
+        assert_eq!(attr.place_at_end(&end, Endian::Little), Some((555, 3)));
+        // A length beyond the record is no length.
+        let mut long = body.clone();
+        long[56..64].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(attr.sample(&long, Endian::Little), None);
+    }
+
+    #[test]
+    fn rates_and_periods_leave_events_out() {
+        let mut bytes = attr(sample::TIME | sample::CPU | sample::RAW, 0);
+        bytes[16] = 10;
+        let parsed = |bytes: &[u8]| Attr::parse(bytes, Endian::Little).unwrap();
+        assert!(parsed(&bytes).leaves_out_events());
+        bytes[25] = (sample::PERIOD >> 8) as u8 | bytes[25];
+        assert!(!parsed(&bytes).leaves_out_events(), "with its period in each sample the kernel records all");
+        bytes[41] |= 1 << 2;
+        assert!(parsed(&bytes).leaves_out_events());
+        assert_eq!(Attr::parse(&bytes[..63], Endian::Little), None);
+        assert_eq!(parsed(&attr(sample::TIME, 0)).lacks(), Some("CPU"));
+    }
+}

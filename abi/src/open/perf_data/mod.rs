@@ -1,0 +1,353 @@
+//! `perf.data` of perf, as a file or as it comes through a pipe: samples of trace events, whose raw part is the kernel's own record.
+//!
+//! A first pass finds where the records of each CPU stand and what is lost; then each CPU is a stream. The file is hostile input: no
+//! length in it decides how much memory is taken. `tools/perf/Documentation/perf.data-file-format.txt` describes the format.
+
+mod facts;
+mod layout;
+mod records;
+mod scan;
+mod source;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use self::facts::feature;
+use self::layout::Attr;
+use self::records::{HEADER, Records, compressed, kind, record_len};
+use self::scan::{Scan, is_cut};
+use self::source::{CpuRecords, Shared};
+use super::listing::{io_error, no_trace};
+use super::spool;
+use super::trace_dat::container::Container;
+use zstd::stream::raw::{InBuffer, Operation, OutBuffer};
+
+use crate::disk::part::Part;
+use crate::disk::walk::read_at;
+use crate::event::Names;
+use crate::fault::{Code, Fault};
+use crate::kernel::decoder::Decoder;
+use crate::kernel::format::{EventFormat, PageShape};
+use crate::kernel::gfp::GfpNames;
+use crate::kernel::release::Release;
+use crate::stream::report::FileReport;
+use crate::stream::source::EventSource;
+use crate::target::{Endian, u64_of};
+use crate::trace::{Deferred, Metadata, OpenError, Scope, Trace, TraceInfo};
+
+/// Name of the input in documents.
+pub(super) const PERF_DATA: &str = "perf.data";
+/// First bytes of a file of the first version.
+const FIRST_VERSION: &[u8] = b"PERFFILE";
+/// Bytes of a pipe's header; a file's is longer.
+const PIPE_HEADER: u64 = 16;
+/// Bytes of a file's header, but for features of later versions.
+const FILE_HEADER: usize = 104;
+/// Bytes that are expanded at once.
+const EXPANDED: usize = 128 << 10;
+/// Attributes, and ids of one, at most.
+const MAX_ATTRS: u64 = 1 << 16;
+
+/// True for the first bytes of a `perf.data`.
+pub(super) fn begins(sample: &[u8]) -> bool {
+    endian(sample).is_some() || sample.starts_with(FIRST_VERSION)
+}
+
+fn endian(sample: &[u8]) -> Option<Endian> {
+    match sample.get(..8)? {
+        b"PERFILE2" => Some(Endian::Little),
+        b"2ELIFREP" => Some(Endian::Big),
+        _ => None,
+    }
+}
+
+/// What the first pass over a file has found, and the file: its compressed records are expanded.
+#[derive(Debug)]
+pub(super) struct Scanned {
+    path: PathBuf,
+    file: Arc<File>,
+    endian: Endian,
+    found: Scan,
+    /// perf has not finished the file.
+    is_unfinished: bool,
+}
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Section {
+    offset: u64,
+    len: u64,
+}
+
+fn section(header: &[u8], at: usize, endian: Endian) -> Section {
+    let number = |at| u64_of(endian, header, at).unwrap_or(0);
+    Section { offset: number(at), len: number(at + 8) }
+}
+
+/// Reads a file once.
+pub(super) fn scan(path: &Path, file: Arc<File>) -> Result<Scanned, OpenError> {
+    let mut header = [0; FILE_HEADER];
+    let have = read_at(&file, &mut header, 0).map_err(io_error(path))?;
+    let Some(endian) = endian(&header) else {
+        let reason = "a perf.data of the first version (Linux 2.6.31 to 2.6.35), which is not read: print it with perf script";
+        return Err(no_trace(path, reason));
+    };
+    let len = file.metadata().map_err(io_error(path))?.len();
+    let mut found = Scan::default();
+    let (mut start, mut end, mut is_unfinished) = (PIPE_HEADER, len, false);
+    if u64_of(endian, &header, 8).filter(|_| have >= 16).unwrap_or(0) != PIPE_HEADER {
+        if have < FILE_HEADER {
+            return Err(no_trace(path, "a perf.data that ends inside its header"));
+        }
+        let data = section(&header, 40, endian);
+        // perf writes the length when it ends.
+        is_unfinished = data.len == 0;
+        start = data.offset;
+        end = if is_unfinished { len } else { data.offset.saturating_add(data.len) };
+        attributes(&mut found, &file, &header, endian);
+        features(&mut found, &file, &header, end, endian);
+    }
+    found.read(&file, endian, start, end);
+    let (file, found) =
+        if found.is_compressed { expanded(path, &file, endian, (start, end), found)? } else { (file, found) };
+    Ok(Scanned { path: path.to_owned(), file, endian, found, is_unfinished })
+}
+
+/// The attributes in a file's header.
+fn attributes(scan: &mut Scan, file: &Arc<File>, header: &[u8], endian: Endian) {
+    let attr_size = u64_of(endian, header, 16).unwrap_or(0).clamp(64 + 16, 4096);
+    let attrs = section(header, 24, endian);
+    for n in 0..(attrs.len / attr_size).min(MAX_ATTRS) {
+        let mut bytes = vec![0; attr_size as usize];
+        let at = attrs.offset.saturating_add(n * attr_size);
+        if !read_at(file, &mut bytes, at).is_ok_and(|have| have == bytes.len()) {
+            return;
+        }
+        let place = section(&bytes, bytes.len() - 16, endian);
+        let mut ids = Vec::new();
+        let part = Part::range(Arc::clone(file), place.offset, place.len.min(MAX_ATTRS * 8));
+        // Ids that are not there belong to no sample.
+        part.take(MAX_ATTRS * 8).read_to_end(&mut ids).ok();
+        if let Some(attr) = Attr::parse(&bytes[..bytes.len() - 16], endian) {
+            scan.attrs.add(attr, ids.chunks_exact(8).filter_map(|id| u64_of(endian, id, 0)));
+        }
+    }
+}
+
+/// The features behind the data of a file: a table of sections, one for each bit that is set.
+fn features(scan: &mut Scan, file: &Arc<File>, header: &[u8], mut at: u64, endian: Endian) {
+    for bit in 0..256u32 {
+        let word = u64_of(endian, header, 72 + bit as usize / 64 * 8).unwrap_or(0);
+        if word & (1 << (bit % 64)) == 0 {
+            continue;
+        }
+        let mut bytes = [0; 16];
+        if !read_at(file, &mut bytes, at).is_ok_and(|have| have == bytes.len()) {
+            return;
+        }
+        at = at.saturating_add(16);
+        let place = section(&bytes, 0, endian);
+        if bit == feature::TRACING_DATA {
+            scan.take_tracing_data(file, place.offset, place.len);
+        } else {
+            scan.facts.take(bit, io::BufReader::new(Part::range(Arc::clone(file), place.offset, place.len)), endian);
+        }
+    }
+}
+
+/// The file's records with all compressed ones expanded, in a temporary file, and what is found there.
+fn expanded(
+    path: &Path,
+    file: &Arc<File>,
+    endian: Endian,
+    (start, end): (u64, u64),
+    found: Scan,
+) -> Result<(Arc<File>, Scan), OpenError> {
+    let mut scan = Scan::default();
+    (scan.attrs, scan.facts) = (found.attrs, found.facts);
+    let mut records = Records::new(Arc::clone(file), endian, start, end);
+    let mut decoder = Expander::new().map_err(io_error(path))?;
+    let mut broken = None;
+    let spooled = spool::filled(|out| {
+        loop {
+            match records.next() {
+                Ok(None) => break,
+                Ok(Some(record)) if [kind::COMPRESSED, kind::COMPRESSED2].contains(&record.kind) => {
+                    let pieces = compressed(&record, endian);
+                    if let Err(error) = pieces.into_iter().try_for_each(|piece| decoder.expand(piece, endian, out)) {
+                        if error.kind() == io::ErrorKind::StorageFull {
+                            return Err(error);
+                        }
+                        broken = Some((record.offset, error));
+                        break;
+                    }
+                }
+                // Attributes and descriptions have been taken, with their data behind the record.
+                Ok(Some(record)) if [kind::HEADER_ATTR, kind::HEADER_TRACING_DATA, kind::AUXTRACE].contains(&record.kind) => {}
+                Ok(Some(record)) => out.write_all(record.bytes)?,
+                Err(error) => {
+                    broken = Some((records.at(), error));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    });
+    let spooled = Arc::new(spooled.map_err(io_error(path))?);
+    let len = spooled.metadata().map_err(io_error(path))?.len();
+    scan.read(&spooled, endian, 0, len);
+    scan.broken = broken.or(scan.broken);
+    Ok((spooled, scan))
+}
+
+/// Expands the zstd stream that the compressed records of a file are pieces of. A record may begin in one piece and end in the next.
+struct Expander {
+    decoder: zstd::stream::raw::Decoder<'static>,
+    /// Begin of a record that is not whole.
+    rest: Vec<u8>,
+}
+
+impl Expander {
+    fn new() -> io::Result<Expander> {
+        Ok(Expander { decoder: zstd::stream::raw::Decoder::new()?, rest: Vec::new() })
+    }
+
+    /// Expands the next piece of the stream, and writes the records that are whole by then.
+    fn expand(&mut self, piece: &[u8], endian: Endian, out: &mut dyn Write) -> io::Result<()> {
+        let mut input = InBuffer::around(piece);
+        let mut buffer = vec![0; EXPANDED];
+        loop {
+            let mut output = OutBuffer::around(&mut buffer[..]);
+            self.decoder.run(&mut input, &mut output)?;
+            let written = output.pos();
+            self.rest.extend_from_slice(&buffer[..written]);
+            self.write_whole(endian, out)?;
+            if input.pos() == piece.len() && written < EXPANDED {
+                return Ok(());
+            }
+        }
+    }
+
+    fn write_whole(&mut self, endian: Endian, out: &mut dyn Write) -> io::Result<()> {
+        let mut whole = 0;
+        while let Some(len) = record_len(&self.rest[whole..], endian).filter(|&len| len <= self.rest.len() - whole) {
+            if len < HEADER {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a record that was compressed has no length"));
+            }
+            whole += len;
+        }
+        out.write_all(&self.rest[..whole])?;
+        self.rest.drain(..whole);
+        Ok(())
+    }
+}
+
+/// The trace of a file that was read once.
+pub(super) fn open(scanned: &Scanned) -> Result<Trace, OpenError> {
+    let Scanned { path, endian, found, .. } = scanned;
+    let Scan { attrs, facts, .. } = found;
+    let described = described(scanned)?;
+    let mut names = Names::new();
+    let mut report = FileReport::new(path.clone(), None);
+    let mut formats = Vec::new();
+    for (system, text) in &described.formats {
+        match EventFormat::parse(text) {
+            Ok(format) => formats.push((system.clone(), format)),
+            Err(error) => report.add(fault(Code::BadFormats, 0, format!("a format of {system}: {error}"))),
+        }
+    }
+    let release = facts.kernel.as_deref().and_then(Release::parse);
+    let decoder = Decoder::new(&formats, None, facts.page_bytes.unwrap_or(0), release, &mut names);
+    let shared = Arc::new(Shared {
+        path: path.clone(),
+        file: Arc::clone(&scanned.file),
+        endian: *endian,
+        attrs: attrs.clone(),
+        decoder,
+        rounds: found.rounds.clone(),
+    });
+    let leaves_out = attrs.traced().any(Attr::leaves_out_events);
+    let sources = found.cpus.iter().map(|(&cpu, of_cpu)| -> Box<dyn EventSource> {
+        Box::new(CpuRecords::new(Arc::clone(&shared), cpu, of_cpu, leaves_out))
+    });
+    let clock = attrs.traced().next().and_then(|attr| attr.clock).map_or("perf", clock_name);
+    let mut trace = Trace::of_sources(PERF_DATA, Some(clock), sources.collect())?;
+    if let Some((offset, error)) = &found.broken {
+        report.add(broken(*offset, error));
+    } else if scanned.is_unfinished {
+        let message = "perf has not finished the file: it was killed, or the copy is incomplete".to_owned();
+        report.add(fault(Code::NoEnd, 0, message));
+    }
+    trace.names = names;
+    trace.info = TraceInfo {
+        endian: Some(*endian),
+        word_bytes: word_bytes(described, *endian),
+        page_bytes: facts.page_bytes,
+        deferred: Deferred::without_probes(facts.kernel.as_deref()),
+        filter: facts.filter(),
+        kernel: facts.kernel.clone(),
+        arch: facts.arch.clone(),
+        host: facts.host.clone(),
+        scope: if found.has_threads == Some(true) { Scope::Tasks } else { Scope::Unknown },
+        ..trace.info
+    };
+    trace.metadata = Metadata {
+        comms: found.comms.clone(),
+        nodes: facts.nodes.clone(),
+        gfp_names: GfpNames::of_formats(&described.formats).map(Arc::new),
+        report: Some(report),
+        ..Metadata::default()
+    };
+    Ok(trace)
+}
+
+/// Descriptions of the events, of a file that is worth reading.
+fn described(scanned: &Scanned) -> Result<&Container, OpenError> {
+    let Scan { attrs, facts, .. } = &scanned.found;
+    let refused = |reason: &str| no_trace(&scanned.path, reason);
+    let without = "a perf.data without trace events: record them with perf record -a -e 'kmem:*'";
+    let Some(described) = &facts.described else {
+        return Err(refused(match scanned.is_unfinished {
+            true => "a perf.data that perf has not finished: it lacks the formats of its events",
+            false => without,
+        }));
+    };
+    if attrs.traced().next().is_none() {
+        return Err(refused(without));
+    }
+    match attrs.traced().find_map(Attr::lacks) {
+        Some(field) => Err(refused(&format!("a perf.data whose samples have no {field}: record with perf record -a"))),
+        None => Ok(described),
+    }
+}
+
+/// The name that `trace_clock` has for a clock of the system (`include/uapi/linux/time.h`).
+fn clock_name(clock: i32) -> &'static str {
+    match clock {
+        1 => "mono",
+        4 => "mono_raw",
+        7 => "boot",
+        11 => "tai",
+        _ => "perf",
+    }
+}
+
+/// Bytes of a `long` of the kernel.
+fn word_bytes(described: &Container, endian: Endian) -> Option<u8> {
+    let head = String::from_utf8_lossy(&described.header_page);
+    PageShape::parse(&head, endian).ok().map(|shape| shape.target.word_bytes)
+}
+
+fn fault(code: Code, offset: u64, message: String) -> Fault {
+    Fault { code, offset, block: None, message }
+}
+
+/// The finding of records that cannot be read from byte `offset` on.
+fn broken(offset: u64, error: &io::Error) -> Fault {
+    match is_cut(error) {
+        true => fault(Code::CutInBlock, offset, format!("ends inside the record at byte {offset}")),
+        false => fault(Code::BadRecord, offset, format!("cannot be read from byte {offset} on: {error}")),
+    }
+}

@@ -1,0 +1,194 @@
+//! The records of a `perf.data`, one after the other, by positioned reads.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use crate::disk::walk::read_at;
+use crate::target::{Endian, u32_of, u64_of};
+
+/// Types of records: `enum perf_event_type`, and perf's own from 64 on (`tools/lib/perf/include/perf/event.h` of Linux 6.18).
+pub(super) mod kind {
+    pub(in super::super) const LOST: u32 = 2;
+    pub(in super::super) const COMM: u32 = 3;
+    pub(in super::super) const SAMPLE: u32 = 9;
+    pub(in super::super) const LOST_SAMPLES: u32 = 13;
+    pub(in super::super) const HEADER_ATTR: u32 = 64;
+    pub(in super::super) const HEADER_TRACING_DATA: u32 = 66;
+    pub(in super::super) const FINISHED_ROUND: u32 = 68;
+    pub(in super::super) const ID_INDEX: u32 = 69;
+    pub(in super::super) const AUXTRACE: u32 = 71;
+    pub(in super::super) const HEADER_FEATURE: u32 = 80;
+    pub(in super::super) const COMPRESSED: u32 = 81;
+    pub(in super::super) const COMPRESSED2: u32 = 83;
+}
+
+/// Bytes of a record's header: type (u32), misc (u16), bytes in all (u16).
+pub(super) const HEADER: usize = 8;
+/// Bytes asked of the system at once.
+const CHUNK: usize = 1 << 20;
+/// A record that is longer than its header's 16 bits tell, in bytes: none that makes sense.
+const MAX_RECORD: usize = 64 << 20;
+
+/// A record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'b> {
+    pub(super) kind: u32,
+    pub(super) misc: u16,
+    /// Offset in the file.
+    pub(super) offset: u64,
+    /// The whole record, header included, but without data behind it.
+    pub(super) bytes: &'b [u8],
+}
+
+impl<'b> Record<'b> {
+    /// Bytes behind the header.
+    pub(super) fn body(&self) -> &'b [u8] {
+        self.bytes.get(HEADER..).unwrap_or_default()
+    }
+}
+
+/// Reader of records.
+#[derive(Debug)]
+pub(super) struct Records {
+    file: Arc<File>,
+    endian: Endian,
+    buffer: Vec<u8>,
+    /// Part of the buffer that was not taken.
+    taken: usize,
+    filled: usize,
+    /// Offset of `buffer[taken]` in the file.
+    at: u64,
+    end: u64,
+}
+
+impl Records {
+    /// Records from byte `at` of the file to `end`.
+    pub(super) fn new(file: Arc<File>, endian: Endian, at: u64, end: u64) -> Records {
+        Records { file, endian, buffer: Vec::new(), taken: 0, filled: 0, at, end }
+    }
+
+    /// Offset of the next record.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Goes on with the records from byte `at` to `end`.
+    pub(super) fn enter(&mut self, at: u64, end: u64) {
+        (self.at, self.end, self.taken, self.filled) = (at, end, 0, 0);
+    }
+
+    /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// Errors of the system; `UnexpectedEof` where the file ends inside a record, `InvalidData` where the length of a record makes no
+    /// sense: what follows cannot be found.
+    pub(super) fn next(&mut self) -> io::Result<Option<Record<'_>>> {
+        let endian = self.endian;
+        let Some(header) = self.fill(HEADER)? else { return Ok(None) };
+        let kind = u32_of(endian, header, 0).unwrap_or(0);
+        let misc = misc_and_size(header, endian).map_or(0, |(misc, _)| misc);
+        let Some(mut len) = record_len(header, endian) else { return Err(ErrorKind::UnexpectedEof.into()) };
+        if len < HEADER {
+            let what = format!("the record at byte {} has the length {len}", self.at);
+            return Err(io::Error::new(ErrorKind::InvalidData, what));
+        }
+        let mut behind = 0;
+        match kind {
+            // The data stand behind the record, padded to words.
+            kind::HEADER_TRACING_DATA => {
+                behind = self.fill(HEADER + 4)?.and_then(|bytes| u32_of(endian, bytes, HEADER)).map_or(0, u64::from);
+                behind = behind.next_multiple_of(8);
+            }
+            kind::AUXTRACE => {
+                behind = self.fill(HEADER + 8)?.and_then(|bytes| u64_of(endian, bytes, HEADER)).unwrap_or(0);
+            }
+            // Its length overflows 16 bits (perf 6.16 and later), and no padding follows then.
+            kind::COMPRESSED2 => {
+                let data = self.fill(HEADER + 8)?.and_then(|bytes| u64_of(endian, bytes, HEADER)).unwrap_or(0);
+                let whole = usize::try_from(data).unwrap_or(usize::MAX).saturating_add(HEADER + 8);
+                if whole > MAX_RECORD {
+                    let what = format!("the compressed record at byte {} counts {data} bytes", self.at);
+                    return Err(io::Error::new(ErrorKind::InvalidData, what));
+                }
+                if whole.next_multiple_of(8) > len {
+                    len = whole;
+                }
+            }
+            _ => {}
+        }
+        if self.fill(len)?.is_none_or(|bytes| bytes.len() < len) {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let (offset, from) = (self.at, self.taken);
+        self.at += len as u64;
+        self.taken += len;
+        let skipped = behind.min((self.filled - self.taken) as u64);
+        self.taken += skipped as usize;
+        self.at = self.at.saturating_add(behind);
+        Ok(Some(Record { kind, misc, offset, bytes: &self.buffer[from..from + len] }))
+    }
+
+    /// At least `want` bytes from the next record on; fewer where the file ends, `None` where there are none.
+    fn fill(&mut self, want: usize) -> io::Result<Option<&[u8]>> {
+        while self.filled - self.taken < want {
+            let have = self.filled - self.taken;
+            let from = self.at + have as u64;
+            let left = usize::try_from(self.end.saturating_sub(from)).unwrap_or(usize::MAX);
+            let ask = CHUNK.max(want - have).min(left);
+            if ask == 0 {
+                break;
+            }
+            self.buffer.copy_within(self.taken..self.filled, 0);
+            (self.taken, self.filled) = (0, have);
+            // Memory grows as bytes are there: a length in the file asks for no more than it has.
+            self.buffer.resize(self.buffer.len().max(have + ask.min(CHUNK)), 0);
+            let room = ask.min(self.buffer.len() - have);
+            let len = read_at(&self.file, &mut self.buffer[have..have + room], from)?;
+            self.filled += len;
+            if len == 0 {
+                break;
+            }
+        }
+        let bytes = &self.buffer[self.taken..self.filled];
+        Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
+fn misc_and_size(header: &[u8], endian: Endian) -> Option<(u16, u16)> {
+    let word = u32_of(endian, header, 4)?;
+    Some(match endian {
+        Endian::Little => (word as u16, (word >> 16) as u16),
+        Endian::Big => ((word >> 16) as u16, word as u16),
+    })
+}
+
+/// Bytes of the record that `bytes` begin with, by its header; `None` where that is cut.
+pub(super) fn record_len(bytes: &[u8], endian: Endian) -> Option<usize> {
+    misc_and_size(bytes, endian).map(|(_, size)| size.into())
+}
+
+/// The zstd data of a compressed record, in pieces: a record of perf 6.16 and later may hold several.
+pub(super) fn compressed<'b>(record: &Record<'b>, endian: Endian) -> Vec<&'b [u8]> {
+    /// Data of one record at most (`PERF_SAMPLE_MAX_SIZE` less the header and one).
+    const MAX_DATA: usize = 65_519;
+    const LONG_HEADER: usize = HEADER + 8;
+    if record.kind == kind::COMPRESSED {
+        return vec![record.body()];
+    }
+    let data = usize::try_from(u64_of(endian, record.body(), 0).unwrap_or(0)).unwrap_or(usize::MAX);
+    let body = record.body().get(8..).unwrap_or_default();
+    let mut rest = body.get(..data).unwrap_or(body);
+    let mut pieces = Vec::new();
+    let mut len = MAX_DATA;
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(len.min(rest.len()));
+        pieces.push(piece);
+        len = record_len(more, endian).unwrap_or(0).saturating_sub(LONG_HEADER);
+        rest = more.get(LONG_HEADER..).unwrap_or_default();
+        if len == 0 {
+            break;
+        }
+    }
+    pieces
+}

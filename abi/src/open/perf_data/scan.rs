@@ -1,0 +1,198 @@
+//! The first pass over a `perf.data`: where the records of each CPU stand, and what records besides samples tell.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use super::facts::Facts;
+use super::layout::{Attr, Attrs};
+use super::records::{Record, Records, kind};
+use crate::disk::part::Part;
+use crate::target::{Endian, u32_of, u64_of};
+
+/// Bit of `misc`: the lost samples are those that a program of BPF turned away, no loss.
+const LOST_SAMPLES_BPF: u16 = 1 << 15;
+/// Runs of all CPUs that are kept, at most; then neighbours become one, and a reader passes over the records of other CPUs.
+const MAX_RUNS: usize = 2 << 20;
+/// Ends of rounds that are kept, at most.
+const MAX_ROUNDS: usize = 1 << 20;
+/// Command names that are kept, at most.
+const MAX_COMMS: usize = 1 << 20;
+
+/// A part of the file, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// What was found about a CPU.
+#[derive(Debug, Default)]
+pub(super) struct Cpu {
+    /// Parts of the file that hold all of its samples and losses, ascending.
+    pub(super) runs: Vec<Run>,
+    /// Time of its latest sample.
+    last: u64,
+    /// A sample is earlier than one before it.
+    pub(super) is_unordered: bool,
+    /// Sums of the LOST records, and of the LOST_SAMPLES records.
+    pub(super) lost: [u64; 2],
+}
+
+/// End of a round of perf's: all earlier records of the round before have been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Round {
+    /// Offset in the file.
+    pub(super) at: u64,
+    /// Samples up to this time are all there.
+    pub(super) until: u64,
+}
+
+/// What the first pass has found.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    pub(super) attrs: Attrs,
+    pub(super) facts: Facts,
+    pub(super) cpus: BTreeMap<u32, Cpu>,
+    pub(super) rounds: Vec<Round>,
+    pub(super) comms: HashMap<i32, Box<[u8]>>,
+    /// The recording is of some threads: an id belongs to one.
+    pub(super) has_threads: Option<bool>,
+    /// The file ends inside a record, or one makes no sense: offset and reason.
+    pub(super) broken: Option<(u64, io::Error)>,
+    /// The file has compressed records.
+    pub(super) is_compressed: bool,
+    /// Number of runs of all CPUs.
+    runs: usize,
+    /// Greatest time so far, and at the end of the round before.
+    latest: u64,
+    latest_before: u64,
+}
+
+impl Scan {
+    /// Reads all records from byte `at` to `end`; those that the file does not hold any more are told in `broken`.
+    pub(super) fn read(&mut self, file: &Arc<File>, endian: Endian, at: u64, end: u64) {
+        let mut records = Records::new(Arc::clone(file), endian, at, end);
+        loop {
+            match records.next() {
+                Ok(Some(record)) => self.take(&record, file, endian),
+                Ok(None) => return,
+                Err(error) => {
+                    let at = records.at();
+                    // A record that begins before the end and is not whole: the rest of the file.
+                    self.broken = Some((at, error));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, record: &Record<'_>, file: &Arc<File>, endian: Endian) {
+        let body = record.body();
+        match record.kind {
+            kind::SAMPLE => {
+                let Some(attr) = self.attrs.of_sample(body, endian).filter(|attr| attr.event.is_some()) else { return };
+                let Some((time, cpu)) = attr.place(body, endian) else { return };
+                self.latest = self.latest.max(time);
+                let found = self.cpus.entry(cpu).or_default();
+                found.is_unordered |= time < found.last;
+                found.last = found.last.max(time);
+                self.extend(cpu, record);
+            }
+            kind::LOST | kind::LOST_SAMPLES => {
+                let attr = self.attrs.of_other(body, endian);
+                let Some((_, cpu)) = attr.and_then(|attr| attr.place_at_end(body, endian)) else { return };
+                let (index, at) = if record.kind == kind::LOST { (0, 8) } else { (1, 0) };
+                if index == 1 && record.misc & LOST_SAMPLES_BPF != 0 {
+                    return;
+                }
+                let lost = u64_of(endian, body, at).unwrap_or(0);
+                let found = &mut self.cpus.entry(cpu).or_default().lost[index];
+                *found = found.saturating_add(lost);
+                self.extend(cpu, record);
+            }
+            kind::COMM => self.take_comm(body, endian),
+            kind::ID_INDEX => {
+                // Entries of id, index, CPU and thread; the thread is -1 where the event is of a whole CPU.
+                let entries = body.get(8..).unwrap_or_default().chunks_exact(32);
+                let mut threads = entries.map(|entry| u64_of(endian, entry, 24));
+                let has_threads = threads.any(|thread| thread.is_some_and(|thread| thread != u64::MAX));
+                self.has_threads = Some(has_threads || self.has_threads == Some(true));
+            }
+            kind::FINISHED_ROUND => {
+                if self.rounds.len() < MAX_ROUNDS {
+                    self.rounds.push(Round { at: record.offset, until: self.latest_before });
+                }
+                self.latest_before = self.latest;
+            }
+            kind::HEADER_ATTR => {
+                let size = u32_of(endian, body, 4).unwrap_or(0) as usize;
+                let ids = body.get(size..).unwrap_or_default().chunks_exact(8);
+                if let Some(attr) = body.get(..size).and_then(|attr| Attr::parse(attr, endian)) {
+                    self.attrs.add(attr, ids.filter_map(|id| u64_of(endian, id, 0)));
+                }
+            }
+            kind::HEADER_TRACING_DATA => {
+                let len = u32_of(endian, body, 0).unwrap_or(0);
+                let start = record.offset + record.bytes.len() as u64;
+                self.take_tracing_data(file, start, len.into());
+            }
+            kind::HEADER_FEATURE => {
+                let id = u64_of(endian, body, 0).and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+                self.facts.take(id, body.get(8..).unwrap_or_default(), endian);
+            }
+            kind::COMPRESSED | kind::COMPRESSED2 => self.is_compressed = true,
+            _ => {}
+        }
+    }
+
+    /// Takes the tracing data in a part of the file. Without them no event can be decoded, which is told later.
+    pub(super) fn take_tracing_data(&mut self, file: &Arc<File>, start: u64, len: u64) {
+        let from = io::BufReader::new(Part::range(Arc::clone(file), start, len));
+        // What makes no sense is not there.
+        self.facts.take_tracing_data(from).ok();
+    }
+
+    /// Threads' names: pid, tid, name. A later one wins, as in other inputs.
+    fn take_comm(&mut self, body: &[u8], endian: Endian) {
+        let Some(tid) = u32_of(endian, body, 4).map(u32::cast_signed) else { return };
+        let name = body.get(8..).unwrap_or_default();
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len()).min(16);
+        if self.comms.len() < MAX_COMMS || self.comms.contains_key(&tid) {
+            self.comms.insert(tid, name[..end].into());
+        }
+    }
+
+    /// Adds a record to the runs of its CPU.
+    fn extend(&mut self, cpu: u32, record: &Record<'_>) {
+        let (start, end) = (record.offset, record.offset + record.bytes.len() as u64);
+        let Some(found) = self.cpus.get_mut(&cpu) else { return };
+        match found.runs.last_mut() {
+            Some(run) if run.end == start => run.end = end,
+            _ => {
+                found.runs.push(Run { start, end });
+                self.runs += 1;
+                if self.runs > MAX_RUNS {
+                    self.join_runs();
+                }
+            }
+        }
+    }
+
+    /// Makes one run of two neighbours of each CPU.
+    #[cold]
+    fn join_runs(&mut self) {
+        self.runs = 0;
+        for cpu in self.cpus.values_mut() {
+            let joined = cpu.runs.chunks(2).map(|two| Run { start: two[0].start, end: two[two.len() - 1].end });
+            cpu.runs = joined.collect();
+            self.runs += cpu.runs.len();
+        }
+    }
+}
+
+/// True for an error that means that the file ends early.
+pub(super) fn is_cut(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::UnexpectedEof
+}

@@ -1,0 +1,315 @@
+//! `trace.dat` of trace-cmd, versions 6 and 7: the kernel's own sub-buffers of each CPU in a container.
+//!
+//! Only the container is read here. The sub-buffers go through the same path as those of a captured tree, so stacks, latency and fields
+//! are there at once. `trace-cmd.dat.v6(5)` and `trace-cmd.dat.v7(5)` describe the format.
+
+pub(super) mod container;
+pub(super) mod items;
+mod v6;
+mod v7;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+
+use self::container::{Buffer, Container, CpuPart};
+use self::items::{Items, Stop};
+use self::v7::{Refusal, Sections};
+use super::listing::{io_error, no_trace};
+use super::options::OpenOptions;
+use super::spool::ReadAt;
+use super::tree::release_and_machine;
+use crate::clock::OrderKey;
+use crate::disk::block::Counters;
+use crate::disk::part::{Compression, Part};
+use crate::event::Names;
+use crate::fault::{Code, Fault};
+use crate::kernel::decoder::Decoder;
+use crate::kernel::format::{EventFormat, PageShape};
+use crate::kernel::gfp::GfpNames;
+use crate::kernel::release::Release;
+use crate::kernel::stats::Stats;
+use crate::kernel::subbuffer::SubBuffer;
+use crate::open::header::{self, host_of_uname};
+use crate::stream::CpuStream;
+use crate::stream::payload::{PayloadFormat, SubBufferFormat};
+use crate::stream::report::{FileReport, Source};
+use crate::target::{Big, Endian, Little, TargetOrder};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
+
+/// First bytes of every file.
+const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+/// Sub-buffer sizes that kernels have, in bytes: 4 KiB to 1 MiB.
+const SUB_BUFFER_BYTES: std::ops::RangeInclusive<u32> = 1 << 10..=1 << 20;
+
+/// True for the first bytes of a `trace.dat`.
+pub(super) fn begins(sample: &[u8]) -> bool {
+    sample.starts_with(MAGIC)
+}
+
+/// Opens a `trace.dat`.
+pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Trace, OpenError> {
+    let (mut container, endian) = container(file).map_err(|refusal| refused(path, refusal))?;
+    container.place_stats();
+    if container.is_text && !container.buffers.iter().any(Buffer::has_data) {
+        let reason = "holds the text of a latency tracer, not events: name the output of trace-cmd report";
+        return Err(no_trace(path, reason));
+    }
+    let (release, machine) = release_and_machine(&container.uname);
+    let mut names = Names::new();
+    let mut report = FileReport::new(path.to_owned(), None);
+    let formats = formats(&container, &mut report);
+    let head = String::from_utf8_lossy(&container.header_page).into_owned();
+    let head = PageShape::parse(&head, endian)
+        .map_err(|error| no_trace(path, &format!("its events/header_page cannot be read: {error}")))?;
+    let (page_bytes, page_bytes_from) = page_bytes(&container, machine.as_deref(), options);
+    let buffer = choose(path, &container, file, (head, endian), &formats, options)?;
+    let shape = shape_of(head, buffer);
+    let parsed = release.as_deref().and_then(Release::parse);
+    let decoder = Decoder::new(&formats, None, page_bytes.unwrap_or(0), parsed, &mut names);
+    let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
+    let len = file.metadata().map_err(io_error(path))?.len();
+    let (mut streams, missing) = streams(path, buffer, file, (endian, len), &format);
+    let clock = buffer.clock.as_deref().or(container.clock.as_deref()).map(clock_name);
+    let metadata = Metadata {
+        kallsyms: container.kallsyms,
+        comms: header::comms(&container.cmdlines),
+        gfp_names: GfpNames::of_formats(&container.formats).map(Arc::new),
+        uname: container.uname.into_bytes(),
+        report: Some(report),
+        ..Metadata::default()
+    };
+    let info = TraceInfo {
+        input: InputKind::TraceDat,
+        source: Some(Source::Tracefs),
+        deferred: Deferred::without_probes(release.as_deref()),
+        kernel: release,
+        arch: machine,
+        endian: Some(endian),
+        word_bytes: Some(shape.target.word_bytes),
+        page_bytes,
+        page_bytes_from,
+        addresses: Addresses::Raw,
+        clock,
+        since_boot: false,
+        cpus: streams.iter().map(CpuStream::cpu).collect(),
+        missing,
+        order: OrderKey::Time,
+        scope: Scope::Unknown,
+        filter: None,
+        host: host_of_uname(&metadata.uname),
+        boot: None,
+        recording: None,
+        symbols: None,
+    };
+    streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
+    Ok(Trace { has_begun: false, inputs: Vec::new(), origin: None, info, streams, names, metadata, total_overruns: None })
+}
+
+/// All but the sub-buffers, and the byte order of the numbers.
+fn container(file: &File) -> Result<(Container, Endian), Refusal> {
+    let mut head = Items::new(BufReader::new(ReadAt::new(file)), 0, Endian::Little);
+    head.bytes(MAGIC.len() as u64, "the head")?;
+    let version = head.string("the version")?;
+    let endian = match head.array("the head")? {
+        [0] => Endian::Little,
+        [1] => Endian::Big,
+        _ => return Err(Stop::Odd("the byte order").into()),
+    };
+    let mut items = head.in_order(endian);
+    // The words of trace-cmd itself; those of the kernel are in events/header_page.
+    items.array::<1>("the head")?;
+    let mut container = Container { page_bytes: items.u32("the head")?, ..Container::default() };
+    match version.as_str() {
+        "6" => v6::read(&mut container, &mut items, file, endian)?,
+        "7" => {
+            let compression = match (items.string("the compression")?, items.string("the compression")?) {
+                (name, _) if name == "none" => Ok(None),
+                (name, _) if name == "zstd" => Ok(Some(Compression::Zstd)),
+                (name, _) if name == "zlib" => Ok(Some(Compression::Zlib)),
+                (name, _) => Err(name),
+            };
+            let first = items.u64("the head")?;
+            Sections { file, endian, compression }.read(&mut container, first)?;
+        }
+        _ => return Err(Stop::Odd("the version (6 and 7 are known)").into()),
+    }
+    Ok((container, endian))
+}
+
+/// The sentence for a file that cannot be read.
+fn refused(path: &Path, refusal: Refusal) -> OpenError {
+    let reason = match refusal {
+        Refusal::Item(Stop::Io(error)) => return OpenError::Io { path: path.to_owned(), error },
+        Refusal::Item(Stop::Cut(what)) => format!(
+            "a trace.dat that ends before {what}: trace-cmd has not finished it, or the copy is incomplete; if the files \
+             {name}.cpu0, … are there, run: trace-cmd restore -o new.dat {name}.cpu*",
+            name = path.display()
+        ),
+        Refusal::Item(Stop::Odd(what)) => format!("a damaged trace.dat: {what} makes no sense"),
+        Refusal::Compression(name) => format!(
+            "a trace.dat compressed with {name:?}, which is not known here: run trace-cmd convert --compression none -i {} -o new.dat",
+            path.display()
+        ),
+    };
+    no_trace(path, &reason)
+}
+
+/// The event formats; those that cannot be read are findings.
+fn formats(container: &Container, report: &mut FileReport) -> Vec<(String, EventFormat)> {
+    let mut formats = Vec::new();
+    for (system, text) in &container.formats {
+        match EventFormat::parse(text) {
+            Ok(format) => formats.push((system.clone(), format)),
+            Err(error) => report.add(Fault {
+                code: Code::BadFormats,
+                offset: 0,
+                block: None,
+                message: format!("a format of {system}: {error}"),
+            }),
+        }
+    }
+    formats
+}
+
+/// Bytes of a page, and who says so. The head has the size of a sub-buffer of the main buffer, which is a page by default, and machines
+/// of two kinds have pages of one size.
+fn page_bytes(container: &Container, machine: Option<&str>, options: &OpenOptions) -> (Option<u64>, PageBytesFrom) {
+    if let Some(bytes) = options.page_bytes {
+        return (Some(bytes), PageBytesFrom::Option);
+    }
+    match (machine, container.page_bytes) {
+        (Some("x86_64" | "i386" | "i486" | "i586" | "i686" | "s390x" | "s390"), _) | (_, 4096) => {
+            (Some(4096), PageBytesFrom::Trace)
+        }
+        (_, 0) => (None, PageBytesFrom::Guess),
+        (_, bytes) => (Some(bytes.into()), PageBytesFrom::Guess),
+    }
+}
+
+/// The layout of a buffer's sub-buffers: version 7 has the size for each buffer.
+fn shape_of(head: PageShape, buffer: &Buffer) -> PageShape {
+    let size = buffer.sub_buffer_bytes.filter(|bytes| SUB_BUFFER_BYTES.contains(bytes));
+    PageShape { size: size.map_or(head.size, |bytes| bytes as usize), ..head }
+}
+
+/// The clock in brackets, as in the text of `trace_clock`, or the word alone.
+fn clock_name(text: &str) -> String {
+    text.split(['[', ']']).nth(1).unwrap_or(text).trim().to_owned()
+}
+
+/// The buffer that is read: the one that was asked for, the only one that has data, or the only one with events of allocations.
+fn choose<'a>(
+    path: &Path,
+    container: &'a Container,
+    file: &Arc<File>,
+    (head, endian): (PageShape, Endian),
+    formats: &[(String, EventFormat)],
+    options: &OpenOptions,
+) -> Result<&'a Buffer, OpenError> {
+    let choose = |reason: String| OpenError::Choose { path: path.to_owned(), reason };
+    let buffers = &container.buffers;
+    let list = |found: &[(&Buffer, BTreeSet<&str>)]| {
+        let one = |(buffer, systems): &(&Buffer, BTreeSet<&str>)| {
+            let events: Vec<&str> = systems.iter().copied().collect();
+            format!("'{}' ({})", buffer.name, if events.is_empty() { "no events".to_owned() } else { events.join(", ") })
+        };
+        found.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let systems_of = |buffer: &'a Buffer| (buffer, systems(buffer, file, (shape_of(head, buffer), endian), formats));
+    if let Some(name) = &options.buffer {
+        return buffers.iter().find(|buffer| buffer.name == *name).ok_or_else(|| {
+            let all: Vec<_> = buffers.iter().map(systems_of).collect();
+            choose(format!("has no buffer '{name}'; it has {}", list(&all)))
+        });
+    }
+    let with_data: Vec<&Buffer> = buffers.iter().filter(|buffer| buffer.has_data()).collect();
+    match with_data[..] {
+        [] => buffers.first().ok_or_else(|| no_trace(path, "a trace.dat without a buffer")),
+        [buffer] => Ok(buffer),
+        _ => {
+            let all: Vec<_> = with_data.into_iter().map(systems_of).collect();
+            for wanted in [&["kmem", "percpu", "vmalloc"][..], &["vmscan", "compaction"], &["ftrace"]] {
+                let has = |(_, systems): &&(&Buffer, BTreeSet<&str>)| wanted.iter().any(|name| systems.contains(name));
+                match all.iter().filter(has).collect::<Vec<_>>()[..] {
+                    [] => {}
+                    [(buffer, _)] => return Ok(buffer),
+                    _ => break,
+                }
+            }
+            Err(choose(format!("has events of several buffers: {}; choose one with --buffer NAME", list(&all))))
+        }
+    }
+}
+
+/// The systems of the events in a buffer, as far as the file describes them.
+fn systems<'f>(
+    buffer: &Buffer,
+    file: &Arc<File>,
+    (shape, endian): (PageShape, Endian),
+    formats: &'f [(String, EventFormat)],
+) -> BTreeSet<&'f str> {
+    let of_id: HashMap<u16, &str> =
+        formats.iter().filter_map(|(system, format)| Some((u16::try_from(format.id).ok()?, system.as_str()))).collect();
+    let mut found = BTreeSet::new();
+    for part in &buffer.parts {
+        let mut part = bytes_of(part, buffer, file, endian);
+        let mut page = vec![0; shape.size];
+        while part.fill_from(&mut page).is_ok_and(|len| len == page.len()) {
+            match endian {
+                Endian::Little => add_systems::<Little>(&shape, &page, &of_id, &mut found),
+                Endian::Big => add_systems::<Big>(&shape, &page, &of_id, &mut found),
+            }
+        }
+    }
+    found
+}
+
+fn add_systems<'f, O: TargetOrder>(
+    shape: &PageShape,
+    page: &[u8],
+    of_id: &HashMap<u16, &'f str>,
+    found: &mut BTreeSet<&'f str>,
+) {
+    let Ok(sub_buffer) = SubBuffer::parse::<O>(shape, page) else { return };
+    for record in sub_buffer.records::<O>().map_while(Result::ok) {
+        let Some(id) = record.payload.first_chunk() else { continue };
+        let id = if O::ENDIAN == Endian::Little { u16::from_le_bytes(*id) } else { u16::from_be_bytes(*id) };
+        found.extend(of_id.get(&id).copied());
+    }
+}
+
+fn bytes_of(part: &CpuPart, buffer: &Buffer, file: &Arc<File>, endian: Endian) -> Part {
+    match buffer.compression {
+        None => Part::range(Arc::clone(file), part.offset, part.len),
+        Some(compression) => Part::chunks(Arc::clone(file), part.offset, part.len, compression, endian),
+    }
+}
+
+/// A stream for each CPU, and the CPUs whose sub-buffers the file should have and that are behind its end.
+fn streams(
+    path: &Path,
+    buffer: &Buffer,
+    file: &Arc<File>,
+    (endian, len): (Endian, u64),
+    format: &Arc<PayloadFormat>,
+) -> (Vec<CpuStream>, Vec<u32>) {
+    let (mut streams, mut missing) = (Vec::new(), Vec::new());
+    for (n, part) in buffer.parts.iter().enumerate() {
+        if part.len > 0 && part.offset >= len {
+            missing.push(part.cpu);
+            streams.push(CpuStream::missing(path.to_owned(), part.cpu));
+            continue;
+        }
+        let bytes = bytes_of(part, buffer, file, endian);
+        let mut stream = CpuStream::part(path.to_owned(), part.cpu, bytes, Arc::clone(format));
+        let report = stream.report_mut();
+        report.source = Some(Source::Tracefs);
+        let stats = buffer.stats.get(n).filter(|_| buffer.stats.len() == buffer.parts.len());
+        report.counters = stats.map(|text| Stats::parse(text).after(&Counters::default()));
+        streams.push(stream);
+    }
+    (streams, missing)
+}

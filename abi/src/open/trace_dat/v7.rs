@@ -1,0 +1,145 @@
+//! `trace.dat` version 7: sections, and chains of options that tell where each of them is.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Cursor;
+
+use super::container::{Buffer, Container, option, parts, text};
+use super::items::{Items, Stop};
+use crate::disk::part::Compression;
+use crate::disk::walk::read_at;
+use crate::target::Endian;
+
+/// Bytes of a section's header: number, flags, name, length.
+const SECTION_HEADER: u64 = 16;
+/// Flag of a section that is stored compressed; of a buffer, its parts are.
+const COMPRESSED: u16 = 1;
+/// Largest section that is read whole, stored or expanded; `/proc/kallsyms` has about 20 MB.
+const MAX_SECTION: u64 = 1 << 28;
+
+/// Reader of the sections of one file.
+pub(super) struct Sections<'a> {
+    pub(super) file: &'a File,
+    pub(super) endian: Endian,
+    /// Compression of sections that are stored compressed; the error names one that is not known.
+    pub(super) compression: Result<Option<Compression>, String>,
+}
+
+/// Why a file cannot be read: an item, or the compression's name.
+pub(super) enum Refusal {
+    Item(Stop),
+    Compression(String),
+}
+
+impl From<Stop> for Refusal {
+    fn from(stop: Stop) -> Refusal {
+        Refusal::Item(stop)
+    }
+}
+
+impl Sections<'_> {
+    /// Reads all options from those at byte `first` on, and the sections that they name.
+    pub(super) fn read(&self, container: &mut Container, first: u64) -> Result<(), Refusal> {
+        let what = "the options";
+        let (mut next, mut seen) = (first, HashSet::new());
+        while next != 0 {
+            if !seen.insert(next) {
+                return Err(Stop::Odd(what).into());
+            }
+            let (id, body) = self.section(next, what)?;
+            if id != option::DONE {
+                return Err(Stop::Odd(what).into());
+            }
+            next = 0;
+            let mut items = Items::new(Cursor::new(body), 0, self.endian);
+            while let Ok(id) = items.u16(what) {
+                let data = items.short_text(what)?;
+                if id == option::DONE {
+                    next = self.offset(&data)?;
+                    break;
+                }
+                self.take(container, id, data)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&self, container: &mut Container, id: u16, data: Vec<u8>) -> Result<(), Refusal> {
+        let body = |what| -> Result<Items<Cursor<Vec<u8>>>, Refusal> {
+            let (_, body) = self.section(self.offset(&data)?, what)?;
+            Ok(Items::new(Cursor::new(body), 0, self.endian))
+        };
+        match id {
+            option::HEADER_INFO => container.take_header_info(&mut body("events/header_page")?)?,
+            option::EVENT_FORMATS => container.take_formats(&mut body("the formats of events")?)?,
+            option::KALLSYMS => container.kallsyms = body("kallsyms")?.short_text("kallsyms")?,
+            option::CMDLINES => container.cmdlines = body("saved_cmdlines")?.text("saved_cmdlines")?,
+            option::BUFFER => container.add_buffer(self.buffer(&data)?)?,
+            option::BUFFER_TEXT => container.is_text = true,
+            _ => container.take_option(id, data, self.endian)?,
+        }
+        Ok(())
+    }
+
+    fn offset(&self, data: &[u8]) -> Result<u64, Stop> {
+        Items::new(data, 0, self.endian).u64("the place of a section")
+    }
+
+    /// A buffer by its option; only its section says whether its parts are stored compressed.
+    fn buffer(&self, data: &[u8]) -> Result<Buffer, Refusal> {
+        let what = "the option BUFFER";
+        let mut items = Items::new(data, 0, self.endian);
+        let (_, flags, _) = self.header(items.u64(what)?, what)?;
+        let name = items.string(what)?;
+        let clock = Some(items.string(what)?).filter(|clock| !clock.is_empty());
+        let sub_buffer_bytes = Some(items.u32(what)?);
+        let count = items.u32(what)?;
+        let parts = parts(&mut items, count, true)?;
+        let compression = if flags & COMPRESSED != 0 { self.compression()? } else { None };
+        Ok(Buffer { name: text(name.as_bytes()), clock, sub_buffer_bytes, compression, parts, stats: Vec::new() })
+    }
+
+    fn compression(&self) -> Result<Option<Compression>, Refusal> {
+        self.compression.clone().map_err(Refusal::Compression)
+    }
+
+    /// Number, flags and length of the section at a byte of the file.
+    fn header(&self, at: u64, what: &'static str) -> Result<(u16, u16, u64), Stop> {
+        let mut header = [0; SECTION_HEADER as usize];
+        if read_at(self.file, &mut header, at).map_err(Stop::Io)? < header.len() {
+            return Err(Stop::Cut(what));
+        }
+        let mut items = Items::new(&header[..], at, self.endian);
+        let (id, flags) = (items.u16(what)?, items.u16(what)?);
+        items.u32(what)?;
+        Ok((id, flags, items.u64(what)?))
+    }
+
+    /// Number and body of the section at a byte of the file, expanded.
+    fn section(&self, at: u64, what: &'static str) -> Result<(u16, Vec<u8>), Refusal> {
+        let (id, flags, len) = self.header(at, what)?;
+        let there = self.file.metadata().map_err(Stop::Io)?.len().saturating_sub(at.saturating_add(SECTION_HEADER));
+        if len > there {
+            return Err(Stop::Cut(what).into());
+        }
+        if len > MAX_SECTION {
+            return Err(Stop::Odd(what).into());
+        }
+        let mut body = vec![0; len as usize];
+        if read_at(self.file, &mut body, at + SECTION_HEADER).map_err(Stop::Io)? < body.len() {
+            return Err(Stop::Cut(what).into());
+        }
+        if flags & COMPRESSED == 0 {
+            return Ok((id, body));
+        }
+        let Some(compression) = self.compression()? else { return Err(Stop::Odd(what).into()) };
+        let mut items = Items::new(&body[..], 0, self.endian);
+        let (stored, expanded) = (items.u32(what)?, items.u32(what)?);
+        if u64::from(expanded) > MAX_SECTION {
+            return Err(Stop::Odd(what).into());
+        }
+        let stored = items.bytes(stored.into(), what)?;
+        let expanded = compression.expand(&stored, expanded).map_err(|_| Stop::Odd(what))?;
+        Ok((id, expanded))
+    }
+}
