@@ -139,7 +139,7 @@ pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
 pub use kmemtrace_abi::kernel::gfp::GfpNames;
 pub use kmemtrace_abi::kernel::unknown::UnknownEvents;
 pub use kmemtrace_abi::stream::source::EventSource;
-pub use kmemtrace_abi::trace::{Deferred, OpenError, Scope, SymbolSource, Trace, TraceInfo};
+pub use kmemtrace_abi::trace::{Deferred, InputCapabilities, OpenError, Scope, SymbolSource, Trace, TraceInfo};
 pub use names::areas::Areas;
 pub use names::error::NamesError;
 pub use names::frame_list::{FrameClass, FrameList};

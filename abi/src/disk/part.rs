@@ -256,10 +256,9 @@ mod tests {
         };
         let zstd = |piece: &[u8]| zstd::bulk::compress(piece, 1).unwrap();
         let pieces: [&[u8]; 3] = [b"one page ", &[7; 5000], b" the end"];
-        for (compression, bytes) in [
-            (Compression::Zstd, chunks(&pieces, zstd)),
-            (Compression::Zlib, chunks(&pieces, zlib)),
-        ] {
+        for (compression, bytes) in
+            [(Compression::Zstd, chunks(&pieces, zstd)), (Compression::Zlib, chunks(&pieces, zlib))]
+        {
             let held = file(&[b"head", &bytes[..], b"more"].concat());
             let len = bytes.len() as u64 - 4;
             let part = Part::chunks(Arc::clone(&held), 4, len, compression, Endian::Big);

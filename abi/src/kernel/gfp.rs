@@ -10,7 +10,7 @@ use std::fmt::{self, Display};
 use crate::kernel::format::EventFormat;
 
 /// Events with gfp flags, all with the same table; the first one that has names is taken.
-const EVENTS: [(&str, &str); 7] = [
+const EVENTS: [(&str, &str); 8] = [
     ("kmem", "kmalloc"),
     ("kmem", "kmem_cache_alloc"),
     ("kmem", "mm_page_alloc"),
@@ -18,6 +18,7 @@ const EVENTS: [(&str, &str); 7] = [
     ("kmem", "kmem_cache_alloc_node"),
     ("vmscan", "mm_vmscan_direct_reclaim_begin"),
     ("vmscan", "mm_vmscan_memcg_reclaim_begin"),
+    ("percpu", "percpu_alloc_percpu"),
 ];
 /// Greatest number of entries in a table. Kernels have up to 45.
 const MAX_ENTRIES: usize = 256;

@@ -152,7 +152,7 @@ impl StreamState {
 
     /// Bytes that cannot be read: the file ends there, is damaged, or the system refuses.
     #[cold]
-    fn unreadable(&mut self, error: io::Error, place: Place) -> Ending {
+    fn unreadable(&mut self, error: io::Error, place: SubBufferPlace) -> Ending {
         let at = place.offset;
         let (code, ending, message) = match error.kind() {
             io::ErrorKind::UnexpectedEof => {

@@ -14,6 +14,7 @@ pub(super) mod feature {
     pub(in super::super) const HOSTNAME: u32 = 3;
     pub(in super::super) const OSRELEASE: u32 = 4;
     pub(in super::super) const ARCH: u32 = 6;
+    pub(in super::super) const NRCPUS: u32 = 7;
     pub(in super::super) const CMDLINE: u32 = 11;
     pub(in super::super) const NUMA_TOPOLOGY: u32 = 14;
 }
@@ -27,6 +28,8 @@ pub(super) struct Facts {
     pub(super) host: Option<String>,
     pub(super) kernel: Option<String>,
     pub(super) arch: Option<String>,
+    /// Number of possible CPUs.
+    pub(super) cpus: Option<u32>,
     /// Words of perf's command line.
     pub(super) command: Vec<String>,
     /// NUMA node by CPU.
@@ -46,6 +49,8 @@ impl Facts {
             feature::HOSTNAME => self.host = string(items).ok(),
             feature::OSRELEASE => self.kernel = string(items).ok(),
             feature::ARCH => self.arch = string(items).ok(),
+            // Those that are available, then those that are online.
+            feature::NRCPUS => self.cpus = items.u32("the number of CPUs").ok(),
             feature::CMDLINE => self.command = words(items).unwrap_or_default(),
             feature::NUMA_TOPOLOGY => self.nodes = nodes(items).unwrap_or_default(),
             _ => {}
@@ -121,7 +126,9 @@ mod tests {
 
     #[test]
     fn a_filter_is_found_on_the_command_line() {
-        let of = |words: &[&str]| Facts { command: words.iter().map(|&w| w.to_owned()).collect(), ..Facts::default() }.filter();
+        let of = |words: &[&str]| {
+            Facts { command: words.iter().map(|&w| w.to_owned()).collect(), ..Facts::default() }.filter()
+        };
         assert_eq!(of(&["perf", "record", "--filter", "bytes_req > 64", "-a"]).as_deref(), Some("bytes_req > 64"));
         assert_eq!(of(&["perf", "record", "--filter=a", "--filter", "b"]).as_deref(), Some("a; b"));
         assert_eq!(of(&["perf", "record", "-a"]), None);

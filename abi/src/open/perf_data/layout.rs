@@ -140,9 +140,9 @@ impl Attr {
 
     /// Time and CPU in the fields at the end of a record that is no sample (`sample_id_all`).
     pub(super) fn place_at_end(&self, body: &[u8], endian: Endian) -> Option<(u64, u32)> {
-        let order =
-            [sample::TID, sample::TIME, sample::ID, sample::STREAM_ID, sample::CPU, sample::IDENTIFIER];
-        let behind = |bit: u64| order.iter().rev().take_while(|&&field| field != bit).filter(|&&field| self.has(field)).count();
+        let order = [sample::TID, sample::TIME, sample::ID, sample::STREAM_ID, sample::CPU, sample::IDENTIFIER];
+        let behind =
+            |bit: u64| order.iter().rev().take_while(|&&field| field != bit).filter(|&&field| self.has(field)).count();
         let at = |bit: u64| body.len().checked_sub((behind(bit) + 1) * 8);
         Some((u64_of(endian, body, at(sample::TIME)?)?, u32_of(endian, body, at(sample::CPU)?)?))
     }

@@ -26,16 +26,16 @@ use zstd::stream::raw::{InBuffer, Operation, OutBuffer};
 
 use crate::disk::part::Part;
 use crate::disk::walk::read_at;
-use crate::event::Names;
+use crate::event::{ByKind, Names};
 use crate::fault::{Code, Fault};
-use crate::kernel::decoder::Decoder;
+use crate::kernel::decoder::{Decoder, TraceFacts};
 use crate::kernel::format::{EventFormat, PageShape};
 use crate::kernel::gfp::GfpNames;
 use crate::kernel::release::Release;
 use crate::stream::report::FileReport;
 use crate::stream::source::EventSource;
 use crate::target::{Endian, u64_of};
-use crate::trace::{Deferred, Metadata, OpenError, Scope, Trace, TraceInfo};
+use crate::trace::{Deferred, InputCapabilities, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 /// Name of the input in documents.
 pub(super) const PERF_DATA: &str = "perf.data";
@@ -91,7 +91,8 @@ pub(super) fn scan(path: &Path, file: Arc<File>) -> Result<Scanned, OpenError> {
     let mut header = [0; FILE_HEADER];
     let have = read_at(&file, &mut header, 0).map_err(io_error(path))?;
     let Some(endian) = endian(&header) else {
-        let reason = "a perf.data of the first version (Linux 2.6.31 to 2.6.35), which is not read: print it with perf script";
+        let reason =
+            "a perf.data of the first version (Linux 2.6.31 to 2.6.35), which is not read: print it with perf script";
         return Err(no_trace(path, reason));
     };
     let len = file.metadata().map_err(io_error(path))?.len();
@@ -185,7 +186,8 @@ fn expanded(
                     }
                 }
                 // Attributes and descriptions have been taken, with their data behind the record.
-                Ok(Some(record)) if [kind::HEADER_ATTR, kind::HEADER_TRACING_DATA, kind::AUXTRACE].contains(&record.kind) => {}
+                Ok(Some(record))
+                    if [kind::HEADER_ATTR, kind::HEADER_TRACING_DATA, kind::AUXTRACE].contains(&record.kind) => {}
                 Ok(Some(record)) => out.write_all(record.bytes)?,
                 Err(error) => {
                     broken = Some((records.at(), error));
@@ -259,7 +261,15 @@ pub(super) fn open(scanned: &Scanned) -> Result<Trace, OpenError> {
         }
     }
     let release = facts.kernel.as_deref().and_then(Release::parse);
-    let decoder = Decoder::new(&formats, None, facts.page_bytes.unwrap_or(0), release, &mut names);
+    let of_trace = TraceFacts {
+        probe_group: None,
+        page_bytes: facts.page_bytes.unwrap_or(0),
+        cpus: facts.cpus.map_or(found.cpus.len(), |cpus| cpus as usize),
+        release,
+    };
+    let decoder = Decoder::new(&formats, &of_trace, &mut names);
+    let kinds = ByKind::from_fn(|kind| decoder.describes_allocs(kind));
+    let capabilities = InputCapabilities { frames: !decoder.has_page_pointers(), ..InputCapabilities::events(kinds) };
     let shared = Arc::new(Shared {
         path: path.clone(),
         file: Arc::clone(&scanned.file),
@@ -282,6 +292,7 @@ pub(super) fn open(scanned: &Scanned) -> Result<Trace, OpenError> {
     }
     trace.names = names;
     trace.info = TraceInfo {
+        capabilities,
         endian: Some(*endian),
         word_bytes: word_bytes(described, *endian),
         page_bytes: facts.page_bytes,

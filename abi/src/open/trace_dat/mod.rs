@@ -26,7 +26,7 @@ use crate::disk::block::Counters;
 use crate::disk::part::{Compression, Part};
 use crate::event::Names;
 use crate::fault::{Code, Fault};
-use crate::kernel::decoder::Decoder;
+use crate::kernel::decoder::{Decoder, TraceFacts};
 use crate::kernel::format::{EventFormat, PageShape};
 use crate::kernel::gfp::GfpNames;
 use crate::kernel::release::Release;
@@ -68,7 +68,13 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
     let buffer = choose(path, &container, file, (head, endian), &formats, options)?;
     let shape = shape_of(head, buffer);
     let parsed = release.as_deref().and_then(Release::parse);
-    let decoder = Decoder::new(&formats, None, page_bytes.unwrap_or(0), parsed, &mut names);
+    let facts = TraceFacts {
+        probe_group: None,
+        page_bytes: page_bytes.unwrap_or(0),
+        cpus: container.cpus.map_or(buffer.parts.len(), |cpus| cpus as usize),
+        release: parsed,
+    };
+    let decoder = Decoder::new(&formats, &facts, &mut names);
     let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
     let len = file.metadata().map_err(io_error(path))?.len();
     let (mut streams, missing) = streams(path, buffer, file, (endian, len), &format);
@@ -83,6 +89,7 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
     };
     let info = TraceInfo {
         input: InputKind::TraceDat,
+        capabilities: format.capabilities(),
         source: Some(Source::Tracefs),
         deferred: Deferred::without_probes(release.as_deref()),
         kernel: release,
@@ -105,7 +112,16 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         symbols: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
-    Ok(Trace { has_begun: false, inputs: Vec::new(), origin: None, info, streams, names, metadata, total_overruns: None })
+    Ok(Trace {
+        has_begun: false,
+        inputs: Vec::new(),
+        origin: None,
+        info,
+        streams,
+        names,
+        metadata,
+        total_overruns: None,
+    })
 }
 
 /// All but the sub-buffers, and the byte order of the numbers.
@@ -214,7 +230,11 @@ fn choose<'a>(
     let list = |found: &[(&Buffer, BTreeSet<&str>)]| {
         let one = |(buffer, systems): &(&Buffer, BTreeSet<&str>)| {
             let events: Vec<&str> = systems.iter().copied().collect();
-            format!("'{}' ({})", buffer.name, if events.is_empty() { "no events".to_owned() } else { events.join(", ") })
+            format!(
+                "'{}' ({})",
+                buffer.name,
+                if events.is_empty() { "no events".to_owned() } else { events.join(", ") }
+            )
         };
         found.iter().map(one).collect::<Vec<_>>().join(", ")
     };

@@ -63,7 +63,7 @@ pub(crate) fn holders(
     heading::footer(notes, options, out)?;
     let Some(explained) = view.explained else { return Ok(()) };
     writeln!(out)?;
-    if view.shows == "slab" {
+    if !view.shows.contains(Space::Pages.name()) {
         const NO_PAGES: &str = "No allocation of pages is here, and objects of slabs have no use: record pages with kmemtraced -e page --stack.";
         return heading::text(NO_PAGES, options, out);
     }

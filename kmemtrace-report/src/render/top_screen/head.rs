@@ -149,12 +149,14 @@ fn known_symbols(view: ScreenView<'_>) -> Option<usize> {
     (known * 100usize).checked_div(all)
 }
 
+/// Spaces in the order of the screen.
+const SPACES: [Space; 4] = [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc];
+
 /// Totals of each space.
 fn totals(view: ScreenView<'_>, width: u16) -> Vec<LinePart> {
     let seconds = window(view.state.window());
     let short = seconds.replace(' ', "");
-    let spaces = [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc];
-    let all = spaces.into_iter().map(|space| (space.name(), &view.snapshot.totals[space]));
+    let all = SPACES.into_iter().map(|space| (space.name(), &view.snapshot.totals[space]));
     let mut parts = Vec::new();
     for (name, totals) in all.filter(|(_, totals)| totals.allocs > 0) {
         let Totals { live, peak, peak_after, growth, .. } = *totals;
@@ -173,12 +175,13 @@ fn totals(view: ScreenView<'_>, width: u16) -> Vec<LinePart> {
     parts
 }
 
-/// Curve of live bytes: of pages where they were recorded, else of slab objects.
+/// Curve of live bytes, of the first space that was recorded.
 fn history(view: ScreenView<'_>, width: u16) -> Vec<LinePart> {
     if view.is_still() {
         return vec![part("peaks, changes and frees are not in this text", Paint::Faint, 0)];
     }
-    let space = if view.snapshot.totals[Space::Pages].allocs > 0 { Space::Pages } else { Space::Slab };
+    let has_any = |space: &Space| view.snapshot.totals[*space].allocs > 0;
+    let space = SPACES.into_iter().find(has_any).unwrap_or(Space::Slab);
     let label = format!("live, {}", window(view.state.window()));
     let (memory, buffers) = (memory(view, width), buffers(view));
     // Three gaps stand between the parts, each of two or three blanks.
