@@ -143,6 +143,7 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kmemtrace_abi::event::Kind;
     use kmemtrace_abi::trace::Trace;
     use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
     use kmemtrace_tests::recording::Directory;
