@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
-    Analysis, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape, SortKey,
-    Space, TimeWindow, Trace, UnknownEvents,
+    Analysis, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape,
+    SortKey, Space, TimeWindow, Trace, UnknownEvents,
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
@@ -177,7 +177,7 @@ fn of_document(request: &Request, query: Query, saved: &Path) -> anyhow::Result<
 #[cfg(not(feature = "full"))]
 fn of_document(_: &Request, _: Query, saved: &Path) -> anyhow::Result<Analysis> {
     let path = escape(saved.as_os_str().as_encoded_bytes());
-    anyhow::bail!("{path}: {}", crate::SMALL)
+    anyhow::bail!("{path}: a saved document: {}", crate::SMALL)
 }
 
 /// Prints the comparison of two traces, or of two windows of one.

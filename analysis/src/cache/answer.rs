@@ -4,7 +4,6 @@ use kmemtrace_abi::event::Names;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::content::read_all;
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::completeness::MergeStats;
 use crate::account::figures::{Figure, FigureUnit};
@@ -139,6 +138,11 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
         })
     };
     paired.counts.other <= order.events && all_fit().is_some()
+}
+
+/// The value that all of `bytes` stand for.
+pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
 #[cfg(test)]

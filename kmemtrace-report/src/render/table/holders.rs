@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use kmemtrace::Figure;
+use kmemtrace::Space;
 use kmemtrace::documents::Head;
 use kmemtrace::documents::holders::{HolderRow, HoldersBody};
 use kmemtrace::documents::sums::PrintedStats;
-use kmemtrace::Space;
 
 use super::options::TableOptions;
 use super::{cells, figures, groups, heading};
