@@ -253,28 +253,8 @@ mod tests {
     }
 
     fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeNode {
-        let stats = PrintedStats {
-            allocs: 1,
-            failed_allocs: Some(0),
-            requested: 0,
-            allocated: live,
-            wasted: 0,
-            frees: Some(0),
-            inferred_frees: Some(0),
-            cross_cpu: None,
-            live_objects: 1,
-            live_requested: 0,
-            live_allocated: live,
-            live_wasted: 0,
-            peak_live_allocated: None,
-            live_is_upper_bound: false,
-            pages_allocated: None,
-            pages_freed: None,
-            pages_inferred: None,
-            live_pages: None,
-            peak_live_pages: None,
-            partial_frees: None,
-        };
+        let figures = PrintedStats { allocs: 1, allocated: live, live_objects: 1, ..PrintedStats::default() };
+        let stats = PrintedStats { live_allocated: live, frees: Some(0), ..figures };
         let name = name.as_bytes().into();
         TreeNode { name, kind, stats, children, ..TreeNode::default() }
     }
