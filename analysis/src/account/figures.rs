@@ -55,7 +55,7 @@ macro_rules! figures {
 }
 pub(crate) use figures;
 
-/// FigureUnit of a figure.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureUnit {
     /// A number of objects, pages or events.
@@ -86,7 +86,7 @@ pub struct FigureEntry {
     pub member: &'static str,
     /// When it is known.
     pub known: Availability,
-    /// FigureUnit.
+    /// Unit.
     pub unit: FigureUnit,
     /// True for a figure that is an upper bound where objects of the row are freed on paths without events.
     pub is_bound: bool,
