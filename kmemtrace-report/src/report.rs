@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
-    Analysis, Completeness, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape, SortKey,
+    Analysis, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape, SortKey,
     Space, TimeWindow, Trace, UnknownEvents,
 };
 use kmemtrace_abi::fault::{Code, Verdict};
@@ -91,7 +91,8 @@ fn may_be_of_cache(request: &Request) -> anyhow::Result<Vec<String>> {
     let select = Select { cache: Vec::new(), ..args.filters.select() };
     let query = with_options(request, Query::by_cache())?.select(select);
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
-    let document = documents::caches(&analysis, &Shape { sort: vec![SortKey::Live], top: None });
+    let document =
+        documents::caches(&analysis, &Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: None });
     let Body::Caches(listing) = &document.body else { return Ok(Vec::new()) };
     let of_glob = |glob: &&kmemtrace::Glob| suggest::may_be_of(glob, &aliases, listing.rows.iter());
     Ok(asked.iter().flat_map(of_glob).collect())
@@ -155,7 +156,7 @@ pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf
         anyhow::bail!("{path_name}: a saved document has no times to sort by: name the text of page_owner");
     }
     let view = request.view.name;
-    if view == "tree" && request.args.sort.contains(&SortBy::Peak) {
+    if view == "tree" && request.args.sort.contains(&SortBy::figure(Figure::PeakLiveAllocated)) {
         anyhow::bail!(
             "{path_name}: a saved document has peaks of call-sites, and none of folders: name the trace itself"
         );
@@ -351,7 +352,7 @@ fn is_by_time(sort: &SortBy) -> bool {
 
 /// True for the time at which the owner before gave a page back.
 fn is_of_free(sort: &SortBy) -> bool {
-    [SortBy::FreeTs, SortBy::FreeTsDown].contains(sort)
+    matches!(sort, SortBy::Freed { .. })
 }
 
 /// True where neither the time nor the address of an allocation changes the document.

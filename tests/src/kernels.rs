@@ -20,13 +20,10 @@ pub struct Kernel {
     pub package: &'static str,
 }
 
-/// Debian 11.
 pub const LINUX_5_10: Kernel = Kernel { suite: Some("bullseye"), package: r"linux-image-5\.10\.0-[0-9]+-cloud-amd64" };
 /// Debian 11, PREEMPT_RT.
 pub const LINUX_5_10_RT: Kernel = Kernel { suite: Some("bullseye"), package: r"linux-image-5\.10\.0-[0-9]+-rt-amd64" };
-/// Debian 12.
 pub const LINUX_6_1: Kernel = Kernel { suite: Some("bookworm"), package: r"linux-image-6\.1\.[0-9.-]+-cloud-amd64" };
-/// Debian 13.
 pub const LINUX_6_12: Kernel =
     Kernel { suite: Some("trixie"), package: r"linux-image-6\.12\.[0-9.+a-z-]+-cloud-amd64" };
 /// Backport to Debian 13.
@@ -101,9 +98,6 @@ const LEFT: &str = "
 type Threads = BTreeMap<i64, Vec<String>>;
 
 /// Boots the kernel, and checks all recordings.
-///
-/// # Panics
-/// If one differs from the kernel's own text.
 pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
     let mut guest = Guest::new("amd64")?.option("-k", kernel.package).option("-c", AT_BOOT);
     if let Some(suite) = kernel.suite {
@@ -196,7 +190,6 @@ fn assert_figures(out: &Directory) {
     assert_eq!(sums, expected, "allocations, bytes requested and allocated");
 }
 
-/// Number of each event in the list.
 fn counted(events: &[String]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     events.iter().for_each(|event| *counts.entry(event.as_str()).or_default() += 1);

@@ -49,7 +49,6 @@ impl Scenario {
         self
     }
 
-    /// Returns the workload.
     pub fn finish(self) -> Workload {
         self.workload
     }
@@ -94,7 +93,6 @@ impl Scenario {
         self.push(cpu, "kmalloc", None, Event { requested: bytes.0, allocated: bytes.1, ..event })
     }
 
-    /// Adds a `kmem_cache_alloc` from a cache.
     pub fn cache_alloc(
         mut self,
         at: u64,
@@ -117,13 +115,11 @@ impl Scenario {
         self.push(cpu, "mm_page_alloc", None, Event { requested: bytes, allocated: bytes, failed, order, ..event })
     }
 
-    /// Adds a `kfree`.
     pub fn kfree(mut self, at: u64, cpu: u32, site: u64, address: u64) -> Scenario {
         let event = self.blank(at, Action::Free(Kind::Kmalloc), address, site);
         self.push(cpu, "kfree", None, event)
     }
 
-    /// Adds a `kmem_cache_free` to a cache.
     pub fn cache_free(mut self, at: u64, cpu: u32, site: u64, address: u64, cache: &str) -> Scenario {
         let event = self.blank(at, Action::Free(Kind::Cache), address, site);
         self.push(cpu, "kmem_cache_free", Some(cache), event)

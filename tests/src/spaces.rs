@@ -52,10 +52,6 @@ fn release(trace: &Path) -> (u64, u64) {
 }
 
 /// Checks what [`SCRIPT`] left.
-///
-/// # Panics
-/// If the figures differ from the kernel's text, an allocation without a call site has no stack, or a kernel without the events records
-/// some.
 pub fn assert_recorded(out: &Directory) {
     let trace = out.file("spaces");
     let messages = out.text("spaces.messages");

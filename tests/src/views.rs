@@ -14,17 +14,11 @@ use crate::reference::{Known, documents, pairs};
 pub const DOCUMENTS: [&str; 6] = ["summary", "sites", "caches", "mismatch", "live", "cross"];
 
 /// Bytes that the program prints for a view.
-///
-/// # Panics
-/// If the program fails.
 pub fn printed(view: &str, trace: &Path) -> Vec<u8> {
     run_to(0, "kmemtrace-report", &[view, "--format", "json"], &[trace])
 }
 
 /// Bytes that the program prints for a view with its options.
-///
-/// # Panics
-/// If the program fails.
 pub fn printed_as(asked: &Asked, trace: &Path) -> Vec<u8> {
     let words = asked.arguments();
     let words: Vec<&str> = words.iter().map(String::as_str).chain(["--format", "json"]).collect();
@@ -50,9 +44,6 @@ pub fn groupings() -> Vec<Asked> {
 }
 
 /// Lines of `events`.
-///
-/// # Panics
-/// If there is no report.
 pub fn events(trace: &Path) -> Vec<Value> {
     json_lines(&printed("events", trace))
 }
@@ -65,9 +56,6 @@ pub fn expected(known: &Known) -> (Vec<(&'static str, Value)>, Vec<Value>) {
 }
 
 /// Compares views with options of `trace` with the reference.
-///
-/// # Panics
-/// If a view differs, with a list of the differences.
 pub fn assert_asked(what: &str, trace: &Path, known: &Known, asked: &[Asked]) {
     let pairs = pairs::pairs(known);
     for asked in asked {
@@ -77,9 +65,6 @@ pub fn assert_asked(what: &str, trace: &Path, known: &Known, asked: &[Asked]) {
 }
 
 /// Compares every view of `trace` with the reference.
-///
-/// # Panics
-/// If a view differs, with a list of the differences.
 pub fn assert_views(what: &str, trace: &Path, known: &Known) {
     let (documents, lines) = expected(known);
     for (view, document) in documents {
@@ -89,9 +74,6 @@ pub fn assert_views(what: &str, trace: &Path, known: &Known) {
 }
 
 /// Compares a printed view with the expected document.
-///
-/// # Panics
-/// If the view differs, with a list of the differences.
 pub fn assert_document(what: &str, (view, expected): (&str, Value), printed: &[u8]) {
     let (expected, found) = (comparable(view, expected), comparable(view, json(printed)));
     let differences = differences(&expected, &found);
@@ -182,9 +164,6 @@ fn assert_lines(what: &str, expected: &[Value], found: &[Value]) {
 }
 
 /// Checks invariants of any trace: rows sum to totals, and every allocation has one fate.
-///
-/// # Panics
-/// If an invariant does not hold.
 pub fn assert_invariants(what: &str, trace: &Path) {
     let summary = json(&printed("summary", trace));
     let number = |value: &Value, member: &str| {
@@ -241,15 +220,14 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         .flatten()
         .filter_map(Value::as_u64)
         .sum();
+    let lines = json_lines(&run_to(0, "kmemtrace-report", &["cross", "--format", "jsonl"], &[trace]));
+    assert_eq!((&lines[0]["cpus"], &lines[0]["matrix"]), (&cross["cpus"], &cross["matrix"]), "{what}: JSON Lines");
     if !cross["matrix"].is_null() {
         assert_eq!(pairs, number(&summary["pairs"], "paired"), "{what}: pairs in the matrix");
     }
 }
 
 /// Checks that every grouping of a trace adds up to its summary.
-///
-/// # Panics
-/// If a sum differs.
 pub fn assert_groupings_add_up(what: &str, trace: &Path) {
     let summary = json(&printed("summary", trace));
     for asked in groupings().iter().filter(|asked| !asked.objects) {
@@ -274,9 +252,6 @@ const ADDED: [&str; 11] = [
 ];
 
 /// Checks that the rows of a grouping add up to the summary, those of `growth` at every slice.
-///
-/// # Panics
-/// If a sum differs.
 pub fn assert_adds_up(what: &str, summary: &Value, view: &str, document: &Value) {
     let rows = |is_of: &dyn Fn(&Value) -> bool| -> Vec<&Value> {
         document["rows"].as_array().into_iter().flatten().filter(|row| is_of(row)).collect()
@@ -308,9 +283,6 @@ pub fn assert_adds_up(what: &str, summary: &Value, view: &str, document: &Value)
 
 /// Compares a recording of `kmemload iov 3000 20` on a machine of this word size with the allocations of that load;
 /// `options` select the load.
-///
-/// # Panics
-/// If the recording differs.
 pub fn assert_iov(trace: &Path, options: &[&str], word_bytes: u64) {
     let rows = sites(trace, options, &["iovec_from_user"]);
     let [row] = &rows[..] else { panic!("{}: call-sites of iovecs: {rows:?}", trace.display()) };

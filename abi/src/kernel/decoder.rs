@@ -10,7 +10,7 @@ use byteorder::ByteOrder;
 use crate::event::{Action, Event, EventSink, Kind, ModuleFree, ModuleLoad, NameId, Names};
 use crate::fields::{FieldPlace, FieldsId, RecordFields};
 use crate::kernel::bulk::BulkPlan;
-use crate::kernel::format::{EventFormat, Place};
+use crate::kernel::format::{EventFormat, FieldAddressing};
 use crate::kernel::latency::LatencyPlan;
 use crate::kernel::probes;
 use crate::kernel::profile::{self, Null, Size};
@@ -503,9 +503,9 @@ impl Plan {
 
 /// Place of a name that stands behind the fields of a record.
 fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace> {
-    format.field(field).filter(|field| field.place != Place::Fixed).map(|field| {
+    format.field(field).filter(|field| field.place != FieldAddressing::Fixed).map(|field| {
         let location = Slot::new(field.offset as u32, 4);
-        NamePlace { location, base: if field.place == Place::RelLoc { location.end() } else { 0 } }
+        NamePlace { location, base: if field.place == FieldAddressing::RelLoc { location.end() } else { 0 } }
     })
 }
 

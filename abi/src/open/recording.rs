@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
+use super::listing::{FoundFile, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
 use crate::clock::OrderKey;
 use crate::disk::block::{MAGIC, NO_CPU, RecordingId, kind};
 use crate::disk::blocks::{Block, BlockReader};
@@ -34,8 +34,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    fn new(found: Found) -> Result<Opened, OpenError> {
-        let Found { path, cpu, file, .. } = found;
+    fn new(found: FoundFile) -> Result<Opened, OpenError> {
+        let FoundFile { path, cpu, file, .. } = found;
         Opened::of_reader(path, cpu, BlockReader::new(file), true)
     }
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::content::read_all;
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::completeness::MergeStats;
+use crate::account::figures::{Figure, FigureUnit};
 use crate::account::grouping::{Grouping, RowKey};
-use crate::account::stats::{PageStats, Stats};
 use crate::pairing::result::{Live, PairingResult};
 
 /// Limit of live objects that an index keeps.
@@ -88,8 +88,8 @@ pub(super) fn read(
     with_live: bool,
     names: &mut Names,
 ) -> Option<(MergeStats, PairingResult)> {
-    type Sums<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
-    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Sums<'_>>(bytes).ok()?;
+    type Kept<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
+    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Kept<'_>>(bytes).ok()?;
     let numbers: Vec<CacheNumber> = known.into_iter().map(|name| names.intern(name).index() as u32 + 1).collect();
     let cache = |number: CacheNumber| match number.checked_sub(1) {
         Some(index) => numbers.get(index as usize).copied(),
@@ -124,19 +124,14 @@ pub(super) fn read(
 fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
     let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(paired.kinds.values());
     let all_fit = || {
-        let (mut sums, mut byte_sums) = ([0u64; 6], [0u128; 7]);
-        let (mut page_sums, mut partial_frees) = ([0u128; 4], 0u64);
+        let (mut sums, mut cross_cpu_bytes) = ([0u128; Figure::ALL.len()], 0u128);
         for row in figures() {
-            for (sum, n) in sums.iter_mut().zip(counts_of(row)) {
-                *sum = sum.checked_add(n)?;
+            for (sum, figure) in sums.iter_mut().zip(Figure::ALL) {
+                let is_count = figure.entry().unit == FigureUnit::Count;
+                let most = if is_count { u64::MAX.into() } else { u128::MAX };
+                *sum = sum.checked_add(figure.of(row).unwrap_or(0)).filter(|sum| *sum <= most)?;
             }
-            for (sum, n) in byte_sums.iter_mut().zip(bytes_of(row)) {
-                *sum = sum.checked_add(n)?;
-            }
-            for (sum, n) in page_sums.iter_mut().zip(row.pages.as_ref().map_or([0; 4], pages_of)) {
-                *sum = sum.checked_add(n)?;
-            }
-            partial_frees = partial_frees.checked_add(row.pages.and_then(|pages| pages.partial_frees).unwrap_or(0))?;
+            cross_cpu_bytes = cross_cpu_bytes.checked_add(row.cross_cpu_bytes)?;
         }
         paired.findings.values().try_fold(0u64, |sum, row| {
             let is_possible = row.suspect.checked_add(row.unseen)? <= row.count;
@@ -144,21 +139,6 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
         })
     };
     paired.counts.other <= order.events && all_fit().is_some()
-}
-
-/// The counts of a row.
-fn counts_of(f: &Stats) -> [u64; 6] {
-    [f.frees, f.cross_cpu, f.allocs, f.failed_allocs, f.inferred_frees, f.live_objects]
-}
-
-/// The bytes of a row, its peak aside.
-fn bytes_of(f: &Stats) -> [u128; 7] {
-    [f.requested, f.allocated, f.wasted, f.cross_cpu_bytes, f.live_requested, f.live_allocated, f.live_wasted]
-}
-
-/// The pages of a row, their peak aside.
-fn pages_of(pages: &PageStats) -> [u128; 4] {
-    [pages.allocated, pages.freed, pages.inferred, pages.live]
 }
 
 #[cfg(test)]

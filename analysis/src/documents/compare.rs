@@ -12,7 +12,7 @@ use super::ranked::{Listing, Others, SpaceSums};
 use super::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
-use crate::account::stats::{PageStats, Stats};
+use crate::account::stats::Stats;
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::names::caches::candidates;
@@ -225,8 +225,11 @@ impl Merged {
     fn stats(&self, analysis: &Analysis, is_of_pages: bool) -> Stats {
         match self {
             Merged::None => {
-                let pages = analysis.kind(Kind::Pages).pages.filter(|_| is_of_pages).map(PageStats::nothing_of);
-                Stats { peak_live_allocated: Some(0), pages, ..Stats::default() }
+                let mut none = Stats { peak_live_allocated: Some(0), ..Stats::default() };
+                if is_of_pages && analysis.kind(Kind::Pages).pages_allocated.is_some() {
+                    none.set_pages(0, analysis.info.page_bytes, analysis.kind(Kind::Pages).partial_frees.is_some());
+                }
+                none
             }
             Merged::One(row) => analysis.paired.rows[*row].1.clone(),
             Merged::Several(sum) => (**sum).clone(),

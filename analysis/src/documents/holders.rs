@@ -11,6 +11,7 @@ use super::row::{Rows, row};
 use super::shown::{self, Grown, Shown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
+use crate::account::figures::Figure;
 use crate::account::grouping::{GroupKey, ModuleRule, NO_VALUE, RowKey};
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
@@ -82,7 +83,7 @@ pub(super) fn holders<'a>(
     };
     rows.retain(|row| shown.takes(row.kind) && !row.grown.stats.is_empty());
     rows.iter().for_each(|row| saturation.check(&row.grown.stats));
-    let keys = if shape.sort.is_empty() { &[SortKey::Live][..] } else { &shape.sort };
+    let keys = if shape.sort.is_empty() { &[SortKey::Figure(Figure::LiveAllocated)][..] } else { &shape.sort };
     let figures =
         |row: &Holder<'_>| -> Vec<_> { keys.iter().map(|key| Reverse(row.grown.figure(*key, ordering))).collect() };
     rows.sort_by(|a, b| figures(a).cmp(&figures(b)).then(a.place.cmp(&b.place)).then(a.kind.cmp(&b.kind)));

@@ -11,6 +11,7 @@ use super::shown::{self, Grown, Shown};
 use super::stacks::{StackCounts, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use super::tree::{KeyTree, NodeKind, TreeBody, TreeNode, TreeOptions};
+use crate::account::figures::Figure;
 use crate::account::grouping::{GroupKey, NO_VALUE};
 use crate::account::row_paths::{NO_FRAME, Nodes, Step};
 use crate::analysis::Analysis;
@@ -56,7 +57,7 @@ pub(super) fn key_tree(
         }
         sums[index].set_peak(nodes.peaks.get(index).copied().unwrap_or(0), analysis.info.page_bytes);
     }
-    let sort = shape.sort.first().copied().unwrap_or(SortKey::Live);
+    let sort = shape.sort.first().copied().unwrap_or(SortKey::Figure(Figure::LiveAllocated));
     let (naming, stacks) = (GroupNaming::of(analysis), StackNaming::of(analysis));
     let form = KeyForm { naming, stacks, nodes, sums, children, sort, shape, throttle: options.throttle, ordering };
     let root = space as usize;

@@ -9,6 +9,7 @@ use super::ranked::{Listing, Others, Shape, SortKey, sum_of};
 use super::row::{Rows, row};
 use super::sums::{Ordering, Saturation, ToldStats, saturated};
 use crate::account::completeness::MergeStats;
+use crate::account::figures::Figure;
 use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::pairing::result::PairingResult;
@@ -81,7 +82,7 @@ pub(super) fn live_groups<'a>(
         let grew = i128::try_from(paired.rows[index].1.live_allocated).unwrap_or(i128::MAX).saturating_sub(before);
         Some(i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX }))
     };
-    let keys = if shape.sort.is_empty() { &[SortKey::Live][..] } else { &shape.sort };
+    let keys = if shape.sort.is_empty() { &[SortKey::Figure(Figure::LiveAllocated)][..] } else { &shape.sort };
     let ranks = |index: usize| -> Vec<Reverse<i128>> {
         let rank = |key: &SortKey| match key {
             SortKey::Growth => grew(index).unwrap_or(0).into(),

@@ -6,11 +6,11 @@
 //!
 //! ```no_run
 //! use kmemtrace::documents::{self, Body};
-//! use kmemtrace::{Query, Shape, SortKey, Trace};
+//! use kmemtrace::{Figure, Query, Shape, SortKey, Trace};
 //!
 //! let mut trace = Trace::open(&["kmemtrace.data".into()])?;
 //! let analysis = Query::by_site().run(&mut trace)?;
-//! let document = documents::sites(&analysis, &Shape { sort: vec![SortKey::Wasted], top: Some(10) });
+//! let document = documents::sites(&analysis, &Shape { sort: vec![SortKey::Figure(Figure::Wasted)], top: Some(10) });
 //! if let Body::Sites(sites) = &document.body {
 //!     for row in sites.rows.iter() {
 //!         println!("{} {}", row.site.call_site, row.stats.wasted);

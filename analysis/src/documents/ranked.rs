@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use super::row::{Row, RowSource, Rows, SumRow, TakeRow, columns_of};
 use super::stacks::StackMembers;
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
+use crate::account::figures::Figure;
 use crate::account::grouping::GroupKey;
 use crate::account::stats::Stats;
 
@@ -24,24 +25,8 @@ pub struct Shape {
 /// Sort key of rows, greatest first (names: smallest first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortKey {
-    /// Bytes lost to internal fragmentation.
-    Wasted,
-    /// Bytes lost to internal fragmentation of objects live at the end.
-    LiveWasted,
-    /// Bytes live at the end.
-    Live,
-    /// Greatest number of live bytes.
-    Peak,
-    /// Bytes allocated, over all allocations.
-    Allocated,
-    /// Bytes requested, over all allocations.
-    Requested,
-    /// Number of allocations.
-    Allocs,
-    /// Number of frees that were paired.
-    Frees,
-    /// Number of frees on another CPU.
-    Cross,
+    /// A figure that has words of `--sort`.
+    Figure(Figure),
     /// Growth of live bytes, in views that have it.
     Growth,
     /// Bytes of functions and objects in the kernel's image, in views that have them.
@@ -68,15 +53,7 @@ impl SortKey {
     /// Word of the contract.
     pub fn name(self) -> &'static str {
         match self {
-            SortKey::Wasted => "wasted",
-            SortKey::LiveWasted => "live_wasted",
-            SortKey::Live => "live",
-            SortKey::Peak => "peak",
-            SortKey::Allocated => "total",
-            SortKey::Requested => "requested",
-            SortKey::Allocs => "allocs",
-            SortKey::Frees => "frees",
-            SortKey::Cross => "cross",
+            SortKey::Figure(figure) => figure.entry().sort.first().copied().unwrap_or_default(),
             SortKey::Growth => "growth",
             SortKey::Static => "static",
             SortKey::Current => "current",
@@ -89,16 +66,8 @@ impl SortKey {
     /// Figure of a row; 0 where the clock does not tell it.
     pub(super) fn of(self, stats: &Stats, ordering: Ordering) -> u128 {
         match self {
-            SortKey::Peak | SortKey::Cross if !ordering.is_known => 0,
-            SortKey::Wasted => stats.wasted,
-            SortKey::LiveWasted => stats.live_wasted,
-            SortKey::Live => stats.live_allocated,
-            SortKey::Peak => stats.peak_live_allocated.unwrap_or(0),
-            SortKey::Allocated => stats.allocated,
-            SortKey::Requested => stats.requested,
-            SortKey::Allocs => stats.allocs.into(),
-            SortKey::Frees => stats.frees.into(),
-            SortKey::Cross => stats.cross_cpu.into(),
+            SortKey::Figure(figure) if !ordering.knows(figure.entry().known) => 0,
+            SortKey::Figure(figure) => figure.of(stats).unwrap_or(0),
             SortKey::Oldest { is_descending: true } => stats.oldest.map_or(0, u128::from),
             SortKey::Oldest { is_descending: false } => stats.oldest.map_or(0, |oldest| u128::MAX - u128::from(oldest)),
             SortKey::Growth | SortKey::Static | SortKey::Current | SortKey::Site | SortKey::Key { .. } => 0,

@@ -19,10 +19,11 @@ use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{Deferred, InputCapabilities, InputKind, PAGE_OWNER, Scope, SymbolSource, TraceInfo};
 use serde::Deserialize;
 
+use super::sums::PrintedStats;
 use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
+use crate::account::figures::{Figure, FigureUnit};
 use crate::account::grouping::{Grouping, RowKey};
-use crate::account::stats::{PageStats, Stats};
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
@@ -205,26 +206,8 @@ struct SavedRow {
     wrapper: Option<String>,
     wrapper_hex: Option<String>,
     kind: String,
-    allocs: u64,
-    failed_allocs: u64,
-    requested: u64,
-    allocated: u64,
-    wasted: u64,
-    frees: u64,
-    inferred_frees: u64,
-    cross_cpu: Option<u64>,
-    live_objects: u64,
-    live_requested: u64,
-    live_allocated: u64,
-    live_wasted: u64,
-    peak_live_allocated: Option<u64>,
-    live_is_upper_bound: bool,
-    pages_allocated: Option<u64>,
-    pages_freed: Option<u64>,
-    pages_inferred: Option<u64>,
-    live_pages: Option<u64>,
-    peak_live_pages: Option<u64>,
-    partial_frees: Option<u64>,
+    #[serde(flatten)]
+    stats: PrintedStats,
 }
 
 #[derive(Deserialize)]
@@ -269,7 +252,11 @@ impl Saved {
 
     /// Analysis with the rows that the query takes.
     fn analysis(self, query: &Query, path: &Path) -> Result<Analysis, String> {
-        let Saved { completeness, trace, names, query: asked, rows, .. } = self;
+        let Saved { completeness, mut trace, names, query: asked, rows, .. } = self;
+        // Documents of earlier versions do not have these figures.
+        if rows.iter().any(|row| row.stats.deferred_frees.is_none()) {
+            trace.deferred.take_if(|word| word != "unseen");
+        }
         let (mut paired, mut places, mut symbols) = (PairingResult::default(), HashMap::new(), Vec::new());
         let (areas, mut counted) = (&query.names.areas, 0u128);
         let (mut seen, mut unselected) = (HashSet::new(), 0u64);
@@ -280,12 +267,9 @@ impl Saved {
                 return Err(format!("has the call-site {call_site:#x} twice"));
             }
             let (symbol, module) = (name(&row.symbol, &row.symbol_hex), name(&row.module, &row.module_hex));
-            let stats = row.stats();
-            let counts = [stats.allocs, stats.failed_allocs, stats.frees, stats.inferred_frees, stats.cross_cpu];
-            counted = counts
-                .into_iter()
-                .chain([stats.live_objects, row.partial_frees.unwrap_or(0)])
-                .fold(counted, |sum, n| sum + u128::from(n));
+            let stats = row.stats.sums();
+            let counts = Figure::ALL.into_iter().filter(|figure| figure.entry().unit == FigureUnit::Count);
+            counted = counts.filter_map(|figure| figure.of(&stats)).fold(counted, |sum, n| sum + n);
             let place = Arc::new(row.place(|file| areas.of_file(file).map(|area| area.as_bytes().into())));
             symbols.push((call_site, symbol, module));
             if symbols.last().is_some_and(|symbols| query.select.takes_row(kind, symbols, &place)) {
@@ -428,40 +412,6 @@ impl SavedRow {
     fn kind(&self) -> Result<Kind, String> {
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == self.kind);
         kind.ok_or_else(|| format!("has a row of an unknown kind: {}", self.kind))
-    }
-
-    fn stats(&self) -> Stats {
-        Stats {
-            allocs: self.allocs,
-            failed_allocs: self.failed_allocs,
-            requested: self.requested.into(),
-            allocated: self.allocated.into(),
-            wasted: self.wasted.into(),
-            frees: self.frees,
-            inferred_frees: self.inferred_frees,
-            cross_cpu: self.cross_cpu.unwrap_or(0),
-            cross_cpu_bytes: 0,
-            live_objects: self.live_objects,
-            live_requested: self.live_requested.into(),
-            live_allocated: self.live_allocated.into(),
-            live_wasted: self.live_wasted.into(),
-            peak_live_allocated: self.peak_live_allocated.map(u128::from),
-            live_is_upper_bound: self.live_is_upper_bound,
-            pages: self.pages(),
-            oldest: None,
-        }
-    }
-
-    /// Pages; `None` in rows of other kinds, and in documents of older versions.
-    fn pages(&self) -> Option<PageStats> {
-        Some(PageStats {
-            allocated: self.pages_allocated?.into(),
-            freed: self.pages_freed?.into(),
-            inferred: self.pages_inferred?.into(),
-            live: self.live_pages?.into(),
-            peak_live: self.peak_live_pages.map(u128::from),
-            partial_frees: self.partial_frees,
-        })
     }
 
     /// Place in the sources; the area is that of the source file.

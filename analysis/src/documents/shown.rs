@@ -62,9 +62,8 @@ impl Grown {
     /// Sets the peak of a node, in bytes; a page has `page_bytes`.
     pub(super) fn set_peak(&mut self, peak: u128, page_bytes: Option<u64>) {
         self.stats.peak_live_allocated = Some(peak);
-        if let Some(pages) = &mut self.stats.pages {
-            pages.peak_live = page_bytes.and_then(|bytes| peak.checked_div(bytes.into()));
-        }
+        let of_pages = self.stats.pages_allocated.and(page_bytes);
+        self.stats.peak_live_pages = of_pages.and_then(|bytes| peak.checked_div(bytes.into()));
     }
 
     /// Figure of a sort key.

@@ -12,6 +12,7 @@ use super::row::{Address, Cell, Row, RowSource, TakeMember, TakeRow, text_of};
 use super::shown::{self, Grown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation};
+use crate::account::figures::Figure;
 use crate::account::place_paths::{NO_AREA, NO_FOLDER, PlaceStep, PlacedSite, steps_of_file};
 pub use crate::account::row_paths::NodeKind;
 use crate::names::areas::Areas;
@@ -349,7 +350,7 @@ pub(super) fn tree<'a>(
         growing.add_static(file.as_deref(), *bytes, options, areas);
     }
     let form = Form {
-        sort: shape.sort.first().copied().unwrap_or(SortKey::Live),
+        sort: shape.sort.first().copied().unwrap_or(SortKey::Figure(Figure::LiveAllocated)),
         top: shape.top,
         throttle: options.throttle,
         has_static: sizes.is_some(),
@@ -509,7 +510,7 @@ mod tests {
         let sizes = [file("fs/ext4/super.c", 9), file("fs/inode.c", 1000), (None, 5)];
         let root = Growing::default();
         let form = Form {
-            sort: SortKey::Live,
+            sort: SortKey::Figure(Figure::LiveAllocated),
             top: None,
             throttle: None,
             has_static: true,
@@ -529,7 +530,7 @@ mod tests {
 
     #[test]
     fn what_is_folded_still_sums_up() {
-        let shape = Shape { sort: vec![SortKey::Allocated], top: Some(2) };
+        let shape = Shape { sort: vec![SortKey::Figure(Figure::Allocated)], top: Some(2) };
         let tree = made(&TreeOptions { depth: Some(1), ..TreeOptions::default() }, None, &shape);
         let root = &tree["root"];
         let children = root["children"].as_array().unwrap();

@@ -54,6 +54,7 @@ impl Pairing<'_> {
         sink: &mut S,
     ) {
         if is_selected(object.class()) {
+            self.tallies.count_probed(object.class(), event.action == PairAction::BulkFree);
             let (class, _) = self.pair((object, info), event, number, sink);
             self.count_free(class.kind, event);
         }

@@ -37,13 +37,16 @@ pub fn figures(pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> (Value, 
         "wasted": objects.iter().map(waste).sum::<u64>(),
         "frees": freed.clone().count(),
         "inferred_frees": reissued.len(),
-        "cross_cpu": freed.filter(|(alloc, free)| alloc.cpu != free.cpu).count(),
+        "cross_cpu": freed.clone().filter(|(alloc, free)| alloc.cpu != free.cpu).count(),
         "live_objects": live.len(),
         "live_requested": live.iter().map(|o| o.live_bytes().0).sum::<u64>(),
         "live_allocated": live.iter().map(|o| o.live_bytes().1).sum::<u64>(),
         "live_wasted": live.iter().map(live_waste).sum::<u64>(),
         "peak_live_allocated": peak,
         "live_is_upper_bound": reissued.contains(&false) || objects.iter().any(|o| pairs.bulk.may_have_freed(o)),
+        "largest": objects.iter().map(|o| o.alloc.requested).max(),
+        "deferred_frees": freed.clone().filter(|(_, free)| free.action == Action::Deferred).count(),
+        "bulk_frees": freed.clone().filter(|(_, free)| matches!(free.action, Action::BulkFree(_))).count(),
     });
     (figures, peak_at)
 }

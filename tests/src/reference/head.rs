@@ -108,6 +108,9 @@ pub fn figures(known: &Known, pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bo
     for member in ["cross_cpu", "peak_live_allocated", "peak_live_pages"] {
         figures[member] = ordered(known, figures[member].take());
     }
+    if !matches!(known.trace.deferred, Some(Deferred::From(_))) {
+        ["deferred_frees", "bulk_frees"].into_iter().for_each(|member| figures[member] = Value::Null);
+    }
     if known.is_of_tasks() {
         figures["live_is_upper_bound"] = json!(true);
     }

@@ -1,24 +1,18 @@
 //! Recordings of many real machines, in `tests/data`: their known contents, and every view compared with the
 //! reference.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::archive;
 use kmemtrace_tests::guest::checked;
-use kmemtrace_tests::programs::{json, run_to};
+use kmemtrace_tests::programs::{data, document, json};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::views::{assert_invariants, assert_views, printed};
 use serde_json::{Value, json};
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
 
 /// Path of a recording, unpacked into a temporary directory if it is an archive.
 fn sample(name: &str) -> (PathBuf, Option<Directory>) {
@@ -72,7 +66,7 @@ fn the_loads_known_allocations_are_in_each() {
             continue;
         }
         let (trace, _dir) = sample(name);
-        let document = json(&run_to(0, "kmemtrace-report", &["sites", "--format", "json"], &[&trace]));
+        let document = document(&["sites"], &trace);
         // 256 times nine iovecs, as tests/data/README.md says: sites have names where there were symbols.
         let requested = 256 * 9 * 2 * machine["word_bytes"].as_u64().unwrap_or(8);
         let is_iovec = |row: &&Value| match row["symbol"].as_str() {

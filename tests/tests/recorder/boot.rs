@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use kmemtrace_tests::live::{Instance, Tracefs};
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{json, program, run, run_to, text};
 use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -33,15 +33,6 @@ kmemtrace_tests::tests![
     a_second_signal_names_a_buffer_that_is_not_set_back,
     losses_while_the_recording_begins_are_told,
 ];
-
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Kind of buffer, as a recorder's arguments name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +59,10 @@ impl<'a> Filled<'a> {
         tracefs.need_event("kmem/mm_page_alloc_extfrag")?;
         let instance = Instance::new(tracefs)?;
         for (file, value) in [("buffer_size_kb", "16384"), (RARE, "1"), ("trace_marker", MARK)] {
-            must(file, instance.write(file, value));
+            instance.write(file, value).unwrap();
         }
-        must("tracing_on", instance.write("tracing_on", tracing_on));
-        let found = FILES.map(|file| (file, must(file, instance.read(file)))).into();
+        instance.write("tracing_on", tracing_on).unwrap();
+        let found = FILES.map(|file| (file, instance.read(file).unwrap())).into();
         let filled = Filled { instance, kind, found };
         assert!(filled.has_mark());
         Ok(filled)
@@ -105,15 +96,12 @@ impl<'a> Filled<'a> {
     }
 
     fn has_mark(&self) -> bool {
-        must("trace", self.instance.read("trace")).contains(MARK)
+        self.instance.read("trace").unwrap().contains(MARK)
     }
 
     /// Events that the kernel has overwritten.
     fn overrun(&self) -> u64 {
-        must("CPUs", self.instance.cpus())
-            .into_iter()
-            .map(|cpu| must("stats", self.instance.stat(cpu, "overrun")))
-            .sum()
+        self.instance.cpus().unwrap().into_iter().map(|cpu| self.instance.stat(cpu, "overrun").unwrap()).sum()
     }
 
     /// Control files that have changed, with their present text.
@@ -132,8 +120,8 @@ impl<'a> Filled<'a> {
         assert!(self.instance.path().is_dir(), "{after}: the instance is gone");
         assert_eq!(self.changes(), [], "{after}");
         assert!(self.has_mark(), "{after}: its events are gone");
-        for cpu in must("CPUs", self.instance.cpus()) {
-            assert_eq!(must("stats", self.instance.stat(cpu, "read events")), 0, "{after}: CPU {cpu} was read from");
+        for cpu in self.instance.cpus().unwrap() {
+            assert_eq!(self.instance.stat(cpu, "read events").unwrap(), 0, "{after}: CPU {cpu} was read from");
         }
     }
 }
@@ -154,7 +142,7 @@ fn assert_recorded(output: &Output) {
 fn until_recording(child: &mut Child, dir: &Directory, filled: &Filled<'_>) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let is_read = || {
-        let cpus = must("CPUs", filled.instance.cpus());
+        let cpus = filled.instance.cpus().unwrap();
         cpus.iter().any(|&cpu| filled.instance.stat(cpu, "read events").is_ok_and(|read| read > 0))
     };
     while !is_read() || !dir.file("trace/meta.out").is_file() {
@@ -177,7 +165,7 @@ fn a_start_that_fails_leaves_the_buffer_as_it_was() -> Result<(), Skip> {
             let filled = Filled::new(&tracefs, kind, tracing_on)?;
             for options in failures {
                 let dir = Directory::new(&[("taken/notes".to_owned(), b"x".to_vec())]);
-                let output = must("kmemtraced", filled.recorder(&dir, options).output());
+                let output = filled.recorder(&dir, options).output().unwrap();
                 let after = format!("{kind:?} {options:?}: {}", text(&output.stderr));
                 assert_eq!(output.status.code(), Some(2), "{after}");
                 filled.assert_untouched(&after);
@@ -196,7 +184,7 @@ fn an_instance_made_by_hand_is_left_as_it_was() -> Result<(), Skip> {
         let filled = Filled::new(&tracefs, As::Instance, tracing_on)?;
         let dir = Directory::new(&[]);
         let options = [&CHANGES[..], &["-d", "200ms", "-o", "trace"]].concat();
-        assert_recorded(&must("kmemtraced", filled.recorder(&dir, &options).output()));
+        assert_recorded(&filled.recorder(&dir, &options).output().unwrap());
         assert!(filled.instance.path().is_dir(), "the instance is gone");
         assert_eq!(filled.changes(), []);
         assert!(!filled.has_mark(), "the buffer was not drained");
@@ -219,7 +207,7 @@ fn a_killed_recorders_instance_goes_once_recorded() -> Result<(), Skip> {
     let dir = Directory::new(&[]);
     let boot = |options: &[&str]| {
         let mut command = Command::new(program("kmemtraced"));
-        must("kmemtraced", command.args(["-q", "--boot", "-B", &name]).args(options).current_dir(dir.path()).output())
+        command.args(["-q", "--boot", "-B", &name]).args(options).current_dir(dir.path()).output().unwrap()
     };
     assert_eq!(boot(&["-o", "trace", "--", "./nosuch"]).status.code(), Some(2));
     assert!(path.is_dir(), "a start that fails has removed the instance");
@@ -233,7 +221,7 @@ fn the_top_level_buffer_is_left_without_events() -> Result<(), Skip> {
     let filled = Filled::new(&tracefs, As::TopLevel, "1")?;
     let dir = Directory::new(&[]);
     let options = [&CHANGES[..], &["-d", "100ms", "-o", "trace"]].concat();
-    assert_recorded(&must("kmemtraced", filled.recorder(&dir, &options).output()));
+    assert_recorded(&filled.recorder(&dir, &options).output().unwrap());
     assert_eq!(filled.changes(), [("set_event", String::new())]);
     assert!(!filled.has_mark(), "the buffer was not drained");
     Ok(())
@@ -245,10 +233,10 @@ fn a_killed_recorders_changes_are_set_back() -> Result<(), Skip> {
         let filled = Filled::new(&tracefs, kind, "1")?;
         let dir = Directory::new(&[]);
         let options = [&CHANGES[..], &["-o", "trace"]].concat();
-        let mut child = must("kmemtraced", filled.recorder(&dir, &options).spawn());
+        let mut child = filled.recorder(&dir, &options).spawn().unwrap();
         until_recording(&mut child, &dir, &filled);
-        must("kill", child.kill());
-        must("kmemtraced", child.wait());
+        child.kill().unwrap();
+        child.wait().unwrap();
         assert!(
             filled.changes().iter().any(|(file, _)| *file == "buffer_size_kb"),
             "{kind:?}: nothing is left to set back"
@@ -266,19 +254,19 @@ fn a_stack_that_was_added_is_set_back() -> Result<(), Skip> {
     tracefs.need_event("vmalloc/alloc_vmap_area")?;
     for kind in [As::Instance, As::TopLevel] {
         let filled = Filled::new(&tracefs, kind, "1")?;
-        let trigger = || must("trigger", filled.instance.read("events/vmalloc/alloc_vmap_area/trigger"));
+        let trigger = || filled.instance.read("events/vmalloc/alloc_vmap_area/trigger").unwrap();
         let (before, dir) = (trigger(), Directory::new(&[]));
         let options = ["-e", "vmalloc", "-o", "trace"];
-        let failed = must("kmemtraced", filled.recorder(&dir, &[&options[..], &["--", "./nosuch"]].concat()).output());
+        let failed = filled.recorder(&dir, &[&options[..], &["--", "./nosuch"]].concat()).output().unwrap();
         assert_eq!((failed.status.code(), trigger()), (Some(2), before.clone()), "{kind:?}: {}", text(&failed.stderr));
-        let mut child = must("kmemtraced", filled.recorder(&dir, &options).spawn());
+        let mut child = filled.recorder(&dir, &options).spawn().unwrap();
         until_recording(&mut child, &dir, &filled);
         assert!(trigger().starts_with("stacktrace"), "{kind:?}: {}", trigger());
-        must("kill", child.kill());
-        must("kmemtraced", child.wait());
+        child.kill().unwrap();
+        child.wait().unwrap();
         filled.recover();
         assert_eq!(trigger(), before, "{kind:?}");
-        let stacks = must("trace", kmemtrace_abi::trace::Trace::open(&[dir.file("trace")])).metadata.stacks;
+        let stacks = kmemtrace_abi::trace::Trace::open(&[dir.file("trace")]).unwrap().metadata.stacks;
         assert_eq!(stacks.as_deref(), Some("trigger vmalloc"), "{kind:?}");
     }
     Ok(())
@@ -322,12 +310,12 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
         };
         assert!(!filled.changes().is_empty(), "{kind:?}: nothing is left to set back");
         // A signal counts once the recorder has seen it.
-        while must("strace", strace.try_wait()).is_none() {
+        while strace.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "the recorder does not end");
             let _ = kill_process(pid, Signal::INT);
             sleep(Duration::from_millis(200));
         }
-        let output = must("strace", strace.wait_with_output());
+        let output = strace.wait_with_output().unwrap();
         let stderr = text(&output.stderr);
         assert!(stderr.contains("ended at once by a second signal"), "{kind:?}: {stderr}");
         filled.assert_untouched(&format!("{kind:?}: {stderr}"));
@@ -359,12 +347,12 @@ fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
     until_recording(&mut child, &dir, &filled);
     // A signal counts once the recorder has seen it, and the second one ends it.
     let deadline = Instant::now() + Duration::from_secs(90);
-    while must("kmemtraced", child.try_wait()).is_none() {
+    while child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < deadline, "the recorder does not end");
         let _ = kill_process(Pid::from_child(&child), Signal::INT);
         sleep(Duration::from_millis(1000));
     }
-    let output = must("kmemtraced", child.wait_with_output());
+    let output = child.wait_with_output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{stderr}");
     assert!(!filled.changes().is_empty(), "the event is set back: {stderr}");
@@ -382,15 +370,15 @@ fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
 fn losses_while_the_recording_begins_are_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let filled = Filled::new(&tracefs, As::Instance, "0")?;
-    must("buffer_size_kb", filled.instance.write("buffer_size_kb", "16"));
-    must("kfree", filled.instance.write("events/kmem/kfree/enable", "1"));
+    filled.instance.write("buffer_size_kb", "16").unwrap();
+    filled.instance.write("events/kmem/kfree/enable", "1").unwrap();
     let dir = Directory::new(&[]);
     // COMMAND takes long to start, and the small buffer overruns meanwhile.
     let mut command = Command::new("strace");
     let slow = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=execve", "-e", "inject=execve:delay_enter=1s:when=2"];
     command.args(slow).arg(program("kmemtraced")).arg("-q").args(filled.arguments());
     command.args(["-o", "trace", "--", "true"]).current_dir(dir.path());
-    let mut load = must("load", Command::new("sh").args(["-c", "while :; do ls / >/dev/null; done"]).spawn());
+    let mut load = Command::new("sh").args(["-c", "while :; do ls / >/dev/null; done"]).spawn().unwrap();
     let output = command.output();
     let _ = load.kill();
     let _ = load.wait();

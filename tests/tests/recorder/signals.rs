@@ -47,11 +47,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Distance of two signals that do not count as one; the recorder looks for signals every 20 ms.
 const APART: Duration = Duration::from_millis(200);
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 fn until(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) {
     for _ in 0..patience.as_millis() / PAUSE.as_millis() {
         if is_so() {
@@ -76,7 +71,7 @@ impl<'a> Recorder<'a> {
     /// Starts `wrapper kmemtraced OPTIONS -o DIRECTORY/trace -- COMMAND`, with standard error in DIRECTORY/stderr.
     fn spawn(tracefs: &'a Tracefs, wrapper: &[&str], options: &[&str], command: &[&str]) -> Recorder<'a> {
         let directory = Directory::new(&[]);
-        let stderr = must("stderr", File::create(directory.file("stderr")));
+        let stderr = File::create(directory.file("stderr")).unwrap();
         Recorder::spawn_in(tracefs, directory, stderr.into(), Stdio::null(), (wrapper, options, command))
     }
 
@@ -101,7 +96,7 @@ impl<'a> Recorder<'a> {
         if !rest.is_empty() {
             command.arg("--").args(rest);
         }
-        let child = must("kmemtraced", command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn());
+        let child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap();
         Recorder { child, instance: Instance::of(tracefs, &name), name, directory, messages: None }
     }
 
@@ -128,7 +123,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn signal(&self, signal: Signal) {
-        must("kill", kill_process(Pid::from_child(&self.child), signal));
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// True if the process has ended, even if one of its threads hangs in the kernel.
@@ -179,7 +174,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn status(&mut self) -> ExitStatus {
-        must("kmemtraced", self.child.wait())
+        self.child.wait().unwrap()
     }
 
     /// Description of a recorder that does not end: its threads, and its messages.
@@ -242,10 +237,10 @@ fn with_load<T>(work: impl FnOnce() -> T) -> T {
     let goes_on = std::sync::atomic::AtomicBool::new(true);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     thread::scope(|scope| {
-        for _ in 0..must("affinity", load::cpus()).len() {
+        for _ in 0..load::cpus().unwrap().len() {
             scope.spawn(|| {
                 while goes_on.load(relaxed) {
-                    must("load", load::iov(500, 9));
+                    load::iov(500, 9).unwrap();
                 }
             });
         }
@@ -307,7 +302,7 @@ fn every_signal_at_every_stage_makes_one_clean_end() -> Result<(), Skip> {
                 // STKFLT, or another where there is none, and a real-time signal; the shell takes them by number.
                 let kill = "kill -16 $1; kill -40 $1";
                 let done = Command::new("sh").args(["-c", kill, "sh", &recorder.child.id().to_string()]).status();
-                assert!(must("kill", done).success());
+                assert!(done.unwrap().success());
                 end.write("end", b"");
                 if options.is_empty() {
                     until("recording", LONG, || recorder.is_on() || recorder.is_dead());
@@ -367,7 +362,7 @@ impl Disk {
     fn mount(at: &Path) -> Result<Disk, Skip> {
         let image = Directory::new(&[]);
         let file = image.file("image");
-        must("image", File::create(&file).and_then(|file| file.set_len(256 << 20)));
+        File::create(&file).and_then(|file| file.set_len(256 << 20)).unwrap();
         tool("mkfs.ext4", &["-q", "-F"], &file)?;
         tool("mount", &["-o", "loop", &file.display().to_string()], at)?;
         Ok(Disk { at: at.to_owned(), _image: image })
@@ -393,7 +388,7 @@ impl Drop for Disk {
 fn spawn_on_disk(tracefs: &Tracefs, is_frozen: bool) -> Result<(Recorder<'_>, Disk), Skip> {
     let (directory, elsewhere) = (Directory::new(&[]), Directory::new(&[]));
     let disk = Disk::mount(directory.path())?;
-    let stderr = must("stderr", File::create(elsewhere.file("stderr")));
+    let stderr = File::create(elsewhere.file("stderr")).unwrap();
     if is_frozen {
         disk.freeze()?;
     }
@@ -485,8 +480,8 @@ fn a_second_signal_removes_an_instance_that_is_held_open() -> Result<(), Skip> {
     let directory = Directory::new(&[]);
     let earlier = ["-q", "-d", "50ms", "-B", &instance_name(), "-o"];
     assert_eq!(run("kmemtraced", &earlier, &[&directory.file("trace")]).status.code(), Some(0));
-    let before = must("cpu0.out", fs::read(directory.file("trace/cpu0.out")));
-    let stderr = must("stderr", File::create(directory.file("stderr")));
+    let before = fs::read(directory.file("trace/cpu0.out")).unwrap();
+    let stderr = File::create(directory.file("stderr")).unwrap();
     let what = (&wrapper[..], &["-f"][..], &[][..]);
     let mut recorder = Recorder::spawn_in(&tracefs, directory, stderr.into(), Stdio::null(), what);
     recorder.until_recording();
@@ -501,19 +496,19 @@ fn a_second_signal_removes_an_instance_that_is_held_open() -> Result<(), Skip> {
     assert_eq!(status.code(), Some(3), "{status}: {stderr}");
     assert!(stderr.contains("ended at once by a second signal"), "{stderr}");
     assert!(!stderr.contains("recover"), "{stderr}");
-    let kept = must("cpu0.out", fs::read(recorder.directory.file("trace/cpu0.out")));
+    let kept = fs::read(recorder.directory.file("trace/cpu0.out")).unwrap();
     assert!(kept == before, "the earlier recording has changed");
     Ok(())
 }
 
 /// Full pipe; its reading end must be kept.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
-    let (reading, writing) = must("pipe", rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC));
-    let flags = must("flags", rustix::fs::fcntl_getfl(&writing));
-    must("flags", rustix::fs::fcntl_setfl(&writing, flags | rustix::fs::OFlags::NONBLOCK));
+    let (reading, writing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    let flags = rustix::fs::fcntl_getfl(&writing).unwrap();
+    rustix::fs::fcntl_setfl(&writing, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
     while rustix::io::write(&writing, &[b'.'; 4096]).is_ok() {}
     while rustix::io::write(&writing, b".").is_ok() {}
-    must("flags", rustix::fs::fcntl_setfl(&writing, flags));
+    rustix::fs::fcntl_setfl(&writing, flags).unwrap();
     (reading, writing)
 }
 
@@ -542,7 +537,7 @@ fn a_full_pipe_of_messages_holds_up_nothing() -> Result<(), Skip> {
     let mut recorder = Recorder::spawn_in(&tracefs, Directory::new(&[]), writing, Stdio::null(), what);
     recorder.until_recording();
     let mut said = String::new();
-    must("stderr", File::from(reading).read_to_string(&mut said));
+    File::from(reading).read_to_string(&mut said).unwrap();
     let places = ["event kmem/kfree", "recording to ", "stopped: --duration", "next: "].map(|line| said.find(line));
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{said}");
     assert_eq!(recorder.status().code(), Some(0), "{said}");
@@ -564,7 +559,7 @@ fn a_held_terminal_holds_up_nothing() -> Result<(), Skip> {
     let mut recorder = Recorder::spawn_in(&tracefs, Directory::new(&[]), side.into(), Stdio::null(), what);
     recorder.until_recording();
     // Ctrl-S: from now on the terminal takes nothing, and the status line of each second waits.
-    must("Ctrl-S", File::from(must("terminal", terminal.as_fd().try_clone_to_owned())).write_all(b"\x13"));
+    File::from(terminal.as_fd().try_clone_to_owned().unwrap()).write_all(b"\x13").unwrap();
     sleep(Duration::from_millis(2500));
     recorder.signal(Signal::INT);
     recorder.ends_within(FIRST);
@@ -580,7 +575,7 @@ fn a_report_that_hangs_is_ended_by_a_signal() -> Result<(), Skip> {
     for (options, is_stopped) in [(&["--report", "sites", "-d", "300ms"][..], false), (&["--report", "sites"], true)] {
         let (_reading, writing) = full_pipe();
         let directory = Directory::new(&[]);
-        let stderr = must("stderr", File::create(directory.file("stderr")));
+        let stderr = File::create(directory.file("stderr")).unwrap();
         let what = (&[][..], options, &[][..]);
         let mut recorder = Recorder::spawn_in(&tracefs, directory, stderr.into(), writing.into(), what);
         recorder.until_recording();
@@ -646,14 +641,14 @@ fn memory_is_locked_and_the_command_has_nothing_of_it() -> Result<(), Skip> {
     );
     let ask = ask.as_str();
     end.write("end", b"");
-    let plain = must("sh", Command::new("sh").args(["-c", ask]).stdin(Stdio::null()).output()).stdout;
-    must("end", fs::remove_file(end.file("end")));
+    let plain = Command::new("sh").args(["-c", ask]).stdin(Stdio::null()).output().unwrap().stdout;
+    fs::remove_file(end.file("end")).unwrap();
     let directory = Directory::new(&[]);
-    let [stderr, stdout] = ["stderr", "stdout"].map(|name| must(name, File::create(directory.file(name))));
+    let [stderr, stdout] = ["stderr", "stdout"].map(|name| File::create(directory.file(name)).unwrap());
     let what = (&[][..], &["-v"][..], &["sh", "-c", ask][..]);
     let mut recorder = Recorder::spawn_in(&tracefs, directory, stderr.into(), stdout.into(), what);
     until("the recording's begin", LONG, || recorder.stderr().contains("recording to "));
-    let proc = |file: &str| must(file, fs::read_to_string(format!("/proc/{}/{file}", recorder.child.id())));
+    let proc = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", recorder.child.id())).unwrap();
     let (status, score) = (proc("status"), proc("oom_score_adj"));
     let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")?.split_whitespace().next()?.parse().ok());
     end.write("end", b"");

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::SortKey;
 use kmemtrace::documents::Head;
 use kmemtrace::documents::live_groups::LiveGroupRow;
 use kmemtrace::documents::ranked::Listing;
@@ -10,20 +9,11 @@ use kmemtrace::documents::sums::ToldStats;
 use kmemtrace_abi::event::BySpace;
 
 use super::options::TableOptions;
-use super::{cells, groups, heading};
+use super::{cells, figures, groups, heading};
 use crate::columns::LIVE;
 use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
-
-fn ranked(by: SortKey) -> Option<&'static str> {
-    match by {
-        SortKey::Live => Some("LIVE"),
-        SortKey::LiveWasted => Some("WASTED"),
-        SortKey::Growth => Some("GREW"),
-        _ => None,
-    }
-}
 
 /// Writes the table of `live`.
 pub(crate) fn live<'a>(
@@ -78,7 +68,7 @@ pub(crate) fn live<'a>(
         })
     });
     let rest: Vec<Vec<Cell>> = rest.collect();
-    let grid = Grid { columns: &columns, ranked: options.ranked.and_then(ranked), screen: &options.screen };
+    let grid = Grid { columns: &columns, ranked: figures::ranked(&LIVE, options.ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(rest.iter().cloned()), out)?;
     heading::footer(notes, options, out)
 }
