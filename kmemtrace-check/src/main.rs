@@ -120,7 +120,7 @@ fn complain(message: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{PathBuf, check_all};
+    use super::{OpenOptions, PathBuf, check_all};
     use crate::sample::Sample;
     use kmemtrace_tests::generate::{Options, Shape};
 
