@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::foreign;
-use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, origin};
+use super::listing::{FoundFile, Listing, MAX_CPUS, add_missing, no_trace, origin};
 use crate::clock::OrderKey;
 use crate::event::Names;
 use crate::kernel::relay::{self, Layout};
@@ -26,7 +26,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         }
     };
     let mut names = Names::new();
-    let first = |f: &Found| match relay::tally(layout, endian, &f.sample) {
+    let first = |f: &FoundFile| match relay::tally(layout, endian, &f.sample) {
         tally if tally.events > 0 => Some(tally.first as u32),
         _ => None,
     };
@@ -60,6 +60,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     add_missing(&mut streams, &missing, &root, suffix);
     let info = TraceInfo {
         input: InputKind::Relay,
+        capabilities: format.capabilities(),
         source: Some(Source::Relay),
         kernel: None,
         arch: None,

@@ -7,13 +7,13 @@ use kmemtrace_abi::disk::seek_index::{SeekIndex, SeekPoint};
 use kmemtrace_abi::fault::Verdict;
 use serde::{Deserialize, Serialize};
 
-use super::answer::AnalysisRequest;
+use super::answer::{AnalysisRequest, read_all};
 use super::identity::Identity;
 use crate::account::completeness::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
 /// Version of the layout and of the program. The number is raised whenever the bytes change, or the result of a pass.
-const STAMP: (u32, &str) = (9, env!("CARGO_PKG_VERSION"));
+const STAMP: (u32, &str) = (11, env!("CARGO_PKG_VERSION"));
 /// Limit of credible counts of a file.
 const MAX_COUNTED: u64 = 1 << 56;
 
@@ -95,11 +95,6 @@ impl Content {
         let mut numbered = files.iter().enumerate();
         numbered.all(|(number, file)| is_possible(file, self.identity().size(number))).then_some(files)
     }
-}
-
-/// The value that all of `bytes` stand for.
-pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
-    postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
 /// The bytes of an index.

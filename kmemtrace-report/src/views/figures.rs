@@ -1,51 +1,23 @@
 //! Views of figures: rows, trees and findings.
 
 use kmemtrace::documents;
-use kmemtrace::{GroupKey, Query};
+use kmemtrace::{Figure, GroupKey, Query, SortKey};
 
 use super::view::{Run, View};
 use crate::args::{Format, SortBy};
 
 /// Sort keys that every row of figures has.
 const FIGURES: &[SortBy] = &[
-    SortBy::Wasted,
-    SortBy::LiveWasted,
-    SortBy::Live,
-    SortBy::Peak,
-    SortBy::Total,
-    SortBy::Requested,
-    SortBy::Allocs,
-    SortBy::Frees,
-    SortBy::Cross,
-    SortBy::Site,
-];
-
-/// Sort keys of rows of any keys: those of [`FIGURES`], and the words of page_owner_sort.
-const ROWS: &[SortBy] = &[
-    SortBy::Wasted,
-    SortBy::LiveWasted,
-    SortBy::Live,
-    SortBy::Peak,
-    SortBy::Total,
-    SortBy::Requested,
-    SortBy::Allocs,
-    SortBy::Frees,
-    SortBy::Cross,
-    SortBy::Site,
-    SortBy::Pid,
-    SortBy::PidDown,
-    SortBy::Tgid,
-    SortBy::TgidDown,
-    SortBy::Name,
-    SortBy::NameDown,
-    SortBy::Stacktrace,
-    SortBy::StacktraceDown,
-    SortBy::Allocator,
-    SortBy::AllocatorDown,
-    SortBy::AllocTs,
-    SortBy::AllocTsDown,
-    SortBy::FreeTs,
-    SortBy::FreeTsDown,
+    SortBy::figure(Figure::Wasted),
+    SortBy::figure(Figure::LiveWasted),
+    SortBy::figure(Figure::LiveAllocated),
+    SortBy::figure(Figure::PeakLiveAllocated),
+    SortBy::figure(Figure::Allocated),
+    SortBy::figure(Figure::Requested),
+    SortBy::figure(Figure::Allocs),
+    SortBy::figure(Figure::Frees),
+    SortBy::figure(Figure::CrossCpu),
+    SortBy::Key(SortKey::Site),
 ];
 
 pub(super) const SUMMARY: View = View {
@@ -83,7 +55,7 @@ tg, n, st, ator, f. Its rows are sorted by the number of blocks, or by --sort, w
     ],
     options: &["by", "cull", "sort", "top", "inlines"],
     groupings: &GroupKey::ALL,
-    sort_keys: ROWS,
+    sort_keys: FIGURES,
     run: Run::Document {
         query: |_, args| args.grouped(),
         document: |analysis, shape, _| documents::sites(analysis, shape),
@@ -119,16 +91,16 @@ outermost frame to the call-site. There pages count where they were recorded, el
         GroupKey::Use,
     ],
     sort_keys: &[
-        SortBy::Live,
-        SortBy::Wasted,
-        SortBy::LiveWasted,
-        SortBy::Peak,
-        SortBy::Total,
-        SortBy::Allocs,
-        SortBy::Frees,
-        SortBy::Growth,
-        SortBy::Static,
-        SortBy::Current,
+        SortBy::figure(Figure::LiveAllocated),
+        SortBy::figure(Figure::Wasted),
+        SortBy::figure(Figure::LiveWasted),
+        SortBy::figure(Figure::PeakLiveAllocated),
+        SortBy::figure(Figure::Allocated),
+        SortBy::figure(Figure::Allocs),
+        SortBy::figure(Figure::Frees),
+        SortBy::Key(SortKey::Growth),
+        SortBy::Key(SortKey::Static),
+        SortBy::Key(SortKey::Current),
     ],
     run: Run::Document {
         query: |format, args| {
@@ -196,7 +168,12 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
     ],
     options: &["by", "objects", "sort", "top", "inlines"],
     groupings: &GroupKey::ALL,
-    sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
+    sort_keys: &[
+        SortBy::figure(Figure::LiveAllocated),
+        SortBy::figure(Figure::LiveWasted),
+        SortBy::Key(SortKey::Growth),
+        SortBy::Key(SortKey::Site),
+    ],
     run: Run::Document {
         query: |_, args| {
             let query =

@@ -1,14 +1,21 @@
 //! Views of who allocated, or what for: tasks, modules, uses.
 
 use kmemtrace::documents;
-use kmemtrace::{GroupKey, ModuleRule};
+use kmemtrace::{Figure, GroupKey, ModuleRule, SortKey};
 
 use super::view::{Run, View};
 use crate::args::SortBy;
 
 /// Sort keys of rows that hold memory.
-const HELD: &[SortBy] =
-    &[SortBy::Live, SortBy::Peak, SortBy::Total, SortBy::Allocs, SortBy::Growth, SortBy::Frees, SortBy::Site];
+const HELD: &[SortBy] = &[
+    SortBy::figure(Figure::LiveAllocated),
+    SortBy::figure(Figure::PeakLiveAllocated),
+    SortBy::figure(Figure::Allocated),
+    SortBy::figure(Figure::Allocs),
+    SortBy::Key(SortKey::Growth),
+    SortBy::figure(Figure::Frees),
+    SortBy::Key(SortKey::Site),
+];
 
 pub(super) const TASKS: View = View {
     name: "tasks",

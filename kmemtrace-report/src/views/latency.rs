@@ -1,7 +1,7 @@
 //! Views of the time that tasks wait for memory.
 
-use kmemtrace::GroupKey;
 use kmemtrace::documents::latency as documents;
+use kmemtrace::{Figure, GroupKey};
 
 use super::view::{Needs, Run, View};
 use crate::args::SortBy;
@@ -81,7 +81,7 @@ written, or of the stream that kmemtraced watch pipes to it.",
         "flush",
     ],
     groupings: &[],
-    sort_keys: &[SortBy::Total, SortBy::Time],
+    sort_keys: &[SortBy::figure(Figure::Allocated), SortBy::Time],
     run: Run::Latency {
         lists_stalls: true,
         by_call_site: false,

@@ -1,7 +1,7 @@
 //! Comparisons, lists, files for people and other programs, and commands that need no trace.
 
 use kmemtrace::documents;
-use kmemtrace::{GroupKey, Query, Shape};
+use kmemtrace::{Figure, GroupKey, Query, Shape, SortKey};
 
 use super::view::{Run, View};
 use crate::args::SortBy;
@@ -37,14 +37,14 @@ complete stands on standard error.",
     options: &["style", "sort"],
     groupings: &[],
     sort_keys: &[
-        SortBy::Live,
-        SortBy::LiveWasted,
-        SortBy::Total,
-        SortBy::Wasted,
-        SortBy::Requested,
-        SortBy::Allocs,
-        SortBy::Frees,
-        SortBy::Site,
+        SortBy::figure(Figure::LiveAllocated),
+        SortBy::figure(Figure::LiveWasted),
+        SortBy::figure(Figure::Allocated),
+        SortBy::figure(Figure::Wasted),
+        SortBy::figure(Figure::Requested),
+        SortBy::figure(Figure::Allocs),
+        SortBy::figure(Figure::Frees),
+        SortBy::Key(SortKey::Site),
     ],
     run: Run::Document {
         query: |_, args| Query::by_site().with_free_sites(args.account_style().counts_frees_made()),
@@ -133,14 +133,14 @@ pointer tells name, size and share of each piece.",
     options: &["shape", "by", "sort", "depth"],
     groupings: &[GroupKey::Folder, GroupKey::Area],
     sort_keys: &[
-        SortBy::Live,
-        SortBy::Wasted,
-        SortBy::LiveWasted,
-        SortBy::Total,
-        SortBy::Allocs,
-        SortBy::Frees,
-        SortBy::Static,
-        SortBy::Current,
+        SortBy::figure(Figure::LiveAllocated),
+        SortBy::figure(Figure::Wasted),
+        SortBy::figure(Figure::LiveWasted),
+        SortBy::figure(Figure::Allocated),
+        SortBy::figure(Figure::Allocs),
+        SortBy::figure(Figure::Frees),
+        SortBy::Key(SortKey::Static),
+        SortBy::Key(SortKey::Current),
     ],
     run: Run::Chart,
 };

@@ -1,8 +1,6 @@
 //! Command lines of the README and of the pages in `docs`: each one of check and report is run on a sample, and each
 //! option of the recorder is one that its help has.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -1,14 +1,23 @@
 //! Tree of a page: the greatest nodes, the others folded into one child of their parent.
 
+use kmemtrace::Figure;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::tree::{NodeKind, TreeNode};
 use kmemtrace_abi::text::escape::escape;
 use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
 
-/// Members of a node's figures, in the order of [`Figures`].
-const FIGURES: [&str; 8] =
-    ["live_allocated", "wasted", "allocated", "allocs", "static", "frees", "live_objects", "live_wasted"];
+/// Figures of a node; `None`: static bytes.
+const FIGURES: [Option<Figure>; 8] = [
+    Some(Figure::LiveAllocated),
+    Some(Figure::Wasted),
+    Some(Figure::Allocated),
+    Some(Figure::Allocs),
+    None,
+    Some(Figure::Frees),
+    Some(Figure::LiveObjects),
+    Some(Figure::LiveWasted),
+];
 /// Figures that size a node: the first ones.
 const SIZES: usize = 5;
 /// Levels of the tree: deeper nodes are folded, so that no reader's stack decides.
@@ -40,10 +49,7 @@ struct Node<'a> {
 }
 
 /// Tree of a page.
-#[derive(Serialize)]
 pub(super) struct Tree {
-    figures: [&'static str; FIGURES.len()],
-    kinds: [&'static str; KINDS.len()],
     has_static: bool,
     /// Number of nodes that stand in no node of their own.
     folded: usize,
@@ -109,16 +115,7 @@ fn listed(root: &TreeNode) -> Vec<Node<'_>> {
 }
 
 fn figures_of(stats: &PrintedStats, static_bytes: Option<u64>) -> Figures {
-    [
-        stats.live_allocated,
-        stats.wasted,
-        stats.allocated,
-        stats.allocs,
-        static_bytes.unwrap_or(0),
-        stats.frees.unwrap_or(0),
-        stats.live_objects,
-        stats.live_wasted,
-    ]
+    FIGURES.map(|figure| figure.map_or(static_bytes, |figure| stats.get(figure)).unwrap_or(0))
 }
 
 /// Greatest share of the root, for each node; a child has at most its parent's.
@@ -159,7 +156,6 @@ fn build(nodes: &[Node<'_>], kept: &[bool], has_static: bool) -> Tree {
         count: usize,
         is_there: bool,
     }
-    let tree = |folded, root| Tree { figures: FIGURES, kinds: KINDS.map(NodeKind::name), has_static, folded, root };
     let mut folds = vec![Folded::default(); nodes.len()];
     // Nodes below a folded one count for its parent, and their figures are in it already.
     let mut fold_of: Vec<usize> = vec![0; nodes.len()];
@@ -203,12 +199,34 @@ fn build(nodes: &[Node<'_>], kept: &[bool], has_static: bool) -> Tree {
             node.children.push(PageNode { name, kind: NodeKind::Others, figures, is_bound, children: Vec::new() });
         }
         if index == 0 {
-            return tree(total_folded, node);
+            return Tree { has_static, folded: total_folded, root: node };
         }
         let parent = nodes[index].parent;
         made[parent].get_or_insert_with(|| page_node(parent)).children.push(node);
     }
-    tree(total_folded, page_node(0))
+    Tree { has_static, folded: total_folded, root: page_node(0) }
+}
+
+impl Serialize for Tree {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Members<'a> {
+            figures: [&'a str; FIGURES.len()],
+            kinds: [&'a str; KINDS.len()],
+            has_static: bool,
+            folded: usize,
+            root: &'a PageNode,
+        }
+        let kinds = KINDS.map(NodeKind::name);
+        let members = Members {
+            figures: FIGURES.map(|figure| figure.map_or("static", |figure| figure.entry().member)),
+            kinds,
+            has_static: self.has_static,
+            folded: self.folded,
+            root: &self.root,
+        };
+        members.serialize(serializer)
+    }
 }
 
 /// `[name, kind, bound, figures…, [children…]]`: the members have no names, because there are many nodes.
@@ -235,8 +253,28 @@ mod tests {
     }
 
     fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeNode {
-        let figures = PrintedStats { allocs: 1, allocated: live, live_objects: 1, ..PrintedStats::default() };
-        let stats = PrintedStats { live_allocated: live, frees: Some(0), ..figures };
+        let stats = PrintedStats {
+            allocs: 1,
+            failed_allocs: Some(0),
+            requested: 0,
+            allocated: live,
+            wasted: 0,
+            frees: Some(0),
+            inferred_frees: Some(0),
+            cross_cpu: None,
+            live_objects: 1,
+            live_requested: 0,
+            live_allocated: live,
+            live_wasted: 0,
+            peak_live_allocated: None,
+            live_is_upper_bound: false,
+            pages_allocated: None,
+            pages_freed: None,
+            pages_inferred: None,
+            live_pages: None,
+            peak_live_pages: None,
+            partial_frees: None,
+        };
         let name = name.as_bytes().into();
         TreeNode { name, kind, stats, children, ..TreeNode::default() }
     }

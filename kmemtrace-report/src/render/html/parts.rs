@@ -3,6 +3,7 @@
 use kmemtrace::documents::Body;
 use kmemtrace::documents::growth::SliceFigures;
 use kmemtrace::documents::ranked::Listing;
+use kmemtrace::documents::ranked::SpaceSums;
 use kmemtrace::documents::row::{Cell, Row};
 use kmemtrace_abi::text::escape::escape;
 use serde::Serialize;
@@ -29,7 +30,7 @@ const LEFT_OUT: &[&str] = &[
 
 /// Rows of a document.
 #[derive(Serialize)]
-pub(super) struct Table {
+pub(super) struct PageTable {
     columns: Vec<&'static str>,
     rows: Vec<Vec<Value>>,
     /// Sums of the rows left out: of `kmalloc` and `cache`, then of `pages`.
@@ -37,19 +38,19 @@ pub(super) struct Table {
     others_count: usize,
 }
 
-impl Table {
+impl PageTable {
     /// Rows of a body; `None` for a body without rows of one form.
-    pub(super) fn of(body: &Body<'_>) -> Option<Table> {
+    pub(super) fn of(body: &Body<'_>) -> Option<PageTable> {
         Some(match body {
-            Body::Sites(listing) => Table::new(listing),
-            Body::Groups(listing) => Table::new(listing),
-            Body::Caches(listing) => Table::new(listing),
-            Body::Mismatch(listing) => Table::new(listing),
+            Body::Sites(listing) => PageTable::new(listing),
+            Body::Groups(listing) => PageTable::new(listing),
+            Body::Caches(listing) => PageTable::new(listing),
+            Body::Mismatch(listing) => PageTable::new(listing),
             _ => return None,
         })
     }
 
-    fn new<R: Row, O: Row>(listing: &Listing<'_, R, O>) -> Table {
+    fn new<R: Row, O: Row>(listing: &Listing<'_, R, O>) -> PageTable {
         let columns: Vec<&str> = listing.columns.iter().copied().filter(|column| !LEFT_OUT.contains(column)).collect();
         let sum = |others: &O| -> Vec<Value> {
             let members = members_of(others);
@@ -57,10 +58,9 @@ impl Table {
             columns.iter().map(|column| of(column).unwrap_or(Value::Null)).collect()
         };
         let others = listing.others.as_ref();
-        Table {
+        PageTable {
             rows: listing.rows.iter().map(|row| values_of(&row)).collect(),
-            others: others
-                .map_or(Vec::new(), |all| std::iter::once(&all.others).chain(&all.others_pages).map(sum).collect()),
+            others: others.map_or(Vec::new(), |all| all.sums.iter().map(|(_, others)| sum(others)).collect()),
             others_count: others.map_or(0, |all| all.others_count),
             columns,
         }
@@ -71,8 +71,8 @@ impl Table {
 #[derive(Serialize)]
 pub(super) struct Growth {
     slices: Vec<u64>,
-    total: Slices,
-    total_pages: Slices,
+    #[serde(flatten)]
+    totals: SpaceSums<Slices>,
     rows: Vec<Grown>,
 }
 
@@ -108,8 +108,7 @@ impl Growth {
         });
         Some(Growth {
             slices: growth.slices.iter().map(|end| end.saturating_sub(first)).collect(),
-            total: Slices::of(&growth.total),
-            total_pages: Slices::of(&growth.total_pages),
+            totals: growth.totals.map(Slices::of),
             rows: rows.collect(),
         })
     }
@@ -123,7 +122,7 @@ pub(super) struct Cross {
     left_out: usize,
     /// Pairs by allocating and freeing CPU; `None` if the clock orders no events.
     matrix: Option<Vec<Vec<u64>>>,
-    rows: Table,
+    rows: PageTable,
 }
 
 impl Cross {
@@ -132,7 +131,7 @@ impl Cross {
         let Body::Cross(cross) = body else { return None };
         let (cpus, left_out) = cross.matrix.as_ref().map_or((Vec::new(), 0), |matrix| matrix.busiest(MAX_CPUS));
         let matrix = cross.matrix.as_ref().map(|matrix| cpus.iter().map(|&from| matrix.row(from, &cpus)).collect());
-        Some(Cross { left_out, matrix, rows: Table::new(&cross.listing), cpus })
+        Some(Cross { left_out, matrix, rows: PageTable::new(&cross.listing), cpus })
     }
 }
 

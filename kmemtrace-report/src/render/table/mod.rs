@@ -75,6 +75,29 @@ mod tests {
 
     use crate::columns::column::Holds;
 
+    const STATS: PrintedStats = PrintedStats {
+        allocs: 2,
+        failed_allocs: Some(0),
+        requested: 2048,
+        allocated: 4096,
+        wasted: 2048,
+        frees: Some(1),
+        inferred_frees: Some(0),
+        cross_cpu: Some(1),
+        live_objects: 1,
+        live_requested: 5,
+        live_allocated: 1024,
+        live_wasted: 0,
+        peak_live_allocated: None,
+        live_is_upper_bound: true,
+        pages_allocated: None,
+        pages_freed: None,
+        pages_inferred: None,
+        live_pages: None,
+        peak_live_pages: None,
+        partial_frees: None,
+    };
+
     /// Completeness with this verdict, loss and number of gaps.
     fn completeness(verdict: &'static str, lost: u64, gaps: u64) -> CompletenessMembers<'static> {
         CompletenessMembers {
@@ -102,6 +125,7 @@ mod tests {
             clock: None,
             cpus: Some(1),
             order: OrderKey::Time,
+            one_moment: false,
             first: 0,
             last: 9,
             own_threads: None,
@@ -114,6 +138,7 @@ mod tests {
             recording: None,
             symbols: Some("trace"),
             hides_symbols: false,
+            shows_vmalloc: false,
             since_boot: None,
         };
         let stats =
@@ -126,7 +151,7 @@ mod tests {
             SiteRow { site, kind: Kind::Kmalloc, stats: stats.clone() }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
-        let others = Some(Others { others: ToldStats(Some(others)), others_pages: None, others_count: 407 });
+        let others = Some(Others::one(407, ToldStats(Some(others))));
         let document = Document {
             head: documents::Head {
                 schema: "kmemtrace.sites/1".to_owned(),
