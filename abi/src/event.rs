@@ -4,35 +4,9 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 use crate::fields::{FieldTable, FieldsId};
+pub use crate::kind::{ByKind, BySpace, Kind, Space};
 use crate::owner::{Owner, OwnerId, Owners};
 use crate::stack::{StackId, Stacks};
-
-/// Allocators that objects belong to. `Kmalloc` and `Cache` share one address space; `Pages`,
-/// keyed by page frame number, have one of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Kind {
-    /// `kmalloc`, `kmalloc_node` / `kfree`; relay type 0.
-    Kmalloc,
-    /// `kmem_cache_alloc`, `kmem_cache_alloc_node` / `kmem_cache_free`; relay type 1.
-    Cache,
-    /// `mm_page_alloc` / `mm_page_free`, `mm_page_free_direct`, `mm_pagevec_free` before Linux 2.6.34; relay type 2.
-    Pages,
-}
-
-impl Kind {
-    /// All kinds, in the order reports show them.
-    pub const ALL: [Kind; 3] = [Kind::Kmalloc, Kind::Cache, Kind::Pages];
-
-    /// `"kmalloc"`, `"cache"` or `"pages"`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Kmalloc => "kmalloc",
-            Kind::Cache => "cache",
-            Kind::Pages => "pages",
-        }
-    }
-}
 
 /// Effect of an event on the objects of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

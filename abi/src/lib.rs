@@ -12,6 +12,7 @@ pub mod event;
 pub mod fault;
 pub mod fields;
 pub mod kernel;
+mod kind;
 pub mod open;
 pub mod owner;
 pub mod random;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::clock::{Clock, OrderKey};
-use crate::event::Names;
+use crate::event::{ByKind, Kind, Names};
 use crate::kernel::gfp::GfpNames;
 use crate::kernel::kallsyms::has_addresses;
 use crate::kernel::probes::KVFREE_RCU;
@@ -51,16 +51,35 @@ impl InputKind {
             InputKind::Other(name) => name,
         }
     }
+}
 
-    /// True for an input that has what is live at one moment alone, and nothing of what was freed before.
-    pub fn is_of_one_moment(self) -> bool {
-        self == InputKind::Other(PAGE_OWNER)
+/// What an input can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputCapabilities {
+    /// Events over time: frees, failed allocations, peaks. False for a list of what is live at one moment.
+    pub past: bool,
+    /// CPU and time of every allocation.
+    pub places: bool,
+    /// Addresses of call sites, which symbols name. False for an input that names functions itself.
+    pub call_sites: bool,
+    /// Kinds whose events the input describes, whether one came or not.
+    pub kinds: ByKind<bool>,
+}
+
+impl InputCapabilities {
+    /// A recording of events of these kinds.
+    pub fn events(kinds: ByKind<bool>) -> InputCapabilities {
+        InputCapabilities { past: true, places: true, call_sites: true, kinds }
     }
 
-    /// Order key and CPU of an allocation, where the input tells them: a text of page_owner has no CPUs, and time 0 for a block without one.
-    pub fn told_place(self, at: u64, cpu: u32) -> (Option<u64>, Option<u32>) {
-        let tells_all = !self.is_of_one_moment();
-        (Some(at).filter(|&at| tells_all || at != 0), Some(cpu).filter(|_| tells_all))
+    /// A list of what is live at one moment, of these kinds.
+    pub fn one_moment(kinds: ByKind<bool>) -> InputCapabilities {
+        InputCapabilities { past: false, places: false, call_sites: false, kinds }
+    }
+
+    /// Order key and CPU of an allocation as far as the input tells them: a block of a list may have no time, which is 0.
+    pub fn told_place(&self, at: u64, cpu: u32) -> (Option<u64>, Option<u32>) {
+        (Some(at).filter(|&at| self.places || at != 0), Some(cpu).filter(|_| self.places))
     }
 }
 
@@ -161,6 +180,8 @@ impl SymbolSource {
 pub struct TraceInfo {
     /// Kind of the input.
     pub input: InputKind,
+    /// What the input can tell.
+    pub capabilities: InputCapabilities,
     /// Kernel interface that it was recorded from.
     pub source: Option<Source>,
     /// Kernel release.
@@ -360,7 +381,7 @@ impl Trace {
 
     /// True where the recorder was asked for allocations of pages, as in [`Trace::records_reclaim`].
     pub fn records_page_allocs(&self) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_page_allocs)
+        self.info.input == InputKind::Kmemtrace && self.info.capabilities.kinds[Kind::Pages]
     }
 
     /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].
@@ -394,6 +415,7 @@ impl Trace {
         }
         let info = TraceInfo {
             input: InputKind::Other(input),
+            capabilities: InputCapabilities::events(ByKind::from_fn(|kind| kind.space().is_always_shown())),
             source: None,
             kernel: None,
             arch: None,
@@ -436,7 +458,7 @@ impl Trace {
             false if may_have => SymbolSource::Hidden,
             false => SymbolSource::Absent,
         };
-        self.info.symbols = (!self.info.input.is_of_one_moment()).then_some(found);
+        self.info.symbols = self.info.capabilities.call_sites.then_some(found);
     }
 
     /// True where the file of each CPU is there, with its first block: a recorder that has just started may still be writing them.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::trace::TraceInfo;
@@ -25,7 +25,6 @@ use crate::names::place::{NamesReport, Place, StaticByFile};
 use crate::names::slabinfo::Slabinfo;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
-use crate::pairing::pairs::kind_index;
 use crate::pairing::result::{Live, PairingResult};
 
 /// Answer to a [`crate::Query`]: rows, findings, live objects and totals.
@@ -65,8 +64,6 @@ pub struct Analysis {
     pub(crate) gfp_names: Option<Arc<GfpNames>>,
     /// Static bytes by source file, where the query wants them and they are known.
     pub(crate) static_sizes: Option<StaticByFile>,
-    /// The filters take pages and no other kind.
-    pub(crate) selects_pages: bool,
     /// Kinds that the filters take; none for all.
     pub(crate) kinds: Vec<Kind>,
     /// Rule by which rows of modules take an allocation.
@@ -77,6 +74,11 @@ pub struct Analysis {
     pub(crate) slabinfo: Option<[Slabinfo; 2]>,
     /// Other names of merged caches, where the recording keeps them.
     pub(crate) aliases: Option<CacheAliases>,
+}
+
+/// True for a kind that is compared, where filters name these `asked` ones.
+pub(crate) fn compares(asked: &[Kind], kind: Kind) -> bool {
+    kind.space().is_always_shown() || asked.contains(&kind)
 }
 
 /// Row of an analysis: the sums of one call-site or one cache, and one kind.
@@ -212,7 +214,7 @@ impl Analysis {
 
     /// Number of allocations that the filters take.
     pub fn selected_allocations(&self) -> u64 {
-        self.paired.kinds.iter().fold(0u64, |sum, stats| sum.saturating_add(stats.allocs))
+        self.paired.kinds.values().fold(0u64, |sum, stats| sum.saturating_add(stats.allocs))
     }
 
     /// Order key of the trace's first event, if the query had a window; else 0.
@@ -223,7 +225,7 @@ impl Analysis {
     /// Rows with at least one allocation, in no order.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let by_kind = self.grouping == Grouping::KIND;
-        let kinds = Kind::ALL.into_iter().zip(&self.paired.kinds).filter(move |_| by_kind);
+        let kinds = self.paired.kinds.iter().filter(move |_| by_kind);
         let kinds = kinds.map(|(kind, stats)| Row { call_site: None, cache: None, kind, stats });
         // A pass or an index may have call-sites where only kinds were asked for.
         let rows = self.paired.rows.iter().filter(move |_| !by_kind).map(|(key, stats)| self.row(*key, stats));
@@ -242,7 +244,12 @@ impl Analysis {
 
     /// Sums of one kind; the peak is that of the kind.
     pub fn kind(&self, kind: Kind) -> &Stats {
-        &self.paired.kinds[kind_index(kind)]
+        &self.paired.kinds[kind]
+    }
+
+    /// Sums of one space.
+    pub(crate) fn of_space(&self, space: Space) -> &Stats {
+        if space == Space::Slab { &self.paired.total } else { &self.paired.kinds[space.kind()] }
     }
 
     /// Sums of `kmalloc` and `cache` together; pages are not counted, because caches consist of them.
@@ -250,11 +257,18 @@ impl Analysis {
         &self.paired.total
     }
 
-    /// True where documents that never add pages to the objects that they hold have pages: the filters take no other kind, or name none
-    /// and take pages alone.
-    pub fn shows_pages(&self) -> bool {
-        let is_alone = || self.kinds.is_empty() && self.total().allocs == 0 && self.kind(Kind::Pages).allocs > 0;
-        self.selects_pages || is_alone()
+    /// Space of documents that have one: the first of those whose kinds the filters name, else the first that has allocations.
+    pub fn shown_space(&self) -> Space {
+        let is_shown = |space: &Space| match self.kinds.is_empty() {
+            true => self.of_space(*space).allocs > 0,
+            false => self.kinds.iter().any(|kind| kind.space() == *space),
+        };
+        Space::ALL.into_iter().find(is_shown).unwrap_or(Space::Slab)
+    }
+
+    /// True for a kind that pairs, findings and the matrix of CPUs are counted of: others are if the filters name them.
+    pub(crate) fn compares(&self, kind: Kind) -> bool {
+        compares(&self.kinds, kind)
     }
 
     /// Live bytes of each kind over time, where the query asked for them.
@@ -301,6 +315,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use kmemtrace_abi::event::Kind;
     use kmemtrace_abi::trace::Trace;
     use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
     use kmemtrace_tests::recording::Directory;
@@ -324,7 +339,7 @@ mod tests {
         let dir = recorded();
         for round in ["without", "with"] {
             let analysis = Query::by_kind().index(0).run(&mut open(&dir)).unwrap();
-            assert!(analysis.rows().count() <= 3, "{round}");
+            assert!(analysis.rows().count() <= Kind::ALL.len(), "{round}");
             assert!(analysis.rows().all(|row| row.call_site.is_none() && row.cache.is_none()), "{round}");
             assert!(analysis.findings().all(|finding| finding.alloc_site.is_none()), "{round}");
             let document = documents::sites(&analysis, &RowShape::default());

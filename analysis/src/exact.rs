@@ -4,8 +4,8 @@
 //! the same with the program as it is run, and some more.
 
 mod init_sites;
-mod live;
 mod modules;
+mod monitor;
 mod objects;
 mod stacks;
 
@@ -28,7 +28,7 @@ use kmemtrace_tests::views::{DOCUMENTS, assert_document, expected};
 
 use crate::cache;
 use crate::documents::{self, Document};
-use crate::{Analysis, Glob, GroupKey, Query, Select, Shape, Site, SizeRange, SortKey, TimeWindow};
+use crate::{Analysis, Figure, Glob, GroupKey, Query, Select, Shape, Site, SizeRange, SortKey, TimeWindow};
 
 /// Options of a query beside its view: how the work is cut, and which part of the trace is asked for.
 #[derive(Clone, Debug, Default)]
@@ -65,14 +65,14 @@ fn view(asked: &Asked) -> (Query, Make) {
 
 fn sort_key(sort: Sort) -> SortKey {
     match sort {
-        Sort::Wasted => SortKey::Wasted,
-        Sort::LiveWasted => SortKey::LiveWasted,
-        Sort::Live => SortKey::Live,
-        Sort::Peak => SortKey::Peak,
-        Sort::Total => SortKey::Allocated,
-        Sort::Allocs => SortKey::Allocs,
-        Sort::Frees => SortKey::Frees,
-        Sort::Cross => SortKey::Cross,
+        Sort::Wasted => SortKey::Figure(Figure::Wasted),
+        Sort::LiveWasted => SortKey::Figure(Figure::LiveWasted),
+        Sort::Live => SortKey::Figure(Figure::LiveAllocated),
+        Sort::Peak => SortKey::Figure(Figure::PeakLiveAllocated),
+        Sort::Total => SortKey::Figure(Figure::Allocated),
+        Sort::Allocs => SortKey::Figure(Figure::Allocs),
+        Sort::Frees => SortKey::Figure(Figure::Frees),
+        Sort::Cross => SortKey::Figure(Figure::CrossCpu),
         Sort::Growth => SortKey::Growth,
         Sort::Site => SortKey::Site,
     }
@@ -89,7 +89,7 @@ fn document(trace: &Directory, asked: &Asked, cut: &Cut) -> Vec<u8> {
     let analysis = query.run(&mut opened).unwrap_or_else(|error| panic!("{}: {error}", what()));
     let mut sort: Vec<SortKey> = asked.shape.sort.iter().map(|&sort| sort_key(sort)).collect();
     if sort.is_empty() && asked.view != "live" {
-        sort.push(SortKey::Wasted);
+        sort.push(SortKey::Figure(Figure::Wasted));
     }
     let shape = Shape { sort, top: asked.shape.top };
     serde_json::to_vec(&make(&analysis, &shape)).unwrap_or_else(|error| panic!("{}: {error}", what()))

@@ -120,18 +120,20 @@ mod query;
 pub mod whole_file;
 
 pub use account::completeness::Completeness;
+pub use account::figures::{Availability, Figure, FigureEntry, FigureUnit};
 pub use account::grouping::ModuleRule;
 pub use account::keys::{ColumnContent, GroupKey, KeyColumn, KeyEntry, KeyForm};
 pub use account::live_curve::LiveCurve;
-pub use account::stats::{PageStats, Stats};
+pub use account::stats::Stats;
 pub use analysis::{Analysis, FindingEntry, LiveObject, Row};
 pub use documents::{Shape, SortKey, TreeOptions};
-pub use engine::object::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
+pub use engine::object_fate::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
 pub use engine::observe::Observed;
 pub use error::AnalysisError;
 pub use kmemtrace_abi::clock::Clock;
 pub use kmemtrace_abi::event::{
-    Action, Bulk, BulkAction, Context, Event, EventSink, Gap, GapCause, Kind, Names as EventNames, StreamItem,
+    Action, Bulk, BulkAction, ByKind, BySpace, Context, Event, EventSink, Gap, GapCause, Kind, Names as EventNames,
+    Space, StreamItem,
 };
 pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
 pub use kmemtrace_abi::kernel::gfp::GfpNames;

@@ -6,7 +6,7 @@ use kmemtrace::documents::tree::TreeBody;
 use kmemtrace::documents::{self, Body, Document, Head};
 use kmemtrace::{Query, Shape};
 
-use crate::args::{ChartShape, SortBy};
+use crate::args::ChartShape;
 use crate::cli::Request;
 use crate::render::picture::{self, Chart, FileForm, Measure};
 use crate::render::table::heading;
@@ -42,9 +42,9 @@ fn write(request: &Request, head: &Head<'_>, tree: &TreeBody, form: FileForm) ->
     let said = report::table_options(request, &request.inputs()[0]);
     let chart = Chart {
         shape: shape(args.shape.unwrap_or_default()),
-        measure: measure(args.sort.first().copied().unwrap_or(SortBy::Live)),
+        measure: Measure::of_key(request.sort_keys().first().copied()),
         depth: args.depth.unwrap_or(picture::MAX_LEVELS),
-        subtitle: heading::brief(head, tree.shown_pages(), &said).join(" · "),
+        subtitle: heading::brief(head, tree.other_space(), &said).join(" · "),
     };
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = picture::write(&tree.root, &chart, form, &mut out);
@@ -66,20 +66,5 @@ fn shape(shape: ChartShape) -> picture::Shape {
         ChartShape::Rings => picture::Shape::Rings,
         ChartShape::Treemap => picture::Shape::Treemap,
         ChartShape::Icicle => picture::Shape::Icicle,
-    }
-}
-
-/// Figure of a sort key; the view's table has no others.
-fn measure(sort: SortBy) -> Measure {
-    match sort {
-        SortBy::Wasted => Measure::Wasted,
-        SortBy::LiveWasted => Measure::LiveWasted,
-        SortBy::Total => Measure::Total,
-        SortBy::Requested => Measure::Requested,
-        SortBy::Allocs => Measure::Allocs,
-        SortBy::Frees => Measure::Frees,
-        SortBy::Static => Measure::Static,
-        SortBy::Current => Measure::Current,
-        _ => Measure::Live,
     }
 }

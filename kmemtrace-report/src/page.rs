@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use kmemtrace::documents::{self, Body};
-use kmemtrace::{Analysis, GroupKey, NameOptions, Query, Shape, SortKey};
+use kmemtrace::{Analysis, Figure, GroupKey, NameOptions, Query, Shape, SortKey};
 
 use crate::cli::Request;
 use crate::render::html::{self, Documents, loss};
@@ -72,10 +72,10 @@ impl Answers {
 /// Documents of the answers.
 fn documents<'a>(request: &Request, answers: &'a Answers) -> anyhow::Result<Documents<'a>> {
     let Answers { sites, of_trace, .. } = answers;
-    let shape = |key: SortKey, top: usize| Shape { sort: vec![key, SortKey::Wasted], top: Some(top) };
+    let shape = |key: SortKey, top: usize| Shape { sort: vec![key, SortKey::Figure(Figure::Wasted)], top: Some(top) };
     let summary = documents::summary(sites, &Shape::default());
     let (clock, first, last) = (summary.head.trace.keys(), summary.head.trace.first, summary.head.trace.last);
-    let whole = Shape { sort: vec![SortKey::Live], top: None };
+    let whole = Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: None };
     let Body::Tree(tree) = documents::tree(sites, &whole, &request.args.tree()).body else {
         anyhow::bail!("html: the tree has another form");
     };
@@ -88,13 +88,14 @@ fn documents<'a>(request: &Request, answers: &'a Answers) -> anyhow::Result<Docu
         clock,
         summary,
         tree: *tree,
-        sites: documents::sites(sites, &shape(SortKey::Live, MAX_ROWS)),
-        caches: of_trace.map(|all| documents::caches(&all.caches, &shape(SortKey::Live, MAX_ROWS))),
-        mismatch: of_trace.map(|_| documents::mismatch(sites, &shape(SortKey::Wasted, MAX_ROWS), &[])),
+        sites: documents::sites(sites, &shape(SortKey::Figure(Figure::LiveAllocated), MAX_ROWS)),
+        caches: of_trace
+            .map(|all| documents::caches(&all.caches, &shape(SortKey::Figure(Figure::LiveAllocated), MAX_ROWS))),
+        mismatch: of_trace.map(|_| documents::mismatch(sites, &shape(SortKey::Figure(Figure::Wasted), MAX_ROWS), &[])),
         growth: of_trace.map(|_| documents::growth(sites, &shape(SortKey::Growth, GROWN_ROWS))),
         loss: of_trace.map(|all| all.gaps.intervals(first, last)),
-        cross: of_trace.map(|_| documents::cross(sites, &shape(SortKey::Cross, MAX_ROWS))),
-        sizes: of_trace.map(|all| documents::sites(&all.sizes, &shape(SortKey::Wasted, MAX_ROWS))),
+        cross: of_trace.map(|_| documents::cross(sites, &shape(SortKey::Figure(Figure::CrossCpu), MAX_ROWS))),
+        sizes: of_trace.map(|all| documents::sites(&all.sizes, &shape(SortKey::Figure(Figure::Wasted), MAX_ROWS))),
     })
 }
 

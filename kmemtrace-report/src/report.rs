@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
-    Analysis, Completeness, Finding, GroupKey, Kind, ModuleRule, Moment, Notes, Observed, Query, Select, Shape,
-    SortKey, TimeWindow, Trace, UnknownEvents,
+    Analysis, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape,
+    SortKey, Space, TimeWindow, Trace, UnknownEvents,
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
@@ -91,7 +91,8 @@ fn may_be_of_cache(request: &Request) -> anyhow::Result<Vec<String>> {
     let select = Select { cache: Vec::new(), ..args.filters.select() };
     let query = with_options(request, Query::by_cache())?.select(select);
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
-    let document = documents::caches(&analysis, &Shape { sort: vec![SortKey::Live], top: None });
+    let document =
+        documents::caches(&analysis, &Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: None });
     let Body::Caches(listing) = &document.body else { return Ok(Vec::new()) };
     let of_glob = |glob: &&kmemtrace::Glob| suggest::may_be_of(glob, &aliases, listing.rows.iter());
     Ok(asked.iter().flat_map(of_glob).collect())
@@ -115,8 +116,9 @@ fn print_view(
     print(request, &document, &TableOptions { selected, ..table_options(request, &request.inputs()[0]) })?;
     if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
         // The text has no place for its kinds.
-        if args.filters.kind.is_empty() && analysis.shows_pages() {
-            say("pages alone are there, so these are callers of pages");
+        let space = analysis.shown_space();
+        if args.filters.kind.is_empty() && space != Space::Slab {
+            say(&format!("{0} alone are there, so these are callers of {0}", space.name()));
         }
         tell_verdict(analysis.completeness());
     }
@@ -154,7 +156,7 @@ pub(crate) fn saved_document(request: &Request) -> anyhow::Result<Option<PathBuf
         anyhow::bail!("{path_name}: a saved document has no times to sort by: name the text of page_owner");
     }
     let view = request.view.name;
-    if view == "tree" && request.args.sort.contains(&SortBy::Peak) {
+    if view == "tree" && request.args.sort.contains(&SortBy::figure(Figure::PeakLiveAllocated)) {
         anyhow::bail!(
             "{path_name}: a saved document has peaks of call-sites, and none of folders: name the trace itself"
         );
@@ -350,7 +352,7 @@ fn is_by_time(sort: &SortBy) -> bool {
 
 /// True for the time at which the owner before gave a page back.
 fn is_of_free(sort: &SortBy) -> bool {
-    [SortBy::FreeTs, SortBy::FreeTsDown].contains(sort)
+    matches!(sort, SortBy::Freed { .. })
 }
 
 /// True where neither the time nor the address of an allocation changes the document.
@@ -366,7 +368,7 @@ fn check_page_owner(args: &Args, trace: &Trace) -> anyhow::Result<()> {
         ("--tgid", !args.filters.tgid.is_empty(), "--pid selects threads of any trace"),
         ("--released", args.released, "leave it out"),
     ];
-    if !trace.info.input.is_of_one_moment()
+    if trace.info.capabilities.past
         && let Some((option, _, remedy)) = asked.into_iter().find(|(_, is_given, _)| *is_given)
     {
         let input = trace
@@ -376,7 +378,7 @@ fn check_page_owner(args: &Args, trace: &Trace) -> anyhow::Result<()> {
         anyhow::bail!("{option}: {input} is no text of page_owner, which alone tells this; {remedy}");
     }
     let times: BTreeSet<bool> = args.sort.iter().filter(|sort| is_by_time(sort)).map(is_of_free).collect();
-    if !times.is_empty() && !trace.info.input.is_of_one_moment() {
+    if !times.is_empty() && trace.info.capabilities.past {
         anyhow::bail!("--sort alloc_ts and free_ts: for texts of page_owner alone; the view live has --sort time");
     }
     if times.len() > 1 || (times.contains(&true) && args.time.is_some()) {
@@ -452,7 +454,7 @@ fn check_tree(request: &Request) -> anyhow::Result<()> {
         anyhow::bail!("--module-rule any: rows overlap, which a tree cannot show; the view modules can");
     }
     let kinds = &args.filters.kind;
-    if kinds.contains(&Kind::Pages) && kinds.iter().any(|kind| *kind != Kind::Pages) {
+    if kinds.first().is_some_and(|first| kinds.iter().any(|kind| kind.space() != first.space())) {
         anyhow::bail!("--kind: pages are never added to the objects that they hold; make a tree of each");
     }
     Ok(())

@@ -8,8 +8,8 @@ use crate::programs::{json, run_to};
 use crate::recording::Directory;
 use crate::views;
 
-/// Records a load of processes and network namespaces. A second instance counts the whole machine; the shell writes its process id, so
-/// that those of the load are known: they come later. The last second is quiet, because each instance has a clock of its own.
+/// Records a load of processes and network namespaces. A second instance counts the whole machine; a shell writes its process id, so that
+/// those of the load are known: they are larger. The last second is quiet, because each instance reads the clock for itself.
 pub const SCRIPT: &str = "
     spaces=percpu
     [ ! -e $tracing/events/vmalloc ] || spaces=percpu,vmalloc
@@ -22,11 +22,13 @@ pub const SCRIPT: &str = "
         vmalloc/alloc_vmap_area vmalloc/free_vmap_area_noflush
     echo 0 >$count/options/event-fork
     echo >$count/set_event_pid
-    kmemtraced -v -e $spaces -o /out/spaces -- sh -c 'echo $$ >/out/spaces.shell
-        for i in 1 2 3; do unshare -n true; done
+    cat >/tmp/load <<'END'
+        for i in $(seq 8); do unshare -n true; done
         for i in $(seq 24); do sleep 0.5 & done
         wait
-        sleep 1.5' 2>/out/spaces.messages
+        sleep 1.5
+END
+    kmemtraced -v -e $spaces -o /out/spaces -- sh -c 'echo $$ >/out/spaces.shell; sh /tmp/load' 2>/out/spaces.messages
     end spaces
     kmemtraced -v -e all -d 0.1 -o /out/all 2>/out/all.messages
 ";

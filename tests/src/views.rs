@@ -220,6 +220,8 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         .flatten()
         .filter_map(Value::as_u64)
         .sum();
+    let lines = json_lines(&run_to(0, "kmemtrace-report", &["cross", "--format", "jsonl"], &[trace]));
+    assert_eq!((&lines[0]["cpus"], &lines[0]["matrix"]), (&cross["cpus"], &cross["matrix"]), "{what}: JSON Lines");
     if !cross["matrix"].is_null() {
         assert_eq!(pairs, number(&summary["pairs"], "paired"), "{what}: pairs in the matrix");
     }

@@ -5,7 +5,7 @@
 //! events of a record are in one chunk and one window, and share a stack.
 
 use crate::event::{Action, Bulk, BulkAction, Event, Kind};
-use crate::kernel::format::{EventFormat, Place};
+use crate::kernel::format::{EventFormat, FieldAddressing};
 use crate::kernel::probes::{ADDRESSES, CACHE_POINTER, MAX_ADDRESSES, RESULT, SIZE};
 use crate::kernel::slot::Slot;
 use crate::target::{TargetOrder, u64_at};
@@ -47,7 +47,7 @@ impl BulkPlan {
 
     fn new(format: &EventFormat, which: Which, other: Slot) -> Option<BulkPlan> {
         let size = slot(format, SIZE)?;
-        let array = format.field(ADDRESSES).filter(|field| field.place == Place::Fixed)?;
+        let array = format.field(ADDRESSES).filter(|field| field.place == FieldAddressing::Fixed)?;
         let is_of_addresses = array.element_bytes == Some(ADDRESS_BYTES) && array.size > 0;
         let elements = is_of_addresses.then_some(array.size / ADDRESS_BYTES)?;
         let least = [size.end(), other.end(), array.offset + array.size].into_iter().max()?;
@@ -97,15 +97,19 @@ fn slot(format: &EventFormat, name: &str) -> Option<Slot> {
 mod tests {
     use super::*;
     use crate::event::{EventSink, Gap, Names, StreamItem};
-    use crate::kernel::decoder::{Decoder, RecordError};
+    use crate::kernel::decoder::{Decoder, RecordError, TraceFacts};
     use crate::kernel::subbuffer::Record;
     use crate::kernel::unknown::UnknownEvents;
     use crate::target::{Big, Endian, Little};
 
     const GROUP: &str = "kmemtrace_kmemtraced";
 
+    fn facts() -> TraceFacts<'static> {
+        TraceFacts { probe_group: Some(GROUP), page_bytes: 4096, ..TraceFacts::default() }
+    }
+
     /// A field of a probe event: declaration, bytes, and the value in the record.
-    type Line<'a> = (&'a str, usize, u64);
+    type FieldValue<'a> = (&'a str, usize, u64);
 
     /// A probe event: the kernel packs its fields without gaps.
     struct Probe {
@@ -116,7 +120,7 @@ mod tests {
 
     impl Probe {
         /// Text and record of an event; `addresses` are the first elements of `p`, the others are memory of the caller.
-        fn new(endian: Endian, name: &str, lines: &[Line<'_>], (elements, addresses): (usize, &[u64])) -> Probe {
+        fn new(endian: Endian, name: &str, lines: &[FieldValue<'_>], (elements, addresses): (usize, &[u64])) -> Probe {
             let mut text = format!("name: {name}\nID: 1701\nformat:\n");
             let mut record = Vec::new();
             let common = [
@@ -148,7 +152,7 @@ mod tests {
         /// Events of the record behind which `text` stands, by a decoder of the format under `system`.
         fn decode(&self, system: &str, text: &[u8], names: &mut Names) -> Result<Vec<Event>, RecordError> {
             let formats = [(system.to_owned(), self.format.clone())];
-            let decoder = Decoder::new(&formats, Some(GROUP), 4096, None, names);
+            let decoder = Decoder::new(&formats, &facts(), names);
             let payload = [&self.record[..], text].concat();
             let record = Record { time: 0, payload: &payload, rest: &payload };
             let (mut items, mut unknown) = (Vec::new(), UnknownEvents::default());
@@ -401,7 +405,7 @@ mod tests {
             let scalar = format!("name: x\nID: 1\nfield:{p}; offset:44; size:8; signed:0;\n");
             // A field of this name may come twice.
             probe.format.fields.extend(EventFormat::parse(&scalar).unwrap().fields);
-            let decoder = Decoder::new(&[(GROUP.to_owned(), probe.format)], Some(GROUP), 4096, None, &mut Names::new());
+            let decoder = Decoder::new(&[(GROUP.to_owned(), probe.format)], &facts(), &mut Names::new());
             let payload = [&probe.record[..], b"dentry\0"].concat();
             let record = Record { time: 0, payload: &payload, rest: &payload };
             let (mut names, mut items) = (Names::new(), WithFields::default());

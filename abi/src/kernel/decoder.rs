@@ -10,7 +10,7 @@ use byteorder::ByteOrder;
 use crate::event::{Action, Event, EventSink, Kind, ModuleFree, ModuleLoad, NameId, Names};
 use crate::fields::{FieldPlace, FieldsId, RecordFields};
 use crate::kernel::bulk::BulkPlan;
-use crate::kernel::format::{EventFormat, Place};
+use crate::kernel::format::{EventFormat, FieldAddressing};
 use crate::kernel::latency::LatencyPlan;
 use crate::kernel::probes;
 use crate::kernel::profile::{self, Null, Size};
@@ -37,6 +37,17 @@ enum ModuleEvent {
     Free,
 }
 
+/// Meaning of [`Plan::sizes`].
+#[derive(Clone, Copy, Debug)]
+enum Sizing {
+    /// Bytes asked for, and bytes taken.
+    Bytes,
+    /// `order`, of which the bytes are `page_bytes << order`.
+    Order,
+    /// Bytes, of which so many times were asked for and taken.
+    Times(u64),
+}
+
 /// Decoding of one event id's records.
 #[derive(Clone, Debug)]
 struct Plan {
@@ -48,9 +59,11 @@ struct Plan {
     address: Slot,
     /// The address that means "nothing was allocated".
     failed: Option<u64>,
-    /// `bytes_req` and `bytes_alloc`; or `order`, of which the bytes are `page_bytes << order`.
+    /// Not 0 in an allocation that failed.
+    failure: Option<Slot>,
+    /// Bytes asked for and taken, as `sizing` reads them.
     sizes: [Slot; 2],
-    has_order: bool,
+    sizing: Sizing,
     /// Order of the block of pages.
     order: Option<Slot>,
     /// Bits that say where between two borders the block begins; 0 where `address` is not the number of its first frame.
@@ -87,6 +100,19 @@ pub(crate) enum RecordError {
     Block { order: u64, frame: u64 },
 }
 
+/// Facts of a trace that the meaning of its records depends on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TraceFacts<'a> {
+    /// System of the recorder's own probe events.
+    pub(crate) probe_group: Option<&'a str>,
+    /// Bytes of a page, 0 where they are not known.
+    pub(crate) page_bytes: u64,
+    /// Number of possible CPUs.
+    pub(crate) cpus: usize,
+    /// Release of the kernel.
+    pub(crate) release: Option<Release>,
+}
+
 /// The plans of one trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decoder {
@@ -98,15 +124,8 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for the events described, each as (system, format), of a kernel of this release. Later descriptions of an id are
-    /// ignored. The recorder's probe events are those of the system `probe_group`.
-    pub(crate) fn new(
-        formats: &[(String, EventFormat)],
-        probe_group: Option<&str>,
-        page_bytes: u64,
-        release: Option<Release>,
-        names: &mut Names,
-    ) -> Decoder {
+    /// A decoder for the events described, each as (system, format). Later descriptions of an id are ignored.
+    pub(crate) fn new(formats: &[(String, EventFormat)], facts: &TraceFacts<'_>, names: &mut Names) -> Decoder {
         let unknown = names.intern(b"unknown");
         let other = Plan {
             name: unknown,
@@ -116,8 +135,9 @@ impl Decoder {
             call_site: Slot::ABSENT,
             address: Slot::ABSENT,
             failed: None,
+            failure: None,
             sizes: [Slot::ABSENT; 2],
-            has_order: false,
+            sizing: Sizing::Bytes,
             order: None,
             frame_bits: 0,
             gfp: None,
@@ -130,7 +150,8 @@ impl Decoder {
             bulk: None,
             fields: Arc::default(),
         };
-        let mut decoder = Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes, stacks: None };
+        let mut decoder =
+            Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes: facts.page_bytes, stacks: None };
         for (system, format) in formats {
             let id = usize::from(format.id);
             if decoder.by_id.len() <= id {
@@ -141,10 +162,10 @@ impl Decoder {
                 *slot = index;
                 decoder.stacks = decoder.stacks.or_else(|| StackFormat::new(system, format));
                 let latency = LatencyPlan::new(system, format, formats, names);
-                let is_probe = probe_group == Some(system);
+                let is_probe = facts.probe_group == Some(system);
                 let plan = match is_probe.then(|| Plan::of_probe(format, names, &other)).flatten() {
                     Some(plan) => plan,
-                    None => Plan::new((system, format), release, names, &other),
+                    None => Plan::new((system, format), facts, names, &other),
                 };
                 let least = plan.least.max(latency.as_ref().map_or(0, |latency| latency.least));
                 let mut fields = format.own_fields();
@@ -167,9 +188,9 @@ impl Decoder {
         self.plans.iter().filter_map(|plan| plan.latency.as_ref()).any(|latency| latency.is_of_reclaim())
     }
 
-    /// True where the trace describes allocations of pages.
-    pub(crate) fn describes_page_allocs(&self) -> bool {
-        self.plans.iter().any(|plan| plan.action == Action::Alloc(Kind::Pages))
+    /// True where the trace describes allocations of this kind.
+    pub(crate) fn describes_allocs(&self, kind: Kind) -> bool {
+        self.plans.iter().any(|plan| plan.action == Action::Alloc(kind))
     }
 
     /// True where the trace describes events that tell of loads of modules.
@@ -234,10 +255,17 @@ impl Decoder {
             Action::Alloc(kind) => {
                 let (address, call_site) = (read(plan.address), read(plan.call_site));
                 let event = Event { gfp: gfp(), node: node(), ..event };
-                let [requested, allocated] =
-                    if plan.has_order { [page_bytes(self.page_bytes, order); 2] } else { plan.sizes.map(read) };
+                let mut failed = plan.failed == Some(address);
+                let [requested, allocated] = match plan.sizing {
+                    Sizing::Bytes => plan.sizes.map(read),
+                    Sizing::Order => [page_bytes(self.page_bytes, order); 2],
+                    Sizing::Times(n) => {
+                        failed |= plan.failure.is_some_and(|slot| read(slot) != 0);
+                        [read(plan.sizes[0]).saturating_mul(n); 2]
+                    }
+                };
                 let cache = plan.cache_name::<O, I>(record.payload, names);
-                let (failed, action) = (plan.failed == Some(address), Action::Alloc(kind));
+                let action = Action::Alloc(kind);
                 items.event(Event { address, call_site, requested, allocated, cache, failed, action, ..event }, names);
             }
             Action::Free(kind) => {
@@ -280,7 +308,7 @@ impl NamePlace {
 }
 
 impl Plan {
-    fn new((system, format): (&str, &EventFormat), release: Option<Release>, names: &mut Names, other: &Plan) -> Plan {
+    fn new((system, format): (&str, &EventFormat), facts: &TraceFacts<'_>, names: &mut Names, other: &Plan) -> Plan {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
         let name = names.intern(format.name.as_bytes());
         let (pid, flags) = (slot(profile::PID), slot(profile::FLAGS));
@@ -291,36 +319,36 @@ impl Plan {
         };
         let module = module_event.and_then(|what| Some((what, name_place(format, profile::MODULE_NAME)?)));
         let plain = Plan { name, pid, flags, module, ..other.clone() }.brought_near();
-        let Some(profile) = profile::find(system, &format.name, release) else {
+        let Some(profile) = profile::find(system, &format.name, facts.release) else {
             if profile::is_unknown(system, format) {
                 names.mark_unknown(name);
             }
             return plain;
         };
-        let key = profile.keys.iter().find_map(|key| Some((slot(key.field)?, key)));
-        let Some((address, key)) = key else { return plain };
+        let key = profile.keys.iter().find_map(|key| Some((slot(key.field)?, key.null)));
+        // An allocation that always failed has no address: 0 is read in its place.
+        let Some((address, null)) = key.or(profile.keys.is_empty().then_some((Slot::ABSENT, Null::Zero))) else {
+            return plain;
+        };
         let action = profile.action;
-        let null = match key.null {
-            Null::Zero => 0,
-            Null::AllOnes => address.mask,
-        };
-        let failed = matches!(action, Action::Alloc(_)).then_some(null);
+        let null_address = if null == Null::AllOnes { address.mask } else { 0 };
         let size = |name| slot(name).unwrap_or(Slot::ABSENT);
-        let (sizes, has_order) = match profile.size {
-            Size::None => ([Slot::ABSENT; 2], false),
-            Size::Bytes { requested, allocated } => ([size(requested), size(allocated)], false),
-            Size::Order(order) => ([size(order), Slot::ABSENT], true),
+        let (sizes, sizing) = match profile.size {
+            Size::None => ([Slot::ABSENT; 2], Sizing::Bytes),
+            Size::Bytes { requested, allocated } => ([size(requested), size(allocated)], Sizing::Bytes),
+            Size::Order(order) => ([size(order), Slot::ABSENT], Sizing::Order),
+            Size::Both(bytes) => ([size(bytes), Slot::ABSENT], Sizing::Times(1)),
+            Size::EachCpu(bytes) => ([size(bytes), Slot::ABSENT], Sizing::Times(facts.cpus as u64)),
         };
-        let fields = &profile.fields;
-        let cache = name_place(format, fields.cache);
-        let call_site = slot(fields.call_site).unwrap_or(Slot::ABSENT);
-        let (gfp, node) = (slot(fields.gfp), slot(fields.node));
+        let failure = profile.failed.and_then(slot);
+        let cache = name_place(format, profile::CACHE);
+        let call_site = size(profile::CALL_SITE);
+        let (gfp, node) = (slot(profile::GFP), slot(profile::NODE));
         let order = profile.order.and_then(slot);
-        let frame_bits = if order.is_some() && key.null == Null::AllOnes { 0xffff } else { 0 };
-        let slots = [Some(address), Some(call_site), pid, flags, order, gfp, node, cache.map(|name| name.location)];
-        let slots = slots.into_iter().flatten().chain(sizes);
+        let frame_bits = if order.is_some() && null == Null::AllOnes { 0xffff } else { 0 };
+        let slots = [pid, flags, order, gfp, node, failure, cache.map(|name| name.location)];
+        let slots = slots.into_iter().flatten().chain([address, call_site]).chain(sizes);
         let least = slots.map(Slot::end).max().unwrap_or(0);
-        let far = Vec::new();
         Plan {
             name,
             action,
@@ -328,20 +356,17 @@ impl Plan {
             flags,
             call_site,
             address,
-            failed,
+            failed: matches!(action, Action::Alloc(_)).then_some(null_address),
+            failure,
             sizes,
-            has_order,
+            sizing,
             order,
             frame_bits,
             gfp,
             node,
             cache,
-            module: None,
             least,
-            far,
-            latency: None,
-            bulk: None,
-            fields: Arc::default(),
+            ..other.clone()
         }
         .brought_near()
     }
@@ -411,10 +436,12 @@ impl Plan {
 
     /// With all numbers where [`Slot::read_near`] finds them.
     fn brought_near(mut self) -> Plan {
-        let Plan { address, call_site, sizes: [requested, allocated], pid, flags, order, gfp, node, far, .. } =
-            &mut self;
+        let Plan {
+            address, call_site, failure, sizes: [requested, allocated], pid, flags, order, gfp, node, far, ..
+        } = &mut self;
         let always = [address, call_site, requested, allocated].into_iter();
-        let slots: Vec<&mut Slot> = always.chain(pid).chain(flags).chain(order).chain(gfp).chain(node).collect();
+        let slots: Vec<&mut Slot> =
+            always.chain(pid).chain(flags).chain(order).chain(gfp).chain(node).chain(failure).collect();
         if slots.iter().any(|slot| slot.offset as usize >= NEAR) {
             far.extend(slots.into_iter().zip(0..).map(|(slot, n)| std::mem::replace(slot, Slot::new(8 * n, 8))));
         }
@@ -476,9 +503,9 @@ impl Plan {
 
 /// Place of a name that stands behind the fields of a record.
 fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace> {
-    format.field(field).filter(|field| field.place != Place::Fixed).map(|field| {
+    format.field(field).filter(|field| field.place != FieldAddressing::Fixed).map(|field| {
         let location = Slot::new(field.offset as u32, 4);
-        NamePlace { location, base: if field.place == Place::RelLoc { location.end() } else { 0 } }
+        NamePlace { location, base: if field.place == FieldAddressing::RelLoc { location.end() } else { 0 } }
     })
 }
 
@@ -515,6 +542,8 @@ mod tests {
     use crate::event::StreamItem;
     use crate::target::{Big, Endian, Little};
 
+    const FACTS: TraceFacts<'_> = TraceFacts { probe_group: None, page_bytes: 4096, cpus: 4, release: None };
+
     const CACHE_ALLOC: &str = "name: kmem_cache_alloc\nID: 5\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
@@ -536,7 +565,7 @@ mod tests {
     fn decoder(names: &mut Names) -> Decoder {
         let formats: Vec<_> =
             [CACHE_ALLOC, PAGE_ALLOC].map(|text| ("kmem".to_owned(), EventFormat::parse(text).unwrap())).into();
-        Decoder::new(&formats, None, 4096, None, names)
+        Decoder::new(&formats, &FACTS, names)
     }
 
     fn decode<O: TargetOrder>(
@@ -605,7 +634,7 @@ mod tests {
             .collect();
         let mut names = Names::new();
         let far = [("kmem".to_owned(), EventFormat::parse(&moved.join("offset:")).unwrap())];
-        let far = Decoder::new(&far, None, 4096, None, &mut names);
+        let far = Decoder::new(&far, &FACTS, &mut names);
         let near = decoder(&mut names);
         let fields: Vec<u8> = (1..60).collect();
         let record = |before: usize, name: u32| {
@@ -674,7 +703,7 @@ mod tests {
     }
 
     fn one(system: &str, format: EventFormat, names: &mut Names) -> Decoder {
-        Decoder::new(&[(system.to_owned(), format)], None, 4096, None, names)
+        Decoder::new(&[(system.to_owned(), format)], &FACTS, names)
     }
 
     /// A record of event 9 with these numbers, each its offset and size.
@@ -776,7 +805,7 @@ mod tests {
         for (release, action) in [("2.6.32.71", Action::Free(Kind::Pages)), ("2.6.34", Action::Other)] {
             let mut names = Names::new();
             let formats = [("kmem".to_owned(), format("mm_pagevec_free", &fields))];
-            let decoder = Decoder::new(&formats, None, 4096, Release::parse(release), &mut names);
+            let decoder = Decoder::new(&formats, &TraceFacts { release: Release::parse(release), ..FACTS }, &mut names);
             let record = record(Endian::Little, 20, &[(0x2222, 8, 8)]);
             let event = decode_in(Endian::Little, &decoder, &whole(&record), &mut names);
             assert_eq!(event.action, action, "{release}");
@@ -873,7 +902,7 @@ mod tests {
     fn the_first_description_of_an_event_holds() {
         let formats = ["kfree", "kmalloc"].map(|name| ("kmem".to_owned(), format(name, &[("const void * ptr", 8, 8)])));
         let mut names = Names::new();
-        let decoder = Decoder::new(&formats, None, 4096, None, &mut names);
+        let decoder = Decoder::new(&formats, &FACTS, &mut names);
         let bytes = record(Endian::Little, 16, &[]);
         let event = decode_in(Endian::Little, &decoder, &whole(&bytes), &mut names);
         assert_eq!(event.action, Action::Free(Kind::Kmalloc));

@@ -3,7 +3,7 @@
 //! The decoder of a trace is built from this table and the trace's own formats. A further event is a further line here, as long as
 //! its fields mean what those of the present ones do.
 
-use crate::event::{Action, Kind};
+use crate::event::{Action, Kind, Space};
 use crate::kernel::format::EventFormat;
 use crate::kernel::release::Release;
 
@@ -28,14 +28,15 @@ pub(crate) struct EventProfile {
     pub(crate) name: &'static str,
     /// Allocation or free, and of which kind.
     pub(crate) action: Action,
-    /// Fields that may hold the object's key; the first one that the format has is taken. Without any, the event is an unknown one.
+    /// Fields that may hold the object's key; the first one that the format has is taken. A format that has none of them is of an
+    /// unknown event. Empty for an allocation that always failed.
     pub(crate) keys: &'static [Key],
     /// Fields that hold the size.
     pub(crate) size: Size,
     /// Field of the binary logarithm of the number of pages.
     pub(crate) order: Option<&'static str>,
-    /// Fields with the same meaning in all events of a system.
-    pub(crate) fields: Fields,
+    /// Field that is not 0 if the allocation failed, besides the null of the key.
+    pub(crate) failed: Option<&'static str>,
     /// True for an event that kernels of every version have.
     pub(crate) is_in_every_kernel: bool,
     /// First release in which the event only goes with another one, and is counted no more; `None`: in no release so far.
@@ -68,49 +69,51 @@ pub(crate) enum Size {
     Bytes { requested: &'static str, allocated: &'static str },
     /// The binary logarithm of the number of pages.
     Order(&'static str),
+    /// Bytes asked for and taken.
+    Both(&'static str),
+    /// Bytes asked for and taken on each possible CPU.
+    EachCpu(&'static str),
 }
 
-/// Names of fields.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields {
-    /// Return address of the caller.
-    pub(crate) call_site: &'static str,
-    /// Flags of the allocation.
-    pub(crate) gfp: &'static str,
-    /// NUMA node.
-    pub(crate) node: &'static str,
-    /// Name of the cache, `__data_loc` or `__rel_loc`.
-    pub(crate) cache: &'static str,
-}
-
-const KMEM: Fields = Fields { call_site: "call_site", gfp: "gfp_flags", node: "node", cache: "name" };
+/// Field of the return address of the caller.
+pub(crate) const CALL_SITE: &str = "call_site";
+/// Field of the flags of the allocation.
+pub(crate) const GFP: &str = "gfp_flags";
+/// Field of the NUMA node.
+pub(crate) const NODE: &str = "node";
+/// Field of the name of the cache, `__data_loc` or `__rel_loc`.
+pub(crate) const CACHE: &str = "name";
 
 const POINTER: &[Key] = &[Key { field: "ptr", null: Null::Zero }];
 /// Kernels before 4.2 have a pointer to the page's `struct page` in place of its frame.
 const PAGE: &[Key] = &[Key { field: "pfn", null: Null::AllOnes }, Key { field: "page", null: Null::Zero }];
 
+/// Allocations and frees of areas name the field differently.
+const AREA: &[Key] = &[Key { field: "addr", null: Null::Zero }, Key { field: "va_start", null: Null::Zero }];
+
 const BYTES: Size = Size::Bytes { requested: "bytes_req", allocated: "bytes_alloc" };
 const ORDER: Size = Size::Order("order");
 
+/// An event of a system.
+const fn event(
+    (system, name): (&'static str, &'static str),
+    action: Action,
+    keys: &'static [Key],
+    size: Size,
+) -> EventProfile {
+    let order = order_of(action);
+    EventProfile { system, name, action, keys, size, order, failed: None, is_in_every_kernel: false, until: None }
+}
+
 /// An event of slabs or pages.
 const fn kmem(name: &'static str, action: Action, keys: &'static [Key], size: Size) -> EventProfile {
-    EventProfile {
-        system: "kmem",
-        name,
-        action,
-        keys,
-        size,
-        order: order_of(action),
-        fields: KMEM,
-        is_in_every_kernel: false,
-        until: None,
-    }
+    event(("kmem", name), action, keys, size)
 }
 
 /// Field that only events of pages have.
 const fn order_of(action: Action) -> Option<&'static str> {
     match action {
-        Action::Alloc(Kind::Pages) | Action::Free(Kind::Pages) => Some("order"),
+        Action::Alloc(kind) | Action::Free(kind) if matches!(kind.space(), Space::Pages) => Some("order"),
         _ => None,
     }
 }
@@ -126,7 +129,7 @@ const fn until(release: Release, profile: EventProfile) -> EventProfile {
 }
 
 /// The known events; each name stands once in its system.
-pub(crate) const PROFILES: [EventProfile; 10] = [
+pub(crate) const PROFILES: &[EventProfile] = &[
     always(kmem("kmalloc", Action::Alloc(Kind::Kmalloc), POINTER, BYTES)),
     kmem("kmalloc_node", Action::Alloc(Kind::Kmalloc), POINTER, BYTES),
     always(kmem("kfree", Action::Free(Kind::Kmalloc), POINTER, Size::None)),
@@ -138,6 +141,16 @@ pub(crate) const PROFILES: [EventProfile; 10] = [
     kmem("mm_page_free_direct", Action::Free(Kind::Pages), PAGE, Size::None),
     // Later kernels record an `mm_page_free_direct` beside it.
     until(Release(2, 6, 34), kmem("mm_pagevec_free", Action::Free(Kind::Pages), PAGE, Size::None)),
+    // include/trace/events/percpu.h, Linux 4.13 and later; `call_site`, `bytes_alloc` and `gfp_flags` since 5.19.
+    event(("percpu", "percpu_alloc_percpu"), Action::Alloc(Kind::Percpu), POINTER, Size::EachCpu("size")),
+    event(("percpu", "percpu_alloc_percpu_fail"), Action::Alloc(Kind::Percpu), &[], Size::EachCpu("size")),
+    event(("percpu", "percpu_free_percpu"), Action::Free(Kind::Percpu), POINTER, Size::None),
+    // include/trace/events/vmalloc.h, Linux 6.2 and later. The size includes the guard page.
+    EventProfile {
+        failed: Some("failed"),
+        ..event(("vmalloc", "alloc_vmap_area"), Action::Alloc(Kind::Vmalloc), AREA, Size::Both("size"))
+    },
+    event(("vmalloc", "free_vmap_area_noflush"), Action::Free(Kind::Vmalloc), AREA, Size::None),
 ];
 
 /// The profile of an event of a kernel of this release; `None` for an event that is only counted. A kernel whose release is not
@@ -156,7 +169,7 @@ fn named(system: &str, name: &str) -> Option<&'static EventProfile> {
 /// is not in the table, with a caller and a pointer.
 pub(crate) fn is_unknown(system: &str, format: &EventFormat) -> bool {
     let has = |name: &str| format.field(name).is_some();
-    system == "kmem" && named(system, &format.name).is_none() && has(KMEM.call_site) && has("ptr")
+    system == "kmem" && named(system, &format.name).is_none() && has(CALL_SITE) && has("ptr")
 }
 
 #[cfg(test)]

@@ -94,7 +94,8 @@ pub(crate) struct Allocation {
 pub(crate) struct RelayRecord {
     /// R4: the sequence number; else the time stamp.
     pub(crate) stamp: u64,
-    pub(crate) kind: Kind,
+    /// Index in [`TYPES`].
+    pub(crate) type_id: usize,
     pub(crate) call_site: u64,
     pub(crate) ptr: u64,
     pub(crate) allocation: Option<Allocation>,
@@ -111,8 +112,22 @@ pub(crate) enum Parsed {
     Bad,
 }
 
-fn kind_of(type_id: u16) -> Option<Kind> {
-    Kind::ALL.get(usize::from(type_id)).copied()
+/// Type of a record: the kind of its object, and the tracepoints that tell of its allocation and free today.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RelayType {
+    pub(crate) kind: Kind,
+    pub(crate) events: [&'static str; 2],
+}
+
+/// Types by number: `enum kmemtrace_type_id` of include/linux/kmemtrace.h in all four postings.
+pub(crate) const TYPES: [RelayType; 3] = [
+    RelayType { kind: Kind::Kmalloc, events: ["kmalloc", "kfree"] },
+    RelayType { kind: Kind::Cache, events: ["kmem_cache_alloc", "kmem_cache_free"] },
+    RelayType { kind: Kind::Pages, events: ["mm_page_alloc", "mm_page_free"] },
+];
+
+fn known_type(type_id: u16) -> Option<usize> {
+    Some(usize::from(type_id)).filter(|&id| id < TYPES.len())
 }
 
 /// Parses the record at the start of `bytes`.
@@ -137,7 +152,7 @@ fn parse_r4<O: TargetOrder>(bytes: &[u8]) -> Parsed {
         _ => return Parsed::Bad,
     };
     let size = usize::from(size);
-    let Some(kind) = kind_of(u16::from(type_id)).filter(|_| size >= least) else { return Parsed::Bad };
+    let Some(type_id) = known_type(u16::from(type_id)).filter(|_| size >= least) else { return Parsed::Bad };
     let Some(record) = bytes.get(..size) else { return Parsed::Short };
     if size > least && !features_fit::<O>(&record[least..]) {
         return Parsed::Bad;
@@ -156,7 +171,7 @@ fn parse_r4<O: TargetOrder>(bytes: &[u8]) -> Parsed {
         _ => None,
     };
     let stamp = u64::from(head.sequence.get());
-    let record = RelayRecord { stamp, kind, call_site: head.call_site.get(), ptr: head.ptr.get(), allocation };
+    let record = RelayRecord { stamp, type_id, call_site: head.call_site.get(), ptr: head.ptr.get(), allocation };
     Parsed::Record(record, size)
 }
 
@@ -181,7 +196,7 @@ fn parse_fixed<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> Parsed {
         _ if usize::from(number(ids[2], ids[3])) == FIXED_BYTES => (u16::from(ids[0]), u16::from(ids[1])),
         _ => return Parsed::Bad,
     };
-    let (Some(kind), 1 | 2) = (kind_of(type_id), event_id) else { return Parsed::Bad };
+    let (Some(type_id), 1 | 2) = (known_type(type_id), event_id) else { return Parsed::Bad };
     let Ok((body, _)) = FixedBody::<O::View>::ref_from_prefix(rest) else { return Parsed::Short };
     let allocation = (event_id == 1).then(|| Allocation {
         requested: body.bytes_req.get(),
@@ -190,7 +205,7 @@ fn parse_fixed<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> Parsed {
         node: body.node.get(),
     });
     let (call_site, ptr) = (body.call_site.get(), body.ptr.get());
-    let record = RelayRecord { stamp: body.timestamp.get(), kind, call_site, ptr, allocation };
+    let record = RelayRecord { stamp: body.timestamp.get(), type_id, call_site, ptr, allocation };
     Parsed::Record(record, FIXED_BYTES)
 }
 
@@ -380,7 +395,7 @@ mod tests {
     fn a_record_has_its_fields_and_frees_have_no_sizes() {
         let bytes = r4(Endian::Big, 0, 7, &[]);
         let Parsed::Record(record, 48) = parse::<Big>(Layout::R4, &bytes) else { panic!("no record") };
-        assert_eq!((record.stamp, record.kind, record.call_site), (7, Kind::Cache, 0xffff_ffff_8100_0000));
+        assert_eq!((record.stamp, record.type_id, record.call_site), (7, 1, 0xffff_ffff_8100_0000));
         assert_eq!(record.allocation, Some(Allocation { requested: 100, allocated: 128, gfp: 0xcc0, node: -1 }));
         let bytes = fixed(Endian::Little, Layout::R3, 2, 99);
         let Parsed::Record(record, 56) = parse::<Little>(Layout::R3, &bytes) else { panic!("no record") };
@@ -431,13 +446,8 @@ mod tests {
             let allocation = Allocation { requested: 40, allocated: 64, gfp: 0xd0, node: -1 };
             for layout in [Layout::R1, Layout::R3] {
                 for (id, allocation) in [(1, Some(allocation)), (2, None)] {
-                    let record = RelayRecord {
-                        stamp: 99,
-                        kind: Kind::Kmalloc,
-                        call_site: 0xc010_0000,
-                        ptr: 0xc800_1000,
-                        allocation,
-                    };
+                    let record =
+                        RelayRecord { stamp: 99, type_id: 0, call_site: 0xc010_0000, ptr: 0xc800_1000, allocation };
                     let bytes = fixed(endian, layout, id, 99);
                     assert_eq!(parse_in(endian, layout, &bytes), Parsed::Record(record, 56), "{layout:?}");
                     assert_eq!(parse_in(endian, layout, &bytes[..55]), Parsed::Short);
@@ -451,7 +461,7 @@ mod tests {
             for (id, len, allocation) in [(0, ALLOC_BYTES, Some(allocation)), (1, FREE_BYTES, None)] {
                 let record = RelayRecord {
                     stamp: 7,
-                    kind: Kind::Cache,
+                    type_id: 1,
                     call_site: 0xffff_ffff_8100_0000,
                     ptr: 0xffff_8880_0000_1000,
                     allocation,
@@ -470,7 +480,7 @@ mod tests {
             let mut bytes = r4(Endian::Little, 1, 1, &[]);
             bytes[1] = id;
             let found = match parse::<Little>(Layout::R4, &bytes) {
-                Parsed::Record(record, _) => Some(record.kind),
+                Parsed::Record(record, _) => Some(TYPES[record.type_id].kind),
                 _ => None,
             };
             assert_eq!(found, kind, "{id}");

@@ -1,7 +1,6 @@
 //! Options of opening a trace.
 
-/// Wishes of the caller that some inputs can fulfil: those that tell of one moment alone
-/// ([`InputKind::is_of_one_moment`](crate::trace::InputKind)).
+/// Wishes of the caller for inputs that list what is live at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     /// Memory that was given back is read, too.

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
+use super::listing::{FoundFile, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
 use crate::clock::OrderKey;
 use crate::disk::block::{MAGIC, NO_CPU, RecordingId, kind};
 use crate::disk::blocks::{Block, BlockReader};
 use crate::disk::feed::Feed;
 use crate::event::Names;
 use crate::fault::{Code, Fault};
-use crate::kernel::decoder::Decoder;
+use crate::kernel::decoder::{Decoder, TraceFacts};
 use crate::kernel::gfp::GfpNames;
 use crate::kernel::relay::Layout;
 use crate::kernel::release::Release;
@@ -18,7 +18,7 @@ use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::trace::{Deferred, InputKind, Metadata, OpenError, Trace, TraceInfo};
+use crate::trace::{Deferred, InputCapabilities, InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.
 pub(super) struct Opened {
@@ -34,8 +34,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    fn new(found: Found) -> Result<Opened, OpenError> {
-        let Found { path, cpu, file, .. } = found;
+    fn new(found: FoundFile) -> Result<Opened, OpenError> {
+        let FoundFile { path, cpu, file, .. } = found;
         Opened::of_reader(path, cpu, BlockReader::new(file), true)
     }
 
@@ -84,6 +84,10 @@ impl Opened {
         }
         Ok(Opened { path, cpu, reader, first, faults, header, is_stored })
     }
+
+    fn cpu(&self) -> u32 {
+        self.cpu.or(self.reader.cpu()).unwrap_or(0)
+    }
 }
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
@@ -130,13 +134,12 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         PayloadFormat::Relay(_) | PayloadFormat::Unknown => None,
     };
     let format = Arc::new(format);
+    let missing = missing_cpus(&header, &opened);
     let mut streams = streams(opened, header.source, &format, complaint.as_deref());
-    let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
-    let missing: Vec<u32> =
-        header.cpus.iter().copied().take(MAX_CPUS as usize).filter(|cpu| !there.contains(cpu)).collect();
     add_missing(&mut streams, &missing, root, ".out");
     let info = TraceInfo {
         input: InputKind::Kmemtrace,
+        capabilities: InputCapabilities::events(format.kinds()),
         source: header.source,
         kernel: header.kernel,
         arch: header.arch,
@@ -163,6 +166,12 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
     Trace { has_begun: false, inputs: Vec::new(), info, streams, names, metadata, total_overruns: None }
 }
 
+/// CPUs of the recording that have no file.
+fn missing_cpus(header: &FileHeader, opened: &[Opened]) -> Vec<u32> {
+    let there: Vec<u32> = opened.iter().map(Opened::cpu).collect();
+    header.cpus.iter().copied().take(MAX_CPUS as usize).filter(|cpu| !there.contains(cpu)).collect()
+}
+
 /// A stream for each file, with the findings so far; `complaint` is a finding about the description of events.
 fn streams(
     opened: Vec<Opened>,
@@ -172,7 +181,7 @@ fn streams(
 ) -> Vec<CpuStream> {
     let mut streams = Vec::new();
     for file in opened {
-        let cpu = file.cpu.or(file.reader.cpu()).unwrap_or(0);
+        let cpu = file.cpu();
         let damaged = file.header.is_none() && file.first.is_some();
         let mut stream = CpuStream::blocks(file.path, cpu, file.reader, Arc::clone(format));
         stream.report_mut().source = source;
@@ -224,8 +233,13 @@ fn payload_format(
     match header.page_shape() {
         Ok(shape) => {
             let release = header.kernel.as_deref().and_then(Release::parse);
-            let group = header.probe_group.as_deref();
-            let decoder = Decoder::new(&formats, group, header.page_bytes.unwrap_or(0), release, names);
+            let facts = TraceFacts {
+                probe_group: header.probe_group.as_deref(),
+                page_bytes: header.page_bytes.unwrap_or(0),
+                cpus: opened.len() + missing_cpus(header, opened).len(),
+                release,
+            };
+            let decoder = Decoder::new(&formats, &facts, names);
             (PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }), errors.first().map(ToString::to_string))
         }
         Err(error) => (PayloadFormat::Unknown, Some(error.to_string())),

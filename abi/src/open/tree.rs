@@ -16,7 +16,7 @@ use crate::clock::OrderKey;
 use crate::disk::block::Counters;
 use crate::event::Names;
 use crate::fault::{Code, Fault};
-use crate::kernel::decoder::Decoder;
+use crate::kernel::decoder::{Decoder, TraceFacts};
 use crate::kernel::format::{EventFormat, PageShape};
 use crate::kernel::gfp::GfpNames;
 use crate::kernel::probes::CAPTURE_GROUP;
@@ -29,7 +29,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Endian, Target};
-use crate::trace::{Deferred, InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
+use crate::trace::{Deferred, InputCapabilities, InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
@@ -219,12 +219,18 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let format_texts = texts.formats();
     let formats = formats(&format_texts, path, &mut report)?;
     let release = kernel.as_deref().and_then(Release::parse);
-    let decoder = Decoder::new(&formats, Some(CAPTURE_GROUP), page_bytes.unwrap_or(0), release, &mut names);
+    let missing = if alone { Vec::new() } else { missing_cpus(&root, &raw) };
+    let facts = TraceFacts {
+        probe_group: Some(CAPTURE_GROUP),
+        page_bytes: page_bytes.unwrap_or(0),
+        cpus: raw.len() + missing.len(),
+        release,
+    };
+    let decoder = Decoder::new(&formats, &facts, &mut names);
     // The script defines its events before the recording begins.
     let probes = decoder.describes_deferred_frees().then_some(Deferred::From(0));
     let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
     let mut streams = streams(raw, &format)?;
-    let missing = if alone { Vec::new() } else { missing_cpus(&root, &streams) };
     add_missing(&mut streams, &missing, &root.join("per_cpu"), "/trace_pipe_raw");
     let clock = texts.want_text("trace_clock", "the clock is not known, so findings of two CPUs are suspect");
     let clock = clock.map(|text| text.split(['[', ']']).nth(1).unwrap_or(&text).to_owned());
@@ -245,6 +251,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let deferred = probes.or_else(|| Deferred::without_probes(kernel.as_deref()));
     let info = TraceInfo {
         input: InputKind::Tree,
+        capabilities: InputCapabilities::events(format.kinds()),
         source: Some(Source::Tracefs),
         kernel,
         arch,
@@ -301,8 +308,8 @@ fn formats(
     };
     let has_system = |name: &str| formats.iter().any(|(system, _)| system == name);
     if !has_system("kmem") {
-        // A recording of the time that tasks wait for memory has other events alone.
-        if ["vmscan", "compaction"].into_iter().any(has_system) {
+        // Other events may be recorded without those of slabs and pages.
+        if ["vmscan", "compaction", "percpu", "vmalloc"].into_iter().any(has_system) {
             return Ok(formats);
         }
         return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));
@@ -334,8 +341,8 @@ fn streams(raw: Vec<(u32, PathBuf)>, format: &Arc<PayloadFormat>) -> Result<Vec<
 }
 
 /// CPUs without a file, ascending: those below the last one that has a file, and those that have only a directory.
-fn missing_cpus(root: &Path, streams: &[CpuStream]) -> Vec<u32> {
-    let there: Vec<u32> = streams.iter().map(CpuStream::cpu).collect();
+fn missing_cpus(root: &Path, raw: &[(u32, PathBuf)]) -> Vec<u32> {
+    let there: Vec<u32> = raw.iter().map(|(cpu, _)| *cpu).collect();
     let last = there.iter().copied().max().unwrap_or(0);
     let dirs = cpu_dirs(&root.join("per_cpu")).into_iter().map(|(cpu, _)| cpu);
     let expected = (0..last.min(MAX_CPUS)).chain(dirs);

@@ -107,11 +107,6 @@ impl CpuStream {
         matches!(&*self.format, PayloadFormat::SubBuffers(format) if format.decoder.describes_reclaim())
     }
 
-    /// True where the trace describes allocations of pages.
-    pub(crate) fn describes_page_allocs(&self) -> bool {
-        matches!(&*self.format, PayloadFormat::SubBuffers(format) if format.decoder.describes_page_allocs())
-    }
-
     /// True where the trace describes events that tell of loads of modules.
     pub(crate) fn tells_module_loads(&self) -> bool {
         matches!(&*self.format, PayloadFormat::SubBuffers(format) if format.decoder.tells_module_loads())

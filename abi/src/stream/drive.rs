@@ -5,7 +5,7 @@ use super::payload::PayloadFormat;
 use super::report::Source;
 use super::restricted_range::RestrictedRange;
 use super::state::StreamState;
-use super::sub_buffers::Place;
+use super::sub_buffers::SubBufferPlace;
 use super::{source, unmarked};
 use crate::disk::block::{CounterSample, End, GapRecord, Watermark, kind};
 use crate::disk::blocks::{Block, BlockReader, Ending};
@@ -248,7 +248,7 @@ impl StreamState {
     ) -> Option<usize> {
         match format {
             PayloadFormat::SubBuffers(format) => {
-                self.sub_buffers(payload, from, Place::of(block), format, names, items)
+                self.sub_buffers(payload, from, SubBufferPlace::of(block), format, names, items)
             }
             PayloadFormat::Relay(format) => self.relay_payload(payload, from, block, format, names, items),
             PayloadFormat::Unknown => {
@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
     use crate::event::Event;
-    use crate::kernel::decoder::Decoder;
+    use crate::kernel::decoder::{Decoder, TraceFacts};
     use crate::kernel::format::{EventFormat, PageShape};
     use crate::kernel::stats::Stats;
     use crate::stream::payload::SubBufferFormat;
@@ -318,7 +318,7 @@ format:
         let shape = PageShape::parse(HEADER_PAGE, Endian::Little).unwrap();
         let formats = [("kmem".to_owned(), EventFormat::parse(KFREE).unwrap())];
         let mut names = Names::new();
-        let decoder = Decoder::new(&formats, None, 4096, None, &mut names);
+        let decoder = Decoder::new(&formats, &TraceFacts::default(), &mut names);
         let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
         let mut stream = CpuStream::raw(PathBuf::new(), 0, file, format);
         stream.report_mut().counters = Some(Stats { dropped: 3, ..Stats::default() }.after(&Default::default()));

@@ -1,6 +1,6 @@
 //! Formats of a recording's payloads: how bytes become records. One format holds for all files of a recording.
 
-use crate::event::{NameId, Names};
+use crate::event::{ByKind, NameId, Names};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::format::PageShape;
 use crate::kernel::relay::{self, Layout};
@@ -19,6 +19,15 @@ pub(crate) enum PayloadFormat {
 }
 
 impl PayloadFormat {
+    /// Kinds whose events the format describes.
+    pub(crate) fn kinds(&self) -> ByKind<bool> {
+        ByKind::from_fn(|kind| match self {
+            PayloadFormat::SubBuffers(format) => format.decoder.describes_allocs(kind),
+            PayloadFormat::Relay(_) => relay::TYPES.iter().any(|of| of.kind == kind),
+            PayloadFormat::Unknown => false,
+        })
+    }
+
     /// The time stamp or sequence number of the first event record in a payload, as the recorder sees it.
     pub(super) fn first_stamp(&self, payload: &[u8]) -> Option<u64> {
         match self {
@@ -54,16 +63,12 @@ pub(crate) struct RelayFormat {
     pub(crate) names: RelayNames,
 }
 
-/// Names of the events that relay records stand for: allocation and free of each kind.
+/// Names of the events that relay records stand for, allocation and free, by type number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RelayNames(pub(super) [(NameId, NameId); 3]);
+pub(crate) struct RelayNames(pub(super) [[NameId; 2]; relay::TYPES.len()]);
 
 impl RelayNames {
     pub(crate) fn new(names: &mut Names) -> RelayNames {
-        RelayNames([
-            (names.intern(b"kmalloc"), names.intern(b"kfree")),
-            (names.intern(b"kmem_cache_alloc"), names.intern(b"kmem_cache_free")),
-            (names.intern(b"mm_page_alloc"), names.intern(b"mm_page_free")),
-        ])
+        RelayNames(relay::TYPES.map(|of| of.events.map(|name| names.intern(name.as_bytes()))))
     }
 }

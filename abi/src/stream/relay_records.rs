@@ -3,7 +3,7 @@
 use super::payload::{RelayFormat, RelayNames};
 use super::state::StreamState;
 use crate::disk::blocks::{Block, Ending, Window};
-use crate::event::{Action, Event, EventSink, Kind, Mark, Names};
+use crate::event::{Action, Event, EventSink, Mark, Names};
 use crate::fault::{Code, Fault};
 use crate::kernel::relay::{self, Layout, Parsed, RelayRecord};
 use crate::target::{Big, Endian, Little, TargetOrder};
@@ -142,12 +142,8 @@ fn resume(format: &RelayFormat, bytes: &[u8], at_end: bool) -> Option<usize> {
 }
 
 fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> Event {
-    let (alloc, free) = match record.kind {
-        Kind::Kmalloc => names.0[0],
-        Kind::Cache => names.0[1],
-        Kind::Pages => names.0[2],
-    };
-    let allocation = record.allocation;
+    let [alloc, free] = names.0[record.type_id];
+    let (kind, allocation) = (relay::TYPES[record.type_id].kind, record.allocation);
     Event {
         at,
         address: record.ptr,
@@ -161,7 +157,7 @@ fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> E
         node: allocation.map(|a| a.node),
         cache: None,
         name: if allocation.is_some() { alloc } else { free },
-        action: if allocation.is_some() { Action::Alloc(record.kind) } else { Action::Free(record.kind) },
+        action: if allocation.is_some() { Action::Alloc(kind) } else { Action::Free(kind) },
         failed: allocation.is_some() && record.ptr == 0,
         order: None,
         stack: None,

@@ -74,7 +74,7 @@ impl Completeness {
         let missing = |f: &&FileReport| f.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
         let mut unknown = UnknownEvents::default();
         trace.streams.iter().for_each(|stream| unknown.add(&stream.report().unknown));
-        let no_free = (!trace.info.input.is_of_one_moment()).then_some(0);
+        let no_free = trace.info.capabilities.past.then_some(0);
         Completeness {
             verdict,
             lost_events,

@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 
-/// Numbers of free events by call-site: those of `kmalloc` and `cache` apart from those of `pages`.
+/// Numbers of free events by call-site and space.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeSites {
-    counts: HashMap<(u64, bool), u64, RandomState>,
+    counts: HashMap<(u64, Space), u64, RandomState>,
 }
 
 impl FreeSites {
     /// Counts a free.
     pub(crate) fn count(&mut self, call_site: u64, kind: Kind) {
-        *self.counts.entry((call_site, kind == Kind::Pages)).or_default() += 1;
+        *self.counts.entry((call_site, kind.space())).or_default() += 1;
     }
 
     /// Adds the counts of another partition.
@@ -26,7 +26,7 @@ impl FreeSites {
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.counts.capacity() * size_of::<((u64, bool), u64)>()
+        self.counts.capacity() * size_of::<((u64, Space), u64)>()
     }
 
     /// Number of call-sites.
@@ -34,9 +34,9 @@ impl FreeSites {
         self.counts.len()
     }
 
-    /// Call-sites and their frees, in no order: those of `pages`, or those of `kmalloc` and `cache`.
-    pub(crate) fn iter(&self, is_pages: bool) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let of_kind = self.counts.iter().filter(move |((_, pages), _)| *pages == is_pages);
+    /// Call-sites and their frees of a space, in no order.
+    pub(crate) fn iter(&self, space: Space) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let of_kind = self.counts.iter().filter(move |((_, of), _)| *of == space);
         of_kind.map(|((site, _), n)| (*site, *n))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::{Event, Kind, ModuleLoad};
+use kmemtrace_abi::event::{Event, Kind, ModuleLoad, Space};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::owner::Owner;
 
@@ -240,7 +240,7 @@ impl<'a> GroupReader<'a> {
             GroupKey::Cache => self.cache(event, kind, numbers.cache),
             GroupKey::Stack if numbers.stack == 0 && event.call_site != 0 => self.stack_of_site(event.call_site),
             GroupKey::Stack => numbers.stack.into(),
-            GroupKey::Use if kind == Kind::Pages => self.use_of_pages(event, numbers.stack),
+            GroupKey::Use if kind.space() == Space::Pages => self.use_of_pages(event, numbers.stack),
             GroupKey::Use => 0,
             GroupKey::Order => event.order.map_or(NO_VALUE, Into::into),
             GroupKey::Module if self.coming_loads.is_some() => self.initialised_now(event, numbers.stack),
@@ -377,7 +377,7 @@ impl<'a> GroupReader<'a> {
             _ if cache != 0 => cache.into(),
             Kind::Kmalloc => self.size_class(event.allocated, event.gfp),
             Kind::Cache => self.other_cache((event.call_site, event.allocated)),
-            Kind::Pages => 0,
+            Kind::Pages | Kind::Percpu | Kind::Vmalloc => 0,
         }
     }
 
@@ -387,7 +387,7 @@ impl<'a> GroupReader<'a> {
             Kind::Cache if !self.keys.contains(&GroupKey::Cache) => None,
             Kind::Cache if cache != 0 => Some(CacheFrom::Event),
             Kind::Cache => self.facts.caches.of_object(place).map(|(_, from)| from),
-            Kind::Kmalloc | Kind::Pages => None,
+            Kind::Kmalloc | Kind::Pages | Kind::Percpu | Kind::Vmalloc => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Live bytes of each kind over time: of each slice the greatest number, and the key at which it was reached.
 
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{ByKind, Kind};
 
 use super::slices::Slices;
 
@@ -19,8 +19,8 @@ struct Change {
 #[derive(Clone, Debug)]
 pub(crate) struct CurveTracker {
     slices: Slices,
-    /// By kind, in the order of [`Kind::ALL`]; slices ascend.
-    kinds: [Vec<Change>; 3],
+    /// Slices ascend.
+    kinds: ByKind<Vec<Change>>,
 }
 
 impl CurveTracker {
@@ -30,8 +30,8 @@ impl CurveTracker {
         CurveTracker { slices: Slices::new(first, (points as u64).saturating_sub(1)), kinds: Default::default() }
     }
 
-    /// Takes an object that becomes live, or is gone; `kind`: place of its kind in [`Kind::ALL`].
-    pub(crate) fn change_live(&mut self, at: u64, kind: usize, bytes: u64, becomes_live: bool) {
+    /// Takes an object that becomes live, or is gone.
+    pub(crate) fn change_live(&mut self, at: u64, kind: Kind, bytes: u64, becomes_live: bool) {
         if !self.slices.reaches(at) {
             self.advance(at);
         }
@@ -53,7 +53,7 @@ impl CurveTracker {
     fn advance(&mut self, at: u64) {
         let wider = self.slices.advance(at);
         if wider > 0 {
-            self.kinds.iter_mut().for_each(|changes| merge(changes, wider));
+            self.kinds.values_mut().for_each(|changes| merge(changes, wider));
         }
     }
 
@@ -112,15 +112,14 @@ fn points(changes: &[Change], slices: &Slices, last: u64) -> Vec<(u64, u64)> {
 /// Live bytes of each kind over time.
 #[derive(Clone, Debug, Default)]
 pub struct LiveCurve {
-    kinds: [Vec<(u64, u64)>; 3],
+    kinds: ByKind<Vec<(u64, u64)>>,
 }
 
 impl LiveCurve {
     /// Points of a kind in the order of their keys: an order key, and the live bytes at that key. Between two points there were never
     /// more live bytes than at the greater of them; the last point is that of the last event. None for a kind without objects.
     pub fn points(&self, kind: Kind) -> &[(u64, u64)] {
-        let place = Kind::ALL.iter().position(|other| *other == kind);
-        place.and_then(|place| self.kinds.get(place)).map_or(&[], Vec::as_slice)
+        &self.kinds[kind]
     }
 }
 
@@ -151,7 +150,7 @@ mod tests {
                 }
                 live = if frees { live - bytes } else { live + bytes };
                 numbers.push((at, live));
-                tracker.change_live(at, 1, bytes, !frees);
+                tracker.change_live(at, Kind::Cache, bytes, !frees);
             }
             let has_objects = numbers.len() > 1;
             let last = at + random.below(3) * 100;

@@ -2,6 +2,7 @@
 
 pub(crate) mod classes;
 pub(crate) mod completeness;
+pub(crate) mod figures;
 pub(crate) mod free_sites;
 pub(crate) mod group_reader;
 pub(crate) mod grouping;

@@ -1,5 +1,7 @@
 //! Live bytes over time: growth of rows, and curves of kinds, each where a query asks for it.
 
+use kmemtrace_abi::event::Kind;
+
 use super::growth::{Growth, GrowthTracker};
 use super::live_curve::{CurveTracker, LiveCurve};
 use super::node_peaks::NodePeaks;
@@ -48,8 +50,8 @@ impl OverTime {
         request.is_asked().then(|| Box::new(OverTime { growth, curve, nodes: paths.map(NodePeaks::new) }))
     }
 
-    /// Takes an object of `row` that becomes live, or is gone; `kind`: place of its kind in `Kind::ALL`.
-    pub(crate) fn change_live(&mut self, at: u64, (row, kind): (u32, usize), bytes: u64, becomes_live: bool) {
+    /// Takes an object of `row` that becomes live, or is gone.
+    pub(crate) fn change_live(&mut self, at: u64, (row, kind): (u32, Kind), bytes: u64, becomes_live: bool) {
         if let Some(growth) = &mut self.growth {
             growth.change_live(at, row, bytes, becomes_live);
         }

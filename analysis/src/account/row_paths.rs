@@ -82,13 +82,8 @@ pub(crate) struct Step {
 /// Frame of an allocation without a stack.
 pub(crate) const NO_FRAME: u64 = 0;
 
-/// Roots of trees: slabs, pages. Roots of groups: a kind each.
-const ROOTS: u32 = 3;
-
-/// Root of a tree of pages, or of objects of slabs.
-pub(crate) fn root_of_tree(is_pages: bool) -> usize {
-    usize::from(is_pages)
-}
+/// Roots of groups: a kind each. Roots of trees: a space each, of which there are no more.
+const ROOTS: usize = Kind::ALL.len();
 
 /// Nodes of rows by the row's number.
 #[derive(Clone, Debug, Default)]
@@ -171,7 +166,7 @@ impl SharedPaths {
 impl RowPaths {
     fn add(&mut self, kind: Kind, steps: impl Iterator<Item = Step>) {
         let root = match self.form {
-            PathForm::Tree => u32::from(kind == Kind::Pages),
+            PathForm::Tree => kind.space() as u32,
             PathForm::Groups => kind as u32,
         };
         self.paths.nodes.push(root);
@@ -215,12 +210,12 @@ mod tests {
         shared.add(Kind::Pages, steps(&[7, 8]));
         shared.add(Kind::Pages, steps(&[7, 9]));
         let mut paths = Paths::default();
-        assert_eq!((shared.copy_to(&mut paths), paths.has(1), paths.has(2)), (6, true, false));
+        assert_eq!((shared.copy_to(&mut paths), paths.has(1), paths.has(2)), (8, true, false));
         shared.add(Kind::Cache, steps(&[7]));
-        assert_eq!(shared.copy_to(&mut paths), 7);
+        assert_eq!(shared.copy_to(&mut paths), 9);
         assert_eq!(
             (paths.of(0), paths.of(1), paths.of(2), paths.of(3)),
-            (&[1, 3, 4][..], &[1, 3, 5][..], &[0, 6][..], &[][..])
+            (&[1, 5, 6][..], &[1, 5, 7][..], &[0, 8][..], &[][..])
         );
     }
 
@@ -230,7 +225,7 @@ mod tests {
         shared.add(Kind::Pages, steps(&[7, 8]));
         shared.add(Kind::Pages, steps(&[8]));
         let (nodes, paths) = shared.take();
-        assert_eq!((paths.of(0), paths.of(1)), (&[2, 3, 4][..], &[2, 4][..]));
-        assert!(nodes[3..].iter().all(|node| node.parent == Some(2)));
+        assert_eq!((paths.of(0), paths.of(1)), (&[2, 5, 6][..], &[2, 6][..]));
+        assert!(nodes[ROOTS..].iter().all(|node| node.parent == Some(2)));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::{Event, Names};
+use kmemtrace_abi::event::{Event, Kind, Names, Space};
 use kmemtrace_abi::stack::StackId;
 
 use crate::account::classes::Classes;
@@ -22,6 +22,7 @@ pub(crate) struct EventStack {
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     call_site: u64,
+    space: Space,
     /// `None`: not looked up yet.
     found: Option<EventStack>,
 }
@@ -33,8 +34,8 @@ pub(crate) struct StackReader<'a> {
     classes: &'a Classes,
     /// By index of the thread's own stacks.
     latest: Vec<Latest>,
-    /// True for frames that are passed over, by address.
-    passed_over: HashMap<u64, bool, RandomState>,
+    /// True for frames that are passed over, by address and space.
+    passed_over: HashMap<(u64, Space), bool, RandomState>,
 }
 
 impl<'a> StackReader<'a> {
@@ -46,16 +47,20 @@ impl<'a> StackReader<'a> {
     #[inline]
     pub(crate) fn read(&mut self, event: &Event, names: &Names) -> EventStack {
         let Some(id) = event.stack else { return EventStack { number: 0, site: event.call_site } };
+        let space = event.kind().map_or(Space::Slab, Kind::space);
         match self.latest.get(id.index()) {
-            Some(&Latest { call_site, found: Some(found) }) if call_site == event.call_site => found,
-            _ => self.other(id, event.call_site, names),
+            Some(latest) if (latest.call_site, latest.space) == (event.call_site, space) => match latest.found {
+                Some(found) => found,
+                None => self.other(id, event.call_site, space, names),
+            },
+            _ => self.other(id, event.call_site, space, names),
         }
     }
 
     #[cold]
-    fn other(&mut self, id: StackId, call_site: u64, names: &Names) -> EventStack {
+    fn other(&mut self, id: StackId, call_site: u64, space: Space, names: &Names) -> EventStack {
         let recorded = names.stacks.get(id);
-        let from = self.site_of(recorded, call_site);
+        let from = self.site_of(recorded, call_site, space);
         let site = match from {
             _ if call_site != 0 => call_site,
             Some(from) => recorded.get(from).copied().unwrap_or(0),
@@ -63,22 +68,22 @@ impl<'a> StackReader<'a> {
         };
         let found = EventStack { number: self.classes.stack(recorded, from.unwrap_or(0)), site };
         if self.latest.len() <= id.index() {
-            self.latest.resize(id.index() + 1, Latest { call_site: 0, found: None });
+            self.latest.resize(id.index() + 1, Latest { call_site: 0, space, found: None });
         }
-        self.latest[id.index()] = Latest { call_site, found: Some(found) };
+        self.latest[id.index()] = Latest { call_site, space, found: Some(found) };
         found
     }
 
     /// Index of the frame that asked for the memory: the call-site, else the first that is no tracing and no allocator. `None` where
     /// all are, and where no frame has a name.
-    fn site_of(&mut self, frames: &[u64], call_site: u64) -> Option<usize> {
+    fn site_of(&mut self, frames: &[u64], call_site: u64, space: Space) -> Option<usize> {
         let at_call_site = frames.iter().position(|&frame| frame == call_site && call_site != 0);
         at_call_site.or_else(|| {
             let symbols = self.facts.symbolizer().filter(|symbols| !symbols.is_empty())?;
             let list = &self.facts.places.options.frames;
             frames.iter().position(|&frame| {
-                let is_listed = || symbols.lookup(frame).is_some_and(|symbol| list.is_passed_over(symbol.name));
-                !*self.passed_over.entry(frame).or_insert_with(is_listed)
+                let is_listed = || symbols.lookup(frame).is_some_and(|symbol| list.is_passed_over(symbol.name, space));
+                !*self.passed_over.entry((frame, space)).or_insert_with(is_listed)
             })
         })
     }

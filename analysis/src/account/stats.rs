@@ -2,92 +2,46 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Pages of a row. They are the bytes of the row in pages of the machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PageStats {
-    /// Number of pages allocated.
-    pub allocated: u128,
-    /// Number of pages freed.
-    pub freed: u128,
-    /// Number of pages whose free was not seen: they were allocated again.
-    pub inferred: u128,
-    /// Number of pages live at the end.
-    pub live: u128,
-    /// Greatest number of live pages at any time. `None` in sums of rows, and where the size of a page is not known.
-    pub peak_live: Option<u128>,
-    /// Number of free events that left a part of an allocation of the row; `None` where events do not tell their frames.
-    pub partial_frees: Option<u64>,
-}
+use super::figures::{Sum, figures};
 
-impl PageStats {
-    /// Figures of no pages, of events that tell their frames.
-    pub(crate) const NONE: PageStats =
-        PageStats { allocated: 0, freed: 0, inferred: 0, live: 0, peak_live: Some(0), partial_frees: Some(0) };
-
-    /// Figures of no pages, as far as they are known of these.
-    pub(crate) fn nothing_of(self) -> PageStats {
-        PageStats {
-            peak_live: self.peak_live.map(|_| 0),
-            partial_frees: self.partial_frees.map(|_| 0),
-            ..PageStats::NONE
+macro_rules! stats {
+    ($(
+        $figure:ident $member:ident: $type:ty, $adds:ident, $known:ident, $unit:ident, $bound:ident, $title:literal,
+        $meaning:literal, [$($word:literal),*];
+    )*) => {
+        /// Sums of one row, over the objects that belong to it.
+        ///
+        /// A free counts in the row of its allocation. Bytes are those of the allocation event: requested by the caller, and
+        /// allocated for it by the kernel. Figures of pages are `None` in rows of other kinds, and where the size of a page is not
+        /// known; peaks are `None` in sums of rows.
+        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+        pub struct Stats {
+            $(#[doc = $meaning] pub $member: $type,)*
+            /// True if a gap may hide frees: live figures are upper bounds.
+            pub live_is_upper_bound: bool,
+            /// Bytes allocated of objects freed on another CPU.
+            pub cross_cpu_bytes: u128,
+            /// Time of the oldest allocation, where the input tells of one moment alone.
+            #[serde(skip)]
+            pub(crate) oldest: Option<u64>,
         }
-    }
 
-    /// Sum of two rows; it has no peak.
-    fn plus(self, other: PageStats) -> PageStats {
-        PageStats {
-            allocated: self.allocated + other.allocated,
-            freed: self.freed + other.freed,
-            inferred: self.inferred + other.inferred,
-            live: self.live + other.live,
-            peak_live: None,
-            partial_frees: self.partial_frees.zip(other.partial_frees).map(|(n, more)| n + more),
+        impl Stats {
+            /// Adds another row.
+            pub(crate) fn add(&mut self, other: &Stats) {
+                $(self.$member = stats!(@$adds self.$member, other.$member);)*
+                self.live_is_upper_bound |= other.live_is_upper_bound;
+                self.cross_cpu_bytes += other.cross_cpu_bytes;
+                self.oldest = [self.oldest, other.oldest].into_iter().flatten().min();
+            }
         }
-    }
+    };
+    (@sum $sum:expr, $more:expr) => { Sum::plus($sum, $more) };
+    (@max $most:expr, $more:expr) => { $most.max($more) };
+    (@none $peak:expr, $more:expr) => { None };
 }
 
-/// Sums of one row, over the objects that belong to it.
-///
-/// A free counts in the row of its allocation. Bytes are those of the allocation event: requested by the caller, and allocated
-/// for it by the kernel.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Stats {
-    /// Number of allocations, without failed ones.
-    pub allocs: u64,
-    /// Number of allocations that returned a null pointer.
-    pub failed_allocs: u64,
-    /// Bytes requested, over all allocations.
-    pub requested: u128,
-    /// Bytes allocated, over all allocations.
-    pub allocated: u128,
-    /// Bytes allocated and not requested, over all allocations: internal fragmentation.
-    pub wasted: u128,
-    /// Number of free events paired with an allocation.
-    pub frees: u64,
-    /// Number of objects whose free was not seen: their address was allocated again.
-    pub inferred_frees: u64,
-    /// Number of paired frees on another CPU than the allocation.
-    pub cross_cpu: u64,
-    /// Bytes allocated of objects freed on another CPU.
-    pub cross_cpu_bytes: u128,
-    /// Number of objects live at the end.
-    pub live_objects: u64,
-    /// Bytes requested for objects live at the end.
-    pub live_requested: u128,
-    /// Bytes allocated for objects live at the end.
-    pub live_allocated: u128,
-    /// Bytes wasted by objects live at the end.
-    pub live_wasted: u128,
-    /// Greatest number of live bytes at any time. `None` in sums of rows: peaks do not add up.
-    pub peak_live_allocated: Option<u128>,
-    /// True if a gap may hide frees: live figures are upper bounds.
-    pub live_is_upper_bound: bool,
-    /// Pages, in rows of pages where their number is known; `None` in all other rows.
-    pub pages: Option<PageStats>,
-    /// Time of the oldest allocation, where the input tells of one moment alone.
-    #[serde(skip)]
-    pub(crate) oldest: Option<u64>,
-}
+figures!(stats);
 
 impl Stats {
     /// True for a row without an allocation.
@@ -95,28 +49,14 @@ impl Stats {
         self.allocs == 0 && self.failed_allocs == 0
     }
 
-    /// Adds another row; the sum has no peak.
-    pub(crate) fn add(&mut self, other: &Stats) {
-        self.allocs += other.allocs;
-        self.failed_allocs += other.failed_allocs;
-        self.requested += other.requested;
-        self.allocated += other.allocated;
-        self.wasted += other.wasted;
-        self.frees += other.frees;
-        self.inferred_frees += other.inferred_frees;
-        self.cross_cpu += other.cross_cpu;
-        self.cross_cpu_bytes += other.cross_cpu_bytes;
-        self.live_objects += other.live_objects;
-        self.live_requested += other.live_requested;
-        self.live_allocated += other.live_allocated;
-        self.live_wasted += other.live_wasted;
-        self.peak_live_allocated = None;
-        self.live_is_upper_bound |= other.live_is_upper_bound;
-        self.pages = match (self.pages, other.pages) {
-            (Some(pages), Some(more)) => Some(pages.plus(more)),
-            (pages, more) => pages.or(more).map(|pages| PageStats { peak_live: None, ..pages }),
-        };
-        self.oldest = [self.oldest, other.oldest].into_iter().flatten().min();
+    /// Makes these the figures of a row of pages that have `page_bytes` each, with this peak in bytes. `tells_frames`: each event tells
+    /// its frames, so that blocks may be freed in parts.
+    pub(crate) fn set_pages(&mut self, peak: u128, page_bytes: Option<u64>, tells_frames: bool) {
+        let is_known = tells_frames || page_bytes.is_some();
+        let pages = [&mut self.pages_allocated, &mut self.pages_freed, &mut self.pages_inferred, &mut self.live_pages];
+        pages.into_iter().for_each(|pages| *pages = is_known.then_some(pages.unwrap_or(0)));
+        self.partial_frees = tells_frames.then_some(self.partial_frees.unwrap_or(0));
+        self.peak_live_pages = page_bytes.and_then(|size| peak.checked_div(size.into()));
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 
 use crate::account::classes::{CacheNumber, Class, Classes};
-use crate::account::stats::{PageStats, Stats};
+use crate::account::stats::Stats;
 use crate::names::caches::CacheFrom;
 
 /// Bytes requested and allocated.
@@ -47,6 +47,8 @@ struct OwnSums {
     pages: u128,
     pages_freed: u128,
     pages_inferred: u128,
+    /// Largest requested size.
+    largest: u64,
 }
 
 /// Counts of a class whose pages are counted one by one.
@@ -75,6 +77,10 @@ pub(crate) struct Tallies<'a> {
     oldest: Vec<Option<u64>>,
     /// Size of a page, 0 where it is not known.
     page_bytes: u64,
+    /// Pages of the largest block by class, as far as one of several pages was counted.
+    largest_blocks: Vec<u32>,
+    /// Deferred and bulk frees by class.
+    probed: HashMap<u32, [u64; 2], RandomState>,
     /// Free events that left a part of an allocation, by row.
     partial_frees: HashMap<u32, u64, RandomState>,
     /// By class.
@@ -91,6 +97,8 @@ impl<'a> Tallies<'a> {
             pages: Vec::new(),
             oldest: Vec::new(),
             page_bytes,
+            largest_blocks: Vec::new(),
+            probed: HashMap::default(),
             partial_frees: HashMap::default(),
             failed: HashMap::default(),
         }
@@ -163,7 +171,26 @@ impl<'a> Tallies<'a> {
         let tally = self.page_tally(class);
         tally.opened += 1;
         tally.pages += u64::from(pages);
+        if pages > 1 {
+            self.note_block(class, pages);
+        }
         self.class(class)
+    }
+
+    /// Notes the pages of a block of several.
+    #[inline]
+    fn note_block(&mut self, class: u32, pages: u32) {
+        let index = class as usize;
+        if index >= self.largest_blocks.len() {
+            self.largest_blocks.resize(self.pages.len(), 1);
+        }
+        let largest = &mut self.largest_blocks[index];
+        *largest = pages.max(*largest);
+    }
+
+    /// A free of an object of the class was deferred, or one of many in bulk.
+    pub(crate) fn count_probed(&mut self, class: u32, is_bulk: bool) {
+        self.probed.entry(class).or_default()[usize::from(is_bulk)] += 1;
     }
 
     /// Notes the time of an allocation of a class.
@@ -222,6 +249,7 @@ impl<'a> Tallies<'a> {
         let pages = self.pages_of(allocated);
         let sums = self.own_sums.entry(class).or_default();
         sums.pages += u128::from(pages);
+        sums.largest = sums.largest.max(requested);
         sums.requested += u128::from(requested);
         sums.allocated += u128::from(allocated);
         sums.wasted += u128::from(allocated.saturating_sub(requested));
@@ -272,6 +300,7 @@ impl<'a> Tallies<'a> {
             let Some(row) = rows.get_mut(tally.class.row as usize) else { continue };
             let Class { is_sized, requested, allocated, .. } = tally.class;
             let closed = tally.freed + tally.inferred;
+            let is_pages = tally.class.kind.space() == Space::Pages;
             let sums = if is_sized {
                 let wasted = allocated.saturating_sub(requested);
                 let times = |n: u64, size: u64| u128::from(n) * u128::from(size);
@@ -287,6 +316,7 @@ impl<'a> Tallies<'a> {
                     pages: times(tally.opened, pages),
                     pages_freed: times(tally.freed, pages),
                     pages_inferred: times(tally.inferred, pages),
+                    largest: requested,
                 }
             } else {
                 self.own_sums.get(&(number as u32)).copied().unwrap_or_default()
@@ -304,22 +334,25 @@ impl<'a> Tallies<'a> {
                 live_requested: sums.requested - sums.closed_requested,
                 live_allocated: sums.allocated - sums.closed_allocated,
                 live_wasted: sums.wasted - sums.closed_wasted,
-                pages: (tally.class.kind == Kind::Pages).then(|| PageStats {
-                    allocated: sums.pages,
-                    freed: sums.pages_freed,
-                    inferred: sums.pages_inferred,
-                    live: sums.pages - sums.pages_freed - sums.pages_inferred,
-                    ..PageStats::NONE
-                }),
+                pages_allocated: is_pages.then_some(sums.pages),
+                pages_freed: is_pages.then_some(sums.pages_freed),
+                pages_inferred: is_pages.then_some(sums.pages_inferred),
+                live_pages: is_pages.then_some(sums.pages - sums.pages_freed - sums.pages_inferred),
+                partial_frees: is_pages.then_some(0),
+                largest: (tally.opened > 0).then_some(sums.largest),
                 ..Stats::default()
             });
         }
         self.add_pages_to(rows);
-        for (&class, n) in &self.failed {
-            if let Some(row) = self.tallies.get(class as usize).and_then(|tally| rows.get_mut(tally.class.row as usize))
-            {
-                row.failed_allocs += n;
-            }
+        let mut add = |class: u32, stats: Stats| {
+            let row = self.tallies.get(class as usize).and_then(|tally| rows.get_mut(tally.class.row as usize));
+            row.into_iter().for_each(|row| row.add(&stats));
+        };
+        for (&class, &failed_allocs) in &self.failed {
+            add(class, Stats { failed_allocs, ..Stats::default() });
+        }
+        for (&class, &[deferred_frees, bulk_frees]) in &self.probed {
+            add(class, Stats { deferred_frees, bulk_frees, ..Stats::default() });
         }
     }
 }
@@ -342,7 +375,7 @@ impl Tallies<'_> {
 
     /// Free events that ended blocks of pages which are not counted one by one.
     pub(crate) fn whole_page_pairs(&self) -> u64 {
-        self.tallies.iter().filter(|tally| tally.class.kind == Kind::Pages).map(|tally| tally.freed).sum()
+        self.tallies.iter().filter(|tally| tally.class.kind.space() == Space::Pages).map(|tally| tally.freed).sum()
     }
 
     /// Adds the counts of pages one by one to the figures of their rows.
@@ -352,6 +385,7 @@ impl Tallies<'_> {
             let Some(row) = rows.get_mut(tally.class.row as usize) else { continue };
             let bytes = |pages: u64| u128::from(pages) * u128::from(self.page_bytes);
             let live = pages.pages - pages.pages_freed - pages.pages_inferred;
+            let largest = self.largest_blocks.get(class).copied().unwrap_or(1);
             row.add(&Stats {
                 allocs: pages.opened,
                 requested: bytes(pages.pages),
@@ -363,20 +397,18 @@ impl Tallies<'_> {
                 live_objects: pages.opened - pages.freed - pages.inferred,
                 live_requested: bytes(live),
                 live_allocated: bytes(live),
-                pages: Some(PageStats {
-                    allocated: pages.pages.into(),
-                    freed: pages.pages_freed.into(),
-                    inferred: pages.pages_inferred.into(),
-                    live: live.into(),
-                    ..PageStats::NONE
-                }),
+                pages_allocated: Some(pages.pages.into()),
+                pages_freed: Some(pages.pages_freed.into()),
+                pages_inferred: Some(pages.pages_inferred.into()),
+                live_pages: Some(live.into()),
+                partial_frees: Some(0),
+                largest: Some(self.page_bytes.saturating_mul(largest.into())),
                 oldest: self.oldest.get(class).copied().flatten(),
                 ..Stats::default()
             });
         }
         for (&row, n) in &self.partial_frees {
-            let pages = rows.get_mut(row as usize).and_then(|row| row.pages.as_mut());
-            if let Some(partial_frees) = pages.and_then(|pages| pages.partial_frees.as_mut()) {
+            if let Some(partial_frees) = rows.get_mut(row as usize).and_then(|row| row.partial_frees.as_mut()) {
                 *partial_frees += n;
             }
         }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::completeness::MergeStats;
+use crate::account::figures::{Figure, FigureUnit};
 use crate::account::grouping::{Grouping, RowKey};
-use crate::account::stats::{PageStats, Stats};
 use crate::pairing::result::{Live, PairingResult};
 
 /// Limit of live objects that an index keeps.
@@ -87,8 +87,8 @@ pub(super) fn read(
     with_live: bool,
     names: &mut Names,
 ) -> Option<(MergeStats, PairingResult)> {
-    type Sums<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
-    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Sums<'_>>(bytes).ok()?;
+    type Kept<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
+    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Kept<'_>>(bytes).ok()?;
     let numbers: Vec<CacheNumber> = known.into_iter().map(|name| names.intern(name).index() as u32 + 1).collect();
     let cache = |number: CacheNumber| match number.checked_sub(1) {
         Some(index) => numbers.get(index as usize).copied(),
@@ -121,21 +121,16 @@ pub(super) fn read(
 
 /// True if no sum that a view makes of these overflows: a real trace's sums never do.
 fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
-    let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(&paired.kinds);
+    let figures = || paired.rows.iter().map(|(_, figures)| figures).chain(paired.kinds.values());
     let all_fit = || {
-        let (mut sums, mut byte_sums) = ([0u64; 6], [0u128; 7]);
-        let (mut page_sums, mut partial_frees) = ([0u128; 4], 0u64);
+        let (mut sums, mut cross_cpu_bytes) = ([0u128; Figure::ALL.len()], 0u128);
         for row in figures() {
-            for (sum, n) in sums.iter_mut().zip(counts_of(row)) {
-                *sum = sum.checked_add(n)?;
+            for (sum, figure) in sums.iter_mut().zip(Figure::ALL) {
+                let is_count = figure.entry().unit == FigureUnit::Count;
+                let most = if is_count { u64::MAX.into() } else { u128::MAX };
+                *sum = sum.checked_add(figure.of(row).unwrap_or(0)).filter(|sum| *sum <= most)?;
             }
-            for (sum, n) in byte_sums.iter_mut().zip(bytes_of(row)) {
-                *sum = sum.checked_add(n)?;
-            }
-            for (sum, n) in page_sums.iter_mut().zip(row.pages.as_ref().map_or([0; 4], pages_of)) {
-                *sum = sum.checked_add(n)?;
-            }
-            partial_frees = partial_frees.checked_add(row.pages.and_then(|pages| pages.partial_frees).unwrap_or(0))?;
+            cross_cpu_bytes = cross_cpu_bytes.checked_add(row.cross_cpu_bytes)?;
         }
         paired.findings.values().try_fold(0u64, |sum, row| {
             let is_possible = row.suspect.checked_add(row.unseen)? <= row.count;
@@ -145,21 +140,6 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
     paired.counts.other <= order.events && all_fit().is_some()
 }
 
-/// The counts of a row.
-fn counts_of(f: &Stats) -> [u64; 6] {
-    [f.frees, f.cross_cpu, f.allocs, f.failed_allocs, f.inferred_frees, f.live_objects]
-}
-
-/// The bytes of a row, its peak aside.
-fn bytes_of(f: &Stats) -> [u128; 7] {
-    [f.requested, f.allocated, f.wasted, f.cross_cpu_bytes, f.live_requested, f.live_allocated, f.live_wasted]
-}
-
-/// The pages of a row, their peak aside.
-fn pages_of(pages: &PageStats) -> [u128; 4] {
-    [pages.allocated, pages.freed, pages.inferred, pages.live]
-}
-
 /// The value that all of `bytes` stand for.
 pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
@@ -167,6 +147,7 @@ pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use kmemtrace_abi::event::Kind;
     use kmemtrace_abi::trace::Trace;
     use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
     use kmemtrace_tests::recording::Directory;
@@ -251,7 +232,7 @@ mod tests {
         assert!(!passes(&|paired| paired.rows[0].1.allocs = u64::MAX));
         assert!(!passes(&|paired| paired.rows[2].1.live_objects = u64::MAX));
         assert!(!passes(&|paired| paired.rows[1].1.requested = u128::MAX));
-        assert!(!passes(&|paired| paired.kinds[1].live_wasted = u128::MAX));
+        assert!(!passes(&|paired| paired.kinds[Kind::Cache].live_wasted = u128::MAX));
         let changes: [fn(&mut FindingRow); 3] =
             [|row| row.count = u64::MAX, |row| row.suspect = u64::MAX, |row| row.unseen = 5];
         for change in changes {

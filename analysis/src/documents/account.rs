@@ -4,13 +4,14 @@ use std::cmp::Ordering as Order;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 use serde::{Serialize, Serializer};
 
 use super::naming::CallSite;
 use super::ranked::{Shape, SortKey};
 use super::row::{Name, RowSource, Rows, TakeRow, row};
 use super::sums::{Ordering, Saturation, saturated};
+use crate::account::figures::Figure;
 use crate::account::stats::Stats;
 
 /// Form of an account.
@@ -42,7 +43,11 @@ impl AccountStyle {
 
     /// Sort key where none is given.
     fn own_sort(self) -> SortKey {
-        if self == AccountStyle::SlabAccount { SortKey::Allocated } else { SortKey::Live }
+        if self == AccountStyle::SlabAccount {
+            SortKey::Figure(Figure::Allocated)
+        } else {
+            SortKey::Figure(Figure::LiveAllocated)
+        }
     }
 }
 
@@ -94,7 +99,7 @@ pub struct AccountBody<'a> {
     /// Form of the text.
     pub style: AccountStyle,
     /// Kinds of objects that are counted.
-    pub kinds: &'static [&'static str],
+    pub kinds: Vec<&'static str>,
     /// Number of callers.
     pub callers: usize,
     /// Sums over all callers.
@@ -144,31 +149,44 @@ impl Caller {
 
     fn figure(&self, key: SortKey, ordering: Ordering) -> u128 {
         match key {
-            SortKey::Frees => self.frees_made.unwrap_or_else(|| self.figures().frees).into(),
+            SortKey::Figure(Figure::Frees) => self.frees_made.unwrap_or_else(|| self.figures().frees).into(),
             key => key.of(&self.stats, ordering),
         }
     }
 }
 
-/// The body of `account`: of `pages`, or of `kmalloc` and `cache`, which are never added to those.
+/// The body of `account`, of one space.
 pub(super) fn account<'a>(
     callers: Callers<'a>,
     style: AccountStyle,
-    is_pages: bool,
+    space: Space,
     shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> AccountBody<'a> {
     let Callers { rows, frees_made, site } = callers;
     let mut by_site: HashMap<u64, Caller, RandomState> = HashMap::default();
-    for (call_site, _, stats) in rows.filter(|(_, kind, stats)| (*kind == Kind::Pages) == is_pages && stats.allocs > 0)
-    {
+    for (call_site, _, stats) in rows.filter(|(_, kind, stats)| kind.space() == space && stats.allocs > 0) {
         by_site.entry(call_site).or_default().stats.add(stats);
     }
     for (call_site, frees) in frees_made.into_iter().flatten() {
         by_site.entry(call_site).or_default().frees_made = Some(frees);
     }
+    // Names decide ties, and each name is made once.
+    let named = |(call_site, caller): (u64, Caller)| (name(&site(call_site)), call_site, caller);
+    let mut sorted: Vec<(CallerName, u64, Caller)> = by_site.into_iter().map(named).collect();
+    if style == AccountStyle::TraceAnalyze {
+        // The original knows callers by their names alone.
+        sorted.sort_by(|(a, address, _), (b, other, _)| a.cmp(b).then(address.cmp(other)));
+        sorted.dedup_by(|(name, _, caller), (first, _, sum)| {
+            let is_same = name == first;
+            if is_same {
+                sum.stats.add(&caller.stats);
+            }
+            is_same
+        });
+    }
     let mut total = Caller::default();
-    for caller in by_site.values_mut() {
+    for (.., caller) in &mut sorted {
         if style.counts_frees_made() {
             let made = *caller.frees_made.get_or_insert(0);
             *total.frees_made.get_or_insert(0) += made;
@@ -179,10 +197,7 @@ pub(super) fn account<'a>(
     saturation.check(&total.stats);
     let own_sort = [style.own_sort()];
     let keys = if shape.sort.is_empty() { &own_sort[..] } else { &shape.sort };
-    // Names decide ties, and each name is made once.
-    let mut sorted: Vec<(Vec<u8>, u64, Caller)> =
-        by_site.into_iter().map(|(call_site, caller)| (name(&site(call_site)), call_site, caller)).collect();
-    sorted.sort_by(|(name, address, caller), (other_name, other_address, other)| {
+    sorted.sort_by(|((name, _), address, caller), ((other_name, _), other_address, other)| {
         let by_figure = |key: &SortKey| other.figure(*key, ordering).cmp(&caller.figure(*key, ordering));
         let by_figures = keys.iter().map(by_figure).find(|order| order.is_ne()).unwrap_or(Order::Equal);
         by_figures.then_with(|| name.cmp(other_name)).then_with(|| address.cmp(other_address))
@@ -191,7 +206,7 @@ pub(super) fn account<'a>(
         sorted.into_iter().map(|(_, call_site, caller)| (call_site, caller.figures())).collect();
     AccountBody {
         style,
-        kinds: if is_pages { &["pages"] } else { &["kmalloc", "cache"] },
+        kinds: Kind::ALL.into_iter().filter(|kind| kind.space() == space).map(Kind::name).collect(),
         callers: sorted.len(),
         total: total.figures(),
         rows: Rows::of(sorted, move |(call_site, figures)| {
@@ -202,9 +217,13 @@ pub(super) fn account<'a>(
     }
 }
 
-/// Name that decides a tie: the symbol, else the address.
-fn name(site: &CallSite<'_>) -> Vec<u8> {
-    site.symbol.as_deref().map_or_else(|| site.call_site.to_string().into_bytes(), <[u8]>::to_vec)
+/// Symbol, else address, and module of a caller.
+type CallerName = (Vec<u8>, Option<Vec<u8>>);
+
+/// Name that decides a tie.
+fn name(site: &CallSite<'_>) -> CallerName {
+    let symbol = site.symbol.as_deref().map_or_else(|| site.call_site.to_string().into_bytes(), <[u8]>::to_vec);
+    (symbol, site.module.as_deref().map(<[u8]>::to_vec))
 }
 
 /// `fs/inode.o` of `fs/inode.c`.
@@ -218,13 +237,13 @@ fn object(file: &[u8]) -> Vec<u8> {
 mod tests {
     use std::sync::Arc;
 
+    use kmemtrace_abi::clock::Agreement;
+
     use super::super::naming::SitePlace;
     use super::super::row::Address;
     use super::*;
     use crate::names::kallsyms::SiteOwner;
     use crate::names::place::{Place, SourceLine};
-
-    const ORDERING: Ordering = Ordering { is_known: true, has_past: true };
 
     fn stats(allocs: u64, frees: u64, live: u128) -> Stats {
         let inferred_frees = frees / 3;
@@ -256,7 +275,13 @@ mod tests {
             frees_made: style.counts_frees_made().then(|| Box::new(made.iter().copied()) as Box<_>),
             site: Box::new(site),
         };
-        account(callers, style, false, &Shape::default(), (&Saturation::default(), ORDERING))
+        account(
+            callers,
+            style,
+            Space::Slab,
+            &Shape::default(),
+            (&Saturation::default(), Ordering::new(Agreement::AllCpus)),
+        )
     }
 
     #[test]
@@ -277,6 +302,22 @@ mod tests {
         assert_eq!((body.callers, body.total.allocs, body.total.live_allocated), (3, 12, 40));
         assert_eq!(body.rows.iter().nth(1).unwrap().object.as_deref(), Some(&b"fs/inode.o"[..]));
         assert_eq!(body.total.frees_made, None);
+    }
+
+    #[test]
+    fn callers_of_one_name_are_one_in_the_account_of_trace_analyze() {
+        let rows =
+            [(2, Kind::Cache, stats(5, 3, 30)), (7, Kind::Kmalloc, stats(2, 0, 20)), (1, Kind::Cache, stats(1, 0, 40))];
+        for (style, want) in [
+            (AccountStyle::TraceAnalyze, vec![(2, 7, 50), (1, 1, 40)]),
+            (AccountStyle::Callers, vec![(1, 1, 40), (2, 5, 30), (7, 2, 20)]),
+        ] {
+            let body = account_of(&rows, &[], style);
+            let shown =
+                body.rows.iter().map(|row| (row.site.call_site.0, row.figures.allocs, row.figures.live_allocated));
+            assert_eq!(shown.collect::<Vec<_>>(), want);
+            assert_eq!((body.callers, body.total.allocs, body.total.live_allocated), (want.len(), 8, 90));
+        }
     }
 
     #[test]

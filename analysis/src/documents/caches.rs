@@ -73,7 +73,9 @@ pub(super) fn caches<'a>(
         let several = name.filter(|name| candidates(name).is_some());
         (name.filter(|_| several.is_none()), several, *key)
     };
-    let rows = paired.rows.iter().map(move |(key, stats)| (place(key), key.kind, stats));
+    // Only slabs have caches; pages have one row.
+    let rows = paired.rows.iter().filter(|(key, _)| key.kind.space().is_always_shown());
+    let rows = rows.map(move |(key, stats)| (place(key), key.kind, stats));
     ranked(rows, shape, sums, move |(cache, _, row), kind, stats| {
         let seen = cache.and_then(|name| visibility.of(row.others, name, kind, stats.live_objects));
         CacheRow {

@@ -4,15 +4,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use kmemtrace_abi::clock::Unit;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 use serde::{Serialize, Serializer};
 
 use super::head::{CompletenessMembers, TraceMembers};
-use super::ranked::{Listing, Others, rank};
+use super::ranked::{Listing, Others, SpaceSums};
 use super::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
-use crate::account::stats::{PageStats, Stats};
+use crate::account::stats::Stats;
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::names::caches::candidates;
@@ -163,10 +163,9 @@ pub struct CompareBody<'a> {
     pub before: Side<'a>,
     /// Second analysis.
     pub after: Side<'a>,
-    /// Sums of `kmalloc` and `cache`.
-    pub total: Sides,
-    /// Sums of `pages`.
-    pub total_pages: Sides,
+    /// Sums of all rows.
+    #[serde(flatten)]
+    pub totals: SpaceSums<Sides>,
     /// Rows with the greatest change of live bytes first.
     #[serde(flatten)]
     pub listing: Listing<'a, CompareRow<'a>, Sides>,
@@ -175,7 +174,7 @@ pub struct CompareBody<'a> {
 impl CompareBody<'_> {
     /// True where live bytes of `kmalloc` and `cache` grew by more than `percent`; from 0 by anything.
     pub fn grew_over(&self, percent: f64) -> bool {
-        let [before, after] = [&self.total.before, &self.total.after].map(|figures| figures.live_allocated);
+        let [before, after] = [&self.totals.slab.before, &self.totals.slab.after].map(|figures| figures.live_allocated);
         after > before && (before == 0 || (after - before) as f64 > before as f64 * percent / 100.0)
     }
 }
@@ -226,8 +225,11 @@ impl Merged {
     fn stats(&self, analysis: &Analysis, is_of_pages: bool) -> Stats {
         match self {
             Merged::None => {
-                let pages = analysis.kind(Kind::Pages).pages.filter(|_| is_of_pages).map(PageStats::nothing_of);
-                Stats { peak_live_allocated: Some(0), pages, ..Stats::default() }
+                let mut none = Stats { peak_live_allocated: Some(0), ..Stats::default() };
+                if is_of_pages && analysis.kind(Kind::Pages).pages_allocated.is_some() {
+                    none.set_pages(0, analysis.info.page_bytes, analysis.kind(Kind::Pages).partial_frees.is_some());
+                }
+                none
             }
             Merged::One(row) => analysis.paired.rows[*row].1.clone(),
             Merged::Several(sum) => (**sum).clone(),
@@ -245,7 +247,7 @@ pub(super) fn check_room(before: &Analysis, after: &Analysis) -> Result<(), Anal
 }
 
 /// Rows of both analyses, by name and kind.
-type Pairs<'a> = BTreeMap<(SideKey<'a>, usize), (Kind, [Merged; 2])>;
+type Pairs<'a> = BTreeMap<(SideKey<'a>, Kind), [Merged; 2]>;
 
 /// Rows of both analyses under their common names; none for queries of other groupings.
 fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
@@ -258,8 +260,7 @@ fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
         for (row, (key, stats)) in analysis.paired.rows.iter().enumerate() {
             if !stats.is_empty() {
                 let name = side_key(analysis, *key, side == 0 && !same_addresses);
-                let pair = pairs.entry((name, rank(key.kind))).or_insert_with(|| (key.kind, Default::default()));
-                pair.1[side].add(analysis, row);
+                pairs.entry((name, key.kind)).or_default()[side].add(analysis, row);
             }
         }
     }
@@ -327,11 +328,11 @@ pub(super) fn compare<'a>(
     let orderings = sides.map(|side| Ordering::of(&side.info));
     let printing = Printing { orderings, seconds };
     let stats = move |kind: Kind, [first, second]: &[Merged; 2]| {
-        let is_of_pages = kind == Kind::Pages;
+        let is_of_pages = kind.space() == Space::Pages;
         [first.stats(before, is_of_pages), second.stats(after, is_of_pages)]
     };
     let mut rows: Vec<(SideKey<'a>, Kind, [Merged; 2])> =
-        pairs(before, after).into_iter().map(|((name, _), (kind, merged))| (name, kind, merged)).collect();
+        pairs(before, after).into_iter().map(|((name, kind), merged)| (name, kind, merged)).collect();
     // Stable: rows that changed as much stay in the order of names and kinds.
     rows.sort_by_cached_key(|(_, kind, merged)| {
         let change = change(&stats(*kind, merged));
@@ -343,22 +344,24 @@ pub(super) fn compare<'a>(
         stats.iter().for_each(|stats| saturation.check(stats));
         stats
     };
-    let sum = |is_pages: bool| {
+    // A space that either input tells of.
+    let mut shown = orderings[1];
+    shown.capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= orderings[0].capabilities.kinds[kind]);
+    let others = Others::of_spaces(rest.len(), shown, |space| {
         let mut sums: [Stats; 2] = Default::default();
-        for (_, kind, merged) in rest.iter().filter(|(_, kind, _)| (*kind == Kind::Pages) == is_pages) {
+        for (_, kind, merged) in rest.iter().filter(|(_, kind, _)| kind.space() == space) {
             sums.iter_mut().zip(stats(*kind, merged)).for_each(|(sum, stats)| sum.add(&stats));
         }
         printing.sides(&checked(sums))
-    };
-    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
-    let others = (!rest.is_empty()).then(others);
+    });
     for (_, kind, merged) in &rows {
         checked(stats(*kind, merged));
     }
     let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(*kind, merged))));
     CompareBody {
-        total: printing.sides(&checked(sides.map(|side| side.total().clone()))),
-        total_pages: printing.sides(&checked(sides.map(|side| side.kind(Kind::Pages).clone()))),
+        totals: SpaceSums::new("total", shown, |space| {
+            printing.sides(&checked(sides.map(|side| side.of_space(space).clone())))
+        }),
         before: first,
         after: second,
         listing: Listing::new(rows, others, template),

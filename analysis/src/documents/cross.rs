@@ -7,7 +7,7 @@ use kmemtrace_abi::event::Kind;
 use serde::{Serialize, Serializer};
 
 use super::naming::{CallSite, Naming};
-use super::ranked::{Listing, rank, split_others};
+use super::ranked::{Listing, split_others};
 use super::row::{Rows, row};
 use super::sums::{Ordering, Saturation};
 use crate::account::grouping::RowKey;
@@ -58,6 +58,7 @@ pub struct Cross<'a> {
 pub(super) fn cross<'a>(
     paired: &'a PairingResult,
     naming: Naming<'a>,
+    compares: impl Fn(Kind) -> bool,
     cpus: &'a [u32],
     top: Option<usize>,
     (saturation, ordering): (&Saturation, Ordering),
@@ -65,15 +66,16 @@ pub(super) fn cross<'a>(
     // Without an order any row may have such pairs.
     let least = |stats: &Stats| if ordering.is_known { stats.cross_cpu } else { stats.frees };
     let rows = paired.rows.iter().map(|(key, stats)| (key, stats));
-    let mut rows: Vec<(&RowKey, &Stats)> = rows.filter(|(_, stats)| least(stats) > 0).collect();
+    let mut rows: Vec<(&RowKey, &Stats)> = rows.filter(|(key, stats)| compares(key.kind) && least(stats) > 0).collect();
     rows.sort_by_key(|(RowKey { site, kind, .. }, stats)| {
         let crossed = if ordering.is_known { (stats.cross_cpu_bytes, stats.cross_cpu) } else { (0, 0) };
-        (Reverse(crossed), *site, rank(*kind))
+        (Reverse(crossed), *site, *kind)
     });
     let template = rows.first().copied();
     let others = split_others(
         &mut rows,
         top,
+        ordering,
         |(key, _)| key.kind,
         |rest| OtherCross {
             frees: rest.iter().map(|(_, stats)| stats.frees).sum(),

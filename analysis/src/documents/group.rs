@@ -282,7 +282,9 @@ impl<'a> GroupNaming<'a> {
     pub(super) fn cache_from(&self, row: RowKey) -> Option<&'static str> {
         match row.kind {
             Kind::Kmalloc => Some("size"),
-            Kind::Cache | Kind::Pages => self.paired.caches_from.get(&row).map(|from| from.name()),
+            Kind::Cache | Kind::Pages | Kind::Percpu | Kind::Vmalloc => {
+                self.paired.caches_from.get(&row).map(|from| from.name())
+            }
         }
     }
 

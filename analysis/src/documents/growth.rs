@@ -2,13 +2,13 @@
 
 use std::cmp::Reverse;
 
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{BySpace, Kind};
 use serde::Serialize;
 
 use super::group::{GroupNames, GroupNaming};
-use super::ranked::{Listing, Others, rank};
+use super::ranked::{Listing, Others, SpaceSums};
 use super::row::{Rows, row};
-use super::sums::{Saturation, saturated};
+use super::sums::{Ordering, Saturation, saturated};
 use crate::account::grouping::RowKey;
 use crate::account::growth::Growth;
 use crate::pairing::result::PairingResult;
@@ -66,10 +66,9 @@ impl SliceFigures {
 pub struct GrowthBody<'a> {
     /// Order keys at which the slices end: the first key beyond each.
     pub slices: Vec<u64>,
-    /// Sums of `kmalloc` and `cache`.
-    pub total: SliceFigures,
-    /// Sums of `pages`.
-    pub total_pages: SliceFigures,
+    /// Sums of all rows.
+    #[serde(flatten)]
+    pub totals: SpaceSums<SliceFigures>,
     /// Rows that grew most first.
     #[serde(flatten)]
     pub listing: Listing<'a, GrowthRow<'a>, SliceFigures>,
@@ -80,35 +79,33 @@ pub(super) fn growth<'a>(
     paired: &'a PairingResult,
     naming: GroupNaming<'a>,
     top: Option<usize>,
-    saturation: &Saturation,
+    (saturation, ordering): (&Saturation, Ordering),
 ) -> GrowthBody<'a> {
     let Some(growth) = &paired.growth else {
-        let none = || SliceFigures::none(0);
         let listing = Listing::new(Rows::new(0, |_| unused()), None, None);
-        return GrowthBody { slices: Vec::new(), total: none(), total_pages: none(), listing };
+        let totals = SpaceSums::new("total", ordering, |_| SliceFigures::none(0));
+        return GrowthBody { slices: Vec::new(), totals, listing };
     };
-    let mut totals = [SliceFigures::none(growth.len()), SliceFigures::none(growth.len())];
+    let mut totals = BySpace::from_fn(|_| SliceFigures::none(growth.len()));
     let mut rows = Vec::new();
     for (index, (key, stats)) in paired.rows.iter().enumerate() {
         for bytes in growth.live(index) {
             saturation.sum(bytes.max(0).cast_unsigned());
         }
         let figures = SliceFigures::of(growth, index);
-        totals[usize::from(key.kind == Kind::Pages)].add(&figures, saturation);
+        totals[key.kind.space()].add(&figures, saturation);
         if stats.allocs > 0 {
-            rows.push((Reverse(figures.grown()), naming.place(*key), rank(key.kind), index));
+            rows.push((Reverse(figures.grown()), naming.place(*key), key.kind, index));
         }
     }
     rows.sort_unstable();
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
-    let sum = |is_pages: bool| {
+    let others = Others::of_spaces(rest.len(), ordering, |space| {
         let mut sum = SliceFigures::none(growth.len());
-        let rest = rest.iter().filter(|(.., index)| (paired.rows[*index].0.kind == Kind::Pages) == is_pages);
+        let rest = rest.iter().filter(|(.., index)| paired.rows[*index].0.kind.space() == space);
         rest.for_each(|(.., index)| sum.add(&SliceFigures::of(growth, *index), saturation));
         sum
-    };
-    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
-    let others = (!rest.is_empty()).then(others);
+    });
     let stacks = naming.stack_members();
     let make = move |index: usize| {
         let key: RowKey = paired.rows[index].0;
@@ -116,9 +113,9 @@ pub(super) fn growth<'a>(
     };
     let template = rows.first().or(rest.first()).map(|(.., index)| make(*index));
     let rows: Vec<usize> = rows.into_iter().map(|(.., index)| index).collect();
-    let [total, total_pages] = totals;
+    let totals = SpaceSums::new("total", ordering, |space| totals[space].clone());
     let listing = Listing { stacks, ..Listing::new(Rows::of(rows, move |index| make(*index)), others, template) };
-    GrowthBody { slices: growth.ends().collect(), total, total_pages, listing }
+    GrowthBody { slices: growth.ends().collect(), totals, listing }
 }
 
 /// Row of an empty list.

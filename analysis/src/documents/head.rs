@@ -1,6 +1,7 @@
 //! Head of a document: schema, completeness, origin and request, the same for all views.
 
 use kmemtrace_abi::clock::{Clock, OrderKey};
+use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{Deferred, SymbolSource, TraceInfo};
@@ -167,6 +168,8 @@ pub struct TraceMembers<'a> {
     /// Meaning of order keys.
     #[serde(serialize_with = "order_word")]
     pub order: OrderKey,
+    /// True for an input that lists what is live at one moment.
+    pub one_moment: bool,
     /// Order key of the first event in the window.
     pub first: u64,
     /// Order key of the last event in the window.
@@ -194,6 +197,9 @@ pub struct TraceMembers<'a> {
     /// The kernel showed no symbols to the one who recorded; no member of documents.
     #[serde(skip)]
     pub hides_symbols: bool,
+    /// Documents have rows of `vmalloc`; no member of these.
+    #[serde(skip)]
+    pub shows_vmalloc: bool,
     /// Loss before the first event, if the kernel began to record at boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_boot: Option<SinceBoot>,
@@ -240,7 +246,10 @@ impl<'a> TraceMembers<'a> {
     /// Origin of an analysis.
     pub(super) fn of(analysis: &'a Analysis) -> TraceMembers<'a> {
         let Analysis { completeness, info, own_threads, order, .. } = analysis;
-        TraceMembers::new(info, completeness.lost_before, own_threads.as_deref(), order.first.zip(order.last))
+        let keys = order.first.zip(order.last);
+        let members = TraceMembers::new(info, completeness.lost_before, own_threads.as_deref(), keys);
+        let is_taken = analysis.kinds.is_empty() || analysis.kinds.contains(&Kind::Vmalloc);
+        TraceMembers { shows_vmalloc: members.shows_vmalloc && is_taken, ..members }
     }
 
     /// Origin of what a pass of [`crate::Query::observe`] or [`crate::Query::objects`] handed over.
@@ -273,10 +282,11 @@ impl<'a> TraceMembers<'a> {
             endian: info.endian.map(Endian::name),
             word_bytes: info.word_bytes,
             page_bytes: info.page_bytes,
-            addresses: (!info.input.is_of_one_moment()).then_some("raw"),
+            addresses: info.capabilities.call_sites.then_some("raw"),
             clock: info.clock.as_deref(),
-            cpus: (!info.input.is_of_one_moment()).then_some(info.cpus.len()),
+            cpus: info.capabilities.places.then_some(info.cpus.len()),
             order: info.order,
+            one_moment: !info.capabilities.past,
             first,
             last,
             own_threads,
@@ -292,6 +302,7 @@ impl<'a> TraceMembers<'a> {
             recording: info.recording.as_deref(),
             symbols: info.symbols.map(SymbolSource::name),
             hides_symbols: info.symbols == Some(SymbolSource::Hidden),
+            shows_vmalloc: info.capabilities.kinds[Kind::Vmalloc],
             since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: lost_before }),
         }
     }

@@ -2,15 +2,16 @@
 
 use std::cmp::Reverse;
 
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 use serde::Serialize;
 
 use super::group::{GroupMember, GroupNames, GroupNaming, KeyValue, SortValue};
-use super::ranked::{Listing, Others, Shape, SortKey, rank};
+use super::ranked::{Listing, Others, Shape, SortKey, sum_of};
 use super::row::{Rows, row};
 use super::shown::{self, Grown, Shown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
+use crate::account::figures::Figure;
 use crate::account::grouping::{GroupKey, ModuleRule, NO_VALUE, RowKey};
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
@@ -41,8 +42,8 @@ pub struct Explained {
 /// Body of `tasks`, `modules` and `uses`.
 #[derive(Serialize)]
 pub struct HoldersBody<'a> {
-    /// `pages`, `slab`, or `pages and slab`.
-    pub shows: &'static str,
+    /// Name of the space that is shown; `pages and slab` and the like where several were asked for.
+    pub shows: String,
     /// Number of events that were read.
     pub events: u64,
     /// Rule by which rows of modules take an allocation; `None` in other views.
@@ -82,19 +83,15 @@ pub(super) fn holders<'a>(
     };
     rows.retain(|row| shown.takes(row.kind) && !row.grown.stats.is_empty());
     rows.iter().for_each(|row| saturation.check(&row.grown.stats));
-    let keys = if shape.sort.is_empty() { &[SortKey::Live][..] } else { &shape.sort };
+    let keys = if shape.sort.is_empty() { &[SortKey::Figure(Figure::LiveAllocated)][..] } else { &shape.sort };
     let figures =
         |row: &Holder<'_>| -> Vec<_> { keys.iter().map(|key| Reverse(row.grown.figure(*key, ordering))).collect() };
-    rows.sort_by(|a, b| figures(a).cmp(&figures(b)).then(a.place.cmp(&b.place)).then(rank(a.kind).cmp(&rank(b.kind))));
+    rows.sort_by(|a, b| figures(a).cmp(&figures(b)).then(a.place.cmp(&b.place)).then(a.kind.cmp(&b.kind)));
     let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));
-    let sum = |is_pages: bool| {
-        let mut sum = Grown::default();
-        rest.iter().filter(|row| (row.kind == Kind::Pages) == is_pages).for_each(|row| sum.add(&row.grown));
-        saturation.check(&sum.stats);
-        ToldStats::of_pages(is_pages, &sum.stats, ordering)
-    };
-    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
-    let others = (!rest.is_empty()).then(others);
+    let others = Others::of_spaces(rest.len(), ordering, |space| {
+        let of_space = rest.iter().filter(|row| row.kind.space() == space);
+        sum_of(of_space.map(|row| &row.grown.stats), space, (saturation, ordering))
+    });
     let make = move |row: &Holder<'a>| HolderRow {
         names: row.names.clone(),
         kind: row.kind,
@@ -114,7 +111,7 @@ pub(super) fn holders<'a>(
 
 /// Sums of all pages beside the change of free memory.
 pub(super) fn explained(analysis: &Analysis, saturation: &Saturation) -> Explained {
-    let rows = analysis.paired.rows.iter().filter(|(key, _)| key.kind == Kind::Pages);
+    let rows = analysis.paired.rows.iter().filter(|(key, _)| key.kind.space() == Space::Pages);
     let live = rows.fold(0u128, |sum, (_, stats)| sum.saturating_add(stats.live_allocated));
     Explained { live_bytes: saturation.sum(live), memfree_change: analysis.memfree_change }
 }

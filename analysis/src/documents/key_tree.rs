@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use kmemtrace_abi::event::Space;
+
 use super::group::GroupNaming;
 use super::ranked::{Shape, SortKey};
 use super::row::Address;
@@ -9,8 +11,9 @@ use super::shown::{self, Grown, Shown};
 use super::stacks::{StackCounts, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation};
 use super::tree::{KeyTree, NodeKind, TreeBody, TreeNode, TreeOptions};
+use crate::account::figures::Figure;
 use crate::account::grouping::{GroupKey, NO_VALUE};
-use crate::account::row_paths::{NO_FRAME, Nodes, Step, root_of_tree};
+use crate::account::row_paths::{NO_FRAME, Nodes, Step};
 use crate::analysis::Analysis;
 use crate::names::kallsyms::{KERNEL, SiteOwner, UNKNOWN};
 
@@ -34,12 +37,12 @@ pub(super) fn key_tree(
     shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> TreeBody {
-    let shown = if Shown::of(analysis) == Shown::Pages { Shown::Pages } else { Shown::Slab };
+    let space = Shown::of(analysis).tree_space();
     let none = Nodes::default();
     let nodes = analysis.paired.nodes.as_ref().unwrap_or(&none);
     let mut sums = vec![Grown::default(); nodes.nodes.len()];
     for ((row, (key, _)), grown) in (0u32..).zip(&analysis.paired.rows).zip(shown::rows(analysis)) {
-        if let Some(&leaf) = nodes.paths.of(row).last().filter(|_| shown.takes(key.kind)) {
+        if let Some(&leaf) = nodes.paths.of(row).last().filter(|_| key.kind.space() == space) {
             sums[leaf as usize].add(&grown);
         }
     }
@@ -54,17 +57,17 @@ pub(super) fn key_tree(
         }
         sums[index].set_peak(nodes.peaks.get(index).copied().unwrap_or(0), analysis.info.page_bytes);
     }
-    let sort = shape.sort.first().copied().unwrap_or(SortKey::Live);
+    let sort = shape.sort.first().copied().unwrap_or(SortKey::Figure(Figure::LiveAllocated));
     let (naming, stacks) = (GroupNaming::of(analysis), StackNaming::of(analysis));
     let form = KeyForm { naming, stacks, nodes, sums, children, sort, shape, throttle: options.throttle, ordering };
-    let root = root_of_tree(shown == Shown::Pages);
+    let root = space as usize;
     let root = if root < form.sums.len() {
         form.node(root as u32, options.depth.unwrap_or(usize::MAX))
     } else {
-        form.with_sums(plain(shown.name(), NodeKind::Root), &Grown::default())
+        form.with_sums(plain(space.name(), NodeKind::Root), &Grown::default())
     };
     let keys = KeyTree { events: analysis.order.events, stacks: StackCounts::of(analysis) };
-    TreeBody { sort: sort.name(), branch: None, wrapped_live: 0, root, shows: shown.name(), keys: Some(keys) }
+    TreeBody { sort: sort.name(), branch: None, wrapped_live: 0, root, shows: space.name(), keys: Some(keys) }
 }
 
 impl KeyForm<'_, '_> {
@@ -73,7 +76,7 @@ impl KeyForm<'_, '_> {
         let at = index as usize;
         let named = match self.nodes.nodes[at].step {
             Some(step) => self.named(step),
-            None => plain((if at == root_of_tree(true) { Shown::Pages } else { Shown::Slab }).name(), NodeKind::Root),
+            None => plain(Space::ALL.get(at).map_or("", |space| space.name()), NodeKind::Root),
         };
         let children = if depth == 0 { Vec::new() } else { self.children(at, depth - 1) };
         TreeNode { children, ..self.with_sums(named, &self.sums[at]) }

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
-use kmemtrace_abi::event::Kind;
-use kmemtrace_abi::trace::InputKind;
+use kmemtrace_abi::event::{Kind, Space};
+use kmemtrace_abi::trace::InputCapabilities;
 
 use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Others};
 use super::row::{Address, Name, Rows, row};
 use super::stack_frame::RowStack;
 use super::stacks::StackNaming;
-use super::sums::Saturation;
+use super::sums::{Ordering, Saturation};
 use crate::account::classes::Class;
 use crate::account::group_reader::parts_of_task;
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
@@ -69,7 +69,7 @@ struct Objects<'a> {
     stacks: Option<StackNaming<'a>>,
     /// Rows of the analysis have threads behind their stacks.
     has_tasks: bool,
-    input: InputKind,
+    capabilities: InputCapabilities,
     page_bytes: Option<u64>,
     /// Call-sites and kinds whose objects are also freed on paths without events.
     bounds: HashSet<(u64, Kind)>,
@@ -80,17 +80,15 @@ pub(super) fn live<'a>(
     paired: &'a PairingResult,
     analysis: &'a Analysis,
     top: Option<usize>,
-    saturation: &Saturation,
+    (saturation, ordering): (&Saturation, Ordering),
 ) -> Listing<'a, LiveRow<'a>, OtherObjects> {
     let (listed, rest) = paired.live.split_at(top.unwrap_or(usize::MAX).min(paired.live.len()));
-    let sum = |is_pages: bool| {
+    let others = Others::of_spaces(rest.len(), ordering, |space| {
         let classes = rest.iter().map(|object| paired.class(object));
-        let classes: Vec<&Class> = classes.filter(|class| (class.kind == Kind::Pages) == is_pages).collect();
+        let classes: Vec<&Class> = classes.filter(|class| class.kind.space() == space).collect();
         let sum = |size: fn(&Class) -> u64| saturation.sum(classes.iter().map(|class| u128::from(size(class))).sum());
         OtherObjects { requested: sum(|class| class.requested), allocated: sum(|class| class.allocated) }
-    };
-    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
-    let others = (!rest.is_empty()).then(others);
+    });
     let stacks = StackNaming::of(analysis);
     let bounds = paired.rows.iter().filter(|(_, stats)| stats.live_is_upper_bound);
     let objects = Objects {
@@ -98,7 +96,7 @@ pub(super) fn live<'a>(
         naming: Naming::of(analysis),
         stacks: analysis.grouping.has(GroupKey::Stack).then(|| stacks.clone()),
         has_tasks: analysis.grouping == Grouping::SITE_STACK_AND_TASK,
-        input: analysis.info.input,
+        capabilities: analysis.info.capabilities,
         page_bytes: analysis.info.page_bytes,
         bounds: bounds.map(|(key, _)| (key.site, key.kind)).collect(),
     };
@@ -126,8 +124,8 @@ impl<'a> Objects<'a> {
         let (stack, task) = self.stack_and_task(*others);
         // A thread may have had several names, and the input tells the one that it had.
         let own = task.and_then(|task| self.naming.numbered(parts_of_task(task).1?));
-        let (at, cpu) = self.input.told_place(object.alloc_info.at, object.cpu);
-        let whole = || self.page_bytes.filter(|_| class.kind == Kind::Pages);
+        let (at, cpu) = self.capabilities.told_place(object.alloc_info.at, object.cpu);
+        let whole = || self.page_bytes.filter(|_| class.kind.space() == Space::Pages);
         LiveRow {
             address: Address(object.address),
             site: self.naming.call_site(*site),

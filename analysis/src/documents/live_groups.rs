@@ -5,10 +5,11 @@ use std::cmp::Reverse;
 use kmemtrace_abi::event::Kind;
 
 use super::group::{GroupNames, GroupNaming};
-use super::ranked::{Listing, Others, Shape, SortKey, rank};
+use super::ranked::{Listing, Others, Shape, SortKey, sum_of};
 use super::row::{Rows, row};
 use super::sums::{Ordering, Saturation, ToldStats, saturated};
 use crate::account::completeness::MergeStats;
+use crate::account::figures::Figure;
 use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::pairing::result::PairingResult;
@@ -76,12 +77,12 @@ pub(super) fn live_groups<'a>(
     let last = order.last.unwrap_or(0);
     let grew = move |index: usize| {
         // Memory that was given back before the moment of a page_owner text is in none of its blocks.
-        let growth = paired.growth.as_ref().filter(|_| ordering.has_past)?;
+        let growth = paired.growth.as_ref().filter(|_| ordering.capabilities.past)?;
         let before = growth.live_at(index, growth.nine_tenths(last));
         let grew = i128::try_from(paired.rows[index].1.live_allocated).unwrap_or(i128::MAX).saturating_sub(before);
         Some(i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX }))
     };
-    let keys = if shape.sort.is_empty() { &[SortKey::Live][..] } else { &shape.sort };
+    let keys = if shape.sort.is_empty() { &[SortKey::Figure(Figure::LiveAllocated)][..] } else { &shape.sort };
     let ranks = |index: usize| -> Vec<Reverse<i128>> {
         let rank = |key: &SortKey| match key {
             SortKey::Growth => grew(index).unwrap_or(0).into(),
@@ -90,20 +91,14 @@ pub(super) fn live_groups<'a>(
         keys.iter().map(|key| Reverse(rank(key))).collect()
     };
     let rows = paired.rows.iter().enumerate().filter(|(_, (_, stats))| stats.live_objects > 0);
-    let place =
-        |(index, (key, _)): (usize, &(RowKey, Stats))| (ranks(index), naming.place(*key), rank(key.kind), index);
+    let place = |(index, (key, _)): (usize, &(RowKey, Stats))| (ranks(index), naming.place(*key), key.kind, index);
     let mut rows: Vec<_> = rows.map(place).collect();
     rows.sort_unstable();
     let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));
-    let sum = |is_pages: bool| {
-        let mut sum = Stats::default();
-        let rest = rest.iter().map(|(.., index)| &paired.rows[*index]);
-        rest.filter(|(key, _)| (key.kind == Kind::Pages) == is_pages).for_each(|(_, stats)| sum.add(stats));
-        saturation.check(&sum);
-        ToldStats::of_pages(is_pages, &sum, ordering)
-    };
-    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
-    let others = (!rest.is_empty()).then(others);
+    let others = Others::of_spaces(rest.len(), ordering, |space| {
+        let rest = rest.iter().map(|(.., index)| &paired.rows[*index]).filter(|(key, _)| key.kind.space() == space);
+        sum_of(rest.map(|(_, stats)| stats), space, (saturation, ordering))
+    });
     rows.iter().for_each(|(.., index)| saturation.check(&paired.rows[*index].1));
     let stacks = naming.stack_members();
     let make = move |index: usize| {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use kmemtrace_abi::event::Kind;
 
 use super::naming::{AllocPlace, FreePlace, Naming};
-use super::ranked::{Listing, Others, rank};
+use super::ranked::{Listing, Others};
 use super::row::{Address, EventPlace, Name, Rows, row};
 use crate::pairing::findings::{Finding, FindingRow, FindingSites};
 use crate::pairing::result::PairingResult;
@@ -64,29 +64,25 @@ impl MismatchRow<'_> {
 pub(super) fn mismatch<'a>(
     paired: &'a PairingResult,
     naming: Naming<'a>,
+    compares: impl Fn(Kind) -> bool,
     top: Option<usize>,
     classes: &[Finding],
 ) -> Listing<'a, MismatchRow<'a>, OtherFindings> {
     let errors = |(key, row): &(&FindingSites, &FindingRow)| {
         if key.class.is_error() { row.count - row.suspect - row.unseen } else { 0 }
     };
-    let mut rows: Vec<(&FindingSites, &FindingRow)> =
-        paired.findings.iter().filter(|(key, _)| classes.is_empty() || classes.contains(&key.class)).collect();
+    let is_asked = |key: &FindingSites| compares(key.kind) && (classes.is_empty() || classes.contains(&key.class));
+    let mut rows: Vec<(&FindingSites, &FindingRow)> = paired.findings.iter().filter(|(key, _)| is_asked(key)).collect();
     rows.sort_by_key(|found| {
         let (key, row) = found;
-        (errors(found) == 0, Reverse(row.count), key.class, key.alloc_site, key.free_site, rank(key.kind))
+        (errors(found) == 0, Reverse(row.count), key.class, key.alloc_site, key.free_site, key.kind)
     });
     let template = rows.first().map(|(key, found)| row(naming, key, found));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let sum = |figure: fn(&FindingRow) -> u64| rest.iter().map(|(_, row)| figure(row)).sum();
-    let others = || Others {
-        others: OtherFindings {
-            count: sum(|row| row.count),
-            suspect: sum(|row| row.suspect),
-            unseen: sum(|row| row.unseen),
-        },
-        others_pages: None,
-        others_count: rest.len(),
+    let others = || {
+        let (count, suspect, unseen) = (sum(|row| row.count), sum(|row| row.suspect), sum(|row| row.unseen));
+        Others::one(rest.len(), OtherFindings { count, suspect, unseen })
     };
     let others = (!rest.is_empty()).then(others);
     Listing::new(Rows::of(rows, move |(key, found)| row(naming, key, found)), others, template)

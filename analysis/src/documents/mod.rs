@@ -6,11 +6,11 @@
 //!
 //! ```no_run
 //! use kmemtrace::documents::{self, Body};
-//! use kmemtrace::{Query, Shape, SortKey, Trace};
+//! use kmemtrace::{Figure, Query, Shape, SortKey, Trace};
 //!
 //! let mut trace = Trace::open(&["kmemtrace.data".into()])?;
 //! let analysis = Query::by_site().run(&mut trace)?;
-//! let document = documents::sites(&analysis, &Shape { sort: vec![SortKey::Wasted], top: Some(10) });
+//! let document = documents::sites(&analysis, &Shape { sort: vec![SortKey::Figure(Figure::Wasted)], top: Some(10) });
 //! if let Body::Sites(sites) = &document.body {
 //!     for row in sites.rows.iter() {
 //!         println!("{} {}", row.site.call_site, row.stats.wasted);
@@ -50,10 +50,7 @@ pub mod tree;
 
 use std::sync::LazyLock;
 
-use kmemtrace_abi::event::Kind;
-
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
-use crate::account::row_paths::root_of_tree;
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::pairing::findings::Finding;
@@ -67,7 +64,6 @@ pub use head::Head;
 use holders::HoldersBody;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
-use shown::Shown;
 use sums::{Ordering, Saturation};
 pub use tree::TreeOptions;
 use tree::{Counted, Leaf, TreeBody};
@@ -86,7 +82,7 @@ fn grouped(analysis: &Analysis, by: Grouping) -> &PairingResult {
 /// `summary`: totals per kind, pairs and findings; with lists of the top call-sites where rows are call-sites.
 pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
     of("summary", analysis, |sums| {
-        let mut summary = summary::summary(&analysis.paired, analysis.own_threads.is_some(), &analysis.order, sums);
+        let mut summary = summary::summary(analysis, sums);
         if analysis.grouping == Grouping::SITE {
             let top = |by| Some(sites::top(&analysis.paired, Naming::of(analysis), by, TOP_SITES, sums.1));
             summary.top_sites = top(|stats| stats.wasted);
@@ -128,7 +124,8 @@ pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 pub fn mismatch<'a>(analysis: &'a Analysis, shape: &Shape, classes: &[Finding]) -> Document<'a> {
     let naming = Naming::of(analysis);
     of("mismatch", analysis, |_| {
-        Body::Mismatch(mismatch::mismatch(grouped(analysis, Grouping::SITE), naming, shape.top, classes))
+        let (paired, compares) = (grouped(analysis, Grouping::SITE), |kind| analysis.compares(kind));
+        Body::Mismatch(mismatch::mismatch(paired, naming, compares, shape.top, classes))
     })
 }
 
@@ -145,19 +142,17 @@ pub fn live_groups<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 /// `growth`: live bytes and allocations over time, by the keys of the query. The query is one [`crate::Query::with_growth`].
 pub fn growth<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = GroupNaming::of(analysis);
-    of("growth", analysis, |(saturation, _)| {
-        Body::Growth(Box::new(growth::growth(&analysis.paired, naming, shape.top, saturation)))
-    })
+    of("growth", analysis, |sums| Body::Growth(Box::new(growth::growth(&analysis.paired, naming, shape.top, sums))))
 }
 
 /// `tree`: sums by folder, file, function and call-site of the kernel's sources, or by area. The query is [`crate::Query::by_site`];
-/// nodes have peaks of their own where it is one [`crate::Query::with_place_nodes`], too. Pages are never added to the objects that they
-/// hold: the tree has them where [`Analysis::shows_pages`].
+/// nodes have peaks of their own where it is one [`crate::Query::with_place_nodes`], too. The tree has one space,
+/// [`Analysis::shown_space`].
 pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) -> Document<'a> {
-    let (naming, shows_pages) = (Naming::of(analysis), analysis.shows_pages());
+    let (naming, space) = (Naming::of(analysis), analysis.shown_space());
     let mut document = of("tree", analysis, |sums| {
         let rows = (0..).zip(&grouped(analysis, Grouping::SITE).rows).zip(shown::rows(analysis));
-        let is_shown = |key: &RowKey| (key.kind == Kind::Pages) == shows_pages;
+        let is_shown = |key: &RowKey| key.kind.space() == space;
         let rows = rows.filter(|((_, (key, stats)), _)| is_shown(key) && !stats.is_empty());
         let nodes = analysis.paired.nodes.as_ref();
         let leaves = rows.map(|((row, (key, _)), grown)| Leaf {
@@ -167,13 +162,12 @@ pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) ->
         });
         let counted = nodes.map(|nodes| Counted {
             peaks: &nodes.peaks,
-            root: root_of_tree(shows_pages) as u32,
+            root: space as u32,
             page_bytes: analysis.info.page_bytes,
         });
         let files = (&analysis.names.places.options.areas, analysis.static_sizes.as_ref());
         let tree = tree::tree(leaves, files, counted, options, shape, sums);
-        let shows = if shows_pages { Shown::Pages } else { Shown::Slab }.name();
-        Body::Tree(Box::new(TreeBody { shows, ..tree }))
+        Body::Tree(Box::new(TreeBody { shows: space.name(), ..tree }))
     });
     document.head.query.by = vec![if options.by_area { "area" } else { "folder" }];
     document
@@ -230,7 +224,7 @@ pub fn live<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let groupings = [Grouping::SITE, Grouping::SITE_AND_STACK, Grouping::SITE_STACK_AND_TASK];
     let has_objects = groupings.contains(&analysis.grouping);
     let paired = if has_objects { &analysis.paired } else { &*NO_ROWS };
-    of("live", analysis, |(saturation, _)| Body::Live(live::live(paired, analysis, shape.top, saturation)))
+    of("live", analysis, |sums| Body::Live(live::live(paired, analysis, shape.top, sums)))
 }
 
 /// `cross`: pairs freed on another CPU, per call-site and as a matrix. The query is one [`crate::Query::with_cpu_matrix`].
@@ -238,21 +232,21 @@ pub fn cross<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
     let cpus = &analysis.info.cpus;
     of("cross", analysis, |sums| {
-        Body::Cross(cross::cross(grouped(analysis, Grouping::SITE), naming, cpus, shape.top, sums))
+        let (paired, compares) = (grouped(analysis, Grouping::SITE), |kind| analysis.compares(kind));
+        Body::Cross(cross::cross(paired, naming, compares, cpus, shape.top, sums))
     })
 }
 
-/// `account`: a row per caller, of `kmalloc` and `cache`; of `pages` where [`Analysis::shows_pages`]. The query is
-/// [`crate::Query::by_site`], for [`AccountStyle::SlabAccount`] one [`crate::Query::with_free_sites`].
+/// `account`: a row per caller, of one space, [`Analysis::shown_space`]. The query is [`crate::Query::by_site`], for [`AccountStyle::SlabAccount`] one [`crate::Query::with_free_sites`].
 pub fn account<'a>(analysis: &'a Analysis, shape: &Shape, style: AccountStyle) -> Document<'a> {
     let naming = Naming::of(analysis);
-    let (paired, is_pages) = (grouped(analysis, Grouping::SITE), analysis.shows_pages());
+    let (paired, space) = (grouped(analysis, Grouping::SITE), analysis.shown_space());
     let callers = account::Callers {
         rows: Box::new(paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats))),
-        frees_made: style.counts_frees_made().then(|| Box::new(paired.counts.free_sites.iter(is_pages)) as Box<_>),
+        frees_made: style.counts_frees_made().then(|| Box::new(paired.counts.free_sites.iter(space)) as Box<_>),
         site: Box::new(move |call_site| naming.call_site(call_site)),
     };
-    of("account", analysis, |sums| Body::Account(Box::new(account::account(callers, style, is_pages, shape, sums))))
+    of("account", analysis, |sums| Body::Account(Box::new(account::account(callers, style, space, shape, sums))))
 }
 
 /// A view's body under its head; `view` has the number of its schema where that is not 1. Sums that do not fit 64 bits are known once the body is made.

@@ -2,12 +2,14 @@
 
 use std::cmp;
 
-use kmemtrace_abi::event::Kind;
-use serde::Serialize;
+use kmemtrace_abi::event::{Kind, Space};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use super::row::{Row, RowSource, Rows, SumRow, TakeRow, columns_of};
 use super::stacks::StackMembers;
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
+use crate::account::figures::Figure;
 use crate::account::grouping::GroupKey;
 use crate::account::stats::Stats;
 
@@ -23,24 +25,8 @@ pub struct Shape {
 /// Sort key of rows, greatest first (names: smallest first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortKey {
-    /// Bytes lost to internal fragmentation.
-    Wasted,
-    /// Bytes lost to internal fragmentation of objects live at the end.
-    LiveWasted,
-    /// Bytes live at the end.
-    Live,
-    /// Greatest number of live bytes.
-    Peak,
-    /// Bytes allocated, over all allocations.
-    Allocated,
-    /// Bytes requested, over all allocations.
-    Requested,
-    /// Number of allocations.
-    Allocs,
-    /// Number of frees that were paired.
-    Frees,
-    /// Number of frees on another CPU.
-    Cross,
+    /// A figure that has words of `--sort`.
+    Figure(Figure),
     /// Growth of live bytes, in views that have it.
     Growth,
     /// Bytes of functions and objects in the kernel's image, in views that have them.
@@ -67,15 +53,7 @@ impl SortKey {
     /// Word of the contract.
     pub fn name(self) -> &'static str {
         match self {
-            SortKey::Wasted => "wasted",
-            SortKey::LiveWasted => "live_wasted",
-            SortKey::Live => "live",
-            SortKey::Peak => "peak",
-            SortKey::Allocated => "total",
-            SortKey::Requested => "requested",
-            SortKey::Allocs => "allocs",
-            SortKey::Frees => "frees",
-            SortKey::Cross => "cross",
+            SortKey::Figure(figure) => figure.entry().sort.first().copied().unwrap_or_default(),
             SortKey::Growth => "growth",
             SortKey::Static => "static",
             SortKey::Current => "current",
@@ -88,16 +66,8 @@ impl SortKey {
     /// Figure of a row; 0 where the clock does not tell it.
     pub(super) fn of(self, stats: &Stats, ordering: Ordering) -> u128 {
         match self {
-            SortKey::Peak | SortKey::Cross if !ordering.is_known => 0,
-            SortKey::Wasted => stats.wasted,
-            SortKey::LiveWasted => stats.live_wasted,
-            SortKey::Live => stats.live_allocated,
-            SortKey::Peak => stats.peak_live_allocated.unwrap_or(0),
-            SortKey::Allocated => stats.allocated,
-            SortKey::Requested => stats.requested,
-            SortKey::Allocs => stats.allocs.into(),
-            SortKey::Frees => stats.frees.into(),
-            SortKey::Cross => stats.cross_cpu.into(),
+            SortKey::Figure(figure) if !ordering.knows(figure.entry().known) => 0,
+            SortKey::Figure(figure) => figure.of(stats).unwrap_or(0),
             SortKey::Oldest { is_descending: true } => stats.oldest.map_or(0, u128::from),
             SortKey::Oldest { is_descending: false } => stats.oldest.map_or(0, |oldest| u128::MAX - u128::from(oldest)),
             SortKey::Growth | SortKey::Static | SortKey::Current | SortKey::Site | SortKey::Key { .. } => 0,
@@ -133,50 +103,110 @@ impl<R: Row, O: Row> RowSource for Listing<'_, R, O> {
     /// Hands over the rows, then the sums of those left out, with empty names.
     fn each_row<E>(&self, take: &mut TakeRow<'_, E>) -> Result<(), E> {
         self.rows.each_row(take)?;
-        let Some(Others { others, others_pages, .. }) = &self.others else { return Ok(()) };
-        take(&SumRow { columns: &self.columns, kind: None, sum: others })?;
-        match others_pages {
-            Some(pages) => take(&SumRow { columns: &self.columns, kind: Some(Kind::Pages.name()), sum: pages }),
-            None => Ok(()),
-        }
+        let Some(Others { sums, .. }) = &self.others else { return Ok(()) };
+        let columns = &self.columns;
+        take(&SumRow { columns, kind: None, sum: &sums.slab })?;
+        let mut others = sums.others.iter();
+        others.try_for_each(|(space, sum)| take(&SumRow { columns, kind: Some(space.name()), sum }))
     }
 }
 
-/// Sums and number of the rows left out. Pages are never added to the objects that they hold.
+/// A sum for each space that a document shows: member `NAME` for slab objects, `NAME_SPACE` for the others. Figures are added up inside a
+/// space only.
+#[derive(Clone, Debug)]
+pub struct SpaceSums<T> {
+    /// Name of the member.
+    name: &'static str,
+    /// Sum of `kmalloc` and `cache`; of all rows where these are not of kinds.
+    pub slab: T,
+    /// Sums of the other spaces.
+    pub others: Vec<(Space, T)>,
+}
+
+impl<T> SpaceSums<T> {
+    /// Sums of the spaces that the input tells of.
+    pub(super) fn new(name: &'static str, ordering: Ordering, sum: impl Fn(Space) -> T) -> SpaceSums<T> {
+        let others = Space::ALL.into_iter().filter(|&space| space != Space::Slab && ordering.shows(space));
+        SpaceSums { name, slab: sum(Space::Slab), others: others.map(|space| (space, sum(space))).collect() }
+    }
+
+    /// The sums that `of` makes of these.
+    pub fn map<U>(&self, of: impl Fn(&T) -> U) -> SpaceSums<U> {
+        let others = self.others.iter().map(|(space, sum)| (*space, of(sum))).collect();
+        SpaceSums { name: self.name, slab: of(&self.slab), others }
+    }
+
+    /// Sums with their spaces.
+    pub fn iter(&self) -> impl Iterator<Item = (Space, &T)> {
+        std::iter::once((Space::Slab, &self.slab)).chain(self.others.iter().map(|(space, sum)| (*space, sum)))
+    }
+}
+
+impl SpaceSums<ToldStats> {
+    /// Sums that the input tells, with their spaces.
+    pub fn told(&self) -> impl Iterator<Item = (Space, &PrintedStats)> {
+        self.iter().filter_map(|(space, sum)| Some((space, sum.0.as_ref()?)))
+    }
+}
+
+impl<T: Serialize> Serialize for SpaceSums<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        members.serialize_entry(self.name, &self.slab)?;
+        for (space, sum) in &self.others {
+            members.serialize_entry(&format!("{}_{}", self.name, space.name()), sum)?;
+        }
+        members.end()
+    }
+}
+
+/// Sums and number of the rows left out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Others<O> {
-    /// Sum of rows of `kmalloc` and `cache`.
-    pub others: O,
-    /// Sum of rows of `pages`; `None` where rows are not summed by kind.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub others_pages: Option<O>,
+    /// Sums of these rows.
+    #[serde(flatten)]
+    pub sums: SpaceSums<O>,
     /// Number of rows.
     pub others_count: usize,
 }
 
-impl Others<ToldStats> {
-    /// Sums of `kmalloc` and `cache`, and of pages, where the input tells them.
-    pub fn told(&self) -> [Option<&PrintedStats>; 2] {
-        [self.others.0.as_ref(), self.others_pages.as_ref().and_then(|pages| pages.0.as_ref())]
+impl<O> Others<O> {
+    /// Sums of `count` rows by space; `None` without rows.
+    pub(super) fn of_spaces(count: usize, ordering: Ordering, sum: impl Fn(Space) -> O) -> Option<Others<O>> {
+        (count > 0).then(|| Others { sums: SpaceSums::new("others", ordering, sum), others_count: count })
+    }
+
+    /// One sum of `count` rows.
+    pub fn one(count: usize, sum: O) -> Others<O> {
+        Others { sums: SpaceSums { name: "others", slab: sum, others: Vec::new() }, others_count: count }
     }
 }
 
-/// Splits off the rows after the first `top`, and adds them up with `sum`, if any: pages apart from the other kinds.
+/// Splits off the rows after the first `top`, and adds them up with `sum`, if any, by space.
 pub(super) fn split_others<T: Copy, O>(
     rows: &mut Vec<T>,
     top: Option<usize>,
+    ordering: Ordering,
     kind: impl Fn(&T) -> Kind,
     sum: impl Fn(&[T]) -> O,
 ) -> Option<Others<O>> {
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
-    let (pages, objects): (Vec<T>, Vec<T>) = rest.iter().partition(|row| kind(row) == Kind::Pages);
-    let others = || Others { others: sum(&objects), others_pages: Some(sum(&pages)), others_count: rest.len() };
-    (!rest.is_empty()).then(others)
+    Others::of_spaces(rest.len(), ordering, |space| {
+        let of_space: Vec<T> = rest.iter().copied().filter(|row| kind(row).space() == space).collect();
+        sum(&of_space)
+    })
 }
 
-/// Index of a kind, for ties.
-pub(super) fn rank(kind: Kind) -> usize {
-    Kind::ALL.iter().position(|&k| k == kind).unwrap_or(0)
+/// Sum of rows of a space.
+pub(super) fn sum_of<'s>(
+    rows: impl Iterator<Item = &'s Stats>,
+    space: Space,
+    (saturation, ordering): (&Saturation, Ordering),
+) -> ToldStats {
+    let mut sum = Stats::default();
+    rows.for_each(|stats| sum.add(stats));
+    saturation.check(&sum);
+    ToldStats::of(space.kind(), &sum, ordering)
 }
 
 /// The listing of a view that has a row for each name and kind: `make` makes a row.
@@ -205,21 +235,16 @@ pub(super) fn ranked_by<'a, N: Ord + Clone + 'a, R: Row + 'a, V: Ord>(
         figure => figure.of(b.2, ordering).cmp(&figure.of(a.2, ordering)),
     };
     let mut rows: Vec<_> = rows.filter(|(_, _, stats)| !stats.is_empty()).collect();
-    rows.sort_by(|(a, kind, _), (b, other, _)| a.cmp(b).then(rank(*kind).cmp(&rank(*other))));
+    rows.sort_by(|(a, kind, _), (b, other, _)| a.cmp(b).then(kind.cmp(other)));
     rows.sort_by(|a, b| {
         shape.sort.iter().map(|key| compare(key, a, b)).find(|o| o.is_ne()).unwrap_or(cmp::Ordering::Equal)
     });
     let template = rows.first().map(|(name, kind, stats)| make(name, *kind, PrintedStats::new(stats, ordering)));
     let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));
-    let sum = |is_pages: bool| {
-        let mut sum = Stats::default();
-        let rest = rest.iter().filter(|(_, kind, _)| (*kind == Kind::Pages) == is_pages);
-        rest.for_each(|(_, _, stats)| sum.add(stats));
-        saturation.check(&sum);
-        ToldStats::of_pages(is_pages, &sum, ordering)
-    };
-    let others = || Others { others: sum(false), others_pages: Some(sum(true)), others_count: rest.len() };
-    let others = (!rest.is_empty()).then(others);
+    let others = Others::of_spaces(rest.len(), ordering, |space| {
+        let of_space = rest.iter().filter(|(_, kind, _)| kind.space() == space);
+        sum_of(of_space.map(|(_, _, stats)| *stats), space, (saturation, ordering))
+    });
     rows.iter().for_each(|(_, _, stats)| saturation.check(stats));
     let rows = Rows::of(rows, move |(name, kind, stats)| make(name, *kind, PrintedStats::new(stats, ordering)));
     Listing::new(rows, others, template)

@@ -10,19 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{ByKind, Kind, Space};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{Deferred, InputKind, PAGE_OWNER, Scope, SymbolSource, TraceInfo};
+use kmemtrace_abi::trace::{Deferred, InputCapabilities, InputKind, PAGE_OWNER, Scope, SymbolSource, TraceInfo};
 use serde::Deserialize;
 
+use super::sums::PrintedStats;
 use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
+use crate::account::figures::{Figure, FigureUnit};
 use crate::account::grouping::{Grouping, RowKey};
-use crate::account::stats::{PageStats, Stats};
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
@@ -30,7 +31,6 @@ use crate::names::kallsyms::{InitSite, SiteOwner, Symbol, Symbolizer};
 use crate::names::known::KnownNames;
 use crate::names::place::{Frame, NameSource, NamesReport, Place, SourceLine};
 use crate::names::resolver::Places;
-use crate::pairing::pairs::kind_index;
 use crate::pairing::result::PairingResult;
 use crate::query::Query;
 use crate::query::select::Select;
@@ -206,26 +206,8 @@ struct SavedRow {
     wrapper: Option<String>,
     wrapper_hex: Option<String>,
     kind: String,
-    allocs: u64,
-    failed_allocs: u64,
-    requested: u64,
-    allocated: u64,
-    wasted: u64,
-    frees: u64,
-    inferred_frees: u64,
-    cross_cpu: Option<u64>,
-    live_objects: u64,
-    live_requested: u64,
-    live_allocated: u64,
-    live_wasted: u64,
-    peak_live_allocated: Option<u64>,
-    live_is_upper_bound: bool,
-    pages_allocated: Option<u64>,
-    pages_freed: Option<u64>,
-    pages_inferred: Option<u64>,
-    live_pages: Option<u64>,
-    peak_live_pages: Option<u64>,
-    partial_frees: Option<u64>,
+    #[serde(flatten)]
+    stats: PrintedStats,
 }
 
 #[derive(Deserialize)]
@@ -270,7 +252,11 @@ impl Saved {
 
     /// Analysis with the rows that the query takes.
     fn analysis(self, query: &Query, path: &Path) -> Result<Analysis, String> {
-        let Saved { completeness, trace, names, query: asked, rows, .. } = self;
+        let Saved { completeness, mut trace, names, query: asked, rows, .. } = self;
+        // Documents of earlier versions do not have these figures.
+        if rows.iter().any(|row| row.stats.deferred_frees.is_none()) {
+            trace.deferred.take_if(|word| word != "unseen");
+        }
         let (mut paired, mut places, mut symbols) = (PairingResult::default(), HashMap::new(), Vec::new());
         let (areas, mut counted) = (&query.names.areas, 0u128);
         let (mut seen, mut unselected) = (HashSet::new(), 0u64);
@@ -281,12 +267,9 @@ impl Saved {
                 return Err(format!("has the call-site {call_site:#x} twice"));
             }
             let (symbol, module) = (name(&row.symbol, &row.symbol_hex), name(&row.module, &row.module_hex));
-            let stats = row.stats();
-            let counts = [stats.allocs, stats.failed_allocs, stats.frees, stats.inferred_frees, stats.cross_cpu];
-            counted = counts
-                .into_iter()
-                .chain([stats.live_objects, row.partial_frees.unwrap_or(0)])
-                .fold(counted, |sum, n| sum + u128::from(n));
+            let stats = row.stats.sums();
+            let counts = Figure::ALL.into_iter().filter(|figure| figure.entry().unit == FigureUnit::Count);
+            counted = counts.filter_map(|figure| figure.of(&stats)).fold(counted, |sum, n| sum + n);
             let place = Arc::new(row.place(|file| areas.of_file(file).map(|area| area.as_bytes().into())));
             symbols.push((call_site, symbol, module));
             if symbols.last().is_some_and(|symbols| query.select.takes_row(kind, symbols, &place)) {
@@ -301,9 +284,9 @@ impl Saved {
         }
         paired.counts.unselected_allocs = unselected;
         for (key, stats) in &paired.rows {
-            paired.counts.paired += stats.frees;
-            paired.kinds[kind_index(key.kind)].add(stats);
-            if key.kind != Kind::Pages {
+            paired.has[key.kind] = true;
+            paired.kinds[key.kind].add(stats);
+            if key.kind.space() == Space::Slab {
                 paired.total.add(stats);
             }
         }
@@ -313,12 +296,10 @@ impl Saved {
         let window = asked.time;
         let saved: Vec<_> =
             asked.given().filter(|(option, _)| query.given.iter().all(|(other, _)| other != option)).collect();
-        let is_of_pages = |(option, values): &(&str, Vec<String>)| *option == "kind" && values == &["pages"];
-        let selects_pages = query.select.kind == [Kind::Pages] || saved.iter().any(is_of_pages);
         Ok(Analysis {
             completeness: completeness.completeness(lost_before),
             own_threads: trace.own_threads.clone(),
-            info: trace.info(),
+            info: trace.info(paired.has),
             order,
             paired,
             names: KnownNames {
@@ -337,7 +318,6 @@ impl Saved {
             window,
             given: query.given.iter().cloned().chain(saved).collect(),
             gfp_names: None,
-            selects_pages,
             kinds: query.select.kind.clone(),
             module_rule: query.module_rule,
             memfree_change: None,
@@ -434,40 +414,6 @@ impl SavedRow {
         kind.ok_or_else(|| format!("has a row of an unknown kind: {}", self.kind))
     }
 
-    fn stats(&self) -> Stats {
-        Stats {
-            allocs: self.allocs,
-            failed_allocs: self.failed_allocs,
-            requested: self.requested.into(),
-            allocated: self.allocated.into(),
-            wasted: self.wasted.into(),
-            frees: self.frees,
-            inferred_frees: self.inferred_frees,
-            cross_cpu: self.cross_cpu.unwrap_or(0),
-            cross_cpu_bytes: 0,
-            live_objects: self.live_objects,
-            live_requested: self.live_requested.into(),
-            live_allocated: self.live_allocated.into(),
-            live_wasted: self.live_wasted.into(),
-            peak_live_allocated: self.peak_live_allocated.map(u128::from),
-            live_is_upper_bound: self.live_is_upper_bound,
-            pages: self.pages(),
-            oldest: None,
-        }
-    }
-
-    /// Pages; `None` in rows of other kinds, and in documents of older versions.
-    fn pages(&self) -> Option<PageStats> {
-        Some(PageStats {
-            allocated: self.pages_allocated?.into(),
-            freed: self.pages_freed?.into(),
-            inferred: self.pages_inferred?.into(),
-            live: self.live_pages?.into(),
-            peak_live: self.peak_live_pages.map(u128::from),
-            partial_frees: self.partial_frees,
-        })
-    }
-
     /// Place in the sources; the area is that of the source file.
     fn place(self, area: impl Fn(&[u8]) -> Option<Box<[u8]>>) -> Place {
         let frame = |frame: SavedFrame| Frame {
@@ -552,9 +498,10 @@ impl SavedTrace {
         MergeStats { first: Some(self.first), last: Some(self.last.max(self.first)), ..MergeStats::default() }
     }
 
-    fn info(self) -> TraceInfo {
+    fn info(self, kinds: ByKind<bool>) -> TraceInfo {
         TraceInfo {
             input: InputKind::Other(INPUT),
+            capabilities: InputCapabilities::events(kinds),
             source: match self.source.as_deref() {
                 Some("tracefs") => Some(Source::Tracefs),
                 Some("relay") => Some(Source::Relay),

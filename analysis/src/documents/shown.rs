@@ -1,53 +1,47 @@
-//! Kinds that a view of tasks, modules, uses or stacks shows: pages where they were recorded, else objects of slabs.
+//! Spaces that a view of tasks, modules, uses or stacks shows.
 
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{BySpace, Kind, Space};
 
 use super::ranked::SortKey;
 use super::sums::Ordering;
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
 
-/// Kinds that a view shows. Pages are never added to the objects that they hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// `pages`.
-    Pages,
-    /// `kmalloc` and `cache`.
-    Slab,
-    /// All kinds, each in rows of its own: both were asked for.
-    Both,
-}
+/// Spaces that a view shows, each in rows of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown(BySpace<bool>);
 
 impl Shown {
+    /// Spaces of the kinds that were asked for, else one: pages where they were recorded, else slab, else what was recorded.
     pub(super) fn of(analysis: &Analysis) -> Shown {
-        let kinds = &analysis.kinds;
-        let has_slab = kinds.iter().any(|kind| *kind != Kind::Pages);
-        match (kinds.contains(&Kind::Pages), has_slab) {
-            (true, true) => Shown::Both,
-            (true, false) => Shown::Pages,
-            (false, true) => Shown::Slab,
-            (false, false) if analysis.paired.has_pages => Shown::Pages,
-            (false, false) => Shown::Slab,
-        }
+        let asked = |space| analysis.kinds.iter().any(|kind| kind.space() == space);
+        let has = |space: &Space| Kind::ALL.into_iter().any(|kind| kind.space() == *space && analysis.paired.has[kind]);
+        let recorded = || PREFERRED.into_iter().find(has).unwrap_or(Space::Slab);
+        if analysis.kinds.is_empty() { Shown::one(recorded()) } else { Shown(BySpace::from_fn(asked)) }
+    }
+
+    pub(super) fn one(space: Space) -> Shown {
+        Shown(BySpace::from_fn(|of| of == space))
     }
 
     pub(super) fn takes(self, kind: Kind) -> bool {
-        match self {
-            Shown::Pages => kind == Kind::Pages,
-            Shown::Slab => kind != Kind::Pages,
-            Shown::Both => true,
-        }
+        self.0[kind.space()]
     }
 
-    /// Word of documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Shown::Pages => "pages",
-            Shown::Slab => "slab",
-            Shown::Both => "pages and slab",
-        }
+    /// The only space, or the one of several that a tree shows: slab if it is among them.
+    pub(super) fn tree_space(self) -> Space {
+        Space::ALL.into_iter().find(|&space| self.0[space]).unwrap_or(Space::Slab)
+    }
+
+    /// Words of documents.
+    pub(super) fn name(self) -> String {
+        let names = PREFERRED.into_iter().filter(|&space| self.0[space]).map(Space::name);
+        names.collect::<Vec<_>>().join(" and ")
     }
 }
+
+/// Spaces, those first that a view of one space prefers.
+const PREFERRED: [Space; 4] = [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc];
 
 /// Sums of a row, with the growth of its live bytes, if it was counted.
 #[derive(Clone, Debug, Default)]
@@ -68,9 +62,8 @@ impl Grown {
     /// Sets the peak of a node, in bytes; a page has `page_bytes`.
     pub(super) fn set_peak(&mut self, peak: u128, page_bytes: Option<u64>) {
         self.stats.peak_live_allocated = Some(peak);
-        if let Some(pages) = &mut self.stats.pages {
-            pages.peak_live = page_bytes.and_then(|bytes| peak.checked_div(bytes.into()));
-        }
+        let of_pages = self.stats.pages_allocated.and(page_bytes);
+        self.stats.peak_live_pages = of_pages.and_then(|bytes| peak.checked_div(bytes.into()));
     }
 
     /// Figure of a sort key.

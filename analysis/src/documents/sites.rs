@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 
 use super::naming::{CallSite, Naming};
-use super::ranked::{Listing, Shape, rank, ranked};
+use super::ranked::{Listing, Shape, ranked};
 use super::row::{Rows, row};
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
 use crate::account::grouping::RowKey;
@@ -35,7 +35,8 @@ pub(super) fn sites<'a>(
     ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(*site), kind, stats })
 }
 
-/// The `limit` call-sites with the greatest figure above 0. Rows of pages without a call-site point nowhere, and are left out.
+/// The `limit` call-sites with the greatest figure above 0. Rows of other spaces than slab without a call-site point
+/// nowhere, and are left out.
 pub(super) fn top<'a>(
     paired: &'a PairingResult,
     naming: Naming<'a>,
@@ -43,9 +44,9 @@ pub(super) fn top<'a>(
     limit: usize,
     ordering: Ordering,
 ) -> Rows<'a, SiteRow<'a>> {
-    let is_place = |key: &RowKey| key.kind != Kind::Pages || key.site != 0;
+    let is_place = |key: &RowKey| key.kind.space() == Space::Slab || key.site != 0;
     let mut rows: Vec<_> = paired.rows.iter().filter(|(key, stats)| by(stats) > 0 && is_place(key)).collect();
-    rows.sort_by_key(|(key, stats)| (Reverse(by(stats)), key.site, rank(key.kind)));
+    rows.sort_by_key(|(key, stats)| (Reverse(by(stats)), key.site, key.kind));
     rows.truncate(limit);
     Rows::of(rows, move |(key, stats)| SiteRow {
         site: naming.call_site(key.site),

@@ -1,15 +1,14 @@
 //! `summary`: totals per kind, pairs and findings on one screen.
 
-use kmemtrace_abi::event::Kind;
-use serde::Serialize;
+use kmemtrace_abi::event::{ByKind, Kind, Space};
+use serde::{Serialize, Serializer};
 
 use super::row::{Rows, row};
 use super::sites::SiteRow;
-use super::sums::{Ordering, Saturation, ToldStats};
-use crate::account::completeness::MergeStats;
+use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
 use crate::account::stats::Stats;
-use crate::pairing::findings::Finding;
-use crate::pairing::pairs::kind_index;
+use crate::analysis::Analysis;
+use crate::pairing::findings::{Finding, FindingSites};
 use crate::pairing::result::PairingResult;
 
 row! {
@@ -72,15 +71,21 @@ pub struct EventCounts {
     pub unseen_allocs: u64,
 }
 
-/// Sums of each kind.
-#[derive(Clone, Debug, Serialize)]
-pub struct Kinds {
-    /// `kmalloc` and its variants.
-    pub kmalloc: KindTotal,
-    /// `kmem_cache_alloc`.
-    pub cache: KindTotal,
-    /// The page allocator.
-    pub pages: KindTotal,
+/// Sums of each kind that is shown, in the order of reports.
+#[derive(Clone, Debug)]
+pub struct Kinds(pub Vec<(Kind, KindTotal)>);
+
+impl Kinds {
+    /// Sums of a kind; `None` where the input tells nothing of it.
+    pub fn told(&self, kind: Kind) -> Option<&PrintedStats> {
+        self.0.iter().find(|(of, _)| *of == kind).and_then(|(_, total)| total.stats.0.as_ref())
+    }
+}
+
+impl Serialize for Kinds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(kind, total)| (kind.name(), total)))
+    }
 }
 
 /// Sums of a kind.
@@ -190,31 +195,29 @@ pub struct Certain {
     pub count: Option<u64>,
 }
 
-/// The body of `summary`, without call-sites; `knows_own`: the trace tells the recorder's threads.
-pub(super) fn summary<'a>(
-    paired: &'a PairingResult,
-    knows_own: bool,
-    order: &MergeStats,
-    (saturation, ordering): (&Saturation, Ordering),
-) -> Summary<'a> {
+/// The body of `summary`, without call-sites.
+pub(super) fn summary<'a>(analysis: &'a Analysis, (saturation, ordering): (&Saturation, Ordering)) -> Summary<'a> {
+    let Analysis { paired, order, own_threads, .. } = analysis;
     let stats = |kind: Kind, stats: &Stats| {
         saturation.check(stats);
         ToldStats::of(kind, stats, ordering)
     };
     let of_kind = |kind: Kind| {
-        let index = kind_index(kind);
         let counts = &paired.counts;
-        let of_pages = |n: u64| ordering.past(n).filter(|_| kind == Kind::Pages);
+        let of_pages = |n: u64| ordering.past(n).filter(|_| kind.space() == Space::Pages);
         let of_frames = |n: u64| of_pages(n).filter(|_| !counts.has_whole_blocks);
         KindTotal {
-            stats: stats(kind, &paired.kinds[index]),
-            free_events: ordering.past(counts.free_events[index]),
+            stats: stats(kind, &paired.kinds[kind]),
+            free_events: ordering.past(counts.free_events[kind]),
             page_pairs: of_pages(counts.page_pairs),
             free_pages_without_alloc: of_frames(counts.free_pages_without_alloc),
             free_pages_after_free: of_frames(counts.free_pages_after_free),
         }
     };
-    let all = |figure: fn(&Stats) -> u128| saturation.sum(paired.kinds.iter().map(figure).sum::<u128>());
+    let all = |figure: fn(&Stats) -> u128| {
+        let compared = paired.kinds.iter().filter(|(kind, _)| analysis.compares(*kind));
+        saturation.sum(compared.map(|(_, stats)| figure(stats)).sum::<u128>())
+    };
     let counts = &paired.counts;
     let own = || Own { allocs: counts.own_allocs, allocated: saturation.sum(counts.own_allocated) };
     Summary {
@@ -228,19 +231,19 @@ pub(super) fn summary<'a>(
             unseen_frees: counts.unseen_frees,
             unseen_allocs: counts.unseen_allocs,
         },
-        kinds: Kinds { kmalloc: of_kind(Kind::Kmalloc), cache: of_kind(Kind::Cache), pages: of_kind(Kind::Pages) },
+        kinds: Kinds(shown_kinds(ordering).map(|kind| (kind, of_kind(kind))).collect()),
         total: Total {
             stats: stats(Kind::Kmalloc, &paired.total),
-            peak_at: ordering.known(paired.peak_at.or(order.first).unwrap_or(0)),
+            peak_at: ordering.known(paired.peak_at[Space::Slab].or(order.first).unwrap_or(0)),
         },
         pairs: PairCounts {
-            paired: ordering.past(counts.paired),
+            paired: ordering.past(all(|k| k.frees.into())),
             cross_cpu: ordering.known(all(|k| k.cross_cpu.into())),
             cross_cpu_bytes: ordering.known(all(|k| k.cross_cpu_bytes)),
-            cross_node: ordering.known(counts.cross_node).filter(|_| paired.knows_nodes),
+            cross_node: ordering.known(compared(analysis, &counts.cross_node)).filter(|_| paired.knows_nodes),
         },
-        own: knows_own.then(own),
-        findings: findings(paired, all(|k| k.failed_allocs.into()), ordering),
+        own: own_threads.is_some().then(own),
+        findings: findings(analysis, all(|k| k.failed_allocs.into()), ordering),
         rows: rows(paired, ordering),
         top_sites: None,
         top_live: None,
@@ -248,9 +251,21 @@ pub(super) fn summary<'a>(
     }
 }
 
-fn findings(paired: &PairingResult, failed: u64, ordering: Ordering) -> FindingCounts {
+/// Kinds that documents show.
+fn shown_kinds(ordering: Ordering) -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(move |kind| ordering.shows(kind.space()))
+}
+
+/// Sum over the kinds that pairs and findings are counted of.
+fn compared(analysis: &Analysis, counts: &ByKind<u64>) -> u64 {
+    counts.iter().filter(|(kind, _)| analysis.compares(*kind)).map(|(_, n)| n).sum()
+}
+
+fn findings(analysis: &Analysis, failed: u64, ordering: Ordering) -> FindingCounts {
+    let paired = &analysis.paired;
     let of = |class: Finding| {
-        let rows = paired.findings.iter().filter(|(key, _)| key.class == class).map(|(_, row)| row);
+        let is_counted = |key: &FindingSites| key.class == class && analysis.compares(key.kind);
+        let rows = paired.findings.iter().filter(|(key, _)| is_counted(key)).map(|(_, row)| row);
         let [count, suspect, unseen] = rows.fold([0u64; 3], |[count, suspect, unseen], row| {
             [count + row.count, suspect + row.suspect, unseen + row.unseen]
         });
@@ -268,7 +283,7 @@ fn findings(paired: &PairingResult, failed: u64, ordering: Ordering) -> FindingC
         cache_mismatch: of(Finding::CacheMismatch),
         free_after_free: suspicious(Finding::FreeAfterFree),
         inferred_free: suspicious(Finding::InferredFree),
-        free_without_alloc: certain(paired.counts.free_without_alloc),
+        free_without_alloc: certain(compared(analysis, &paired.counts.free_without_alloc)),
         short_alloc: Certain { count: of(Finding::ShortAlloc).count },
         failed_alloc: certain(failed),
         null_free: certain(paired.counts.null_free),
@@ -277,7 +292,7 @@ fn findings(paired: &PairingResult, failed: u64, ordering: Ordering) -> FindingC
 
 /// A row a kind and one of the total.
 fn rows<'a>(paired: &'a PairingResult, ordering: Ordering) -> Rows<'a, TotalRow> {
-    let kinds = Kind::ALL.into_iter().map(|kind| (kind.name(), kind)).zip(&paired.kinds);
+    let kinds = shown_kinds(ordering).map(|kind| ((kind.name(), kind), &paired.kinds[kind]));
     Rows::of(kinds.chain([(("total", Kind::Kmalloc), &paired.total)]).collect(), move |&((name, kind), stats)| {
         TotalRow { kind: name, stats: ToldStats::of(kind, stats, ordering) }
     })

@@ -3,12 +3,13 @@
 use std::cell::Cell;
 
 use kmemtrace_abi::clock::Agreement;
-use kmemtrace_abi::event::Kind;
-use kmemtrace_abi::trace::TraceInfo;
-use serde::{Serialize, Serializer};
+use kmemtrace_abi::event::{Kind, Space};
+use kmemtrace_abi::trace::{Deferred, InputCapabilities, TraceInfo};
+use serde::{Deserialize, Serialize, Serializer};
 
-use super::row::{Cell as Member, Field, Row, TakeMember, row, serialize_row};
-use crate::account::stats::{PageStats, Stats};
+use super::row::{Cell as Member, Field, Row, TakeMember, serialize_row};
+use crate::account::figures::{Availability, Figure, Sum, figures};
+use crate::account::stats::Stats;
 
 /// A sum as the contract's unsigned 64 bits; one that does not fit is the greatest number.
 pub(super) fn saturated(sum: u128) -> u64 {
@@ -28,10 +29,7 @@ impl Saturation {
 
     /// Checks the figures of a row that is printed later.
     pub(super) fn check(&self, row: &Stats) {
-        let live = [row.live_requested, row.live_allocated, row.live_wasted, row.peak_live_allocated.unwrap_or(0)];
-        let pages = row.pages.map_or([0; 2], |pages| [pages.allocated, pages.peak_live.unwrap_or(0)]);
-        let sums = [row.requested, row.allocated, row.wasted].into_iter().chain(live).chain(pages);
-        let fits = sums.into_iter().all(|sum| sum <= u64::MAX.into());
+        let fits = Figure::ALL.iter().all(|figure| figure.of(row) <= Some(u64::MAX.into()));
         self.0.set(self.has_occurred() || !fits);
     }
 
@@ -45,31 +43,51 @@ impl Saturation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ordering {
     pub(super) is_known: bool,
-    /// False for an input that has what is live at one moment alone: frees and peaks are not known.
-    pub(super) has_past: bool,
+    /// What the input tells.
+    pub(super) capabilities: InputCapabilities,
+    /// True for a recording that has the events of deferred and bulk frees.
+    pub(super) is_probed: bool,
 }
 
 impl Ordering {
     /// Ordering by a clock that agrees so far.
+    #[cfg(test)]
     pub(super) fn new(agreement: Agreement) -> Ordering {
-        Ordering { is_known: agreement != Agreement::Nothing, has_past: true }
+        let capabilities = InputCapabilities::events(kmemtrace_abi::event::ByKind::default());
+        Ordering { is_known: agreement != Agreement::Nothing, capabilities, is_probed: true }
     }
 
     /// Ordering of a trace.
     pub(super) fn of(info: &TraceInfo) -> Ordering {
-        let has_past = !info.input.is_of_one_moment();
-        let ordering = Ordering::new(info.keys().agreement);
-        Ordering { is_known: ordering.is_known && has_past, has_past }
+        let InputCapabilities { past, .. } = info.capabilities;
+        let is_known = past && info.keys().agreement != Agreement::Nothing;
+        let is_probed = matches!(info.deferred, Some(Deferred::From(_)));
+        Ordering { is_known, capabilities: info.capabilities, is_probed }
     }
 
-    /// True if the input tells of objects of this kind: one that has what is live at one moment alone tells of pages.
+    /// True if figures of this kind are known. A recording without its events has none, which is 0.
     pub(super) fn tells(self, kind: Kind) -> bool {
-        self.has_past || kind == Kind::Pages
+        self.capabilities.past || self.capabilities.kinds[kind]
+    }
+
+    /// True if documents show the space.
+    pub(super) fn shows(self, space: Space) -> bool {
+        space.is_always_shown() || self.capabilities.kinds[space.kind()]
+    }
+
+    /// True if the input tells such figures.
+    pub(super) fn knows(self, figures: Availability) -> bool {
+        match figures {
+            Availability::Always | Availability::Told => true,
+            Availability::Past => self.capabilities.past,
+            Availability::Ordered => self.is_known,
+            Availability::Probed => self.is_probed,
+        }
     }
 
     /// A figure of what was before the end.
     pub(super) fn past<T>(self, figure: T) -> Option<T> {
-        self.has_past.then_some(figure)
+        self.capabilities.past.then_some(figure)
     }
 
     /// A figure that depends on the order of events.
@@ -78,84 +96,80 @@ impl Ordering {
     }
 }
 
-row! {
-    /// The contract's members of [`Stats`]. Those of nothing are the default.
-    #[derive(Default)]
-    pub struct PrintedStats {
-        /// Number of allocations.
-        pub allocs: u64,
-        /// Number of allocations that returned a null pointer; `None` for an input of one moment, as all figures of frees and peaks.
-        pub failed_allocs: Option<u64>,
-        /// Bytes requested.
-        pub requested: u64,
-        /// Bytes allocated.
-        pub allocated: u64,
-        /// Bytes allocated and not requested.
-        pub wasted: u64,
-        /// Number of frees that were paired.
-        pub frees: Option<u64>,
-        /// Number of objects whose address was allocated again without a free.
-        pub inferred_frees: Option<u64>,
-        /// Number of frees on another CPU; `None` if the clock orders no events.
-        pub cross_cpu: Option<u64>,
-        /// Number of objects live at the end.
-        pub live_objects: u64,
-        /// Bytes requested for live objects.
-        pub live_requested: u64,
-        /// Bytes allocated for live objects.
-        pub live_allocated: u64,
-        /// Bytes wasted by live objects.
-        pub live_wasted: u64,
-        /// Greatest number of live bytes; `None` in sums of rows, and if the clock orders no events.
-        pub peak_live_allocated: Option<u64>,
-        /// True if a gap may hide frees: live figures are upper bounds.
-        pub live_is_upper_bound: bool,
-        /// Number of pages allocated; this and the next ones are `None` for other kinds than `pages`, and where the size of a
-        /// page is not known.
-        pub pages_allocated: Option<u64>,
-        /// Number of pages freed.
-        pub pages_freed: Option<u64>,
-        /// Number of pages allocated again without a free.
-        pub pages_inferred: Option<u64>,
-        /// Number of pages live at the end.
-        pub live_pages: Option<u64>,
-        /// Greatest number of live pages; `None` also in sums of rows, and if the clock orders no events.
-        pub peak_live_pages: Option<u64>,
-        /// Number of free events that left a part of an allocation; `None` also where events do not tell their frames.
-        pub partial_frees: Option<u64>,
+macro_rules! printed_stats {
+    ($(
+        $figure:ident $member:ident: $type:ty, $adds:ident, $known:ident, $unit:ident, $bound:ident, $title:literal,
+        $meaning:literal, [$($word:literal),*];
+    )*) => {
+        /// The contract's members of [`Stats`]; `None` where the input does not tell the figure. Those of nothing are the default.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+        pub struct PrintedStats {
+            $(#[doc = $meaning] pub $member: printed_stats!(@$known),)*
+            /// True if a gap may hide frees: live figures are upper bounds.
+            pub live_is_upper_bound: bool,
+        }
+
+        impl PrintedStats {
+            /// Figures of a row of a trace.
+            pub fn of(stats: &Stats, info: &TraceInfo) -> PrintedStats {
+                PrintedStats::new(stats, Ordering::of(info))
+            }
+
+            pub(super) fn new(stats: &Stats, ordering: Ordering) -> PrintedStats {
+                PrintedStats {
+                    $($member: {
+                        let sum = stats.$member.known().filter(|_| ordering.knows(Availability::$known)).map(saturated);
+                        printed_stats!(@$known sum)
+                    },)*
+                    live_is_upper_bound: stats.live_is_upper_bound,
+                }
+            }
+
+            /// The sums that were printed.
+            pub(super) fn sums(&self) -> Stats {
+                Stats {
+                    $($member: Sum::printed_as(self.$member.into()),)*
+                    live_is_upper_bound: self.live_is_upper_bound,
+                    ..Stats::default()
+                }
+            }
+
+            /// A figure, if the input tells it.
+            pub fn get(&self, figure: Figure) -> Option<u64> {
+                match figure {
+                    $(Figure::$figure => self.$member.into(),)*
+                }
+            }
+        }
+    };
+    (@Always) => { u64 };
+    (@$known:ident) => { Option<u64> };
+    (@Always $sum:ident) => { $sum.unwrap_or(0) };
+    (@$known:ident $sum:ident) => { $sum };
+}
+
+figures!(printed_stats);
+
+impl Row for PrintedStats {
+    fn members(&self, take: &mut TakeMember<'_>) {
+        for figure in Figure::ALL {
+            self.get(figure).put(figure.entry().member, take);
+            if figure == Figure::PeakLiveAllocated {
+                self.live_is_upper_bound.put("live_is_upper_bound", take);
+            }
+        }
     }
 }
 
-impl PrintedStats {
-    /// Figures of a row of a trace.
-    pub fn of(stats: &Stats, info: &TraceInfo) -> PrintedStats {
-        PrintedStats::new(stats, Ordering::of(info))
+impl Field for PrintedStats {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        self.members(take);
     }
+}
 
-    pub(super) fn new(stats: &Stats, ordering: Ordering) -> PrintedStats {
-        let pages = |figure: fn(&PageStats) -> u128| stats.pages.as_ref().map(|pages| saturated(figure(pages)));
-        PrintedStats {
-            allocs: stats.allocs,
-            failed_allocs: ordering.past(stats.failed_allocs),
-            requested: saturated(stats.requested),
-            allocated: saturated(stats.allocated),
-            wasted: saturated(stats.wasted),
-            frees: ordering.past(stats.frees),
-            inferred_frees: ordering.past(stats.inferred_frees),
-            cross_cpu: ordering.known(stats.cross_cpu),
-            live_objects: stats.live_objects,
-            live_requested: saturated(stats.live_requested),
-            live_allocated: saturated(stats.live_allocated),
-            live_wasted: saturated(stats.live_wasted),
-            peak_live_allocated: ordering.known(stats.peak_live_allocated.map(saturated)).flatten(),
-            live_is_upper_bound: stats.live_is_upper_bound,
-            pages_allocated: pages(|pages| pages.allocated),
-            pages_freed: ordering.past(pages(|pages| pages.freed)).flatten(),
-            pages_inferred: ordering.past(pages(|pages| pages.inferred)).flatten(),
-            live_pages: pages(|pages| pages.live),
-            peak_live_pages: ordering.known(stats.pages.and_then(|pages| pages.peak_live).map(saturated)).flatten(),
-            partial_frees: ordering.past(stats.pages.and_then(|pages| pages.partial_frees)).flatten(),
-        }
+impl Serialize for PrintedStats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_row(self, serializer)
     }
 }
 
@@ -167,11 +181,6 @@ impl ToldStats {
     /// Sums of `kind`.
     pub(super) fn of(kind: Kind, stats: &Stats, ordering: Ordering) -> ToldStats {
         ToldStats(ordering.tells(kind).then(|| PrintedStats::new(stats, ordering)))
-    }
-
-    /// Sums of pages, or of `kmalloc` and `cache`.
-    pub(super) fn of_pages(is_pages: bool, stats: &Stats, ordering: Ordering) -> ToldStats {
-        ToldStats::of(if is_pages { Kind::Pages } else { Kind::Kmalloc }, stats, ordering)
     }
 }
 
@@ -228,14 +237,15 @@ mod tests {
             live_wasted: wide(12),
             peak_live_allocated: Some(wide(13)),
             live_is_upper_bound: n % 2 == 1,
-            pages: Some(PageStats {
-                allocated: wide(14),
-                freed: wide(15),
-                inferred: wide(16),
-                live: wide(17),
-                peak_live: Some(wide(18)),
-                partial_frees: Some(n + 19),
-            }),
+            pages_allocated: Some(wide(14)),
+            pages_freed: Some(wide(15)),
+            pages_inferred: Some(wide(16)),
+            live_pages: Some(wide(17)),
+            peak_live_pages: Some(wide(18)),
+            partial_frees: Some(n + 19),
+            largest: Some(n + 20),
+            deferred_frees: n + 21,
+            bulk_frees: n + 22,
             oldest: None,
         }
     }
@@ -249,7 +259,7 @@ mod tests {
             "inferred_frees": 1112, "cross_cpu": 1114, "live_objects": 1118, "live_requested": 1120,
             "live_allocated": 1122, "live_wasted": 1124, "peak_live_allocated": null, "live_is_upper_bound": false,
             "pages_allocated": 1128, "pages_freed": 1130, "pages_inferred": 1132, "live_pages": 1134,
-            "peak_live_pages": null, "partial_frees": 1138,
+            "peak_live_pages": null, "partial_frees": 1138, "largest": 1020, "deferred_frees": 1142, "bulk_frees": 1144,
         });
         assert_eq!(printed(&sum, Agreement::AllCpus), members);
         assert_eq!(sum.cross_cpu_bytes, 1116);

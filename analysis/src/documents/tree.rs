@@ -3,14 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use kmemtrace_abi::event::Space;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::ranked::{Shape, SortKey};
 use super::row::{Address, Cell, Row, RowSource, TakeMember, TakeRow, text_of};
-use super::shown::{self, Grown, Shown};
+use super::shown::{self, Grown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation};
+use crate::account::figures::Figure;
 use crate::account::place_paths::{NO_AREA, NO_FOLDER, PlaceStep, PlacedSite, steps_of_file};
 pub use crate::account::row_paths::NodeKind;
 use crate::names::areas::Areas;
@@ -102,7 +104,7 @@ pub struct TreeBody {
     pub wrapped_live: u64,
     /// All of it.
     pub root: TreeNode,
-    /// `pages` or `slab`.
+    /// Name of the space.
     pub shows: &'static str,
     /// Members of a tree over keys.
     #[serde(flatten)]
@@ -110,9 +112,9 @@ pub struct TreeBody {
 }
 
 impl TreeBody {
-    /// Word for a tree of pages; `None` for one of slab objects.
-    pub fn shown_pages(&self) -> Option<&'static str> {
-        (self.shows == Shown::Pages.name()).then_some(self.shows)
+    /// Name of the space, unless it is that of slab objects.
+    pub fn other_space(&self) -> Option<&'static str> {
+        (self.shows != Space::Slab.name()).then_some(self.shows)
     }
 }
 
@@ -348,7 +350,7 @@ pub(super) fn tree<'a>(
         growing.add_static(file.as_deref(), *bytes, options, areas);
     }
     let form = Form {
-        sort: shape.sort.first().copied().unwrap_or(SortKey::Live),
+        sort: shape.sort.first().copied().unwrap_or(SortKey::Figure(Figure::LiveAllocated)),
         top: shape.top,
         throttle: options.throttle,
         has_static: sizes.is_some(),
@@ -362,7 +364,7 @@ pub(super) fn tree<'a>(
     let (root, _) = growing.finish((NodeKind::Folder, options.root()), depth, &form);
     let branches: Vec<String> = options.branches.iter().map(Branch::to_string).collect();
     let branch = (!branches.is_empty()).then(|| branches.join(","));
-    TreeBody { sort, branch, wrapped_live: saturation.sum(wrapped), root, shows: Shown::Slab.name(), keys: None }
+    TreeBody { sort, branch, wrapped_live: saturation.sum(wrapped), root, shows: Space::Slab.name(), keys: None }
 }
 
 /// Node as a row of its own, for outputs without members within members.
@@ -508,7 +510,7 @@ mod tests {
         let sizes = [file("fs/ext4/super.c", 9), file("fs/inode.c", 1000), (None, 5)];
         let root = Growing::default();
         let form = Form {
-            sort: SortKey::Live,
+            sort: SortKey::Figure(Figure::LiveAllocated),
             top: None,
             throttle: None,
             has_static: true,
@@ -528,7 +530,7 @@ mod tests {
 
     #[test]
     fn what_is_folded_still_sums_up() {
-        let shape = Shape { sort: vec![SortKey::Allocated], top: Some(2) };
+        let shape = Shape { sort: vec![SortKey::Figure(Figure::Allocated)], top: Some(2) };
         let tree = made(&TreeOptions { depth: Some(1), ..TreeOptions::default() }, None, &shape);
         let root = &tree["root"];
         let children = root["children"].as_array().unwrap();

@@ -4,7 +4,7 @@
 //! [`PeakTracker::replay`] takes the entries of all of them in the order of the window: peaks over rows, kinds and all
 //! together are those of one partition, because they are found by the same steps.
 
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{ByKind, BySpace, Kind, Space};
 
 use crate::account::classes::Class;
 use crate::account::over_time::OverTime;
@@ -12,19 +12,17 @@ use crate::account::peak::Peak;
 use crate::order::merge::Keyed;
 use crate::order::merger::Window;
 use crate::order::pair_event::PairEvent;
-use crate::pairing::pairs::{Number, PairingSink, kind_index};
+use crate::pairing::pairs::{Number, PairingSink};
 
 /// Peaks of live bytes: per row, per kind, and of `kmalloc` and `cache` together.
 #[derive(Debug, Default)]
 pub(crate) struct PeakTracker {
     rows: Vec<Peak>,
-    kinds: [Peak; 3],
+    kinds: ByKind<Peak>,
     /// `kmalloc` and `cache` together.
     total: Peak,
-    /// Order key of the event that reached the peak of `total`.
-    pub(crate) peak_at: Option<u64>,
-    /// Order key of the event that reached the peak of pages.
-    pub(crate) pages_peak_at: Option<u64>,
+    /// Order key of the event that reached the peak of each space.
+    pub(crate) peak_at: BySpace<Option<u64>>,
     /// Figures over time, where a query asks for them.
     pub(crate) over_time: Option<Box<OverTime>>,
 }
@@ -47,33 +45,27 @@ impl PeakTracker {
         &mut self.rows[index]
     }
 
-    /// Adds live bytes; true at a new peak of the total, or of pages.
+    /// Adds live bytes; true at a new peak of the kind's space.
     #[inline(always)]
     fn open(&mut self, row: u32, kind: Kind, allocated: u64) -> bool {
         self.row(row).allocated(allocated);
-        let is_new = self.kinds[kind_index(kind)].allocated(allocated);
-        if kind == Kind::Pages { is_new } else { self.total.allocated(allocated) }
-    }
-
-    /// Place of the order key of the latest peak of pages, or of `kmalloc` and `cache`.
-    #[inline(always)]
-    fn latest_peak(&mut self, kind: Kind) -> &mut Option<u64> {
-        if kind == Kind::Pages { &mut self.pages_peak_at } else { &mut self.peak_at }
+        let is_new = self.kinds[kind].allocated(allocated);
+        if kind.space() == Space::Slab { self.total.allocated(allocated) } else { is_new }
     }
 
     #[inline(always)]
     fn close(&mut self, row: u32, kind: Kind, allocated: u64) {
         self.row(row).freed(allocated);
-        self.kinds[kind_index(kind)].freed(allocated);
-        if kind != Kind::Pages {
+        self.kinds[kind].freed(allocated);
+        if kind.space() == Space::Slab {
             self.total.freed(allocated);
         }
     }
 
     /// Applies the deltas of a window's partitions, in the window's order.
     pub(crate) fn replay(&mut self, window: &Window<PairEvent>, deltas: &[LiveDeltas]) {
-        let mut rest: Vec<&[Entry]> = deltas.iter().map(|partition| partition.entries.as_slice()).collect();
-        let (mut peak, mut pages_peak) = (None, None);
+        let mut rest: Vec<&[LiveChange]> = deltas.iter().map(|partition| partition.entries.as_slice()).collect();
+        let mut peaks: BySpace<Option<u32>> = BySpace::default();
         for (&owner, serial) in window.owners.iter().zip(0u32..) {
             let Some(entries) = rest.get_mut(usize::from(owner)) else { continue };
             while let Some((entry, later)) = entries.split_first()
@@ -81,23 +73,19 @@ impl PeakTracker {
             {
                 *entries = later;
                 if let (Some(over_time), Some(event)) = (&mut self.over_time, window.events.get(serial as usize)) {
-                    over_time.change_live(
-                        event.key(),
-                        (entry.row, kind_index(entry.kind)),
-                        entry.allocated,
-                        entry.opens,
-                    );
+                    over_time.change_live(event.key(), (entry.row, entry.kind), entry.allocated, entry.opens);
                 }
                 if !entry.opens {
                     self.close(entry.row, entry.kind, entry.allocated);
                 } else if self.open(entry.row, entry.kind, entry.allocated) {
-                    *(if entry.kind == Kind::Pages { &mut pages_peak } else { &mut peak }) = Some(serial);
+                    peaks[entry.kind.space()] = Some(serial);
                 }
             }
         }
         let key = |serial: u32| window.events.get(serial as usize).map(Keyed::key);
-        self.peak_at = peak.and_then(key).or(self.peak_at);
-        self.pages_peak_at = pages_peak.and_then(key).or(self.pages_peak_at);
+        for (space, peak) in peaks.iter() {
+            self.peak_at[space] = peak.and_then(key).or(self.peak_at[space]);
+        }
     }
 
     /// Peak of a row, in bytes.
@@ -106,7 +94,7 @@ impl PeakTracker {
     }
 
     /// Peaks of each kind, and of `kmalloc` and `cache` together, in bytes.
-    pub(crate) fn peaks(&self) -> ([u128; 3], u128) {
+    pub(crate) fn peaks(&self) -> (ByKind<u128>, u128) {
         (self.kinds.map(|peak| peak.greatest), self.total.greatest)
     }
 }
@@ -115,17 +103,17 @@ impl PairingSink for PeakTracker {
     #[inline(always)]
     fn allocated(&mut self, event: Number, class: &Class, allocated: u64) {
         if let Some(over_time) = &mut self.over_time {
-            over_time.change_live(event.at, (class.row, kind_index(class.kind)), allocated, true);
+            over_time.change_live(event.at, (class.row, class.kind), allocated, true);
         }
         if self.open(class.row, class.kind, allocated) {
-            *self.latest_peak(class.kind) = Some(event.at);
+            self.peak_at[class.kind.space()] = Some(event.at);
         }
     }
 
     #[inline(always)]
     fn freed(&mut self, event: Number, class: &Class, allocated: u64) {
         if let Some(over_time) = &mut self.over_time {
-            over_time.change_live(event.at, (class.row, kind_index(class.kind)), allocated, false);
+            over_time.change_live(event.at, (class.row, class.kind), allocated, false);
         }
         self.close(class.row, class.kind, allocated);
     }
@@ -133,7 +121,7 @@ impl PairingSink for PeakTracker {
 
 /// Change of the live bytes by one event.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct LiveChange {
     allocated: u64,
     serial: u32,
     row: u32,
@@ -145,7 +133,7 @@ struct Entry {
 /// Changes of the live bytes that one partition found in a window.
 #[derive(Debug, Default)]
 pub(crate) struct LiveDeltas {
-    entries: Vec<Entry>,
+    entries: Vec<LiveChange>,
 }
 
 impl LiveDeltas {
@@ -157,7 +145,7 @@ impl LiveDeltas {
 
     #[inline]
     fn push(&mut self, event: Number, class: &Class, allocated: u64, opens: bool) {
-        self.entries.push(Entry { allocated, serial: event.serial, row: class.row, kind: class.kind, opens });
+        self.entries.push(LiveChange { allocated, serial: event.serial, row: class.row, kind: class.kind, opens });
     }
 }
 
@@ -197,10 +185,10 @@ mod tests {
         }
     }
 
-    const ROWS: usize = 4;
+    const ROWS: usize = 5;
 
     fn class(row: usize) -> Class {
-        let kind = [Kind::Kmalloc, Kind::Cache, Kind::Pages, Kind::Kmalloc][row];
+        let kind = [Kind::Kmalloc, Kind::Cache, Kind::Pages, Kind::Vmalloc, Kind::Kmalloc][row];
         Class {
             row: row as u32,
             origin: row as u32,
@@ -219,8 +207,9 @@ mod tests {
     fn peaks_are_those_of_plain_sums() {
         for seed in 0..300 {
             let mut random = Random::new(seed);
-            let (mut rows, mut kinds, mut total) = ([Plain::default(); ROWS], [Plain::default(); 3], Plain::default());
-            let (mut peak_at, mut pages_peak_at) = (None, None);
+            let (mut rows, mut kinds, mut total) =
+                ([Plain::default(); ROWS], ByKind::<Plain>::default(), Plain::default());
+            let mut peak_at: BySpace<Option<u64>> = BySpace::default();
             let (mut at_once, mut replayed) = (PeakTracker::default(), PeakTracker::default());
             let mut live: Vec<(usize, u64)> = Vec::new();
             let mut deltas: Vec<LiveDeltas> = (0..3).map(|_| LiveDeltas::default()).collect();
@@ -244,11 +233,10 @@ mod tests {
                         };
                         let class = class(row);
                         rows[row].change(!closes, allocated);
-                        if kinds[kind_index(class.kind)].change(!closes, allocated) && class.kind == Kind::Pages {
-                            pages_peak_at = Some(at);
-                        }
-                        if class.kind != Kind::Pages && total.change(!closes, allocated) {
-                            peak_at = Some(at);
+                        let is_new = kinds[class.kind].change(!closes, allocated);
+                        let is_slab = class.kind.space() == Space::Slab;
+                        if if is_slab { total.change(!closes, allocated) } else { is_new } {
+                            peak_at[class.kind.space()] = Some(at);
                         }
                         let own = &mut deltas[usize::from(owner)];
                         if closes {
@@ -269,7 +257,7 @@ mod tests {
                 let peaks: Vec<u128> = (0..ROWS).map(|row| tracker.peak(row)).collect();
                 assert_eq!(peaks, rows.map(|row| row.peak), "seed {seed}");
                 assert_eq!(tracker.peaks(), (kinds.map(|kind| kind.peak), total.peak), "seed {seed}");
-                assert_eq!((tracker.peak_at, tracker.pages_peak_at), (peak_at, pages_peak_at), "seed {seed}");
+                assert_eq!(tracker.peak_at, peak_at, "seed {seed}");
                 assert_eq!(tracker.peak(ROWS), 0, "seed {seed}");
             }
         }

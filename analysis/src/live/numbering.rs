@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 
 use super::naming::NameMemory;
 use super::snapshot::{LiveGroup, LiveKey, LiveName};
@@ -19,7 +19,7 @@ const RECENT: usize = 256;
 
 /// A row's key, and what its allocations have besides.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct NumberedRow {
     pub(super) key: LiveKey,
     pub(super) kind: Kind,
     /// Number of the name of the cache of the last new class; 0 for none.
@@ -30,17 +30,17 @@ pub(super) struct Line {
 
 /// Rows of one grouping.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
-    pub(super) lines: Vec<Line>,
+pub(super) struct NumberedRows {
+    pub(super) lines: Vec<NumberedRow>,
     numbers: HashMap<(LiveKey, Kind), u32, RandomState>,
 }
 
-impl Lines {
+impl NumberedRows {
     fn number(&mut self, key: LiveKey, kind: Kind) -> u32 {
         let next = self.lines.len() as u32;
         let number = *self.numbers.entry((key, kind)).or_insert(next);
         if number == next {
-            self.lines.push(Line { key, kind, cache: 0, stack: 0 });
+            self.lines.push(NumberedRow { key, kind, cache: 0, stack: 0 });
         }
         number
     }
@@ -55,7 +55,7 @@ impl Lines {
         number
     }
 
-    pub(super) fn find(&self, key: LiveKey, kind: Kind) -> Option<(u32, &Line)> {
+    pub(super) fn find(&self, key: LiveKey, kind: Kind) -> Option<(u32, &NumberedRow)> {
         let number = *self.numbers.get(&(key, kind))?;
         Some((number, self.lines.get(number as usize)?))
     }
@@ -92,8 +92,8 @@ pub(super) struct Places<'n> {
     pub(super) rows: RowNumbers,
     /// Nodes of its stack.
     pub(super) nodes: &'n NodePaths,
-    /// The total is that of pages.
-    pub(super) is_pages: bool,
+    /// Space of the total.
+    pub(super) space: Space,
 }
 
 /// All rows by their numbers.
@@ -101,10 +101,10 @@ pub(super) struct Numbering<'a> {
     classes: &'a Classes,
     /// By row of the pairing.
     rows: Vec<RowNumbers>,
-    lines: [Lines; LiveGroup::ALL.len()],
+    lines: [NumberedRows; LiveGroup::ALL.len()],
     pub(super) tree: StackTree,
     /// Rows of the latest threads, by kind and the low bits of their ids.
-    recent: Box<[(u32, u32); 3 * RECENT]>,
+    recent: Box<[(u32, u32); Kind::ALL.len() * RECENT]>,
     names: NameMemory,
     /// Symbols as the trace had them at the begin.
     first_symbols: &'a Symbolizer,
@@ -122,7 +122,7 @@ impl<'a> Numbering<'a> {
             rows: Vec::new(),
             lines: Default::default(),
             tree: StackTree::default(),
-            recent: Box::new([(NO_PID, u32::MAX); 3 * RECENT]),
+            recent: Box::new([(NO_PID, u32::MAX); Kind::ALL.len() * RECENT]),
             names,
             first_symbols,
             more_symbols: None,
@@ -132,7 +132,7 @@ impl<'a> Numbering<'a> {
     }
 
     /// Rows of a grouping.
-    pub(super) fn lines(&self, group: LiveGroup) -> &Lines {
+    pub(super) fn lines(&self, group: LiveGroup) -> &NumberedRows {
         &self.lines[group as usize]
     }
 
@@ -163,7 +163,7 @@ impl<'a> Numbering<'a> {
         let mut rows = self.of_class(class.row)?;
         rows.0[LiveGroup::Tasks as usize] = self.task(pid, folded(class.kind));
         let nodes = self.tree.paths(rows.of(LiveGroup::Stacks));
-        Some(Places { rows, nodes, is_pages: class.kind == Kind::Pages })
+        Some(Places { rows, nodes, space: class.kind.space() })
     }
 
     /// Kind of classes and the names of their rows of these groupings, by the pairing's number of their row; `None` for no class.
@@ -255,7 +255,7 @@ impl<'a> Numbering<'a> {
     }
 }
 
-/// Kind of rows of tasks and modules: one for all slab objects.
+/// Kind of rows of tasks and modules: one for each space.
 pub(super) fn folded(kind: Kind) -> Kind {
-    if kind == Kind::Pages { Kind::Pages } else { Kind::Kmalloc }
+    kind.space().kind()
 }

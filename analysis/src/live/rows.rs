@@ -3,17 +3,17 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{BySpace, Space};
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
 use super::figures::Figures;
 use super::monitor::Monitor;
-use super::numbering::Line;
+use super::numbering::NumberedRow;
 use super::snapshot::{
     Ages, Detail, LiveGroup, LiveKey, LiveRow, RowChoice, Shares, SizeShare, Snapshot, SnapshotRequest, Totals,
 };
-use super::sums::Sums;
+use super::sums::LiveSums;
 use super::ticks::TICK;
 use super::watched::OfSize;
 use crate::account::completeness::Completeness;
@@ -48,8 +48,7 @@ impl Monitor<'_> {
             bytes: trace.streams.iter().map(CpuStream::bytes_to_read).sum(),
             skipped: self.skipped,
             is_over_memory: self.is_over_memory(),
-            pages: self.totals(&self.ledger.sums.pages, request),
-            slab: self.totals(&self.ledger.sums.slab, request),
+            totals: self.ledger.sums.totals.each_ref().map(|figures| self.totals(figures, request)),
             curve: self.curve(request),
             mark: self.ledger.mark.map(since),
             group: request.group,
@@ -133,21 +132,21 @@ impl Monitor<'_> {
     }
 
     /// Live bytes over the window, the present last.
-    fn curve(&self, request: &SnapshotRequest) -> Vec<(u64, u64)> {
+    fn curve(&self, request: &SnapshotRequest) -> Vec<BySpace<u64>> {
+        let totals = self.ledger.sums.totals.each_ref();
         let points = request.points as u64;
         let ticks = &self.ledger.ticks;
         let at = |point: u64| self.frontier.checked_sub(request.window / points.max(1) * (points - 1 - point));
         let live = |point| {
             let slice = at(point).and_then(|at| ticks.at_or_before(at))?;
-            let of = |figures: &Figures| figures.live_at(slice, ticks.len());
-            Some((of(&self.ledger.sums.pages), of(&self.ledger.sums.slab)))
+            Some(totals.map(|figures| figures.live_at(slice, ticks.len())))
         };
-        let past = (0..points.saturating_sub(1)).map(|point| live(point).unwrap_or((0, 0)));
-        past.chain((points > 0).then_some((self.ledger.sums.pages.live, self.ledger.sums.slab.live))).collect()
+        let past = (0..points.saturating_sub(1)).map(|point| live(point).unwrap_or_default());
+        past.chain((points > 0).then(|| totals.map(|figures| figures.live))).collect()
     }
 
     /// Figures that the rows of a snapshot have: those of the selection, where there is one.
-    fn sums(&self) -> &Sums {
+    fn sums(&self) -> &LiveSums {
         self.ledger.selected.as_ref().map_or(&self.ledger.sums, |selected| &selected.sums)
     }
 
@@ -155,7 +154,7 @@ impl Monitor<'_> {
         let mut named = Vec::new();
         let numbering = &mut self.ledger.numbering;
         for index in 0..numbering.lines(group).lines.len() {
-            let Some(&Line { key, cache, .. }) = numbering.lines(group).lines.get(index) else { break };
+            let Some(&NumberedRow { key, cache, .. }) = numbering.lines(group).lines.get(index) else { break };
             let is_site = matches!(key, LiveKey::Site(_));
             named.push((numbering.name(key), (is_site && cache > 0).then(|| numbering.name(LiveKey::Cache(cache)))));
         }
@@ -172,15 +171,15 @@ impl Monitor<'_> {
 
     fn row(
         &self,
-        line: &Line,
+        line: &NumberedRow,
         figures: &Figures,
         name: std::sync::Arc<super::LiveName>,
         cache: Option<std::sync::Arc<super::LiveName>>,
         request: &SnapshotRequest,
     ) -> LiveRow {
-        let Line { key, kind, .. } = line;
+        let NumberedRow { key, kind, .. } = line;
         let rates = figures.rates(self.short_time());
-        let page_bytes = self.page_bytes.filter(|_| *kind == Kind::Pages);
+        let page_bytes = self.page_bytes.filter(|_| kind.space() == Space::Pages);
         LiveRow {
             key: *key,
             kind: *kind,
@@ -205,7 +204,7 @@ impl Monitor<'_> {
     }
 
     fn detail(&mut self, (group, key, kind): RowChoice, request: &SnapshotRequest) -> Option<Detail> {
-        let (number, &Line { stack, .. }) = self.ledger.numbering.lines(group).find(key, kind)?;
+        let (number, &NumberedRow { stack, .. }) = self.ledger.numbering.lines(group).find(key, kind)?;
         let sums = self.sums();
         let figures = sums.row(group, number as usize)?;
         let mut ages = Ages::default();
@@ -225,7 +224,7 @@ impl Monitor<'_> {
         let since = |at: u64| at.saturating_sub(self.first);
         let times = (figures.allocs > 0).then(|| (since(figures.first_at), since(figures.last_at)));
         let requested = figures.live_requested;
-        let page_bytes = self.page_bytes.filter(|_| kind == Kind::Pages);
+        let page_bytes = self.page_bytes.filter(|_| kind.space() == Space::Pages);
         let order = |bytes: u64| Some(bytes.checked_div(page_bytes?)?.checked_ilog2().unwrap_or(0));
         let numbering = &mut self.ledger.numbering;
         let shares = self.ledger.watched.as_ref().map(|watched| Shares {

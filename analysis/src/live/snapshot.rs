@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{BySpace, Kind};
 
 use crate::names::kallsyms::with_offset;
 
@@ -140,7 +140,7 @@ pub struct LiveRow {
     pub path: Arc<[u32]>,
 }
 
-/// Sums over all rows of pages, or of slab objects.
+/// Sums over all rows of a space.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     /// Live bytes.
@@ -280,12 +280,10 @@ pub struct Snapshot {
     pub skipped: u64,
     /// The memory limit is exceeded: figures stand still.
     pub is_over_memory: bool,
-    /// Totals of pages.
-    pub pages: Totals,
-    /// Totals of slab objects: `kmalloc` and caches together.
-    pub slab: Totals,
-    /// Live bytes over the window, of pages and of slab objects, at points of equal distance.
-    pub curve: Vec<(u64, u64)>,
+    /// Totals of each space.
+    pub totals: BySpace<Totals>,
+    /// Live bytes of each space over the window, at points of equal distance.
+    pub curve: Vec<BySpace<u64>>,
     /// Time from the begin of the trace to the mark, in nanoseconds.
     pub mark: Option<u64>,
     /// Grouping of the rows.

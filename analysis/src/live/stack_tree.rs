@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 
-/// Nodes of all stacks, as one tree and as a tree for each module. Stacks of pages and of slab objects have nodes of their own.
+/// Nodes of all stacks, as one tree and as a tree for each module. Stacks of each space have nodes of their own.
 #[derive(Debug, Default)]
 pub(super) struct StackTree {
     /// Numbers of nodes, by the number of the node above and the frame.
@@ -22,8 +22,9 @@ pub(super) type NodePaths = [Arc<[u32]>; 2];
 impl StackTree {
     /// Numbers above the outermost frames, of all stacks and of those of a module. Numbers of nodes never come that far.
     fn roots(kind: Kind, module: u32) -> [u32; 2] {
-        let of_kind = u32::MAX - u32::from(kind != Kind::Pages);
-        [of_kind, of_kind - 2 * (module.min(u32::MAX / 4) + 1)]
+        let spaces = Space::ALL.len() as u32;
+        let of_space = u32::MAX - kind.space() as u32;
+        [of_space, of_space - spaces * (module.min(u32::MAX / 2 / spaces) + 1)]
     }
 
     /// Adds a row of stacks of a module, unless it is known; `frames` are its own, the call-site first.

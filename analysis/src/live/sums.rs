@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use kmemtrace_abi::event::BySpace;
 
 use super::figures::{Birth, Figures};
 use super::numbering::Places;
@@ -19,18 +20,17 @@ struct NodeSums {
     peak: u64,
 }
 
-/// Figures of all rows and nodes, and the totals of pages and of slab objects.
+/// Figures of all rows and nodes, and the totals of each space.
 #[derive(Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct LiveSums {
     rows: [Vec<Figures>; LiveGroup::ALL.len()],
     nodes: Vec<NodeSums>,
-    pub(super) pages: Figures,
-    pub(super) slab: Figures,
+    pub(super) totals: BySpace<Figures>,
     /// Frees by row of the call-site and freeing call-site.
     pub(super) freers: HashMap<(u32, u64), u64, RandomState>,
 }
 
-impl Sums {
+impl LiveSums {
     /// Figures of the row of a grouping; `None` where nothing has counted in it.
     pub(super) fn row(&self, group: LiveGroup, number: usize) -> Option<&Figures> {
         self.rows[group as usize].get(number)
@@ -47,8 +47,7 @@ impl Sums {
     }
 
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Figures> {
-        let Sums { rows, pages, slab, .. } = self;
-        rows.iter_mut().flatten().chain([pages, slab])
+        self.rows.iter_mut().flatten().chain(self.totals.values_mut())
     }
 
     /// Hands the figures of all rows of an object, and its total, to `change`.
@@ -61,7 +60,7 @@ impl Sums {
             }
             rows.get_mut(number).into_iter().for_each(&mut change);
         }
-        change(if places.is_pages { &mut self.pages } else { &mut self.slab });
+        change(&mut self.totals[places.space]);
     }
 
     /// Takes an object that becomes live.

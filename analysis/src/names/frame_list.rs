@@ -1,5 +1,7 @@
 //! Functions whose frames are no place to look at: tracing, allocators of pages, reclaim.
 
+use kmemtrace_abi::event::Space;
+
 use crate::names::glob::Glob;
 use crate::names::wrappers::plain_name;
 
@@ -14,7 +16,18 @@ pub enum FrameClass {
     Reclaim,
     /// Allocator of slabs, which waits for pages and charges; an allocation of pages has its site there.
     Slabs,
+    /// Allocator of kernel address space; an allocation of pages has its site there.
+    Vmalloc,
 }
+
+/// Sections of a list of names.
+const SECTIONS: [(&str, FrameClass); 5] = [
+    ("[tracing]", FrameClass::Tracing),
+    ("[allocators]", FrameClass::Allocator),
+    ("[reclaim]", FrameClass::Reclaim),
+    ("[slabs]", FrameClass::Slabs),
+    ("[vmalloc]", FrameClass::Vmalloc),
+];
 
 /// Names of functions that stand between an allocation and the code that asked for it.
 #[derive(Clone, Debug)]
@@ -37,17 +50,14 @@ impl Default for FrameList {
 }
 
 impl FrameList {
-    /// Adds names from a text: a name a line, `*` and `?` allowed. `[tracing]`, `[allocators]`, `[reclaim]` and `[slabs]` begin sections,
-    /// names before them are allocators; lines that begin with `#` are comments.
+    /// Adds names from a text: a name a line, `*` and `?` allowed. `[tracing]`, `[allocators]`, `[reclaim]`, `[slabs]` and `[vmalloc]`
+    /// begin sections, names before them are allocators; lines that begin with `#` are comments.
     pub fn add(&mut self, text: &str) {
         let mut class = FrameClass::Allocator;
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            match line {
-                "[tracing]" => class = FrameClass::Tracing,
-                "[allocators]" => class = FrameClass::Allocator,
-                "[reclaim]" => class = FrameClass::Reclaim,
-                "[slabs]" => class = FrameClass::Slabs,
-                name => self.patterns.push((class, Glob::new(name))),
+            match SECTIONS.iter().find(|(section, _)| *section == line) {
+                Some((_, section)) => class = *section,
+                None => self.patterns.push((class, Glob::new(line))),
             }
         }
     }
@@ -68,9 +78,13 @@ impl FrameList {
         self.patterns.iter().find(|(_, pattern)| pattern.matches(name)).map(|(class, _)| *class)
     }
 
-    /// True for a function that asks for no pages itself: the site of an allocation is a frame further out.
-    pub fn is_passed_over(&self, function: &[u8]) -> bool {
-        matches!(self.class(function), Some(FrameClass::Tracing | FrameClass::Allocator))
+    /// True for a function that asks for no memory of this space itself: the site of an allocation is a frame further out.
+    pub fn is_passed_over(&self, function: &[u8], space: Space) -> bool {
+        match self.class(function) {
+            Some(FrameClass::Tracing | FrameClass::Allocator) => true,
+            Some(FrameClass::Vmalloc) => space == Space::Vmalloc,
+            Some(FrameClass::Reclaim | FrameClass::Slabs) | None => false,
+        }
     }
 }
 
@@ -84,15 +98,27 @@ mod tests {
         for name in
             ["trace_event_raw_event_mm_page_alloc", "__traceiter_mm_page_alloc", "__alloc_pages", "alloc_pages_mpol"]
         {
-            assert!(list.is_passed_over(name.as_bytes()), "{name}");
+            assert!(list.is_passed_over(name.as_bytes(), Space::Pages), "{name}");
         }
         for name in ["__alloc_frozen_pages_noprof", "folio_alloc_mpol_noprof", "vma_alloc_folio_noprof.isra.0"] {
-            assert!(list.is_passed_over(name.as_bytes()), "{name}");
+            assert!(list.is_passed_over(name.as_bytes(), Space::Pages), "{name}");
         }
         for name in ["shmem_alloc_folio", "filemap_alloc_folio", "allocate_slab", "pte_alloc_one", "shrink_node"] {
-            assert!(!list.is_passed_over(name.as_bytes()), "{name}");
+            assert!(!list.is_passed_over(name.as_bytes(), Space::Pages), "{name}");
         }
         assert_eq!(list.class(b"shrink_node"), Some(FrameClass::Reclaim));
+        for name in ["pcpu_alloc_noprof", "__alloc_percpu_gfp"] {
+            assert!(list.is_passed_over(name.as_bytes(), Space::Percpu), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_areas_are_asked_for_through_vmalloc() {
+        let list = FrameList::default();
+        for name in ["alloc_vmap_area", "__get_vm_area_node", "__vmalloc_node_range_noprof", "vmap", "execmem_alloc"] {
+            let is_passed_over = |space| list.is_passed_over(name.as_bytes(), space);
+            assert!(is_passed_over(Space::Vmalloc) && !is_passed_over(Space::Pages), "{name}");
+        }
     }
 
     #[test]
@@ -101,6 +127,7 @@ mod tests {
         list.add("# mine\nmy_pages_*\n[tracing]\nmy_probe\n");
         assert_eq!(list.class(b"my_pages_get.part.0"), Some(FrameClass::Allocator));
         assert_eq!(list.class(b"my_probe"), Some(FrameClass::Tracing));
-        assert!(list.is_passed_over(b"__alloc_pages") && !list.is_passed_over(b"my_driver_open"));
+        let is_passed_over = |name| list.is_passed_over(name, Space::Slab);
+        assert!(is_passed_over(b"__alloc_pages") && !is_passed_over(b"my_driver_open"));
     }
 }

@@ -1,7 +1,7 @@
 //! One CPU's stream as chunks of events for the pairing: 48 bytes each, with call-site, kind and cache as one number, and the
 //! hash of the address. Gaps stand beside them.
 
-use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names};
+use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names, Space};
 use kmemtrace_abi::owner::OwnerId;
 use kmemtrace_abi::stream::CpuStream;
 
@@ -11,51 +11,10 @@ use crate::account::grouping::RowKey;
 use crate::account::stack_reader::{EventStack, StackReader};
 use crate::memory::hashing::{FRAME_BITS, Seed, part};
 use crate::order::merge::{Chunk, Keyed};
+use crate::query::filter::EventFilter;
 
 /// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
 const ZERO_SIZE_PTR: u64 = 16;
-
-/// Selection of allocations by their events.
-pub(crate) trait Filter {
-    /// The filter looks at `Event::flags`; where false, they are not read.
-    const FLAGS: bool = false;
-    /// Rows may have keys beside the call-site; where false, the fields that those need are not read.
-    const KEYS: bool = true;
-    fn takes(&mut self, event: &Event, names: &Names) -> bool;
-    /// True for an allocation that the recorder makes for itself.
-    #[inline(always)]
-    fn is_own(&self, _: &Event) -> bool {
-        false
-    }
-}
-
-/// Takes every event.
-#[cfg(any(test, feature = "fast"))]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct All;
-
-#[cfg(any(test, feature = "fast"))]
-impl Filter for All {
-    const KEYS: bool = false;
-
-    #[inline(always)]
-    fn takes(&mut self, _: &Event, _: &Names) -> bool {
-        true
-    }
-}
-
-/// Takes every event, for rows of any keys.
-#[cfg(any(test, feature = "fast"))]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AllWithKeys;
-
-#[cfg(any(test, feature = "fast"))]
-impl Filter for AllWithKeys {
-    #[inline(always)]
-    fn takes(&mut self, _: &Event, _: &Names) -> bool {
-        true
-    }
-}
 
 /// Action of an event, as the pairing tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,12 +132,12 @@ impl PairEvent {
 /// Reads streams as pair events. Each thread has one reader for all its streams: the tables that each event needs stay in the
 /// core's cache, however many streams there are.
 #[derive(Clone)]
-pub(crate) struct PairEventReader<'a, F> {
+pub(crate) struct PairEventReader<'a> {
     names: Names,
-    sink: PairEventSink<'a, F>,
+    sink: PairEventSink<'a>,
 }
 
-impl<'a, F: Filter> PairEventReader<'a, F> {
+impl<'a> PairEventReader<'a> {
     /// Reader with `names`, those that the trace had when it was opened.
     /// `by_site`: rows are made of call-sites, too.
     pub(crate) fn new(
@@ -187,7 +146,7 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
         groups: GroupReader<'a>,
         by_site: bool,
         seed: Seed,
-        filter: F,
+        filter: EventFilter<'a>,
     ) -> Self {
         let sink = PairEventSink {
             classes,
@@ -225,9 +184,7 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
         let has_any = stream.end_waiting(&mut self.names, &mut self.sink, until);
         has_any.then(|| std::mem::take(&mut self.sink.chunk))
     }
-}
 
-impl<F: Filter> PairEventReader<'_, F> {
     /// Appends events that were read as such, and are in order already, to `ordered`; `stream` gives the number of a CPU's stream.
     pub(crate) fn convert(
         &mut self,
@@ -274,13 +231,13 @@ impl Default for Recent {
 const RECENT: usize = 2048;
 
 #[derive(Clone)]
-struct PairEventSink<'a, F> {
+struct PairEventSink<'a> {
     classes: &'a Classes,
     groups: GroupReader<'a>,
     stacks: StackReader<'a>,
     by_site: bool,
     seed: Seed,
-    filter: F,
+    filter: EventFilter<'a>,
     /// Number of the stream that is read.
     number: u16,
     /// Number of each cache, by index of the thread's own names; 0: not looked up yet.
@@ -291,8 +248,7 @@ struct PairEventSink<'a, F> {
     chunk: Chunk<PairEvent>,
 }
 
-impl<F: Filter> EventSink for PairEventSink<'_, F> {
-    const FLAGS: bool = F::FLAGS;
+impl EventSink for PairEventSink<'_> {
     const MARKS: bool = false;
 
     #[inline(always)]
@@ -311,7 +267,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
             Action::Free(kind @ Kind::Pages) if event.order.is_some() => (PairAction::FreeFrames, kind),
             Action::Alloc(kind) if self.filter.is_own(&event) => (PairAction::Own, kind),
             Action::Alloc(kind) => (PairAction::Alloc, kind),
-            Action::Free(kind) if kind != Kind::Pages && matches!(event.address, 0 | ZERO_SIZE_PTR) => {
+            Action::Free(kind) if kind.space() == Space::Slab && matches!(event.address, 0 | ZERO_SIZE_PTR) => {
                 (PairAction::NullFree, kind)
             }
             Action::Free(kind) => (PairAction::Free, kind),
@@ -322,12 +278,8 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
         let class = match (takes, allocates) {
             (true, true) => {
                 let sizes = if event.failed { (0, 0) } else { (event.requested, event.allocated) };
-                let others = if F::KEYS {
-                    let owner = event.owner.and_then(|owner| self.owner(owner, names));
-                    self.groups.others(&event, kind, EventNumbers { cache, stack, owner })
-                } else {
-                    0
-                };
+                let owner = event.owner.and_then(|owner| self.owner(owner, names));
+                let others = self.groups.others(&event, kind, EventNumbers { cache, stack, owner });
                 self.class((event.call_site, kind), Some(others), cache, sizes, event.allocated)
             }
             (true, false) => 0,
@@ -405,7 +357,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
     }
 }
 
-impl<F> PairEventSink<'_, F> {
+impl PairEventSink<'_> {
     #[inline]
     fn cache(&mut self, name: NameId, names: &Names) -> CacheNumber {
         match self.caches.get(name.index()) {

@@ -58,6 +58,13 @@ impl FreedSet {
         self.slots[index] = address;
     }
 
+    pub(crate) fn contains(&self, address: u64, hash: u32) -> bool {
+        match address {
+            0 => self.zero,
+            _ => self.taken > 0 && self.slots[self.find(address, hash)] != 0,
+        }
+    }
+
     /// Takes an address out; false where it was not in the set.
     #[inline]
     pub(crate) fn remove(&mut self, address: u64, hash: impl Fn(u64) -> u32) -> bool {

@@ -127,7 +127,7 @@ impl Pairing<'_> {
         }
         self.count_dead(before, event);
         if is_new {
-            self.counts.free_without_alloc += 1;
+            self.counts.free_without_alloc[Kind::Pages] += 1;
             if S::FATES {
                 sink.alone(Fate::FreeWithoutAlloc, event, number, None);
             }
@@ -263,9 +263,8 @@ impl Pairing<'_> {
     /// Counts pairs that a free has made of like allocations.
     #[inline(always)]
     fn count_pairs(&mut self, state: SlotState, pairs: u32, event: &PairEvent) {
-        self.counts.paired += u64::from(pairs);
         if state.stream() != event.stream {
-            (0..pairs).for_each(|_| self.count_cpus(state.stream(), event.stream));
+            (0..pairs).for_each(|_| self.count_cpus(state.stream(), event.stream, Kind::Pages));
         } else if let Some(own_pairs) = self.own_pairs.get_mut(usize::from(event.stream)) {
             *own_pairs += u64::from(pairs);
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use kmemtrace_abi::clock::Agreement;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{ByKind, BySpace, Kind, Space};
 
 use crate::account::classes::{Class, Classes, is_selected, origin_of_unselected};
 use crate::account::tally::{Closed, Sizes, Tallies};
@@ -19,7 +19,7 @@ use crate::pairing::fate::{Ended, Fate};
 use crate::pairing::findings::{Finding, FindingKey, FindingRow, Findings};
 use crate::pairing::frames::{FrameTable, Hit};
 use crate::pairing::learn::CacheLearner;
-use crate::pairing::loss::{LossState, Suspicion};
+use crate::pairing::loss::{LossState, OpenFindings, Suspicion};
 use crate::pairing::result::{Counts, Live};
 use crate::pairing::slot::{AllocInfo, SlotState};
 use crate::pairing::table::{FIXED_SLOTS, Table};
@@ -45,9 +45,11 @@ pub(crate) struct PairingOptions {
     pub(crate) is_partial: bool,
     /// Counts pairs per (allocating CPU, freeing CPU).
     pub(crate) matrix: bool,
+    /// Kinds of these pairs.
+    pub(crate) compares: ByKind<bool>,
     /// Lists the live objects at the end.
     pub(crate) lists_live: bool,
-    /// Nothing of the input is ever freed, so frames are looked at for a list of objects alone.
+    /// The input lists what is live at one moment: frames are looked at for a list of objects alone.
     pub(crate) is_of_one_moment: bool,
     /// Counts frees by the call-site that makes them.
     pub(crate) counts_free_sites: bool,
@@ -64,6 +66,9 @@ pub(crate) trait PairingSink {
     fn allocated(&mut self, event: Number, class: &Class, allocated: u64);
     /// Takes an object that is gone.
     fn freed(&mut self, event: Number, class: &Class, allocated: u64);
+
+    /// Takes what has become known of the suspicions that are open, before the events of a window.
+    fn decide_open(&mut self, _: OpenFindings) {}
 
     /// Tie-breaker that the table keeps of an allocation, in place of its own.
     fn tie(&self, _: Number) -> u32 {
@@ -99,15 +104,6 @@ pub(crate) struct Number {
     pub(crate) at: u64,
 }
 
-/// Number of a kind in arrays.
-pub(crate) fn kind_index(kind: Kind) -> usize {
-    match kind {
-        Kind::Kmalloc => 0,
-        Kind::Cache => 1,
-        Kind::Pages => 2,
-    }
-}
-
 /// Tie-breaker of an allocation among events of its key; `tie_base` is [`Window::tie_base`].
 #[inline(always)]
 fn tie(tie_base: (u64, u64), first_serial: u64, number: Number) -> u32 {
@@ -131,9 +127,8 @@ pub(crate) struct Pairing<'a> {
     share: Share<PairEvent>,
     /// Node of each stream, where the trace tells it.
     nodes: Vec<Option<u32>>,
-    objects: Table,
-    /// Blocks of pages whose events do not tell their frames.
-    pages: Table,
+    /// Objects by address; of pages, those blocks whose events do not tell their frames.
+    pub(super) tables: BySpace<Table>,
     pub(super) frames: FrameTable,
     /// Live frames that the present event takes; empty between events.
     pub(super) hits: Vec<Hit>,
@@ -162,7 +157,7 @@ impl<'a> Pairing<'a> {
         part: usize,
         parts: u32,
     ) -> Pairing<'a> {
-        let table = || Table::new(seed, FIXED_SLOTS / parts as usize, options.lists_live);
+        let table = |_| Table::new(seed, FIXED_SLOTS / parts as usize, options.lists_live);
         let node = |cpu| options.nodes.as_ref()?.get(cpu).copied();
         Pairing {
             options,
@@ -170,8 +165,7 @@ impl<'a> Pairing<'a> {
             part,
             share: Share::default(),
             nodes: options.cpus.iter().map(node).collect(),
-            objects: table(),
-            pages: table(),
+            tables: BySpace::from_fn(table),
             frames: FrameTable::new(options.lists_live),
             hits: Vec::new(),
             loss: LossState::default(),
@@ -186,12 +180,6 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Lets tables that grow move half of their slots on a thread of its own.
-    pub(crate) fn move_in_halves(&mut self) {
-        self.objects.move_in_halves();
-        self.pages.move_in_halves();
-    }
-
     /// Limits the tables and tallies, in bytes: the pairing stops where they need more.
     pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes;
@@ -201,6 +189,7 @@ impl<'a> Pairing<'a> {
     pub(crate) fn take(&mut self, window: &Window<PairEvent>, sink: &mut impl PairingSink) {
         let open = self.loss.begin_window(window.gap_at_last_frontier, window.complete_until);
         self.findings.decide_open(open);
+        sink.decide_open(open);
         if let Some(learner) = &mut self.learner {
             learner.decide_open(open);
         }
@@ -216,8 +205,7 @@ impl<'a> Pairing<'a> {
         let mut from = 0;
         for (index, run) in window.loss_runs.iter().enumerate() {
             if let Some(epoch) = self.loss.enter(run) {
-                self.objects.begin_epoch(epoch);
-                self.pages.begin_epoch(epoch);
+                self.tables.values_mut().for_each(|table| table.begin_epoch(epoch));
                 self.frames.begin_epoch(epoch);
             }
             let until = window.loss_runs.get(index + 1).map_or(part.events.len(), |next| part.position(next.from));
@@ -235,19 +223,19 @@ impl<'a> Pairing<'a> {
 
     /// True where a table has reached its limit.
     fn needs_more(&self) -> bool {
-        self.objects.over_budget() || self.pages.over_budget() || self.frames.over_budget()
+        self.tables.values().any(Table::over_budget) || self.frames.over_budget()
     }
 
     /// Gives each table what the others leave of the limit; false where that is exceeded.
     fn share_budget(&mut self) -> bool {
-        let (objects, pages, frames) = (self.objects.bytes(), self.pages.bytes(), self.frames.bytes());
         let counted = self.tallies.bytes() + self.counts.free_sites.bytes();
         let max_bytes = self.max_bytes.saturating_sub(counted);
-        self.over_budget |= self.needs_more() || objects + pages + frames > max_bytes;
+        let bytes = self.table_bytes();
+        self.over_budget |= self.needs_more() || bytes > max_bytes;
         if !self.over_budget {
-            self.objects.set_max_bytes(max_bytes - pages - frames);
-            self.pages.set_max_bytes(max_bytes - objects - frames);
-            self.frames.set_max_bytes(max_bytes - objects - pages);
+            let left = max_bytes - bytes;
+            self.tables.values_mut().for_each(|table| table.set_max_bytes(table.bytes() + left));
+            self.frames.set_max_bytes(self.frames.bytes() + left);
         }
         !self.over_budget
     }
@@ -258,7 +246,7 @@ impl<'a> Pairing<'a> {
         for (group, from) in events.chunks(GROUP).zip(range.step_by(GROUP)) {
             let ahead = part.events.get(from + AHEAD..).unwrap_or_default();
             ahead.iter().take(group.len()).for_each(|event| self.ask(event));
-            if self.objects.is_large() || self.pages.is_large() {
+            if self.tables.values().any(Table::is_large) {
                 let near = part.events.get(from + GROUP..).unwrap_or_default();
                 near.iter().take(group.len()).for_each(|event| self.ask_again(event));
             }
@@ -372,12 +360,12 @@ impl<'a> Pairing<'a> {
 
     #[inline(always)]
     fn table(&self, kind: Kind) -> &Table {
-        if kind == Kind::Pages { &self.pages } else { &self.objects }
+        &self.tables[kind.space()]
     }
 
     #[inline(always)]
     fn table_mut(&mut self, kind: Kind) -> &mut Table {
-        if kind == Kind::Pages { &mut self.pages } else { &mut self.objects }
+        &mut self.tables[kind.space()]
     }
 
     #[inline(always)]
@@ -386,7 +374,7 @@ impl<'a> Pairing<'a> {
         let class = is_selected(event.class).then(|| self.tallies.open(event.class, sizes));
         let is_unsized = class.is_some_and(|class| !class.is_sized);
         let state = SlotState::alloc(event.class, is_unsized, event.stream, self.loss.now());
-        let table = if event.kind == Kind::Pages { &mut self.pages } else { &mut self.objects };
+        let table = &mut self.tables[event.kind.space()];
         let mut old = AllocInfo::default();
         let before = table.record(event.address, event.hash, state, |info_before| {
             if S::FATES {
@@ -537,7 +525,6 @@ impl<'a> Pairing<'a> {
         number: Number,
         sink: &mut S,
     ) -> (Class, Sizes) {
-        self.counts.paired += 1;
         let crossed = object.stream() != event.stream;
         let how = if crossed { Closed::FreedElsewhere } else { Closed::Freed };
         let (class, sizes) = self.close(object, how, event, number, sink);
@@ -548,9 +535,9 @@ impl<'a> Pairing<'a> {
             sink.ended(&ended, Fate::Pair, event, number, suspicion);
         }
         if crossed {
-            self.count_cpus(object.stream(), event.stream);
+            self.count_cpus(object.stream(), event.stream, class.kind);
         } else if let Some(pairs) = self.own_pairs.get_mut(usize::from(event.stream)) {
-            *pairs += 1;
+            *pairs += u64::from(self.options.compares[class.kind]);
         }
         (class, sizes)
     }
@@ -567,7 +554,7 @@ impl<'a> Pairing<'a> {
     /// Counts a free event of this kind: a pair by the filters of its allocation, any other free by its own.
     #[inline(always)]
     pub(super) fn count_free(&mut self, kind: Kind, event: &PairEvent) {
-        self.counts.free_events[kind_index(kind)] += 1;
+        self.counts.free_events[kind] += 1;
         if self.options.counts_free_sites {
             self.counts.free_sites.count(event.requested, kind);
         }
@@ -585,7 +572,7 @@ impl<'a> Pairing<'a> {
             *self.counts.old_frees.entry(event.extra).or_default() += 1;
         }
         if before.is_nothing() {
-            self.counts.free_without_alloc += 1;
+            self.counts.free_without_alloc[event.kind] += 1;
             return;
         }
         let free_site = Some(event.requested);
@@ -596,10 +583,10 @@ impl<'a> Pairing<'a> {
 
     /// Counts a pair of two CPUs, by their streams.
     #[inline(never)]
-    pub(super) fn count_cpus(&mut self, from: u16, to: u16) {
+    pub(super) fn count_cpus(&mut self, from: u16, to: u16, kind: Kind) {
         let node = |stream: u16| self.nodes.get(usize::from(stream));
-        self.counts.cross_node += u64::from(node(from) != node(to));
-        if self.options.matrix {
+        self.counts.cross_node[kind] += u64::from(node(from) != node(to));
+        if self.options.matrix && self.options.compares[kind] {
             let cpu = |stream: u16| self.options.cpus.get(usize::from(stream)).copied().unwrap_or(0);
             *self.counts.matrix.entry((cpu(from), cpu(to))).or_default() += 1;
         }
@@ -659,7 +646,7 @@ impl<'a> Pairing<'a> {
     /// Sums of this partition.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
-        counts.has_whole_blocks |= !self.pages.is_unused();
+        counts.has_whole_blocks |= !self.tables[Space::Pages].is_unused();
         counts.page_pairs += self.tallies.whole_page_pairs();
         for (&cpu, &pairs) in self.options.cpus.iter().zip(&self.own_pairs).filter(|(_, pairs)| **pairs > 0) {
             *counts.matrix.entry((cpu, cpu)).or_default() += pairs;
@@ -669,19 +656,19 @@ impl<'a> Pairing<'a> {
 
     /// Memory of the tables, in bytes.
     pub(crate) fn table_bytes(&self) -> usize {
-        self.objects.bytes() + self.pages.bytes() + self.frames.bytes()
+        self.tables.values().map(Table::bytes).sum::<usize>() + self.frames.bytes()
     }
 
     /// Number of live objects, whatever the filters.
     pub(crate) fn live_objects(&self) -> usize {
-        self.objects.live_objects() + self.pages.live_objects() + self.frames.live_objects()
+        self.tables.values().map(Table::live_objects).sum::<usize>() + self.frames.live_objects()
     }
 
     /// Hands over the live objects that the filters take, in no order. Where no lists of them are asked for, their
     /// [`AllocInfo`] is none.
     pub(crate) fn each_live(&mut self, mut take: impl FnMut(&LiveObject)) {
-        let Pairing { objects, pages, frames, tallies, options, .. } = self;
-        for table in [objects, pages] {
+        let Pairing { tables, frames, tallies, options, .. } = self;
+        for table in tables.values_mut() {
             table.each_live(|state, own_sizes, info| {
                 if is_selected(state.class()) {
                     let class = tallies.class(state.class());
@@ -704,9 +691,9 @@ impl<'a> Pairing<'a> {
     /// trace; an object with sizes of its own adds one.
     pub(crate) fn list_live(&mut self, list: &mut Vec<Live>, classes: &mut Vec<Class>) {
         // The tables are empty afterwards.
-        self.counts.has_whole_blocks |= !self.pages.is_unused();
+        self.counts.has_whole_blocks |= !self.tables[Space::Pages].is_unused();
         let cpus = &self.options.cpus;
-        for table in [&mut self.objects, &mut self.pages] {
+        for table in self.tables.values_mut() {
             table.drain_live(|address, state, own_sizes, alloc_info| {
                 let mut class = state.class();
                 let Some(&of) = classes.get(class as usize).filter(|_| is_selected(class)) else { return };
@@ -774,7 +761,7 @@ mod tests {
                 assert!(address < 200_000, "no end, {kinds:?}");
             }
             assert!(pairing.table_bytes() > most / 3, "{} bytes, {kinds:?}", pairing.table_bytes());
-            assert_eq!(pairing.live_objects() as u64, peaks.peaks().0.iter().sum::<u128>() as u64 / 8);
+            assert_eq!(pairing.live_objects() as u64, peaks.peaks().0.values().sum::<u128>() as u64 / 8);
             let live = pairing.live_objects();
             pairing.take(&allocations(seed, address..address + 500, kinds[0], first), &mut peaks);
             assert_eq!(pairing.live_objects(), live, "it takes nothing more, {kinds:?}");

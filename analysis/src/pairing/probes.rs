@@ -3,7 +3,7 @@
 //! A deferred free ends its object at once, and leaves the address given up: the kernel takes the memory back later, with an event of
 //! that free or without. The state holds until the next free or allocation of the address.
 
-use kmemtrace_abi::event::BulkAction;
+use kmemtrace_abi::event::{BulkAction, Kind, Space};
 
 use crate::account::classes::is_selected;
 use crate::order::pair_event::{PairAction, PairEvent};
@@ -21,10 +21,14 @@ impl Pairing<'_> {
         }
     }
 
+    /// `kvfree_rcu` takes slab objects and areas of vmalloc.
     fn free_deferred<S: PairingSink>(&mut self, event: &PairEvent, number: Number, sink: &mut S) {
-        let (before, info) = self.record_free::<S>(event, SlotState::given_up(self.loss.now()));
+        let is_area = self.tables[Space::Vmalloc].is_held(event.address, event.hash);
+        let kind = if is_area { Kind::Vmalloc } else { event.kind };
+        let of_space = PairEvent { kind, ..*event };
+        let (before, info) = self.record_free::<S>(&of_space, SlotState::given_up(self.loss.now()));
         if before.is_live() {
-            self.end_of_any_kind((before, info), event, number, sink);
+            self.end_of_any_kind((before, info), &of_space, number, sink);
         } else {
             self.free_alone(before, event, number, sink);
         }
@@ -50,6 +54,7 @@ impl Pairing<'_> {
         sink: &mut S,
     ) {
         if is_selected(object.class()) {
+            self.tallies.count_probed(object.class(), event.action == PairAction::BulkFree);
             let (class, _) = self.pair((object, info), event, number, sink);
             self.count_free(class.kind, event);
         }

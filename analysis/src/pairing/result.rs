@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
+use kmemtrace_abi::event::{ByKind, BySpace};
 use serde::{Deserialize, Serialize};
 
 use crate::account::classes::{CacheNumber, Class};
@@ -30,7 +31,9 @@ pub(crate) struct Counts {
     pub(crate) other: u64,
     /// Events that may concern objects and are not known.
     pub(crate) unknown: u64,
-    pub(crate) free_events: [u64; 3],
+    pub(crate) free_events: ByKind<u64>,
+    /// Free events without an allocation, by kind.
+    pub(crate) free_without_alloc: ByKind<u64>,
     /// Free events of pages that took at least one live page.
     pub(crate) page_pairs: u64,
     /// Pages of free events that were not live, and that no event before had told of.
@@ -41,10 +44,9 @@ pub(crate) struct Counts {
     pub(crate) partial_frees: u64,
     /// Some event of pages does not tell its frames, whatever the filters: blocks are whole.
     pub(crate) has_whole_blocks: bool,
-    pub(crate) paired: u64,
-    pub(crate) cross_node: u64,
+    /// Pairs freed on another NUMA node, by kind of the allocation.
+    pub(crate) cross_node: ByKind<u64>,
     pub(crate) null_free: u64,
-    pub(crate) free_without_alloc: u64,
     /// Allocations that the filters do not take.
     pub(crate) unselected_allocs: u64,
     /// Objects that the recorder itself allocated, whatever the filters.
@@ -75,16 +77,17 @@ impl Counts {
     pub(crate) fn add(&mut self, other: &Counts) {
         self.other += other.other;
         self.unknown += other.unknown;
-        self.free_events.iter_mut().zip(other.free_events).for_each(|(sum, n)| *sum += n);
+        for (kind, n) in other.free_events.iter() {
+            self.free_events[kind] += n;
+            self.free_without_alloc[kind] += other.free_without_alloc[kind];
+            self.cross_node[kind] += other.cross_node[kind];
+        }
         self.page_pairs += other.page_pairs;
         self.free_pages_without_alloc += other.free_pages_without_alloc;
         self.free_pages_after_free += other.free_pages_after_free;
         self.partial_frees += other.partial_frees;
         self.has_whole_blocks |= other.has_whole_blocks;
-        self.paired += other.paired;
-        self.cross_node += other.cross_node;
         self.null_free += other.null_free;
-        self.free_without_alloc += other.free_without_alloc;
         self.unselected_allocs += other.unselected_allocs;
         self.own_allocs += other.own_allocs;
         self.own_allocated += other.own_allocated;
@@ -156,15 +159,13 @@ pub(crate) struct PairingResult {
     /// Nodes that stand for several rows, where a query asks for them.
     #[serde(skip)]
     pub(crate) nodes: Option<Nodes>,
-    /// Order key of the event that reached the peak of pages.
-    pub(crate) pages_peak_at: Option<u64>,
-    /// True where pages were allocated, whatever the filters take.
-    pub(crate) has_pages: bool,
-    /// Stats of each kind, in the order of [`Kind::ALL`].
-    pub(crate) kinds: [Stats; 3],
+    /// Kinds that were allocated, whatever the filters take.
+    pub(crate) has: ByKind<bool>,
+    pub(crate) kinds: ByKind<Stats>,
     /// Stats of `kmalloc` and `cache` together.
     pub(crate) total: Stats,
-    pub(crate) peak_at: Option<u64>,
+    /// Order key of the event that reached the peak of a space.
+    pub(crate) peak_at: BySpace<Option<u64>>,
     pub(crate) findings: HashMap<FindingSites, FindingRow, RandomState>,
     /// Live objects, oldest first; only where the query asks for them.
     #[serde(skip)]

@@ -1,31 +1,20 @@
 //! Keys of `--by`, `--cull` and `--sort`.
 
-use clap::ValueEnum;
+use std::str::FromStr;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use kmemtrace::{GroupKey, SortKey};
+use kmemtrace::{Figure, GroupKey, SortKey};
 
 /// Word of an option that takes a list of them.
-pub(crate) trait Word: Clone + Send + Sync + Sized + 'static {
+pub(crate) trait Word: Clone + Send + Sync + FromStr<Err = String> + 'static {
     /// The word, with its other spellings and its meaning.
     fn possible(&self) -> PossibleValue;
-
-    /// The value that a word stands for.
-    fn of_word(word: &str) -> Result<Self, String>;
 }
 
 impl Word for GroupKey {
     fn possible(&self) -> PossibleValue {
         PossibleValue::new(self.name()).help(self.entry().meaning)
     }
-
-    fn of_word(word: &str) -> Result<GroupKey, String> {
-        word.parse().map_err(|_| "there is no such key".to_owned())
-    }
-}
-
-/// Parser of keys of `--by`.
-pub(super) fn by() -> impl TypedValueParser<Value = GroupKey> {
-    PossibleValuesParser::new(GroupKey::ALL.map(|key| key.possible())).try_map(|word| word.parse::<GroupKey>())
 }
 
 /// Keys of `--cull`, in the words and letters of page_owner_sort.
@@ -47,130 +36,113 @@ pub(super) fn cull() -> impl TypedValueParser<Value = GroupKey> {
     })
 }
 
-/// Sort keys, greatest first (names: smallest first).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// Key of `--sort`: greatest first, names smallest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SortBy {
-    /// Bytes lost to internal fragmentation, over all allocations
-    Wasted,
-    /// Bytes lost to internal fragmentation by objects live at the end
-    #[value(name = "live_wasted", alias = "waste")]
-    LiveWasted,
-    /// Bytes live at the end
-    #[value(alias = "current_dynamic")]
-    Live,
-    /// Greatest number of live bytes
-    Peak,
-    /// Allocated bytes, over all allocations
-    #[value(aliases = ["allocated", "total_dynamic"])]
-    Total,
-    /// Requested bytes, over all allocations
-    Requested,
-    /// Number of allocations
-    #[value(alias = "alloc_count")]
-    Allocs,
-    /// Number of observed frees
-    #[value(alias = "free_count")]
-    Frees,
-    /// Number of frees on another CPU than the allocation's
-    Cross,
-    /// Live bytes gained over the recording
-    Growth,
-    /// Bytes of functions and objects in the kernel's image
-    Static,
-    /// Static and live bytes
-    Current,
-    /// Time of the first allocation
+    /// Key of the library.
+    Key(SortKey),
+    /// Time of the event.
     Time,
-    /// Name of the row: call-site, cache or group
-    #[value(aliases = ["cache", "txt", "T"])]
-    Site,
-    /// With --cull: thread id, smallest first
-    #[value(aliases = ["p", "+p", "+pid"], hide = true)]
-    Pid,
-    /// Thread id, greatest first
-    #[value(name = "-pid", alias = "-p", hide = true)]
-    PidDown,
-    /// With --cull: thread group, smallest first
-    #[value(aliases = ["tg", "+tg", "+tgid"], hide = true)]
-    Tgid,
-    /// Thread group, greatest first
-    #[value(name = "-tgid", alias = "-tg", hide = true)]
-    TgidDown,
-    /// With --cull: command of the thread
-    #[value(aliases = ["n", "+n", "+name"], hide = true)]
-    Name,
-    /// Command of the thread, last one first
-    #[value(name = "-name", alias = "-n", hide = true)]
-    NameDown,
-    /// With --cull: text of the call stack
-    #[value(aliases = ["st", "+st", "+stacktrace"], hide = true)]
-    Stacktrace,
-    /// Text of the call stack, last one first
-    #[value(name = "-stacktrace", alias = "-st", hide = true)]
-    StacktraceDown,
-    /// With --cull: allocators
-    #[value(aliases = ["ator", "+ator", "+allocator"], hide = true)]
-    Allocator,
-    /// Allocators, last one first
-    #[value(name = "-allocator", alias = "-ator", hide = true)]
-    AllocatorDown,
-    /// Time of the oldest block, oldest first
-    #[value(name = "alloc_ts", aliases = ["at", "+at", "+alloc_ts"], hide = true)]
-    AllocTs,
-    /// Time of the oldest block, youngest first
-    #[value(name = "-alloc_ts", alias = "-at", hide = true)]
-    AllocTsDown,
-    /// Earliest time at which an owner before gave a page back, earliest first
-    #[value(name = "free_ts", aliases = ["ft", "+ft", "+free_ts"], hide = true)]
-    FreeTs,
-    /// Earliest time at which an owner before gave a page back, latest first
-    #[value(name = "-free_ts", alias = "-ft", hide = true)]
-    FreeTsDown,
+    /// Earliest time at which an owner before gave a page back.
+    Freed {
+        /// Latest first.
+        is_descending: bool,
+    },
 }
 
 impl SortBy {
+    /// Sort keys that page_owner_sort has, too.
+    pub(crate) fn of_page_owner() -> impl Iterator<Item = SortBy> {
+        OF_PAGE_OWNER.into_iter().flatten().map(|(key, ..)| key)
+    }
+
+    /// A figure.
+    pub(crate) const fn figure(figure: Figure) -> SortBy {
+        SortBy::Key(SortKey::Figure(figure))
+    }
+
     /// Key of the library; `None` for an order that rows of figures do not have.
     pub(crate) fn key(self) -> Option<SortKey> {
-        let up = |key| SortKey::Key { key, is_descending: false };
-        let down = |key| SortKey::Key { key, is_descending: true };
-        Some(match self {
-            SortBy::Wasted => SortKey::Wasted,
-            SortBy::LiveWasted => SortKey::LiveWasted,
-            SortBy::Live => SortKey::Live,
-            SortBy::Peak => SortKey::Peak,
-            SortBy::Total => SortKey::Allocated,
-            SortBy::Requested => SortKey::Requested,
-            SortBy::Allocs => SortKey::Allocs,
-            SortBy::Frees => SortKey::Frees,
-            SortBy::Cross => SortKey::Cross,
-            SortBy::Site => SortKey::Site,
-            SortBy::Growth => SortKey::Growth,
-            SortBy::Static => SortKey::Static,
-            SortBy::Current => SortKey::Current,
-            SortBy::Time => return None,
-            SortBy::Pid => up(GroupKey::Pid),
-            SortBy::PidDown => down(GroupKey::Pid),
-            SortBy::Tgid => up(GroupKey::Tgid),
-            SortBy::TgidDown => down(GroupKey::Tgid),
-            SortBy::Name => up(GroupKey::Comm),
-            SortBy::NameDown => down(GroupKey::Comm),
-            SortBy::Stacktrace => up(GroupKey::Stack),
-            SortBy::StacktraceDown => down(GroupKey::Stack),
-            SortBy::Allocator => up(GroupKey::Allocator),
-            SortBy::AllocatorDown => down(GroupKey::Allocator),
+        match self {
+            SortBy::Key(key) => Some(key),
             // The events stand at the time that is asked for.
-            SortBy::AllocTs | SortBy::FreeTs => SortKey::Oldest { is_descending: false },
-            SortBy::AllocTsDown | SortBy::FreeTsDown => SortKey::Oldest { is_descending: true },
-        })
+            SortBy::Freed { is_descending } => Some(SortKey::Oldest { is_descending }),
+            SortBy::Time => None,
+        }
     }
+}
+
+/// Word and letter of page_owner_sort, smallest first, and greatest first.
+macro_rules! both_ways {
+    ($up:expr, $down:expr, $word:literal, $letter:literal) => {
+        [
+            ($up, $word, &[$letter, concat!("+", $letter), concat!("+", $word)] as &[&str]),
+            ($down, concat!("-", $word), &[concat!("-", $letter)]),
+        ]
+    };
+    ($key:ident, $word:literal, $letter:literal) => {
+        both_ways!(
+            SortBy::Key(SortKey::Key { key: GroupKey::$key, is_descending: false }),
+            SortBy::Key(SortKey::Key { key: GroupKey::$key, is_descending: true }),
+            $word,
+            $letter
+        )
+    };
+}
+
+/// Orders of page_owner_sort: word and other spellings, by which direction. Help does not list them.
+const OF_PAGE_OWNER: [[(SortBy, &str, &[&str]); 2]; 7] = [
+    both_ways!(Pid, "pid", "p"),
+    both_ways!(Tgid, "tgid", "tg"),
+    both_ways!(Comm, "name", "n"),
+    both_ways!(Stack, "stacktrace", "st"),
+    both_ways!(Allocator, "allocator", "ator"),
+    both_ways!(
+        SortBy::Key(SortKey::Oldest { is_descending: false }),
+        SortBy::Key(SortKey::Oldest { is_descending: true }),
+        "alloc_ts",
+        "at"
+    ),
+    both_ways!(SortBy::Freed { is_descending: false }, SortBy::Freed { is_descending: true }, "free_ts", "ft"),
+];
+
+/// Sort keys that are no figures of every row: key, word, other spellings, meaning.
+const OTHERS: [(SortBy, &str, &[&str], &str); 5] = [
+    (SortBy::Key(SortKey::Growth), "growth", &[], "Live bytes gained over the recording"),
+    (SortBy::Key(SortKey::Static), "static", &[], "Bytes of functions and objects in the kernel's image"),
+    (SortBy::Key(SortKey::Current), "current", &[], "Static and live bytes"),
+    (SortBy::Time, "time", &[], "Time of the first allocation"),
+    (SortBy::Key(SortKey::Site), "site", &["cache", "txt", "T"], "Name of the row: call-site, cache or group"),
+];
+
+/// All sort keys with their words.
+fn sort_words() -> impl Iterator<Item = (SortBy, PossibleValue)> {
+    let figures = Figure::ALL.into_iter().filter_map(|figure| {
+        let (word, aliases) = figure.entry().sort.split_first()?;
+        let meaning = figure.entry().meaning.trim_end_matches('.');
+        Some((SortBy::figure(figure), PossibleValue::new(*word).aliases(aliases.iter().copied()).help(meaning)))
+    });
+    let others = OTHERS.into_iter().map(|(key, word, aliases, meaning)| {
+        (key, PossibleValue::new(word).aliases(aliases.iter().copied()).help(meaning))
+    });
+    let of_page_owner = OF_PAGE_OWNER
+        .into_iter()
+        .flatten()
+        .map(|(key, word, aliases)| (key, PossibleValue::new(word).aliases(aliases.iter().copied()).hide(true)));
+    figures.chain(others).chain(of_page_owner)
 }
 
 impl Word for SortBy {
     fn possible(&self) -> PossibleValue {
-        self.to_possible_value().unwrap_or_default()
+        sort_words().find(|(key, _)| key == self).map(|(_, word)| word).unwrap_or_default()
     }
+}
 
-    fn of_word(word: &str) -> Result<SortBy, String> {
-        SortBy::from_str(word, false)
+impl FromStr for SortBy {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<SortBy, String> {
+        let found = sort_words().find(|(_, value)| value.matches(word, false));
+        found.map(|(key, _)| key).ok_or_else(|| format!("{word}: no sort key"))
     }
 }

@@ -19,7 +19,7 @@ use kmemtrace::documents::AccountStyle;
 use kmemtrace_abi::event::Span;
 use kmemtrace_abi::text::duration;
 
-use kmemtrace::{Finding, GroupKey, ModuleRule, Moment, Query, TimeWindow, TreeOptions, parse_size};
+use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
 pub(crate) use choices::{ChartShape, Color, ExportTo, Format, Style, Weight};
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Keys that group rows
     ///
     /// Several keys make a row for each combination of them.
-    #[arg(long, value_parser = keys::by(), value_name = "KEY,...", value_delimiter = ',')]
+    #[arg(long, value_name = "KEY,...", value_delimiter = ',')]
     pub(crate) by: Vec<GroupKey>,
     /// Keys that group blocks of page_owner, as page_owner_sort has them: pid tgid name stacktrace allocator free
     ///
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     /// Greatest of these first
     ///
     /// Rows that are equal by the first key are sorted by the next one. Names are sorted smallest first.
-    #[arg(short, long, value_enum, value_name = "KEY,...", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "KEY,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) sort: Vec<SortBy>,
     /// Form of the account
     #[arg(long, value_enum, value_name = "STYLE")]
@@ -318,7 +318,7 @@ impl Args {
 
     /// The query at the moment that was asked for, with growth where rows are sorted by it.
     fn at_moment(&self, query: Query) -> Query {
-        let query = query.with_growth(self.sort.contains(&SortBy::Growth));
+        let query = query.with_growth(self.sort.contains(&SortBy::Key(SortKey::Growth)));
         match self.at {
             Some(moment) => query.at(moment),
             None => query,
@@ -329,7 +329,7 @@ impl Args {
     /// by them: no index knows them.
     pub(crate) fn placed(&self, format: Format) -> Query {
         let query = self.at_moment(Query::by_site().with_static_sizes(true).with_slab_peak());
-        let has_peaks = format != Format::Table || self.sort.contains(&SortBy::Peak);
+        let has_peaks = format != Format::Table || self.sort.contains(&SortBy::figure(Figure::PeakLiveAllocated));
         if has_peaks { query.with_place_nodes(self.tree().by_area) } else { query }
     }
 

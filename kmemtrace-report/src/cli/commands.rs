@@ -10,7 +10,7 @@ use clap::{Arg, Args as _, Command, CommandFactory};
 use clap_complete::Shell;
 
 use super::old::OldArgs;
-use crate::args::{Args, Word};
+use crate::args::{Args, SortBy, Word};
 use crate::views::{Run, VIEWS, View};
 use crate::{classes, columns};
 
@@ -65,7 +65,7 @@ pub(crate) fn of_view(view: &'static View) -> Command {
 
 /// Command of a view without options.
 fn named(view: &'static View) -> Command {
-    let command = Command::new(view.name).about(view.meaning).aliases(view.alias);
+    let command = Command::new(view.name).about(view.meaning).aliases(view.alias());
     command.disable_version_flag(true).max_term_width(WIDTH)
 }
 
@@ -136,7 +136,10 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
         Some("sort") if view.name == "stalls" => {
             with_words(arg, view.sort_keys, &["Duration, the longest first", "Begin, the earliest first"])
         }
-        Some("sort") => with_words(arg, view.sort_keys, &[]),
+        Some("sort") => {
+            let of_page_owner = SortBy::of_page_owner().filter(|_| view.options.contains(&"cull"));
+            with_words(arg, &view.sort_keys.iter().copied().chain(of_page_owner).collect::<Vec<SortBy>>(), &[])
+        }
         None if matches!(view.run, Run::Compare) => {
             arg.value_name("TRACE").help("Trace A and trace B; with --before and --after one trace").num_args(1..=2)
         }
@@ -171,7 +174,7 @@ fn with_words<T: Word>(arg: Arg, words: &[T], meanings: &[&'static str]) -> Arg 
         format!("{text} [default: {default}]")
     };
     let (help, long) = (with_default(arg.get_help()), with_default(arg.get_long_help()));
-    arg.help(help).long_help(long).value_parser(PossibleValuesParser::new(values).try_map(|word| T::of_word(&word)))
+    arg.help(help).long_help(long).value_parser(PossibleValuesParser::new(values).try_map(|word| word.parse::<T>()))
 }
 
 /// Line with the names of the filters that a view takes.

@@ -14,7 +14,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
-use kmemtrace::{Kind, SortKey};
+use kmemtrace::{Figure, Kind, SortKey};
 
 use crate::args::{Args, Asked, Format, SortBy};
 use crate::classes;
@@ -68,7 +68,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<CommandLine, Refusal> {
     }
 }
 
-/// Refusal of the parser's. `help` has the same words for a view that is none as a line with a mistyped view.
+/// Refusal by the parser. A wrong word after `help` gets the line of a mistyped view.
 fn refusal(error: clap::Error) -> Refusal {
     match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => {
@@ -181,7 +181,7 @@ impl Request {
         // page_owner_sort sorts by the number of blocks.
         let culls = !self.args.cull.is_empty();
         let own = self.view.sort_keys.first().copied().filter(|_| !culls);
-        let own = own.unwrap_or(if culls { SortBy::Allocs } else { SortBy::Wasted });
+        let own = own.unwrap_or(if culls { SortBy::figure(Figure::Allocs) } else { SortBy::figure(Figure::Wasted) });
         let asked = if self.args.sort.is_empty() { vec![own] } else { self.args.sort.clone() };
         asked.into_iter().filter_map(SortBy::key).collect()
     }

@@ -5,9 +5,9 @@
 pub(crate) mod column;
 pub(crate) mod latency;
 
-use kmemtrace::GroupKey;
+use kmemtrace::{Figure, GroupKey};
 
-use column::Column;
+use column::{Column, Shows};
 
 /// Tables of a view: name of the part, empty where there is one part, and its columns.
 pub(crate) type Parts = &'static [(&'static str, &'static [Column<'static>])];
@@ -60,19 +60,22 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
 ];
 
 /// Sums that rows of call-sites, caches and other keys have in common.
-pub(crate) const FIGURES: [Column<'static>; 12] = [
-    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
-    Column::figure("ALLOCS", 4, "Successful allocations."),
-    Column::figure("FREED", 9, "Objects whose free was seen."),
-    Column::figure("XCPU", 10, "Share of the frees that ran on another CPU than the allocation."),
-    Column::figure("REQUESTED", 11, "Bytes asked for, over all allocations."),
-    Column::figure("TOTAL", 7, "Bytes handed out, over all allocations."),
-    Column::figure("PEAK", 6, "Greatest number of live bytes at any time."),
-    Column::figure("OBJECTS", 8, "Objects live at the end."),
-    Column::figure("LIVE WASTE", 12, "Bytes of the live objects that were handed out and not asked for."),
-    Column::figure("LIVE", 2, "Bytes of the objects live at the end."),
-    Column::figure("WASTE%", 5, "Share of TOTAL that was not asked for."),
-    Column::figure("WASTED", 1, "Bytes handed out and not asked for, over all allocations: cumulative."),
+pub(crate) const FIGURES: [Column<'static>; 13] = [
+    Column::kind(3),
+    Column::of(Figure::Allocs, 4),
+    Column::of(Figure::Frees, 9),
+    Column::figure("XCPU", 10, "Share of the frees that ran on another CPU than the allocation.")
+        .showing(Shows::Share(Figure::CrossCpu, Figure::Frees)),
+    Column::of(Figure::Requested, 11),
+    Column::of(Figure::Allocated, 7),
+    Column::of(Figure::PeakLiveAllocated, 6),
+    Column::of(Figure::LiveObjects, 8),
+    Column::of(Figure::LiveWasted, 12),
+    Column::of(Figure::LiveAllocated, 2),
+    Column::of(Figure::Largest, 15),
+    Column::figure("WASTE%", 5, "Share of TOTAL that was not asked for.")
+        .showing(Shows::Share(Figure::Wasted, Figure::Allocated)),
+    Column::of(Figure::Wasted, 1),
 ];
 
 /// First column of a key.
@@ -116,9 +119,9 @@ const KEYS: [Column<'static>; KEY_COLUMNS] = {
 
 /// Groups of blocks of page_owner, which tells of nothing that is past.
 pub(crate) const BLOCKS: [Column<'static>; 3] = [
-    Column::figure("BLOCKS", 0, "Blocks that are held: page_owner_sort's times."),
-    Column::figure("PAGES", 0, "Pages of these blocks."),
-    Column::figure("LIVE", 0, "Bytes of these blocks."),
+    Column::of(Figure::LiveObjects, 0).titled("BLOCKS").meaning("Blocks that are held: page_owner_sort's times."),
+    Column::of(Figure::LivePages, 0).meaning("Pages of these blocks."),
+    Column::of(Figure::LiveAllocated, 0).meaning("Bytes of these blocks."),
 ];
 
 /// `sites`, by call-site.
@@ -135,53 +138,51 @@ pub(crate) const SITES: [Column<'static>; FIGURES.len() + 2] = {
 
 /// `tree`; the sort key's column comes first.
 pub(crate) const TREE: [Column<'static>; 12] = [
-    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
-    Column::figure("LIVE%", 6, "Share of the root's."),
-    Column::figure(
-        "PEAK",
-        0,
-        "Greatest number of live bytes at any time, not the sum of the peaks below; with --sort peak.",
-    ),
-    Column::figure("GREW", 0, "Live bytes at the end less those at the end of the first slice; with --sort growth."),
-    Column::figure("LIVE WASTE", 8, "Bytes of the live objects that were handed out and not asked for."),
-    Column::figure("WASTED", 3, "Bytes handed out and not asked for, over all allocations: cumulative."),
-    Column::figure("TOTAL", 2, "Bytes handed out, over all allocations."),
-    Column::figure("ALLOCS", 5, "Successful allocations."),
-    Column::figure("FREED", 9, "Objects whose free was seen."),
-    Column::figure("STATIC", 4, "Bytes of functions and objects in the kernel's image."),
-    Column::figure("CURRENT", 7, "Static and live bytes."),
+    Column::of(Figure::LiveAllocated, 0),
+    Column::figure("LIVE%", 6, "Share of the root's.").showing(Shows::ShareOfAll(Figure::LiveAllocated)),
+    Column::of(Figure::PeakLiveAllocated, 0)
+        .meaning("Greatest number of live bytes at any time, not the sum of the peaks below; with --sort peak."),
+    Column::growth(),
+    Column::of(Figure::LiveWasted, 8),
+    Column::of(Figure::Wasted, 3),
+    Column::of(Figure::Allocated, 2),
+    Column::of(Figure::Allocs, 5),
+    Column::of(Figure::Frees, 9),
+    Column::figure("STATIC", 4, "Bytes of functions and objects in the kernel's image.").showing(Shows::Static),
+    Column::figure("CURRENT", 7, "Static and live bytes.").showing(Shows::Current),
     Column::site("FOLDER", "Folder, file, function or call-site, below the one that it is in."),
 ];
 
 /// `tree` over keys; the sort key's column comes first.
 pub(crate) const KEY_TREE: [Column<'static>; 12] = [
-    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
-    Column::figure("LIVE%", 6, "Share of the root's."),
-    Column::figure("PEAK", 1, "Greatest number of live bytes at any time; not the sum of the peaks below."),
-    Column::figure("TOTAL", 3, "Bytes handed out, over all allocations."),
-    Column::figure("GREW", 0, "Live bytes at the end less those at the end of the first slice; with --sort growth."),
-    Column::figure("PAGES", 4, "Pages live at the end."),
-    Column::figure("OBJECTS", 5, "Objects live at the end."),
-    Column::figure("LIVE WASTE", 9, "Bytes of the live objects that were handed out and not asked for."),
-    Column::figure("WASTED", 8, "Bytes handed out and not asked for, over all allocations: cumulative."),
-    Column::figure("ALLOCS", 7, "Successful allocations."),
-    Column::figure("FREED", 10, "Objects whose free was seen."),
+    Column::of(Figure::LiveAllocated, 0),
+    Column::figure("LIVE%", 6, "Share of the root's.").showing(Shows::ShareOfAll(Figure::LiveAllocated)),
+    Column::of(Figure::PeakLiveAllocated, 1)
+        .meaning("Greatest number of live bytes at any time; not the sum of the peaks below."),
+    Column::of(Figure::Allocated, 3),
+    Column::growth(),
+    Column::of(Figure::LivePages, 4),
+    Column::of(Figure::LiveObjects, 5),
+    Column::of(Figure::LiveWasted, 9),
+    Column::of(Figure::Wasted, 8),
+    Column::of(Figure::Allocs, 7),
+    Column::of(Figure::Frees, 10),
     Column::site("FRAME", "Frame, task, module, use or call-site, below the one that it is in; module in brackets."),
 ];
 
 /// Figures of `tasks`, `modules` and `uses`.
 pub(crate) const HELD: [Column<'static>; 9] = [
-    Column::figure("LIVE", 0, "Bytes of the objects live at the end, or at the moment of --at."),
-    Column::figure("PEAK", 2, "Greatest number of live bytes at any time."),
-    Column::figure("TOTAL", 3, "Bytes handed out, over all allocations."),
-    Column::figure("GREW", 0, "Live bytes at the end less those at the end of the first slice; with --sort growth."),
-    Column::figure("PAGES", 4, "Pages live at the end."),
-    Column::figure("OBJS", 5, "Objects live at the end: allocations of which something is left."),
-    Column::figure("ALLOCS", 7, "Successful allocations."),
-    Column::figure("FREED", 8, "Objects whose free was seen."),
-    Column::word(
-        "KIND",
-        6,
+    Column::of(Figure::LiveAllocated, 0).meaning("Bytes of the objects live at the end, or at the moment of --at."),
+    Column::of(Figure::PeakLiveAllocated, 2),
+    Column::of(Figure::Allocated, 3),
+    Column::growth(),
+    Column::of(Figure::LivePages, 4),
+    Column::of(Figure::LiveObjects, 5)
+        .titled("OBJS")
+        .meaning("Objects live at the end: allocations of which something is left."),
+    Column::of(Figure::Allocs, 7),
+    Column::of(Figure::Frees, 8),
+    Column::kind(6).meaning(
         "Allocator: kmalloc, cache (kmem_cache_alloc) or pages; where both slab and pages are shown, or slab.",
     ),
 ];
@@ -232,22 +233,24 @@ pub(crate) const TOP_SITE: Column<'static> = Column::site("CALL SITE", "Return a
 /// `summary`: kinds.
 pub(crate) const KINDS: [Column<'static>; 10] = [
     Column::word("", 0, "Allocator; the total is that of kmalloc and cache."),
-    Column::figure("ALLOCS", 1, "Successful allocations."),
-    Column::figure("FREED", 5, "Objects whose free was seen."),
-    Column::figure("INFERRED", 8, "Objects whose address was allocated again without a free event."),
-    Column::figure("OBJECTS", 2, "Objects live at the end."),
-    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
-    Column::figure("REQUESTED", 7, "Bytes asked for, over all allocations."),
-    Column::figure("ALLOCATED", 3, "Bytes handed out, over all allocations."),
-    Column::figure("WASTED", 4, "Bytes handed out and not asked for, over all allocations: cumulative."),
-    Column::figure("WASTE%", 6, "Share of ALLOCATED that was not asked for."),
+    Column::of(Figure::Allocs, 1),
+    Column::of(Figure::Frees, 5),
+    Column::of(Figure::InferredFrees, 8),
+    Column::of(Figure::LiveObjects, 2),
+    Column::of(Figure::LiveAllocated, 0),
+    Column::of(Figure::Requested, 7),
+    Column::of(Figure::Allocated, 3).titled("ALLOCATED"),
+    Column::of(Figure::Wasted, 4),
+    Column::figure("WASTE%", 6, "Share of ALLOCATED that was not asked for.")
+        .showing(Shows::Share(Figure::Wasted, Figure::Allocated)),
 ];
 
 /// `summary`: most bytes live now.
 pub(crate) const TOP_LIVE: [Column<'static>; 6] = [
-    Column::figure("OBJECTS", 2, "Objects live at the end."),
-    Column::figure("LIVE", 0, "Bytes of the objects live at the end."),
-    Column::figure("SHARE", 1, "Share of all live bytes of kmalloc and cache."),
+    Column::of(Figure::LiveObjects, 2),
+    Column::of(Figure::LiveAllocated, 0),
+    Column::figure("SHARE", 1, "Share of all live bytes of kmalloc and cache.")
+        .showing(Shows::ShareOfAll(Figure::LiveAllocated)),
     Column::bar("", 3, "SHARE as a bar."),
     TOP_SITE,
     KEY_SOURCE,
@@ -255,9 +258,10 @@ pub(crate) const TOP_LIVE: [Column<'static>; 6] = [
 
 /// `summary`: most bytes wasted by objects live now.
 pub(crate) const TOP_LIVE_WASTE: [Column<'static>; 6] = [
-    Column::figure("LIVE", 2, "Bytes of the objects live at the end."),
-    Column::figure("LIVE WASTE", 0, "Bytes of the live objects that were handed out and not asked for."),
-    Column::figure("SHARE", 1, "Share of all live bytes wasted by kmalloc and cache."),
+    Column::of(Figure::LiveAllocated, 2),
+    Column::of(Figure::LiveWasted, 0),
+    Column::figure("SHARE", 1, "Share of all live bytes wasted by kmalloc and cache.")
+        .showing(Shows::ShareOfAll(Figure::LiveWasted)),
     Column::bar("", 3, "SHARE as a bar."),
     TOP_SITE,
     KEY_SOURCE,
@@ -265,9 +269,10 @@ pub(crate) const TOP_LIVE_WASTE: [Column<'static>; 6] = [
 
 /// `summary`: churn.
 pub(crate) const TOP_CHURN: [Column<'static>; 6] = [
-    Column::figure("ALLOCS", 2, "Successful allocations."),
-    Column::figure("WASTED", 0, "Bytes handed out and not asked for, over all allocations: cumulative."),
-    Column::figure("SHARE", 1, "Share of all bytes wasted by kmalloc and cache."),
+    Column::of(Figure::Allocs, 2),
+    Column::of(Figure::Wasted, 0),
+    Column::figure("SHARE", 1, "Share of all bytes wasted by kmalloc and cache.")
+        .showing(Shows::ShareOfAll(Figure::Wasted)),
     Column::bar("", 3, "SHARE as a bar."),
     TOP_SITE,
     KEY_SOURCE,
@@ -294,14 +299,15 @@ pub(crate) const MISMATCH: [Column<'static>; 11] = [
 
 /// `live`, beside the keys.
 pub(crate) const LIVE: [Column<'static>; 9] = [
-    Column::word("KIND", 6, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::kind(6),
     Column::figure("OLDEST", 5, "Age of the oldest live object at the end of the recording."),
     Column::figure("MEDIAN", 8, "Age of the object in the middle, of those live at the end."),
-    Column::figure("WASTED", 7, "Bytes of the live objects that were handed out and not asked for."),
-    Column::figure("GREW", 2, "Change of the live bytes over about the last tenth of the recording."),
-    Column::figure("OBJECTS", 3, "Objects live at the end."),
+    Column::of(Figure::LiveWasted, 7).titled("WASTED"),
+    Column::figure("GREW", 2, "Change of the live bytes over about the last tenth of the recording.")
+        .showing(Shows::Growth),
+    Column::of(Figure::LiveObjects, 3),
     Column::figure("SHARE", 4, "Share of the live bytes of all rows of this kind: pages apart from the others."),
-    Column::figure("LIVE", 1, "Bytes of the objects live at the end."),
+    Column::of(Figure::LiveAllocated, 1),
     Column::bar("BAR", 9, "The share as a bar; on a terminal only."),
 ];
 
@@ -310,7 +316,7 @@ pub(crate) const OBJECTS: [Column<'static>; 11] = [
     Column::figure("CPU", 6, "CPU of the allocation."),
     Column::figure("PID", 5, "Thread of the allocation."),
     Column::name("COMM", 3, "Command name of the thread: its last known one."),
-    Column::word("KIND", 7, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::kind(7),
     Column::name("CACHE", 4, "Cache named by the allocation event."),
     Column::figure("REQUESTED", 8, "Bytes asked for."),
     Column::figure("ALLOCATED", 2, "Bytes handed out."),
@@ -322,7 +328,7 @@ pub(crate) const OBJECTS: [Column<'static>; 11] = [
 
 /// `cross`.
 pub(crate) const CROSS: [Column<'static>; 7] = [
-    Column::word("KIND", 3, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::kind(3),
     Column::figure("OF FREES", 4, "Objects whose free was seen."),
     Column::figure("XCPU", 2, "Share of the frees that ran on another CPU than the allocation."),
     Column::figure("CROSS", 1, "Frees that ran on another CPU than the allocation."),
@@ -397,7 +403,7 @@ pub(crate) const SECTIONS: [Column<'static>; 2] = [
 
 /// `compare`.
 pub(crate) const COMPARE: [Column<'static>; 9] = [
-    Column::word("KIND", 5, "Allocator: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::kind(5),
     Column::word("SEEN", 6, "new: in the second trace alone; gone: in the first alone."),
     Column::figure("ALLOCS +/-", 4, "Change of the number of allocations."),
     Column::figure("TOTAL +/-", 3, "Change of the bytes handed out, over all allocations."),

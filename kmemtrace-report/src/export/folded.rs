@@ -8,7 +8,7 @@ use kmemtrace::documents::group::{GroupMember, KeyValue};
 use kmemtrace::documents::naming::CallSite;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::{self, Body};
-use kmemtrace::{GroupKey, Kind, Query, Shape, SiteOwner};
+use kmemtrace::{GroupKey, Kind, Query, Shape, SiteOwner, Space};
 
 use super::frames::{self, frame, frame_of_module};
 use super::job::Job;
@@ -19,18 +19,18 @@ use crate::terminal::output::Output;
 const KERNEL: &str = "kernel";
 const UNKNOWN: &str = "unknown";
 
-/// Writes the stacks of a trace, weighted by what was asked for, else by wasted bytes, pages by live bytes.
+/// Writes the stacks of a trace, weighted by what was asked for, else by wasted bytes, other spaces than slab by live bytes.
 pub(super) fn folded(job: &Job<'_>, weight: Option<Weight>) -> anyhow::Result<u8> {
     let mut out = job.output()?;
     let analysis = job.analyse(Query::by_site().with_stacks(true))?;
     frames::find_places(&analysis)?;
-    let has_pages = analysis.shows_pages();
-    let weight = weight.unwrap_or(if has_pages { Weight::Live } else { Weight::Wasted });
+    let space = analysis.shown_space();
+    let weight = weight.unwrap_or(if space == Space::Slab { Weight::Wasted } else { Weight::Live });
     // Call-sites of one function are one line.
     let mut stacks = BTreeMap::<String, u128>::new();
     let mut add = |names: &[GroupMember<'_>], kind: Kind, stats: &PrintedStats| {
         let weight = weight_of(stats, weight);
-        if weight > 0 && (kind == Kind::Pages) == has_pages {
+        if weight > 0 && kind.space() == space {
             *stacks.entry(stack(&frames::frames(&analysis, names), names)).or_default() += u128::from(weight);
         }
     };

@@ -13,7 +13,7 @@ use kmemtrace::documents::naming::CallSite;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::{self, Body, Document, Head};
 use kmemtrace::{
-    Analysis, Frame, GroupKey, Kind, ModuleInfo, Query, Shape, SiteOwner, SortKey, Trace, build_id_of_notes,
+    Analysis, Frame, GroupKey, Kind, ModuleInfo, Query, Shape, SiteOwner, SortKey, Space, Trace, build_id_of_notes,
 };
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
@@ -33,7 +33,7 @@ const SAMPLE_TYPES: [(&str, &str); 5] = [
 ];
 /// Type of samples that viewers show first: pages waste nothing.
 const DEFAULT_SAMPLE_TYPE: &str = "wasted_space";
-const DEFAULT_OF_PAGES: &str = "inuse_space";
+const DEFAULT_WITHOUT_WASTE: &str = "inuse_space";
 /// Name of the kernel's own mapping, which no viewer takes for a file that it could open.
 const KERNEL: &str = "[kernel.kallsyms]";
 
@@ -101,13 +101,13 @@ fn write(
 ) -> io::Result<()> {
     let Body::Groups(rows) = &document.body else { return Err(io::Error::other("rows have another form")) };
     let mut profile = Profile::new(analysis, facts, GzEncoder::new(out, Compression::default()));
-    let has_pages = analysis.shows_pages();
-    profile.begin(&document.head, if has_pages { DEFAULT_OF_PAGES } else { DEFAULT_SAMPLE_TYPE })?;
+    let space = analysis.shown_space();
+    profile.begin(&document.head, if space == Space::Slab { DEFAULT_SAMPLE_TYPE } else { DEFAULT_WITHOUT_WASTE })?;
     for line in about::lines(&document.head, job.host(), &job.asked) {
         profile.comment(&line)?;
     }
     let mut upper_bounds = 0u64;
-    for row in rows.rows.iter().filter(|row| (row.kind == Kind::Pages) == has_pages) {
+    for row in rows.rows.iter().filter(|row| row.kind.space() == space) {
         upper_bounds += u64::from(row.stats.live_is_upper_bound && row.stats.live_objects > 0);
         profile.sample(&row.names.0, row.kind, &row.stats)?;
     }

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use kmemtrace::documents::tree::TreeBody;
 use kmemtrace::documents::{self, Body};
-use kmemtrace::{Analysis, GroupKey, ModuleRule, Query, Shape, SortKey, TreeOptions};
+use kmemtrace::{Analysis, Figure, GroupKey, ModuleRule, Query, Shape, SortKey, TreeOptions};
 use kmemtrace_abi::text::memstrack::{Layout, Report};
 
 use crate::cli::Request;
@@ -51,7 +51,7 @@ pub(crate) fn memstrack(request: &Request) -> anyhow::Result<u8> {
     out.finish(written)?;
     report::tell_verdict(first.completeness());
     if let Some(tree) = answers.trees.iter().flatten().next() {
-        with_tree(tree, SortKey::Live, Some(FRAMES), |tree| {
+        with_tree(tree, SortKey::Figure(Figure::LiveAllocated), Some(FRAMES), |tree| {
             tell_limits(tree, &args.memstrack, !suggestions.is_empty())
         });
     }
@@ -105,8 +105,9 @@ fn print(asked: &Report, answers: &Answers, out: &mut dyn Write) -> io::Result<(
     match tree.and_then(|at| answers.trees[at].as_ref()) {
         None => answers.slabs.print(asked, out)?,
         Some(analysis) => {
-            let has_peaks =
-                with_tree(analysis, SortKey::Live, Some(0), |tree| tree.root.stats.peak_live_pages.is_some());
+            let has_peaks = with_tree(analysis, SortKey::Figure(Figure::LiveAllocated), Some(0), |tree| {
+                tree.root.stats.peak_live_pages.is_some()
+            });
             let choice = Choice::of(asked, has_peaks.unwrap_or(false));
             let page_bytes = analysis.info().page_bytes;
             // A line for each row needs no stacks.

@@ -1,7 +1,7 @@
 //! Rows and callers that a report shows.
 
-use kmemtrace::SortKey;
 use kmemtrace::documents::tree::TreeNode;
+use kmemtrace::{Figure, SortKey};
 use kmemtrace_abi::text::memstrack::{Layout, Report};
 
 /// Callers of each node in `module_top` where no number is given.
@@ -43,7 +43,7 @@ impl Choice {
 
     /// Order of rows.
     pub(super) fn sort_key(&self) -> SortKey {
-        if self.by_peak { SortKey::Peak } else { SortKey::Live }
+        if self.by_peak { SortKey::Figure(Figure::PeakLiveAllocated) } else { SortKey::Figure(Figure::LiveAllocated) }
     }
 
     /// Modules or threads to show, of rows in order.
@@ -123,7 +123,7 @@ mod tests {
         let by_peak = Report::parse("task_top:sort_by_peak").unwrap();
         assert_eq!(
             [true, false].map(|has_peaks| Choice::of(&by_peak, has_peaks).sort_key()),
-            [SortKey::Peak, SortKey::Live]
+            [SortKey::Figure(Figure::PeakLiveAllocated), SortKey::Figure(Figure::LiveAllocated)]
         );
     }
 }

@@ -78,7 +78,7 @@ mod tests {
         for cells in [vec![], vec![1, 2]] {
             let head = json!({ "x": 1, "e": [], "o": {} });
             let rows = Rows::of(cells.clone(), |&n: &u64| json!({ "a": n, "b": null }));
-            let others = Some(Others { others: json!(["a\t"]), others_pages: None, others_count: 3 });
+            let others = Some(Others::one(3, json!(["a\t"])));
             let whole = json!({
                 "head": head,
                 "rows": cells.iter().map(|n| json!({ "a": n, "b": null })).collect::<Vec<_>>(),

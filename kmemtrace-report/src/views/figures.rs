@@ -1,56 +1,27 @@
 //! Views of figures: rows, trees and findings.
 
 use kmemtrace::documents;
-use kmemtrace::{GroupKey, Query};
+use kmemtrace::{Figure, GroupKey, Query, SortKey};
 
 use super::view::{Run, View};
 use crate::args::{Format, SortBy};
 
 /// Sort keys that every row of figures has.
 const FIGURES: &[SortBy] = &[
-    SortBy::Wasted,
-    SortBy::LiveWasted,
-    SortBy::Live,
-    SortBy::Peak,
-    SortBy::Total,
-    SortBy::Requested,
-    SortBy::Allocs,
-    SortBy::Frees,
-    SortBy::Cross,
-    SortBy::Site,
-];
-
-/// Sort keys of rows of any keys: those of [`FIGURES`], and the words of page_owner_sort.
-const ROWS: &[SortBy] = &[
-    SortBy::Wasted,
-    SortBy::LiveWasted,
-    SortBy::Live,
-    SortBy::Peak,
-    SortBy::Total,
-    SortBy::Requested,
-    SortBy::Allocs,
-    SortBy::Frees,
-    SortBy::Cross,
-    SortBy::Site,
-    SortBy::Pid,
-    SortBy::PidDown,
-    SortBy::Tgid,
-    SortBy::TgidDown,
-    SortBy::Name,
-    SortBy::NameDown,
-    SortBy::Stacktrace,
-    SortBy::StacktraceDown,
-    SortBy::Allocator,
-    SortBy::AllocatorDown,
-    SortBy::AllocTs,
-    SortBy::AllocTsDown,
-    SortBy::FreeTs,
-    SortBy::FreeTsDown,
+    SortBy::figure(Figure::Wasted),
+    SortBy::figure(Figure::LiveWasted),
+    SortBy::figure(Figure::LiveAllocated),
+    SortBy::figure(Figure::PeakLiveAllocated),
+    SortBy::figure(Figure::Allocated),
+    SortBy::figure(Figure::Requested),
+    SortBy::figure(Figure::Allocs),
+    SortBy::figure(Figure::Frees),
+    SortBy::figure(Figure::CrossCpu),
+    SortBy::Key(SortKey::Site),
 ];
 
 pub(super) const SUMMARY: View = View {
     name: "summary",
-    alias: None,
     meaning: "Verdict, totals of each kind, what to look at first",
     help: "\
 Totals of kmalloc, cache and page objects, the call-sites that rank first, and the number of findings. The first line is the verdict: \
@@ -70,7 +41,6 @@ This is the view of a command line that names none.",
 
 pub(super) const SITES: View = View {
     name: "sites",
-    alias: Some("callsites"),
     meaning: "Rows of call-sites, tasks, modules, sizes and more",
     help: "\
 Figures for each group of allocations: by default for each call-site, which is the place in the kernel that asked for the memory. \
@@ -85,7 +55,7 @@ tg, n, st, ator, f. Its rows are sorted by the number of blocks, or by --sort, w
     ],
     options: &["by", "cull", "sort", "top", "inlines"],
     groupings: &GroupKey::ALL,
-    sort_keys: ROWS,
+    sort_keys: FIGURES,
     run: Run::Document {
         query: |_, args| args.grouped(),
         document: |analysis, shape, _| documents::sites(analysis, shape),
@@ -94,7 +64,6 @@ tg, n, st, ator, f. Its rows are sorted by the number of blocks, or by --sort, w
 
 pub(super) const TREE: View = View {
     name: "tree",
-    alias: None,
     meaning: "Folders of the kernel's sources, or stacks, tasks, modules",
     help: "\
 Figures of each folder of the kernel's sources, of the files in it, their functions and call-sites. Source files come from debug \
@@ -122,16 +91,16 @@ outermost frame to the call-site. There pages count where they were recorded, el
         GroupKey::Use,
     ],
     sort_keys: &[
-        SortBy::Live,
-        SortBy::Wasted,
-        SortBy::LiveWasted,
-        SortBy::Peak,
-        SortBy::Total,
-        SortBy::Allocs,
-        SortBy::Frees,
-        SortBy::Growth,
-        SortBy::Static,
-        SortBy::Current,
+        SortBy::figure(Figure::LiveAllocated),
+        SortBy::figure(Figure::Wasted),
+        SortBy::figure(Figure::LiveWasted),
+        SortBy::figure(Figure::PeakLiveAllocated),
+        SortBy::figure(Figure::Allocated),
+        SortBy::figure(Figure::Allocs),
+        SortBy::figure(Figure::Frees),
+        SortBy::Key(SortKey::Growth),
+        SortBy::Key(SortKey::Static),
+        SortBy::Key(SortKey::Current),
     ],
     run: Run::Document {
         query: |format, args| {
@@ -152,7 +121,6 @@ outermost frame to the call-site. There pages count where they were recorded, el
 
 pub(super) const CACHES: View = View {
     name: "caches",
-    alias: None,
     meaning: "Rows of slab caches and kmalloc sizes",
     help: "\
 Figures for each slab cache. Objects of kmalloc count under their size class, such as kmalloc-1k. Kernels 6.1 to 6.17 name the cache \
@@ -169,7 +137,6 @@ in frees alone: there a first pass over the trace learns which cache each call-s
 
 pub(super) const MISMATCH: View = View {
     name: "mismatch",
-    alias: None,
     meaning: "Frees that do not match their allocations",
     help: "\
 Findings about pairs of allocation and free, by class and by the two call-sites. A finding is suspect where a lost event may explain \
@@ -191,7 +158,6 @@ as this trace can tell.",
 
 pub(super) const LIVE: View = View {
     name: "live",
-    alias: None,
     meaning: "Memory still allocated at the end: who leaks",
     help: "\
 Objects that were allocated in the recording and not freed in it, by call-site: number, bytes, age and growth. --objects lists the \
@@ -202,7 +168,12 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
     ],
     options: &["by", "objects", "sort", "top", "inlines"],
     groupings: &GroupKey::ALL,
-    sort_keys: &[SortBy::Live, SortBy::LiveWasted, SortBy::Growth, SortBy::Site],
+    sort_keys: &[
+        SortBy::figure(Figure::LiveAllocated),
+        SortBy::figure(Figure::LiveWasted),
+        SortBy::Key(SortKey::Growth),
+        SortBy::Key(SortKey::Site),
+    ],
     run: Run::Document {
         query: |_, args| {
             let query =
@@ -217,7 +188,6 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
 
 pub(super) const CROSS: View = View {
     name: "cross",
-    alias: None,
     meaning: "Objects freed on another CPU than their own",
     help: "\
 Pairs whose free happened on another CPU than the allocation: a matrix of CPUs, and rows of call-sites.",
@@ -233,7 +203,6 @@ Pairs whose free happened on another CPU than the allocation: a matrix of CPUs, 
 
 pub(super) const GROWTH: View = View {
     name: "growth",
-    alias: None,
     meaning: "Live memory and allocations over the recording",
     help: "\
 Live bytes at the end of each of at most 64 slices of the recording, and allocations in each slice: in total, and for the rows that \

@@ -1,18 +1,24 @@
 //! Views of who allocated, or what for: tasks, modules, uses.
 
 use kmemtrace::documents;
-use kmemtrace::{GroupKey, ModuleRule};
+use kmemtrace::{Figure, GroupKey, ModuleRule, SortKey};
 
 use super::view::{Run, View};
 use crate::args::SortBy;
 
 /// Sort keys of rows that hold memory.
-const HELD: &[SortBy] =
-    &[SortBy::Live, SortBy::Peak, SortBy::Total, SortBy::Allocs, SortBy::Growth, SortBy::Frees, SortBy::Site];
+const HELD: &[SortBy] = &[
+    SortBy::figure(Figure::LiveAllocated),
+    SortBy::figure(Figure::PeakLiveAllocated),
+    SortBy::figure(Figure::Allocated),
+    SortBy::figure(Figure::Allocs),
+    SortBy::Key(SortKey::Growth),
+    SortBy::figure(Figure::Frees),
+    SortBy::Key(SortKey::Site),
+];
 
 pub(super) const TASKS: View = View {
     name: "tasks",
-    alias: None,
     meaning: "Memory by the thread that allocated it",
     help: "\
 Figures for each thread that allocated, or with --by comm for each command. That thread need not be the one that holds the memory: \
@@ -32,7 +38,6 @@ page cache stays when its reader is gone. Pages count where they were recorded, 
 
 pub(super) const MODULES: View = View {
     name: "modules",
-    alias: None,
     meaning: "Memory by module of the kernel",
     help: "\
 Figures for each module. An allocation belongs to the module whose frame of the stack is nearest to it, else to the kernel itself; \
@@ -53,7 +58,6 @@ else objects of slabs; --kind chooses.",
 
 pub(super) const USES: View = View {
     name: "uses",
-    alias: None,
     meaning: "Uses of pages: user, cache, slab, page tables and more",
     help: "\
 Figures of pages for each use, by rules over the functions of the stack, the flags and the order of each allocation; --uses names \

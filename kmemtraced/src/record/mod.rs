@@ -176,6 +176,10 @@ fn run(
     let started =
         launcher.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
     if started.is_ok() {
+        if let Some(watcher) = watcher.as_mut().filter(|_| facts.since_boot) {
+            // Probe events are enabled now.
+            watcher.switch(true);
+        }
         names.put_probes(source.begun());
         names.begun();
         workers.go();

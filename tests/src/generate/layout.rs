@@ -15,6 +15,9 @@ enum Slot {
     Address,
     Requested,
     Allocated,
+    /// Bytes on each possible CPU.
+    EachCpu,
+    Failed,
     Gfp,
     Node,
     CacheName,
@@ -43,7 +46,7 @@ const WORD: usize = 0;
 /// The layout of one event.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// `kmem`, `ftrace` or `module`.
+    /// `kmem`, `ftrace`, `module`, `percpu` or `vmalloc`.
     pub system: &'static str,
     /// The event's name.
     pub name: &'static str,
@@ -104,7 +107,18 @@ pub fn layouts(shape: &Shape) -> Vec<Layout> {
     let kmem = names.enumerate().map(|(i, name)| layout(shape, "kmem", name, first + 3 * i as u16));
     let modules = ["module_load", "module_free"].into_iter().zip(names_len..);
     let modules = modules.map(|(name, i)| layout(shape, "module", name, first + 3 * i));
-    kmem.chain([layout(shape, "ftrace", "kernel_stack", 4)]).chain(modules).collect()
+    let spaces = space_events(shape).into_iter().zip(names_len + 2..);
+    let spaces = spaces.map(|((system, name), i)| layout(shape, system, name, first + 3 * i));
+    kmem.chain([layout(shape, "ftrace", "kernel_stack", 4)]).chain(modules).chain(spaces).collect()
+}
+
+/// Events of per-CPU memory and of address space, by system and name.
+fn space_events(shape: &Shape) -> Vec<(&'static str, &'static str)> {
+    let percpu = ["percpu_alloc_percpu", "percpu_alloc_percpu_fail", "percpu_free_percpu"].map(|name| ("percpu", name));
+    let vmalloc = ["alloc_vmap_area", "free_vmap_area_noflush"].map(|name| ("vmalloc", name));
+    let has = |first: Era| shape.possible_cpus > 0 && shape.era >= first;
+    let percpu = percpu.into_iter().filter(|_| has(Era::V5_15));
+    percpu.chain(vmalloc.into_iter().filter(|_| has(Era::V6_12))).collect()
 }
 
 /// Name of the event of a page in a batch: no free of its own but in kernels before 2.6.34.
@@ -132,7 +146,32 @@ fn event_lines(name: &str, era: Era) -> Vec<Line> {
     };
     let order = line("unsigned int order", 4, false, Slot::Order);
     let callers = line("unsigned long caller[8]", WORD, false, Slot::Callers);
+    let any = |declaration, bytes| line(declaration, bytes, false, Slot::Any);
+    let (reserved, atomic) = (any("bool reserved", 1), any("bool is_atomic", 1));
+    let (each_cpu, align) = (line("size_t size", WORD, false, Slot::EachCpu), any("size_t align", WORD));
+    let (base, off) = (any("void * base_addr", WORD), any("int off", 4));
+    let percpu_ptr = line("void __percpu * ptr", WORD, false, Slot::Address);
     match name {
+        "percpu_alloc_percpu" if era >= Era::V6_1 => {
+            let charged = any("size_t bytes_alloc", WORD);
+            vec![call_site, reserved, atomic, each_cpu, align, base, off, percpu_ptr, charged, gfp]
+        }
+        "percpu_alloc_percpu" => vec![reserved, atomic, each_cpu, align, base, off, percpu_ptr],
+        "percpu_alloc_percpu_fail" => vec![reserved, atomic, each_cpu, align],
+        "percpu_free_percpu" => vec![base, off, percpu_ptr],
+        "alloc_vmap_area" => vec![
+            line("unsigned long addr", WORD, false, Slot::Address),
+            line("unsigned long size", WORD, false, Slot::Requested),
+            any("unsigned long align", WORD),
+            any("unsigned long vstart", WORD),
+            any("unsigned long vend", WORD),
+            line("int failed", 4, true, Slot::Failed),
+        ],
+        "free_vmap_area_noflush" => vec![
+            line("unsigned long va_start", WORD, false, Slot::Address),
+            any("unsigned long nr_lazy", WORD),
+            any("unsigned long nr_lazy_max", WORD),
+        ],
         "kmalloc" if era >= Era::V6_1 => vec![call_site, ptr, requested, allocated, gfp, node],
         "kmem_cache_alloc" if era >= Era::V6_18 => {
             vec![call_site, ptr, cache, requested, allocated, gfp, node, accounted]
@@ -213,6 +252,11 @@ impl Layout {
         self.has(Slot::Node)
     }
 
+    /// True if records name the caller.
+    pub(crate) fn has_call_site(&self) -> bool {
+        self.has(Slot::CallSite)
+    }
+
     /// True if records carry gfp flags.
     pub(crate) fn has_gfp(&self) -> bool {
         self.has(Slot::Gfp)
@@ -247,6 +291,8 @@ impl Layout {
                 Slot::Address => event.address,
                 Slot::Requested => event.requested,
                 Slot::Allocated => event.allocated,
+                Slot::EachCpu => event.requested / self.shape.possible_cpus.max(1),
+                Slot::Failed => event.failed.into(),
                 Slot::Gfp => event.gfp.unwrap_or(0),
                 Slot::Node => event.node.unwrap_or(-1) as u64,
                 Slot::CacheName => ((cache.len() as u64 + 1) << 16) | record.len() as u64,

@@ -73,6 +73,8 @@ pub struct Shape {
     pub era: Era,
     /// The architecture forces 8-byte alignment: every record has the long form.
     pub aligned: bool,
+    /// Possible CPUs of a machine with events of per-CPU memory and of address space; 0 for one without.
+    pub possible_cpus: u64,
 }
 
 impl Shape {
@@ -84,6 +86,7 @@ impl Shape {
             sub_buffer_bytes: 4096,
             era: Era::V6_18,
             aligned: false,
+            possible_cpus: 0,
         }
     }
 
@@ -99,6 +102,7 @@ impl Shape {
             sub_buffer_bytes: page_bytes as usize * pages,
             era: *random.pick(&Era::ALL),
             aligned: random.chance(25),
+            possible_cpus: 0,
         }
     }
 

@@ -108,10 +108,12 @@ impl Options {
         let (cut, missing) = if random.chance(25) { (some(random, 30), some(random, 15)) } else { Default::default() };
         // A trace without any file is none.
         let missing = if missing.len() == cpus.len() { Vec::new() } else { missing };
-        // A copy of the generator: the rest of a seed's trace is the same with and without.
+        // Copies of the generator: the rest of a seed's trace is the same with and without.
         let mut copy = random.clone();
+        let has_spaces = Random::new(copy.clone().bits()).chance(50);
+        let possible_cpus = if has_spaces { cpus.len() as u64 } else { 0 };
         Options {
-            shape,
+            shape: Shape { possible_cpus, ..shape },
             events: random.below(events as u64 + 1) as usize,
             // The last one is where `tai` is: beyond what an absolute stamp holds.
             start: *random.pick(&[0, 1, 1_000_000_000, 86_400_000_000_000, 1_800_000_000_000_000_000]),
@@ -289,6 +291,10 @@ struct Machine<'a> {
     extra: Random,
     /// Random numbers of the probe events.
     probes: Random,
+    /// Random numbers of per-CPU memory and address space.
+    spaces: Random,
+    /// Addresses of such memory that is allocated, and that was freed.
+    others: [Vec<(Kind, u64)>; 2],
     /// Addresses of the next record of several objects.
     addresses: Vec<Event>,
     /// Objects whose free is deferred.
@@ -340,6 +346,8 @@ impl<'a> Machine<'a> {
             flags: Random::new(!seed),
             extra: Random::new(seed ^ 0x00e9_17e3),
             probes: Random::new(seed ^ 0x9b0b_e500),
+            spaces: Random::new(seed ^ 0x5bac_e500),
+            others: Default::default(),
             addresses: Vec::new(),
             given_up: Vec::new(),
             stacks: Random::new(seed ^ 0x57ac_0000),
@@ -373,6 +381,11 @@ impl<'a> Machine<'a> {
             std::mem::swap(&mut self.random, &mut self.probes);
             self.probe(cpu);
             std::mem::swap(&mut self.random, &mut self.probes);
+        }
+        if self.shape.possible_cpus > 0 && self.spaces.chance(15) {
+            std::mem::swap(&mut self.random, &mut self.spaces);
+            self.other_space(cpu);
+            std::mem::swap(&mut self.random, &mut self.spaces);
         }
         match self.random.below(100) {
             0..38 => self.allocate(cpu),
@@ -455,6 +468,74 @@ impl<'a> Machine<'a> {
         self.free_event(cpu, name, second, inode);
         self.live.retain(|o| o.address != first && o.address != second);
         self.live.push(Object { address: first, kind: Kind::Cache, cache: inode });
+    }
+
+    /// An event of per-CPU memory or of address space, as far as the kernel has them.
+    fn other_space(&mut self, cpu: usize) {
+        let kind = if self.random.chance(50) { Kind::Percpu } else { Kind::Vmalloc };
+        let (alloc, free) = match kind {
+            Kind::Percpu => ("percpu_alloc_percpu", "percpu_free_percpu"),
+            _ => ("alloc_vmap_area", "free_vmap_area_noflush"),
+        };
+        if !self.layouts.iter().any(|layout| layout.name == alloc) {
+            return;
+        }
+        let [live, freed] = [0, 1].map(|of| self.other_place(kind, of));
+        match self.random.below(20) {
+            0..9 => {
+                let address = if self.random.chance(20) { live.or(freed) } else { freed };
+                let address = address.unwrap_or_else(|| self.new_place(kind));
+                self.others[0].push((kind, address));
+                self.alloc_other(cpu, alloc, kind, address);
+            }
+            9 if kind == Kind::Percpu => self.alloc_other(cpu, "percpu_alloc_percpu_fail", kind, 0),
+            9 => {
+                let (place, failed) = (self.new_place(kind), true);
+                let event = self.event(cpu, alloc, Action::Alloc(kind));
+                self.push(cpu, Event { address: place, requested: 4096, allocated: 4096, failed, ..event });
+            }
+            10 if kind == Kind::Vmalloc && self.options.probes && has_probes(&self.shape) => {
+                let address = live.unwrap_or_else(|| self.new_place(kind));
+                let event = self.event(cpu, "kvfree_rcu", Action::Deferred);
+                let call_site = self.call_site();
+                self.push(cpu, Event { address, call_site, ..event });
+                self.others[1].push((kind, address));
+            }
+            _ => {
+                let address = live.or(freed).unwrap_or_else(|| self.new_place(kind));
+                let event = self.event(cpu, free, Action::Free(kind));
+                self.push(cpu, Event { address, ..event });
+                self.others[1].push((kind, address));
+            }
+        }
+    }
+
+    /// An address of this kind that is allocated, or freed, and no longer is.
+    fn other_place(&mut self, kind: Kind, of: usize) -> Option<u64> {
+        let place = self.others[of].iter().position(|(other, _)| *other == kind)?;
+        self.random.chance(60).then(|| self.others[of].swap_remove(place).1)
+    }
+
+    /// An address that slab objects may have, too: each space has its own.
+    fn new_place(&mut self, kind: Kind) -> u64 {
+        let base = if self.shape.target.word_bytes == 8 { 0xffff_c900_0000_0000 } else { 0xd000_0000 };
+        match kind {
+            _ if self.random.chance(15) => self.place(),
+            Kind::Percpu => 0x1000 + 0x20 * self.random.below(40),
+            _ => base + 0x1000 * self.random.below(40),
+        }
+    }
+
+    fn alloc_other(&mut self, cpu: usize, name: &'static str, kind: Kind, address: u64) {
+        let event = self.event(cpu, name, Action::Alloc(kind));
+        let bytes = match kind {
+            Kind::Percpu => *self.random.pick(&[4, 64, 4096]) * self.shape.possible_cpus,
+            _ => 4096 * (1 + self.random.below(9)),
+        };
+        let has_site = self.layouts.iter().any(|layout| layout.name == name && layout.has_call_site());
+        let call_site = if has_site { self.call_site() } else { 0 };
+        let event = Event { address, call_site, requested: bytes, allocated: bytes, ..event };
+        self.push(cpu, Event { failed: address == 0, ..event });
     }
 
     /// An event that only a probe records.

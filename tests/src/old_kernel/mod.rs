@@ -232,6 +232,7 @@ impl State {
             sub_buffer_bytes: 4096,
             era: Era::V5_15,
             aligned: false,
+            possible_cpus: 0,
         };
         let has_stacks = self.text(&format!("{dir}options/stacktrace")) == "1";
         let mut at = now();

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use kmemtrace_abi::event::{Event, Kind};
+use kmemtrace_abi::event::{Event, Kind, Space};
 use serde_json::{Map, Value, json};
 
 use super::Known;
 use super::groups::groups;
-use super::head::{allocations, completeness, figures, merged, query, trace, with};
+use super::head::{allocations, completeness, figures, merged, of_space, query, trace, with};
 use super::keys::{self, Key, KeyValue};
 use super::pairs::Pairs;
 
@@ -61,22 +61,23 @@ pub fn compare(sides: [Side; 2], keys: &[Key], is_one_trace: bool) -> Value {
     let mut rows: Vec<Value> = names.into_iter().map(row).collect();
     let change = |row: &Value, member: &str| row["change"][member].as_i64().map(i64::unsigned_abs);
     rows.sort_by_key(|row| Reverse((change(row, "live_allocated"), change(row, "allocated"))));
-    let total = |is_pages: bool| {
-        let sum = |(known, pairs): Side| figures(known, pairs, &|_, kind| (kind == Kind::Pages) == is_pages).0;
+    let total = |space: Space| {
+        let sum = |(known, pairs): Side| figures(known, pairs, &|_, kind| kind.space() == space).0;
         changes(sides, sum(before), sum(after))
     };
     let worse = if before.0.verdict > after.0.verdict { before } else { after };
-    json!({
+    let document = json!({
         "schema": "kmemtrace.compare/1",
         "completeness": completeness(worse.0, worse.1),
         "trace": trace(after.0, after.1),
         "query": query(after.0, &keys::words(keys)),
         "before": side(before),
         "after": side(after),
-        "total": total(false),
-        "total_pages": total(true),
         "rows": rows,
-    })
+    });
+    let spaces: BTreeSet<Space> = sides.iter().flat_map(|(known, _)| known.spaces()).collect();
+    let spaces = spaces.into_iter();
+    spaces.fold(document, |document, space| with(document, json!({ of_space("total", space): total(space) })))
 }
 
 /// Sets the figures of pages of a side without the row to 0, as far as the side's trace tells any.

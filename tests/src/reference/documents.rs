@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use kmemtrace_abi::event::{Action, Event, Gap, Kind, StreamItem};
+use kmemtrace_abi::event::{Action, Event, Gap, Kind, Space, StreamItem};
 use serde_json::{Map, Value, json};
 
 use super::Known;
@@ -19,6 +19,11 @@ fn site(address: Option<u64>) -> Value {
     address.map_or(Value::Null, |a| hex(a).into())
 }
 
+/// Pairs that pairs and findings are counted of.
+fn compared<'p>(known: &'p Known, pairs: &'p Pairs) -> impl Iterator<Item = (&'p Object, Event)> {
+    freed(pairs).filter(|(object, _)| known.compares(object.kind))
+}
+
 /// Bytes of an object that were freed on another CPU.
 fn crossed_bytes(object: &Object) -> u64 {
     let losses = object.losses().into_iter();
@@ -29,22 +34,22 @@ fn crossed_bytes(object: &Object) -> u64 {
 pub fn summary(known: &Known, pairs: &Pairs) -> Value {
     let other = pairs.events.iter().filter(|e| e.action == Action::Other).count();
     let mut kinds = Map::new();
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.into_iter().filter(|kind| known.spaces().any(|space| space == kind.space())) {
         let (own, _) = figures(known, pairs, &|_, k| k == kind);
         let own = with(own, json!({ "free_events": free_events(pairs, kind) }));
         kinds.insert(kind.name().into(), with(own, page_frees(pairs, kind)));
     }
-    let (total, peak_at) = figures(known, pairs, &|_, kind| kind != Kind::Pages);
+    let (total, peak_at) = figures(known, pairs, &|_, kind| kind.space() == Space::Slab);
     let peak_at = ordered(known, json!(peak_at));
     let total = if total["peak_live_allocated"] == 0 { total } else { with(total, json!({ "peak_at": peak_at })) };
-    let freed: Vec<(Event, Event)> = freed(pairs).map(|(o, free)| (o.alloc, free)).collect();
+    let freed: Vec<(Event, Event)> = compared(known, pairs).map(|(o, free)| (o.alloc, free)).collect();
     let cross: Vec<_> = freed.iter().filter(|(alloc, free)| alloc.cpu != free.cpu).collect();
-    let cross_bytes: u64 = pairs.objects.iter().map(crossed_bytes).sum();
+    let cross_bytes: u64 = pairs.objects.iter().filter(|o| known.compares(o.kind)).map(crossed_bytes).sum();
     let nodes_differ = |(alloc, free): &&(Event, Event)| known.nodes.get(&alloc.cpu) != known.nodes.get(&free.cpu);
     let cross_node = known.nodes_are_known().then(|| freed.iter().filter(nodes_differ).count());
     let mut counts = Map::new();
     for class in Class::SUSPECT {
-        let (count, suspect) = findings(pairs, class);
+        let (count, suspect) = findings(known, pairs, class);
         let counted = json!({ "count": count, "suspect": suspect });
         let unseen = pairs.findings.iter().filter(|f| f.class == class && f.unseen).count();
         let has_unseen = Class::UNSEEN.contains(&class);
@@ -52,7 +57,7 @@ pub fn summary(known: &Known, pairs: &Pairs) -> Value {
         counts.insert(class.name().into(), counted);
     }
     for class in [Class::FreeWithoutAlloc, Class::ShortAlloc, Class::FailedAlloc, Class::NullFree] {
-        counts.insert(class.name().into(), json!({ "count": findings(pairs, class).0 }));
+        counts.insert(class.name().into(), json!({ "count": findings(known, pairs, class).0 }));
     }
     let records = pairs.events.iter().filter(|event| !event.is_address()).count();
     let mut events = json!({
@@ -89,7 +94,8 @@ fn symbols(known: &Known, sites: &[(&str, Option<u64>)]) -> Value {
 
 /// Document of `mismatch`.
 pub fn mismatch(known: &Known, pairs: &Pairs) -> Value {
-    let listed = |f: &&Finding| Class::SUSPECT.contains(&f.class) || f.class == Class::ShortAlloc;
+    let listed =
+        |f: &&Finding| known.compares(f.kind) && (Class::SUSPECT.contains(&f.class) || f.class == Class::ShortAlloc);
     let all: Vec<&Finding> = pairs.findings.iter().filter(listed).collect();
     let key = |f: &Finding| (f.class, f.alloc_site, f.free_site, f.kind);
     let keys: BTreeSet<_> = all.iter().map(|f| key(f)).collect();
@@ -140,10 +146,11 @@ pub fn live_objects(known: &Known, pairs: &Pairs) -> Value {
 /// Document of `cross`. Rows without a cross-CPU pair are left out, unless the number of pairs is unknown.
 pub fn cross(known: &Known, pairs: &Pairs) -> Value {
     let cpus: Vec<u32> = known.cpus.iter().map(|(cpu, _)| *cpu).collect();
-    let count = |row: u32, column: u32| freed(pairs).filter(|(o, f)| (o.alloc.cpu, f.cpu) == (row, column)).count();
+    let count =
+        |row: u32, column: u32| compared(known, pairs).filter(|(o, f)| (o.alloc.cpu, f.cpu) == (row, column)).count();
     let matrix: Vec<Vec<usize>> =
         cpus.iter().map(|&row| cpus.iter().map(|&column| count(row, column)).collect()).collect();
-    let keys: BTreeSet<(u64, Kind)> = freed(pairs).map(|(o, _)| (o.alloc.call_site, o.kind)).collect();
+    let keys: BTreeSet<(u64, Kind)> = compared(known, pairs).map(|(o, _)| (o.alloc.call_site, o.kind)).collect();
     let row = |(call_site, kind): (u64, Kind)| {
         let own: Vec<_> = freed(pairs).filter(|(o, _)| (o.alloc.call_site, o.kind) == (call_site, kind)).collect();
         let crossing = own.iter().filter(|(o, free)| o.alloc.cpu != free.cpu);
@@ -213,7 +220,12 @@ fn event_line(known: &Known, event: &Event, items: &[StreamItem]) -> Value {
         } else {
             put("address", hex(event.address).into());
         }
-        let is_of_stack = event.stack.is_some() && event.action == Action::Alloc(Kind::Pages);
+        let is_of_stack = event.stack.is_some()
+            && match event.action {
+                Action::Alloc(Kind::Pages | Kind::Vmalloc) => true,
+                Action::Alloc(Kind::Percpu) => !known.percpu_names_callers,
+                _ => false,
+            };
         if event.call_site != 0 && !is_of_stack {
             put("call_site", hex(event.call_site).into());
         }

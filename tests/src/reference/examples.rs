@@ -463,7 +463,12 @@ fn a_deferred_free_gives_its_address_up_until_the_next_event_of_it() {
     let by_hand = json!({
         "trace": { "deferred": "seen" },
         "events": { "total": 5, "used": 5, "completions": 1, "bulk_unknown": 1, "unseen_frees": 0 },
-        "kinds": { "kmalloc": { "frees": 1, "free_events": 2, "live_objects": 0 } },
+        "kinds": {
+            "kmalloc": {
+                "frees": 1, "free_events": 2, "live_objects": 0, "largest": 8, "deferred_frees": 1, "bulk_frees": 0,
+            },
+            "pages": { "largest": null, "deferred_frees": 0, "bulk_frees": 0 },
+        },
         "findings": { "free_after_free": { "count": 1 }, "free_without_alloc": { "count": 0 } },
     });
     assert_eq!(differences(&by_hand, &summary), [""; 0]);

@@ -1,6 +1,6 @@
 //! Figures of a set of objects, counted from the set.
 
-use kmemtrace_abi::event::{Action, Event, Kind};
+use kmemtrace_abi::event::{Action, Event, Kind, Space};
 use serde_json::{Map, Value, json};
 
 use super::Known;
@@ -37,13 +37,16 @@ pub fn figures(pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool) -> (Value, 
         "wasted": objects.iter().map(waste).sum::<u64>(),
         "frees": freed.clone().count(),
         "inferred_frees": reissued.len(),
-        "cross_cpu": freed.filter(|(alloc, free)| alloc.cpu != free.cpu).count(),
+        "cross_cpu": freed.clone().filter(|(alloc, free)| alloc.cpu != free.cpu).count(),
         "live_objects": live.len(),
         "live_requested": live.iter().map(|o| o.live_bytes().0).sum::<u64>(),
         "live_allocated": live.iter().map(|o| o.live_bytes().1).sum::<u64>(),
         "live_wasted": live.iter().map(live_waste).sum::<u64>(),
         "peak_live_allocated": peak,
         "live_is_upper_bound": reissued.contains(&false) || objects.iter().any(|o| pairs.bulk.may_have_freed(o)),
+        "largest": objects.iter().map(|o| o.alloc.requested).max(),
+        "deferred_frees": freed.clone().filter(|(_, free)| free.action == Action::Deferred).count(),
+        "bulk_frees": freed.clone().filter(|(_, free)| matches!(free.action, Action::BulkFree(_))).count(),
     });
     (figures, peak_at)
 }
@@ -121,8 +124,8 @@ pub fn page_frees(pairs: &Pairs, kind: Kind) -> Value {
 }
 
 /// Number of findings of a class, and of the suspect ones among them.
-pub fn findings(pairs: &Pairs, class: Class) -> (usize, usize) {
-    let all = pairs.findings.iter().filter(|f| f.class == class);
+pub fn findings(known: &Known, pairs: &Pairs, class: Class) -> (usize, usize) {
+    let all = pairs.findings.iter().filter(|f| f.class == class && known.compares(f.kind));
     (all.clone().count(), all.filter(|f| f.suspect).count())
 }
 
@@ -130,7 +133,7 @@ pub fn findings(pairs: &Pairs, class: Class) -> (usize, usize) {
 pub fn free_events(pairs: &Pairs, kind: Kind) -> usize {
     let is_of_kind = |number: usize, e: &Event| match e.action {
         Action::Free(of) => {
-            let real = kind == Kind::Pages || !matches!(e.address, 0 | 16);
+            let real = kind.space() != Space::Slab || !matches!(e.address, 0 | 16);
             of == kind && real && !pairs.bulk.completions_at.contains(&number)
         }
         Action::Deferred | Action::BulkFree(_) => pairs.bulk.kinds.get(&number) == Some(&kind),

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use kmemtrace_abi::event::{Event, Kind};
+use kmemtrace_abi::event::{Event, Kind, Space};
 use serde_json::{Value, json};
 
 use super::Known;
 use super::growth::Slices;
-use super::head::{allocations, figures, head, merged, with};
+use super::head::{allocations, figures, head, merged, of_space, with};
 use super::keys::{self, Key, KeyValue};
 use super::pairs::{End, Object, Pairs};
 
@@ -136,13 +136,15 @@ fn or<'a>(asked: &'a [Sort], usual: &'a [Sort]) -> &'a [Sort] {
 }
 
 /// Member `rows` with all figures, and the sums of the rows left out.
-fn figure_rows(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Value {
+fn figure_rows(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape, of_caches: bool) -> Value {
+    // Documents of caches have no others.
+    let is_shown = |group: &Group| !of_caches || group.kind.space().is_always_shown();
     let row = |group: Group| {
         let (figures, _) = figures(known, pairs, &|e, kind| group.has(known, pairs, keys, e, kind));
         let names = keys::row_names(keys, known, pairs, &group.example, group.kind);
         (group, with(names, figures))
     };
-    let mut rows: Vec<(Group, Value)> = groups(known, pairs, keys).into_iter().map(row).collect();
+    let mut rows: Vec<(Group, Value)> = groups(known, pairs, keys).into_iter().filter(is_shown).map(row).collect();
     sort(&mut rows, or(&shape.sort, &[Sort::Wasted]));
     let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));
     let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
@@ -150,15 +152,15 @@ fn figure_rows(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Val
         return json!({ "rows": rows });
     }
     let is_left_out = |e: &Event, kind| rest.iter().any(|(group, _)| group.has(known, pairs, keys, e, kind));
-    let sum =
-        |is_pages: bool| merged(known, pairs, &|e, kind| (kind == Kind::Pages) == is_pages && is_left_out(e, kind));
-    json!({ "rows": rows, "others": sum(false), "others_pages": sum(true), "others_count": rest.len() })
+    let sum = |space: Space| merged(known, pairs, &|e, kind| kind.space() == space && is_left_out(e, kind));
+    let members = json!({ "rows": rows, "others_count": rest.len() });
+    known.spaces().fold(members, |members, space| with(members, json!({ of_space("others", space): sum(space) })))
 }
 
 /// Document of `sites --by KEYS`.
 pub fn sites_by(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Value {
     let schema = if keys == [Key::Site] { "sites/1" } else { "sites/2" };
-    with(head(schema, &keys::words(keys), known, pairs), figure_rows(known, pairs, keys, shape))
+    with(head(schema, &keys::words(keys), known, pairs), figure_rows(known, pairs, keys, shape, false))
 }
 
 /// Document of `sites`.
@@ -169,7 +171,7 @@ pub fn sites(known: &Known, pairs: &Pairs) -> Value {
 /// Document of `caches`.
 pub fn caches(known: &Known, pairs: &Pairs, shape: &Shape) -> Value {
     let keys = [Key::Cache];
-    with(head("caches/2", &keys::words(&keys), known, pairs), figure_rows(known, pairs, &keys, shape))
+    with(head("caches/2", &keys::words(&keys), known, pairs), figure_rows(known, pairs, &keys, shape, true))
 }
 
 /// Document of `live --by KEYS`.

@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use kmemtrace_abi::event::{Event, Kind};
+use kmemtrace_abi::event::{Event, Kind, Space};
 use serde_json::{Value, json};
 
 use super::Known;
-use super::head::{head, with};
+use super::head::{head, of_space, with};
 use super::keys::{self, Key, KeyValue};
 use super::order;
 use super::pairs::{Object, Pairs};
@@ -95,13 +95,10 @@ pub fn growth(known: &Known, pairs: &Pairs, keys: &[Key]) -> Value {
         rows.push((grew, with(keys::row_names(keys, known, pairs, example, group.1), members(&figures))));
     }
     rows.sort_by_key(|(grew, _)| Reverse(*grew));
-    let total = figures(pairs, &ends, &|_, kind| kind != Kind::Pages);
-    let pages = figures(pairs, &ends, &|_, kind| kind == Kind::Pages);
+    let total = |space: Space| members(&figures(pairs, &ends, &|_, kind| kind.space() == space));
     let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
-    with(
-        head("growth/1", &keys::words(keys), known, pairs),
-        json!({ "slices": ends, "total": members(&total), "total_pages": members(&pages), "rows": rows }),
-    )
+    let document = with(head("growth/1", &keys::words(keys), known, pairs), json!({ "slices": ends, "rows": rows }));
+    known.spaces().fold(document, |document, space| with(document, json!({ of_space("total", space): total(space) })))
 }
 
 #[cfg(test)]

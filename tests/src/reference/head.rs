@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Action, Event, Kind};
+use kmemtrace_abi::event::{Action, Event, Kind, Space};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::Deferred;
@@ -26,6 +26,11 @@ pub fn with(a: Value, b: Value) -> Value {
         }
         (a, _) => a,
     }
+}
+
+/// Name of the member with a sum of a space.
+pub fn of_space(member: &str, space: Space) -> String {
+    if space == Space::Slab { member.to_owned() } else { format!("{member}_{}", space.name()) }
 }
 
 /// Member `completeness`.
@@ -54,7 +59,7 @@ pub fn trace(known: &Known, pairs: &Pairs) -> Value {
         "input": trace.input.name(), "source": source, "kernel": trace.kernel, "arch": trace.arch, "endian": trace.endian,
         "word_bytes": trace.word_bytes, "page_bytes": trace.page_bytes, "addresses": "raw", "clock": trace.clock,
         "cpus": known.cpus.len(), "own_threads": known.own_threads.as_ref().map(BTreeSet::from_iter),
-        "scope": trace.scope, "filtered": trace.filtered,
+        "scope": trace.scope, "filtered": trace.filtered, "one_moment": false,
         "order": if trace.order == OrderKey::Time { "time" } else { "sequence" },
     });
     let first = pairs.events.first().map(|event| event.at);
@@ -102,6 +107,9 @@ pub fn figures(known: &Known, pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bo
     let mut figures = with(figures, pages);
     for member in ["cross_cpu", "peak_live_allocated", "peak_live_pages"] {
         figures[member] = ordered(known, figures[member].take());
+    }
+    if !matches!(known.trace.deferred, Some(Deferred::From(_))) {
+        ["deferred_frees", "bulk_frees"].into_iter().for_each(|member| figures[member] = Value::Null);
     }
     if known.is_of_tasks() {
         figures["live_is_upper_bound"] = json!(true);

@@ -25,13 +25,13 @@ pub use selection::Selection;
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::generate::layout::{UNKNOWN_EVENTS, layouts};
+use crate::generate::layout::{Layout, UNKNOWN_EVENTS, layouts};
 use crate::generate::{RelayOptions, RelayStreams, Shape, Workload};
 
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Action, Event, Kind, Names, StreamItem};
+use kmemtrace_abi::event::{Action, Event, Kind, Names, Space, StreamItem};
 use kmemtrace_abi::fault::Verdict;
-use kmemtrace_abi::kernel::relay::Layout;
+use kmemtrace_abi::kernel::relay::Layout as RelayLayout;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
@@ -81,6 +81,10 @@ pub struct Known {
     pub names_allocations: bool,
     /// Caches of kmalloc objects.
     pub classes: Classes,
+    /// Kinds of whose events the trace has the formats.
+    pub kinds: BTreeSet<Kind>,
+    /// Events of per-CPU memory name their callers.
+    pub percpu_names_callers: bool,
 }
 
 /// Members of a document's `trace`; see [`Known::trace`].
@@ -132,10 +136,12 @@ impl Known {
             {
                 event.stack = None;
             }
-            // The frames of made-up machines are no allocators, so that the innermost one has asked for the pages.
+            // The frames of made-up machines are no allocators, so that the innermost one has asked for the memory.
             if let StreamItem::Event(event) = item
-                && event.action == Action::Alloc(Kind::Pages)
+                && let Action::Alloc(kind @ (Kind::Pages | Kind::Percpu | Kind::Vmalloc)) = event.action
                 && event.call_site == 0
+                // Failed allocations of per-CPU memory are all at one place.
+                && !(event.failed && kind == Kind::Percpu)
                 && has_symbols
                 && let Some(stack) = event.stack
             {
@@ -158,7 +164,13 @@ impl Known {
             }
         }
         let target = workload.shape.target;
+        let described = layouts(&workload.shape);
+        let percpu = described.iter().find(|layout| layout.name == "percpu_alloc_percpu");
+        let has_areas = described.iter().any(|layout| layout.name == "alloc_vmap_area");
+        let others = [(Kind::Percpu, percpu.is_some()), (Kind::Vmalloc, has_areas)];
         Known {
+            percpu_names_callers: percpu.is_some_and(Layout::has_call_site),
+            kinds: others.into_iter().filter(|(_, has)| *has).map(|(kind, _)| kind).collect(),
             trace: TraceMembers {
                 input: InputKind::Kmemtrace,
                 source: Some(Source::Tracefs),
@@ -223,7 +235,7 @@ impl Known {
         total_overruns: Option<u64>,
     ) -> Known {
         let missing_numbers = streams.holes.iter().map(|(before, after)| after - before - 1).sum();
-        let numbered = options.layout == Layout::R4;
+        let numbered = options.layout == RelayLayout::R4;
         let lost = total_overruns.unwrap_or(0).max(missing_numbers);
         let known = Known::of_workload(workload);
         let own = |value: Option<String>| value.filter(|_| !raw);
@@ -264,6 +276,8 @@ impl Known {
             unknown: known.unknown,
             names_allocations: known.names_allocations,
             classes: if raw { Classes::default() } else { known.classes },
+            kinds: BTreeSet::new(),
+            percpu_names_callers: false,
         }
     }
 
@@ -334,7 +348,20 @@ impl Known {
             unknown: None,
             names_allocations: !frees_alone,
             classes,
+            kinds: info.capabilities.kinds.iter().filter(|(_, has)| **has).map(|(kind, _)| kind).collect(),
+            // Here no call-site comes from a stack.
+            percpu_names_callers: true,
         }
+    }
+
+    /// Spaces that documents show.
+    pub fn spaces(&self) -> impl Iterator<Item = Space> {
+        Space::ALL.into_iter().filter(|space| space.is_always_shown() || self.kinds.contains(&space.kind()))
+    }
+
+    /// True for a kind that pairs and findings are counted of.
+    pub fn compares(&self, kind: Kind) -> bool {
+        kind.space().is_always_shown() || self.selection.kind == Some(kind)
     }
 
     /// True if the clock puts events in no order, not even those of one CPU.

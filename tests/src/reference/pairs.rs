@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, Gap, Kind, NameId};
+use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, Gap, Kind, NameId, Space};
 
 use super::caches::{Cache, Learned};
 use super::selection::Named;
@@ -339,7 +339,7 @@ struct Paired {
 fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
     let (mut frames, mut bulk) = (Frames::default(), BulkFrees::default());
     let (mut objects, mut findings): (Vec<Object>, Vec<Finding>) = Default::default();
-    let mut table: HashMap<(bool, u64), Last> = HashMap::new();
+    let mut table: HashMap<(Space, u64), Last> = HashMap::new();
     let suspect = |before: &Last, now: &Event, class: Class| is_suspect(known, gaps, before, now, class);
     for (number, event) in events.iter().enumerate() {
         let finding = |class, alloc_site, free_site, kind, suspect| {
@@ -357,7 +357,11 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
                 findings.push(finding(Class::NullFree, None, Some(event.call_site), kind, false));
             }
             Action::Deferred | Action::BulkFree(_) => {
-                let before = table.insert((false, event.address), Last::new(event, None));
+                // A deferred free takes areas of vmalloc, too.
+                let area = table.get(&(Space::Vmalloc, event.address));
+                let is_area = area.is_some_and(|last| last.object.is_some() || last.is_given_up);
+                let space = if is_area && event.action == Action::Deferred { Space::Vmalloc } else { Space::Slab };
+                let before = table.insert((space, event.address), Last::new(event, None));
                 if let Some(class) = bulk.free((event, number), before, &mut objects) {
                     let suspect = before.is_some_and(|last| suspect(&last, event, class));
                     findings.push(finding(class, None, Some(event.call_site), Kind::Kmalloc, suspect));
@@ -376,7 +380,7 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
                 findings.extend(again.map(|(class, suspect)| finding(class, None, site, Kind::Pages, suspect)));
             }
             Action::Alloc(kind) => {
-                let key = (kind == Kind::Pages, event.address);
+                let key = (kind.space(), event.address);
                 let before = table.insert(key, Last::new(event, Some(objects.len())));
                 if let Some(last @ Last { object: Some(index), .. }) = before {
                     let suspect = suspect(&last, event, Class::InferredFree);
@@ -391,7 +395,7 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
                 objects.push(Object { alloc: *event, kind, number, end: End::Live, gone: None });
             }
             Action::Free(kind) => {
-                let key = (kind == Kind::Pages, event.address);
+                let key = (kind.space(), event.address);
                 let site = Some(event.call_site);
                 match table.insert(key, Last::new(event, None)) {
                     None => findings.push(finding(Class::FreeWithoutAlloc, None, site, kind, false)),

@@ -120,6 +120,7 @@ fn seeds() -> Vec<Seed> {
                 sub_buffer_bytes: page_bytes as usize,
                 era,
                 aligned,
+                possible_cpus: 0,
             };
             let mut options = Options::plain(shape, 1, events);
             (options.loss, options.uncounted, options.recorder_loss) = (loss, i % 2 == 0, i % 3 == 0);

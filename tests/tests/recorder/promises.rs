@@ -308,7 +308,7 @@ fn a_buffer_cleared_after_the_stop_is_told() -> Result<(), Skip> {
 
 fn a_clear_makes_suspect_what_was_not_read() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    let recorder = Recorder::start(&["--flush", "20s", "-b", "256M"]);
+    let recorder = Recorder::start(&["--flush", "20s", "-b", "64M"]);
     // A recorder that stands still reads nothing, however busy the machine is.
     recorder.signal(Signal::STOP);
     let begun = now();

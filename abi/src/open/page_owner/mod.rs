@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 
 use self::blocks::{Blocks, Facts, Held};
 use self::symbols::Symbols;
-use self::text::{Frame, Head, Line};
+use self::text::{BlockLine, Frame, Head};
 use super::listing::io_error;
 use super::options::OpenOptions;
 use super::regular;
-use crate::event::{Action, Event, Kind, Names, StreamItem};
+use crate::event::{Action, ByKind, Event, Kind, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
 use crate::owner::{Allocators, Owner, Owners};
 use crate::stack::Stacks;
 use crate::stream::source::EventSource;
-use crate::trace::{Metadata, OpenError, PAGE_OWNER, Trace};
+use crate::trace::{InputCapabilities, Metadata, OpenError, PAGE_OWNER, Trace};
 
 /// Greatest length of a line.
 const MAX_LINE: u64 = 64 << 10;
@@ -65,6 +65,7 @@ fn read(path: &Path, mut texts: Texts, is_live: bool) -> Result<Trace, OpenError
     let (source, metadata) = texts.into_source(path, bytes, fault);
     let mut trace = Trace::of_sources(PAGE_OWNER, Some("mono"), vec![Box::new(source)])?;
     trace.info.page_bytes = Some(bytes);
+    trace.info.capabilities = InputCapabilities::one_moment(ByKind::from_fn(|kind| kind == Kind::Pages));
     trace.metadata = metadata;
     Ok(trace)
 }
@@ -164,18 +165,18 @@ impl Texts {
             return Ok(());
         };
         match text::line(line).ok_or("is none that the kernel writes")? {
-            Line::Pfn(pfn, allocators) if open.pfn.is_none() => {
+            BlockLine::Pfn(pfn, allocators) if open.pfn.is_none() => {
                 open.pfn = Some(pfn);
                 open.allocators = open.allocators.with(allocators);
             }
-            Line::Pfn(..) => return Err("is a second PFN of one block"),
-            Line::Frame(frame) if open.frames.len() < MAX_FRAMES => {
+            BlockLine::Pfn(..) => return Err("is a second PFN of one block"),
+            BlockLine::Frame(frame) if open.frames.len() < MAX_FRAMES => {
                 open.note(frame);
                 open.frames.push(self.symbols.address(frame));
             }
-            Line::Frame(_) => return Err("is a frame too many"),
-            Line::Note => {}
-            Line::End => {
+            BlockLine::Frame(_) => return Err("is a frame too many"),
+            BlockLine::Note => {}
+            BlockLine::End => {
                 let done = block.take().is_none_or(|block| self.put(block));
                 return if done { Ok(()) } else { Err("ends a block without a PFN") };
             }

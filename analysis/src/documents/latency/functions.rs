@@ -48,7 +48,7 @@ pub(super) fn functions(latency: &Latency, top: Option<usize>) -> Functions<'_> 
         count: rest.iter().map(|(_, sums)| sums.count).sum(),
         total: known(latency, rest.iter().fold(0, |sum, (_, sums)| sums.figures.total.saturating_add(sum))),
     };
-    let others = Others { others, others_pages: None, others_count: rest.len() };
+    let others = Others::one(rest.len(), others);
     let make = move |(address, sums): &(u64, FunctionSums)| {
         let of_any = |duration: u64| known(latency, duration).filter(|_| sums.figures.count > 0);
         let [p50, p90, p99] = sums.figures.percentiles([50, 90, 99]).map(of_any);

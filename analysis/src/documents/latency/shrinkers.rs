@@ -100,7 +100,7 @@ pub(super) fn shrinkers(latency: &Latency, by_function: bool, top: Option<usize>
         freed: rest.iter().filter_map(|(_, sums)| sums.freed).reduce(u64::saturating_add),
         suspect: rest.iter().map(|(_, sums)| sums.suspect).sum(),
     };
-    let others = Others { others, others_pages: None, others_count: rest.len() };
+    let others = Others::one(rest.len(), others);
     let make = move |(key, sums): &(ShrinkerKey, ShrinkerSums)| {
         let figures = &sums.figures;
         let of_any = |duration: u64| known(latency, duration).filter(|_| figures.count > 0);

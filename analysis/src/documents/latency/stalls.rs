@@ -170,7 +170,7 @@ pub(super) fn stalls<'a>(latency: &'a Latency, by_time: bool, top: Option<usize>
     let sum = |rows: &[&ListedStall]| known(latency, rows.iter().fold(0, |sum, row| duration(row).saturating_add(sum)));
     let (count, total) = (rows.len() as u64, sum(&rows));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
-    let others = Others { others: OtherStalls { total: sum(&rest) }, others_pages: None, others_count: rest.len() };
+    let others = Others::one(rest.len(), OtherStalls { total: sum(&rest) });
     let mut numbered: HashMap<StackId, RowStack<'a>> = HashMap::default();
     let mut stacks = Vec::new();
     for id in rows.iter().filter_map(|row| row.stall.stack) {

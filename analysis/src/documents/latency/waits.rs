@@ -74,7 +74,7 @@ pub(super) fn waits(latency: &Latency, top: Option<usize>) -> Waits<'_> {
     let mut rows: Vec<&(WaitKey, WaitSums)> = latency.waits.iter().collect();
     let all = sum(&rows);
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
-    let others = Others { others: sum(&rest), others_pages: None, others_count: rest.len() };
+    let others = Others::one(rest.len(), sum(&rest));
     let make = move |(key, sums): &(WaitKey, WaitSums)| {
         let of_any = |duration: u64| known(latency, duration).filter(|_| sums.figures.count > 0);
         let [p50, p99] = sums.figures.percentiles([50, 99]).map(of_any);

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use kmemtrace::documents::row::Address;
 use kmemtrace::{Fate, ObjectFate, ObjectSink, Query};
-use kmemtrace_abi::trace::InputKind;
+use kmemtrace_abi::trace::InputCapabilities;
 use parquet::errors::{ParquetError, Result};
 
 use super::table::{Table, row};
@@ -63,7 +63,7 @@ pub(crate) fn objects(job: &Job<'_>) -> anyhow::Result<u8> {
         origin: &origin,
         table: table(job, &origin)?,
         symbols: SymbolTexts::new(&symbols),
-        input: trace.info.input,
+        capabilities: trace.info.capabilities,
         written: Ok(()),
         has_rows: false,
     };
@@ -85,7 +85,7 @@ struct ObjectRows<'a> {
     origin: &'a Origin,
     table: Table<ObjectRow>,
     symbols: SymbolTexts<'a>,
-    input: InputKind,
+    capabilities: InputCapabilities,
     written: Result<()>,
     has_rows: bool,
 }
@@ -122,7 +122,7 @@ impl ObjectRows<'_> {
         let texts = &mut self.table.texts;
         let ObjectFate { fate, free, end, pages, .. } = *object;
         let allocates = matches!(fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
-        let (ts, cpu) = self.input.told_place(object.at, object.cpu);
+        let (ts, cpu) = self.capabilities.told_place(object.at, object.cpu);
         let SiteTexts { symbol, module } = self.symbols.site(object.call_site, texts);
         ObjectRow {
             seq: object.seq,

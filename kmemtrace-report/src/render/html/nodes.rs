@@ -1,14 +1,23 @@
 //! Tree of a page: the greatest nodes, the others folded into one child of their parent.
 
+use kmemtrace::Figure;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::tree::{NodeKind, TreeNode};
 use kmemtrace_abi::text::escape::escape;
 use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
 
-/// Members of a node's figures, in the order of [`Figures`].
-const FIGURES: [&str; 8] =
-    ["live_allocated", "wasted", "allocated", "allocs", "static", "frees", "live_objects", "live_wasted"];
+/// Figures of a node; `None`: static bytes.
+const FIGURES: [Option<Figure>; 8] = [
+    Some(Figure::LiveAllocated),
+    Some(Figure::Wasted),
+    Some(Figure::Allocated),
+    Some(Figure::Allocs),
+    None,
+    Some(Figure::Frees),
+    Some(Figure::LiveObjects),
+    Some(Figure::LiveWasted),
+];
 /// Figures that size a node: the first ones.
 const SIZES: usize = 5;
 /// Levels of the tree: deeper nodes are folded, so that no reader's stack decides.
@@ -109,16 +118,7 @@ fn listed(root: &TreeNode) -> Vec<Node<'_>> {
 }
 
 fn figures_of(stats: &PrintedStats, static_bytes: Option<u64>) -> Figures {
-    [
-        stats.live_allocated,
-        stats.wasted,
-        stats.allocated,
-        stats.allocs,
-        static_bytes.unwrap_or(0),
-        stats.frees.unwrap_or(0),
-        stats.live_objects,
-        stats.live_wasted,
-    ]
+    FIGURES.map(|figure| figure.map_or(static_bytes, |figure| stats.get(figure)).unwrap_or(0))
 }
 
 /// Greatest share of the root, for each node; a child has at most its parent's.
@@ -159,7 +159,8 @@ fn build(nodes: &[Node<'_>], kept: &[bool], has_static: bool) -> Tree {
         count: usize,
         is_there: bool,
     }
-    let tree = |folded, root| Tree { figures: FIGURES, kinds: KINDS.map(NodeKind::name), has_static, folded, root };
+    let figures = FIGURES.map(|figure| figure.map_or("static", |figure| figure.entry().member));
+    let tree = |folded, root| Tree { figures, kinds: KINDS.map(NodeKind::name), has_static, folded, root };
     let mut folds = vec![Folded::default(); nodes.len()];
     // Nodes below a folded one count for its parent, and their figures are in it already.
     let mut fold_of: Vec<usize> = vec![0; nodes.len()];

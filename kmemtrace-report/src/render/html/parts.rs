@@ -3,6 +3,7 @@
 use kmemtrace::documents::Body;
 use kmemtrace::documents::growth::SliceFigures;
 use kmemtrace::documents::ranked::Listing;
+use kmemtrace::documents::ranked::SpaceSums;
 use kmemtrace::documents::row::{Cell, Row};
 use kmemtrace_abi::text::escape::escape;
 use serde::Serialize;
@@ -59,8 +60,7 @@ impl Table {
         let others = listing.others.as_ref();
         Table {
             rows: listing.rows.iter().map(|row| values_of(&row)).collect(),
-            others: others
-                .map_or(Vec::new(), |all| std::iter::once(&all.others).chain(&all.others_pages).map(sum).collect()),
+            others: others.map_or(Vec::new(), |all| all.sums.iter().map(|(_, others)| sum(others)).collect()),
             others_count: others.map_or(0, |all| all.others_count),
             columns,
         }
@@ -71,8 +71,8 @@ impl Table {
 #[derive(Serialize)]
 pub(super) struct Growth {
     slices: Vec<u64>,
-    total: Slices,
-    total_pages: Slices,
+    #[serde(flatten)]
+    totals: SpaceSums<Slices>,
     rows: Vec<Grown>,
 }
 
@@ -108,8 +108,7 @@ impl Growth {
         });
         Some(Growth {
             slices: growth.slices.iter().map(|end| end.saturating_sub(first)).collect(),
-            total: Slices::of(&growth.total),
-            total_pages: Slices::of(&growth.total_pages),
+            totals: growth.totals.map(Slices::of),
             rows: rows.collect(),
         })
     }

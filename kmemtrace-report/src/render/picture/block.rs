@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use kmemtrace::documents::tree::{NodeKind, TreeNode};
+use kmemtrace::{Figure, FigureUnit, SortKey};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 
@@ -12,20 +13,8 @@ pub(crate) const MAX_LEVELS: usize = 24;
 /// Figure that pictures are sized by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// Bytes live at the end.
-    Live,
-    /// Bytes wasted, over all allocations.
-    Wasted,
-    /// Bytes wasted by live objects.
-    LiveWasted,
-    /// Bytes allocated, over all allocations.
-    Total,
-    /// Bytes requested, over all allocations.
-    Requested,
-    /// Allocations.
-    Allocs,
-    /// Frees.
-    Frees,
+    /// A figure of every row.
+    Figure(Figure),
     /// Bytes of functions and objects in the image.
     Static,
     /// Static and live bytes.
@@ -33,16 +22,27 @@ pub(crate) enum Measure {
 }
 
 impl Measure {
+    /// Figure of a sort key; live bytes of one that sizes nothing.
+    pub(crate) fn of_key(key: Option<SortKey>) -> Measure {
+        match key {
+            Some(SortKey::Figure(figure)) => Measure::Figure(figure),
+            Some(SortKey::Static) => Measure::Static,
+            Some(SortKey::Current) => Measure::Current,
+            _ => Measure::Figure(Figure::LiveAllocated),
+        }
+    }
+
     /// Meaning, as the title of a picture.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Measure::Live => "Live memory at the end",
-            Measure::Wasted => "Memory wasted, over all allocations",
-            Measure::LiveWasted => "Memory wasted by live objects",
-            Measure::Total => "Memory allocated, over all allocations",
-            Measure::Requested => "Memory requested, over all allocations",
-            Measure::Allocs => "Allocations",
-            Measure::Frees => "Frees",
+            Measure::Figure(Figure::LiveAllocated) => "Live memory at the end",
+            Measure::Figure(Figure::Wasted) => "Memory wasted, over all allocations",
+            Measure::Figure(Figure::LiveWasted) => "Memory wasted by live objects",
+            Measure::Figure(Figure::Allocated) => "Memory allocated, over all allocations",
+            Measure::Figure(Figure::Requested) => "Memory requested, over all allocations",
+            Measure::Figure(Figure::Allocs) => "Allocations",
+            Measure::Figure(Figure::Frees) => "Frees",
+            Measure::Figure(figure) => figure.entry().meaning.trim_end_matches('.'),
             Measure::Static => "Static memory",
             Measure::Current => "Static and live memory",
         }
@@ -50,34 +50,26 @@ impl Measure {
 
     /// Figure of a node; 0 where it is not known.
     fn of(self, node: &TreeNode) -> u64 {
-        let stats = &node.stats;
         match self {
-            Measure::Live => stats.live_allocated,
-            Measure::Wasted => stats.wasted,
-            Measure::LiveWasted => stats.live_wasted,
-            Measure::Total => stats.allocated,
-            Measure::Requested => stats.requested,
-            Measure::Allocs => stats.allocs,
-            Measure::Frees => stats.frees.unwrap_or(0),
+            Measure::Figure(figure) => node.stats.get(figure).unwrap_or(0),
             Measure::Static => node.static_bytes.unwrap_or(0),
-            Measure::Current => node.current.unwrap_or(stats.live_allocated),
+            Measure::Current => node.current.unwrap_or(node.stats.live_allocated),
         }
+    }
+
+    fn is_count(self) -> bool {
+        matches!(self, Measure::Figure(figure) if figure.entry().unit == FigureUnit::Count)
     }
 
     /// Figure as text: `6.34 MiB`, or a count.
     pub(crate) fn text(self, size: u64) -> String {
-        match self {
-            Measure::Allocs | Measure::Frees => units::grouped(size),
-            _ => units::bytes(size),
-        }
+        if self.is_count() { units::grouped(size) } else { units::bytes(size) }
     }
 
     /// Figure as exact text.
     pub(crate) fn exact(self, size: u64) -> String {
-        match self {
-            Measure::Allocs | Measure::Frees => units::grouped(size),
-            _ => format!("{} bytes", units::grouped(size)),
-        }
+        let number = units::grouped(size);
+        if self.is_count() { number } else { format!("{number} bytes") }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of whole pictures.
 
+use kmemtrace::Figure;
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::documents::tree::NodeKind;
 use tiny_skia::Pixmap;
@@ -35,7 +36,12 @@ fn tree() -> TreeNode {
 }
 
 fn chart(shape: Shape) -> Chart {
-    Chart { shape, measure: Measure::Live, depth: MAX_LEVELS, subtitle: "trace · COMPLETE".to_owned() }
+    Chart {
+        shape,
+        measure: Measure::Figure(Figure::LiveAllocated),
+        depth: MAX_LEVELS,
+        subtitle: "trace · COMPLETE".to_owned(),
+    }
 }
 
 fn file(shape: Shape, form: FileForm) -> Vec<u8> {
@@ -116,12 +122,15 @@ fn wedges_are_labelled_from_five_degrees() {
 
 #[test]
 fn a_measure_sizes_the_nodes() {
-    for (measure, size) in
-        [(Measure::Live, 1000), (Measure::Static, 2000), (Measure::Current, 3000), (Measure::Allocs, 0)]
-    {
+    for (measure, size) in [
+        (Measure::Figure(Figure::LiveAllocated), 1000),
+        (Measure::Static, 2000),
+        (Measure::Current, 3000),
+        (Measure::Figure(Figure::Allocs), 0),
+    ] {
         assert_eq!(Block::of(&tree(), measure, MAX_LEVELS).size, size, "{measure:?}");
     }
-    let shallow = Block::of(&tree(), Measure::Live, 1);
+    let shallow = Block::of(&tree(), Measure::Figure(Figure::LiveAllocated), 1);
     assert!(shallow.children.iter().all(|child| child.children.is_empty()) && shallow.children.len() == 3);
     // Static bytes of a file stand beside its functions.
     let file = |block: &Block| {

@@ -35,7 +35,7 @@ pub(crate) fn caches<'a>(
             cells
         })
     };
-    let grid = Grid { columns: &CACHES, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
+    let grid = Grid { columns: &CACHES, ranked: figures::ranked(&CACHES, options.ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
 }

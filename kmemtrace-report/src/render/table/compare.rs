@@ -1,5 +1,6 @@
 //! Table of `compare`: two traces, or two windows of one, side by side.
 
+use kmemtrace::Space;
 use std::io::{self, Write};
 
 use kmemtrace::documents::compare::{CompareBody, CompareNames, CompareRow, Sides};
@@ -68,7 +69,7 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
     if listing.rows.is_empty() && listing.others.is_none() {
         return heading::empty("neither side has an allocation", options, out);
     }
-    let change = &view.total;
+    let change = &view.totals.slab;
     let live = cells::change(change.change.live_allocated, options);
     let percent = match (change.before.live_allocated, change.change.live_allocated) {
         (0, _) => String::new(),
@@ -77,16 +78,20 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
     heading::text(&format!("live bytes of kmalloc and cache: {live}{percent}"), options, out)?;
     writeln!(out)?;
     let row = |row: CompareRow<'_>| sides(&row.sides, row.kind.name(), name(&row.names), options);
+    let is_shown = |space: Space, sum: &Sides| space == Space::Slab || sum.before.allocs + sum.after.allocs > 0;
     let rest = listing.others.iter().flat_map(|others| {
         let text = figures::others_text(others.others_count);
-        let pages = others.others_pages.as_ref().filter(|pages| pages.before.allocs + pages.after.allocs > 0);
-        let slab = sides(&others.others, "-", text.clone().into(), options);
-        std::iter::once(slab).chain(pages.map(|pages| sides(pages, "pages", text.into(), options)))
+        let shown = others.sums.iter().filter(|(space, sum)| is_shown(*space, sum));
+        shown
+            .map(|(space, sum)| sides(sum, figures::kind_of_sum(space), text.clone().into(), options))
+            .collect::<Vec<_>>()
     });
-    let total = || std::iter::once(sides(&view.total, "total", "(kmalloc and cache)".into(), options));
-    let has_pages = view.total_pages.before.allocs + view.total_pages.after.allocs > 0;
-    let pages = has_pages.then(|| sides(&view.total_pages, "pages", "(all)".into(), options));
-    let rest: Vec<Vec<Cell>> = rest.chain(total()).chain(pages).collect();
+    let totals = view.totals.iter().filter(|(space, sum)| is_shown(*space, sum));
+    let totals = totals.map(|(space, sum)| match space {
+        Space::Slab => sides(sum, "total", "(kmalloc and cache)".into(), options),
+        space => sides(sum, space.name(), "(all)".into(), options),
+    });
+    let rest: Vec<Vec<Cell>> = rest.chain(totals).collect();
     let differ = matches!((view.before.seconds, view.after.seconds), (Some(a), Some(b)) if (a - b).abs() > 0.05 * a);
     let is_shown = |column: &Column<'_>| differ || !column.title.starts_with("TOTAL/S");
     let columns: Vec<Column<'_>> = COMPARE.into_iter().filter(is_shown).collect();

@@ -8,7 +8,7 @@ use kmemtrace::documents::head::QueryMembers;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::row::Name;
 use kmemtrace::documents::sums::{PrintedStats, ToldStats};
-use kmemtrace::{GroupKey, Kind, SortKey, SourceLine};
+use kmemtrace::{Figure, GroupKey, Kind, SortKey, SourceLine, Space};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::PAGE_OWNER;
 
@@ -111,7 +111,7 @@ pub(crate) fn groups<'a>(
     if head.trace.input == PAGE_OWNER {
         return blocks(&keys, listing, options, out);
     }
-    let columns: Vec<Column<'_>> = columns::FIGURES.into_iter().chain(keys.iter().copied()).collect();
+    let columns: Vec<Column<'static>> = columns::FIGURES.into_iter().chain(keys.iter().copied()).collect();
     let row = |row: GroupRow<'_>| {
         let figures = figures::sums(&row.stats, row.kind.name(), options);
         figures.into_iter().chain(cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
@@ -120,33 +120,34 @@ pub(crate) fn groups<'a>(
         figures::other_rows(listing.others.as_ref(), options)
             .map(|(sums, rows)| sums.into_iter().chain(other_cells(&keys, rows)).collect::<Vec<Cell>>())
     };
-    let grid = Grid { columns: &columns, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
+    let grid = Grid { columns: &columns, ranked: figures::ranked(&columns, options.ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
 }
 
 /// Writes the table of groups of blocks of page_owner.
 fn blocks<'a>(
-    keys: &[Column<'_>],
+    keys: &[Column<'static>],
     listing: &Listing<'a, GroupRow<'a>, ToldStats>,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let sums = |stats: &PrintedStats| -> Vec<Cell> {
-        let (blocks, pages) = (cells::count(stats.live_objects), cells::count(stats.live_pages));
-        vec![blocks.into(), pages.into(), cells::bytes(stats.live_allocated, options).into()]
-    };
-    let columns: Vec<Column<'_>> = columns::BLOCKS.into_iter().chain(keys.iter().copied()).collect();
+    let sums = |stats: &PrintedStats| columns::BLOCKS.map(|column| figures::cell(&column, stats, "", options)).to_vec();
+    let columns: Vec<Column<'static>> = columns::BLOCKS.into_iter().chain(keys.iter().copied()).collect();
     let row = |row: GroupRow<'_>| {
         sums(&row.stats).into_iter().chain(cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let others = listing.others.iter().filter_map(|others| {
-        let figures = sums(others.told()[1]?).into_iter();
+        let figures = sums(others.sums.told().find(|(space, _)| *space == Space::Pages)?.1).into_iter();
         Some(figures.chain(other_cells(keys, others.others_count)).collect::<Vec<Cell>>())
     });
     let others: Vec<Vec<Cell>> = others.collect();
-    let ranked =
-        if options.ranked == Some(SortKey::Allocs) { Some("BLOCKS") } else { options.ranked.and_then(figures::ranked) };
+    // All blocks of such a text are held.
+    let by = options.ranked.map(|by| match by {
+        SortKey::Figure(Figure::Allocs) => SortKey::Figure(Figure::LiveObjects),
+        by => by,
+    });
+    let ranked = figures::ranked(&columns, by);
     let grid = Grid { columns: &columns, ranked, screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others.iter().cloned()), out)?;
     heading::footer(notes, options, out)

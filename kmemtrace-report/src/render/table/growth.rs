@@ -1,5 +1,6 @@
 //! Table of `growth`: live memory and allocations in slices of the recording.
 
+use kmemtrace::Space;
 use std::io::{self, Write};
 
 use kmemtrace::documents::Head;
@@ -79,15 +80,14 @@ pub(crate) fn growth(
     };
     let name = |text: &str| groups::text_cells(&keys, text);
     let has_any = |figures: &SliceFigures| figures.allocs.iter().any(|&n| n > 0);
-    let totals = [(&view.total, "total"), (&view.total_pages, "pages")];
-    let totals = totals.into_iter().filter(|(figures, _)| has_any(figures));
-    let sums: Vec<Vec<Cell>> = totals.map(|(figures, kind)| summed(figures, kind, name("(all)"))).collect();
+    let totals = view.totals.iter().filter(|(_, figures)| has_any(figures));
+    let of_total = |space: Space| if space == Space::Slab { "total" } else { space.name() };
+    let sums: Vec<Vec<Cell>> = totals.map(|(space, figures)| summed(figures, of_total(space), name("(all)"))).collect();
     let mut rest = Vec::new();
     if let Some(others) = &listing.others {
-        let pages = others.others_pages.as_ref().map(|pages| (pages, "pages"));
-        let both = [Some((&others.others, "-")), pages].into_iter().flatten();
         let text = super::figures::others_text(others.others_count);
-        rest.extend(both.filter(|(figures, _)| has_any(figures)).map(|(f, kind)| summed(f, kind, name(&text))));
+        let shown = others.sums.iter().filter(|(_, figures)| has_any(figures));
+        rest.extend(shown.map(|(space, f)| summed(f, super::figures::kind_of_sum(space), name(&text))));
     }
     let grid = Grid { columns: &columns, ranked: Some("GREW"), screen: &options.screen };
     let rows = || sums.iter().cloned().chain(listing.rows.iter().map(row)).chain(rest.iter().cloned());

@@ -7,6 +7,7 @@ use kmemtrace::documents::latency::{SpanRow, Spans};
 use kmemtrace::documents::stacks::StackCounts;
 use kmemtrace::documents::{Body, Head};
 use kmemtrace_abi::clock::Unit;
+use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::NO_SYMBOLS;
@@ -41,6 +42,9 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     if let Some(line) = deferred(&head.trace, body) {
         text(&line, options, out)?;
     }
+    if has_areas(&head.trace, body) {
+        text("Rows of vmalloc are address space, not memory.", options, out)?;
+    }
     writeln!(out, "{}", parts(&trace(&head.trace, options), options))?;
     let time = options.time.as_ref().map(|time| format!("time {time}"));
     let asked: Vec<String> = options.filter().into_iter().chain(time).collect();
@@ -48,6 +52,18 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
         writeln!(out, "{}", options.screen.paint(Paint::Strong, &parts(&asked, options)))?;
     }
     writeln!(out)
+}
+
+/// True for a view that may have rows of vmalloc.
+fn has_areas(trace: &TraceMembers<'_>, body: &Body<'_>) -> bool {
+    let vmalloc = Kind::Vmalloc.name();
+    match body {
+        Body::Tree(view) => view.shows == vmalloc,
+        Body::Holders(view) => view.shows.contains(vmalloc),
+        Body::Account(view) => view.kinds.contains(&vmalloc),
+        Body::Caches(_) | Body::Cross(_) | Body::Mismatch(_) => false,
+        _ => trace.shows_vmalloc,
+    }
 }
 
 /// Deferred frees that the recording does not have, if a row of `live` or `summary` is an upper bound because of them or of others.
@@ -139,7 +155,7 @@ fn verdict(head: &Head<'_>, events: Option<u64>) -> Vec<String> {
 /// Verdict, names, and bytes whose callers are not known.
 fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<String> {
     let shown = match body {
-        Body::Holders(view) => Some((view.shows, view.events, view.stacks)),
+        Body::Holders(view) => Some((view.shows.as_str(), view.events, view.stacks)),
         Body::Tree(view) => view.keys.map(|keys| (view.shows, keys.events, keys.stacks)),
         _ => None,
     };
@@ -154,7 +170,7 @@ fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<S
         line.extend(stack_counts(stacks, head.query.time.is_some()));
     } else if let Body::Tree(view) = body {
         // Folders have objects of slabs unless they say so.
-        line.splice(1..1, view.shown_pages().map(str::to_owned));
+        line.splice(1..1, view.other_space().map(str::to_owned));
     }
     if let Body::Latency(view) = body {
         line.extend(totals(view));

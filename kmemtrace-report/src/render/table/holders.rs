@@ -2,14 +2,15 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::SortKey;
+use kmemtrace::Figure;
+use kmemtrace::Space;
 use kmemtrace::documents::Head;
 use kmemtrace::documents::holders::{HolderRow, HoldersBody};
 use kmemtrace::documents::sums::PrintedStats;
 
 use super::options::TableOptions;
 use super::{cells, figures, groups, heading};
-use crate::columns::column::Column;
+use crate::columns::column::{Column, Shows};
 use crate::columns::{HELD, MODULES};
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
@@ -29,32 +30,29 @@ pub(crate) fn holders(
     if listing.rows.is_empty() && listing.others.is_none() {
         return heading::empty("no allocation", options, out);
     }
-    let is_shown = |column: &Column<'_>| match column.title {
-        "GREW" => options.ranked == Some(SortKey::Growth),
-        "ALLOCS" => options.ranked == Some(SortKey::Allocs),
-        "FREED" => options.ranked == Some(SortKey::Frees),
-        "PAGES" => view.shows != "slab",
-        "KIND" => view.shows != "pages",
+    let shown = figures::shown(&HELD, options.ranked, |column| match column.shows {
+        Shows::Growth | Shows::Figure(Figure::Allocs | Figure::Frees) => false,
+        Shows::Figure(Figure::LivePages) => view.shows.contains(Space::Pages.name()),
+        Shows::Kind => Space::ALL.into_iter().all(|space| space == Space::Slab || view.shows != space.name()),
         _ => true,
-    };
-    let ranked =
-        options.ranked.and_then(|key| if key == SortKey::Growth { Some("GREW") } else { figures::ranked(key) });
-    // The sort key comes first.
-    let mut shown: Vec<usize> = (0..HELD.len()).filter(|&at| is_shown(&HELD[at])).collect();
-    shown.sort_by_key(|&at| Some(HELD[at].title) != ranked);
+    });
     let keys = if view.module_rule.is_some() { MODULES.to_vec() } else { groups::columns(&head.query) };
-    let columns: Vec<Column<'_>> = shown.iter().map(|&at| HELD[at]).chain(keys.iter().copied()).collect();
-    let take = |cells: Vec<Cell>| shown.iter().map(|&at| cells[at].clone()).collect::<Vec<Cell>>().into_iter();
+    let columns: Vec<Column<'static>> = shown.iter().chain(&keys).copied().collect();
+    let figures = |stats: &PrintedStats, kind: &str, grew: Option<i64>| {
+        let cell = |column: &Column<'_>| match column.shows {
+            Shows::Growth => figures::grew(grew, options),
+            _ => figures::cell(column, stats, kind, options),
+        };
+        shown.iter().map(cell).collect::<Vec<Cell>>().into_iter()
+    };
     let row = |row: HolderRow<'_>| {
-        let grew = row.grew.map_or("-".to_owned(), |grew| cells::change(grew, options));
-        let figures = take(sums(&row.stats, row.kind.name(), grew, options));
+        let figures = figures(&row.stats, row.kind.name(), row.grew);
         figures.chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let others = listing.others.iter().flat_map(|others| {
-        let sums_of = others.told().into_iter().zip(["-", "pages"]);
-        let sums_of = sums_of.filter_map(|(sum, kind)| Some((sum.filter(|sum| sum.allocs > 0)?, kind)));
-        let row = |(sum, kind)| {
-            let figures = take(sums(sum, kind, "-".to_owned(), options));
+        let sums_of = others.sums.told().filter(|(_, sum)| sum.allocs > 0);
+        let row = |(space, sum)| {
+            let figures = figures(sum, figures::kind_of_sum(space), None);
             figures.chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()
         };
         sums_of.map(row).collect::<Vec<_>>()
@@ -82,20 +80,4 @@ fn note(head: &Head<'_>, view: &HoldersBody<'_>) -> Option<&'static str> {
     }
     let is_of_tasks = head.query.by.iter().any(|by| ["task", "comm"].contains(by));
     is_of_tasks.then_some("By the thread that allocated, which need not be the one that holds the memory.")
-}
-
-/// Cells of a row, in the order of [`HELD`].
-fn sums(stats: &PrintedStats, kind: &str, grew: String, options: &TableOptions) -> Vec<Cell> {
-    let is_bound = stats.live_is_upper_bound;
-    vec![
-        cells::upper(is_bound, cells::bytes(stats.live_allocated, options)),
-        cells::upper(is_bound, cells::bytes(stats.peak_live_allocated, options)),
-        cells::bytes(stats.allocated, options).into(),
-        grew.into(),
-        cells::upper(is_bound, cells::count(stats.live_pages)),
-        cells::upper(is_bound, cells::count(stats.live_objects)),
-        cells::count(stats.allocs).into(),
-        cells::count(stats.frees).into(),
-        kind.into(),
-    ]
 }

@@ -2,27 +2,18 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::SortKey;
 use kmemtrace::documents::Head;
 use kmemtrace::documents::live_groups::LiveGroupRow;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::sums::ToldStats;
+use kmemtrace_abi::event::BySpace;
 
 use super::options::TableOptions;
-use super::{cells, groups, heading};
+use super::{cells, figures, groups, heading};
 use crate::columns::LIVE;
 use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
-
-fn ranked(by: SortKey) -> Option<&'static str> {
-    match by {
-        SortKey::Live => Some("LIVE"),
-        SortKey::LiveWasted => Some("WASTED"),
-        SortKey::Growth => Some("GREW"),
-        _ => None,
-    }
-}
 
 /// Writes the table of `live`.
 pub(crate) fn live<'a>(
@@ -37,17 +28,15 @@ pub(crate) fn live<'a>(
     let keys = groups::columns(&head.query);
     let columns: Vec<Column<'_>> = LIVE.into_iter().chain(keys.iter().copied()).collect();
     let others = listing.others.as_ref();
-    let whole = |is_pages: bool| {
-        let of_kind = |row: &LiveGroupRow<'_>| (row.kind == kmemtrace::Kind::Pages) == is_pages;
-        let rest = others.and_then(|others| others.told()[usize::from(is_pages)]);
-        let rest = rest.map_or(0, |rest| rest.live_allocated);
-        listing.rows.iter().filter(of_kind).fold(rest, |sum, row| sum.saturating_add(row.live_allocated))
-    };
-    let whole = [whole(false), whole(true)];
+    let mut whole: BySpace<u64> = BySpace::default();
+    let rest = others.iter().flat_map(|others| others.sums.told()).map(|(space, sum)| (space, sum.live_allocated));
+    for (space, live) in rest.chain(listing.rows.iter().map(|row| (row.kind.space(), row.live_allocated))) {
+        whole[space] = whole[space].saturating_add(live);
+    }
     let age = |at: u64| cells::age(&head.trace, at);
     let row = |row: LiveGroupRow<'_>| {
         let is_bound = row.live_is_upper_bound;
-        let all = whole[usize::from(row.kind == kmemtrace::Kind::Pages)];
+        let all = whole[row.kind.space()];
         let figures: [Cell; LIVE.len()] = [
             row.kind.name().into(),
             age(row.oldest).into(),
@@ -62,17 +51,16 @@ pub(crate) fn live<'a>(
         figures.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let rest = others.into_iter().flat_map(|others| {
-        let sums = others.told().into_iter().zip(["-", "pages"]).zip(0..);
-        let sums = sums.filter_map(|((sum, kind), index)| Some((sum.filter(|sum| sum.live_objects > 0)?, kind, index)));
-        sums.map(|(sum, kind, index): (_, _, usize)| {
+        let sums = others.sums.told().filter(|(_, sum)| sum.live_objects > 0);
+        sums.map(|(space, sum)| {
             let figures: [Cell; LIVE.len()] = [
-                kind.into(),
+                super::figures::kind_of_sum(space).into(),
                 "-".into(),
                 "-".into(),
                 cells::upper(sum.live_is_upper_bound, cells::bytes(sum.live_wasted, options)),
                 "-".into(),
                 cells::upper(sum.live_is_upper_bound, cells::count(sum.live_objects)),
-                cells::percent(sum.live_allocated, whole[index]).into(),
+                cells::percent(sum.live_allocated, whole[space]).into(),
                 cells::upper(sum.live_is_upper_bound, cells::bytes(sum.live_allocated, options)),
                 Cell::default(),
             ];
@@ -80,7 +68,7 @@ pub(crate) fn live<'a>(
         })
     });
     let rest: Vec<Vec<Cell>> = rest.collect();
-    let grid = Grid { columns: &columns, ranked: options.ranked.and_then(ranked), screen: &options.screen };
+    let grid = Grid { columns: &columns, ranked: figures::ranked(&LIVE, options.ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(rest.iter().cloned()), out)?;
     heading::footer(notes, options, out)
 }

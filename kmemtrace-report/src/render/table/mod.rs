@@ -102,6 +102,7 @@ mod tests {
             clock: None,
             cpus: Some(1),
             order: OrderKey::Time,
+            one_moment: false,
             first: 0,
             last: 9,
             own_threads: None,
@@ -114,6 +115,7 @@ mod tests {
             recording: None,
             symbols: Some("trace"),
             hides_symbols: false,
+            shows_vmalloc: false,
             since_boot: None,
         };
         let stats =
@@ -126,7 +128,7 @@ mod tests {
             SiteRow { site, kind: Kind::Kmalloc, stats: stats.clone() }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
-        let others = Some(Others { others: ToldStats(Some(others)), others_pages: None, others_count: 407 });
+        let others = Some(Others::one(407, ToldStats(Some(others))));
         let document = Document {
             head: documents::Head {
                 schema: "kmemtrace.sites/1".to_owned(),

@@ -57,7 +57,7 @@ impl TableOptions {
             shows_normal: false,
             shows_inlines: false,
             top: None,
-            ranked: Some(SortKey::Wasted),
+            ranked: Some(SortKey::Figure(kmemtrace::Figure::Wasted)),
             filters: Vec::new(),
             selected: None,
             time: None,

@@ -22,13 +22,13 @@ pub(crate) fn sites<'a>(
         return heading::empty("no allocation", options, out);
     }
     let row = |row: SiteRow<'_>| {
-        let mut cells = figures::cells(&row.stats, row.kind.name(), cells::site(&row.site, row.kind), options);
-        cells.push(cells::source(&row.site.place));
+        let mut cells = figures::sums(&row.stats, row.kind.name(), options);
+        cells.extend([cells::site(&row.site, row.kind), cells::source(&row.site.place)]);
         let frames = if options.shows_inlines { cells::frames(&row.site.place) } else { Vec::new() };
         std::iter::once(cells).chain(frames.into_iter().map(frame))
     };
     let others = || figures::other_cells(listing.others.as_ref(), options);
-    let grid = Grid { columns: &SITES, ranked: options.ranked.and_then(figures::ranked), screen: &options.screen };
+    let grid = Grid { columns: &SITES, ranked: figures::ranked(&SITES, options.ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().flat_map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
 }

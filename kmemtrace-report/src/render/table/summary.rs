@@ -2,16 +2,16 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::Kind;
 use kmemtrace::documents::Head;
 use kmemtrace::documents::row::Rows;
 use kmemtrace::documents::sites::SiteRow;
 use kmemtrace::documents::summary::{FindingCounts, Summary, TotalRow};
 use kmemtrace::documents::sums::PrintedStats;
+use kmemtrace::{Kind, Space};
 
 use super::options::TableOptions;
-use super::{cells, heading};
-use crate::columns::column::Column;
+use super::{cells, figures, heading};
+use crate::columns::column::{Column, Holds, Shows};
 use crate::columns::{KINDS, TOP_CHURN, TOP_LIVE, TOP_LIVE_WASTE};
 use crate::render::grid::Grid;
 use crate::render::grid::cell::{Cell, Notes};
@@ -39,11 +39,12 @@ pub(crate) fn summary(
         writeln!(out)?;
         return heading::empty("no allocation", options, out);
     }
+    let total = objects(view);
     for list in lists(view) {
         let Some(rows) = list.rows.as_ref().filter(|rows| !rows.is_empty()) else { continue };
         writeln!(out)?;
         heading::title(list.title, options, out)?;
-        notes |= top(rows, &list, options, out)?;
+        notes |= top(rows, &list, &total, options, out)?;
     }
     findings(&view.findings, options, out)?;
     heading::footer(notes, options, out)?;
@@ -57,14 +58,6 @@ struct List<'v, 'a> {
     columns: &'static [Column<'static>; 6],
     /// Limit of rows.
     limit: usize,
-    /// Sum that the ranking figures are parts of.
-    whole: u64,
-    /// Two figures of a row, of which the second ranks it, and the bytes of the second.
-    figures: fn(&PrintedStats, &TableOptions) -> ([Cell; 2], u64),
-}
-
-fn bounded(stats: &PrintedStats, figure: String) -> Cell {
-    cells::upper(stats.live_is_upper_bound, figure)
 }
 
 /// Sums of `kmalloc` and `cache`; of nothing where the input does not tell them.
@@ -74,57 +67,50 @@ fn objects(view: &Summary<'_>) -> PrintedStats {
 
 /// Lists of `summary`, the live ones first.
 fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
-    let total = objects(view);
-    let live = List {
-        title: "Most bytes live now, by call-site",
-        rows: &view.top_live,
-        columns: &TOP_LIVE,
-        limit: 5,
-        whole: total.live_allocated,
-        figures: |stats, options| {
-            let live = cells::bytes(stats.live_allocated, options);
-            ([bounded(stats, cells::count(stats.live_objects)), bounded(stats, live)], stats.live_allocated)
-        },
-    };
+    let live = List { title: "Most bytes live now, by call-site", rows: &view.top_live, columns: &TOP_LIVE, limit: 5 };
     let live_waste = List {
         title: "Most bytes wasted by objects live now",
         rows: &view.top_live_waste,
         columns: &TOP_LIVE_WASTE,
         limit: 3,
-        whole: total.live_wasted,
-        figures: |stats, options| {
-            let [live, wasted] = [stats.live_allocated, stats.live_wasted].map(|n| cells::bytes(n, options));
-            ([bounded(stats, live), bounded(stats, wasted)], stats.live_wasted)
-        },
     };
     let churn = List {
         title: "Churn: bytes wasted over all allocations (cumulative, most of them freed again)",
         rows: &view.top_sites,
         columns: &TOP_CHURN,
         limit: 3,
-        whole: total.wasted,
-        figures: |stats, options| {
-            ([cells::count(stats.allocs).into(), cells::bytes(stats.wasted, options).into()], stats.wasted)
-        },
     };
     [live, live_waste, churn]
 }
 
-/// Writes a short list of call-sites.
+/// Writes a short list of call-sites; `total` are the sums that they are shares of.
 fn top(
     rows: &Rows<'_, SiteRow<'_>>,
     list: &List<'_, '_>,
+    total: &PrintedStats,
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<Notes> {
     let row = |row: SiteRow<'_>| -> Vec<Cell> {
-        let ([first, ranked], part) = (list.figures)(&row.stats, options);
-        // Bytes of pages are never a part of the total.
-        let is_part = row.kind != Kind::Pages;
-        let share = if is_part { cells::percent(part, list.whole) } else { "-".to_owned() };
-        let bar = if is_part { cells::bar(part, list.whole, &options.screen) } else { Cell::default() };
-        let source = cells::source(&row.site.place);
-        vec![first, ranked, share.into(), bar, cells::site(&row.site, row.kind), source]
+        // Only slab objects are a part of the total.
+        let is_part = row.kind.space() == Space::Slab;
+        let share_of = |figure| (row.stats.get(figure).unwrap_or(0), total.get(figure).unwrap_or(0));
+        let (mut cells, mut bar) = (Vec::new(), Cell::default());
+        for column in list.columns {
+            cells.push(match (column.shows, column.holds) {
+                (Shows::ShareOfAll(_), _) if !is_part => "-".into(),
+                (Shows::ShareOfAll(figure), _) => {
+                    let (part, whole) = share_of(figure);
+                    bar = cells::bar(part, whole, &options.screen);
+                    cells::percent(part, whole).into()
+                }
+                (_, Holds::Bar) => std::mem::take(&mut bar),
+                (_, Holds::Site) => cells::site(&row.site, row.kind),
+                (_, Holds::Path) => cells::source(&row.site.place),
+                _ => figures::cell(column, &row.stats, row.kind.name(), options),
+            });
+        }
+        cells
     };
     let grid = Grid { columns: list.columns, ranked: Some(list.columns[1].title), screen: &options.screen };
     grid.write(|| rows.iter().take(list.limit).map(row), out)
@@ -135,24 +121,16 @@ fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io:
     let name = |kind: &str| match kind {
         "total" => "total of both".to_owned(),
         "pages" => "pages (apart)".to_owned(),
+        "vmalloc" => "vmalloc (address space)".to_owned(),
         kind => kind.to_owned(),
     };
     let row = |TotalRow { kind, stats }: TotalRow| -> Vec<Cell> {
-        let stats = stats.0.as_ref();
-        let is_bound = stats.is_some_and(|stats| stats.live_is_upper_bound);
-        let figure = |figure: fn(&PrintedStats) -> u64| stats.map(figure);
-        vec![
-            if kind == "total" { Cell::painted(name(kind), Paint::Strong) } else { name(kind).into() },
-            cells::count(figure(|stats| stats.allocs)).into(),
-            cells::count(stats.and_then(|stats| stats.frees)).into(),
-            cells::count(stats.and_then(|stats| stats.inferred_frees)).into(),
-            cells::upper(is_bound, cells::count(figure(|stats| stats.live_objects))),
-            cells::upper(is_bound, cells::bytes(figure(|stats| stats.live_allocated), options)),
-            cells::bytes(figure(|stats| stats.requested), options).into(),
-            cells::bytes(figure(|stats| stats.allocated), options).into(),
-            cells::bytes(figure(|stats| stats.wasted), options).into(),
-            cells::percent(figure(|stats| stats.wasted), stats.map_or(0, |stats| stats.allocated)).into(),
-        ]
+        let first = if kind == "total" { Cell::painted(name(kind), Paint::Strong) } else { name(kind).into() };
+        let figures = KINDS[1..].iter().map(|column| match &stats.0 {
+            Some(stats) => figures::cell(column, stats, kind, options),
+            None => "-".into(),
+        });
+        std::iter::once(first).chain(figures).collect()
     };
     // The total stands below its parts, pages below the total.
     let rank = |row: &TotalRow| ["kmalloc", "cache", "total"].iter().position(|&kind| kind == row.kind).unwrap_or(3);
@@ -172,7 +150,7 @@ fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut 
     };
     let peak = of_total(|total| total.peak_live_allocated);
     // Pages stand beside the total, of which they are no part.
-    let pages = view.kinds.pages.stats.0.as_ref().filter(|pages| pages.allocs > 0);
+    let pages = view.kinds.told(Kind::Pages).filter(|pages| pages.allocs > 0);
     if let Some(pages) = pages {
         let live = of_total(|total| Some(total.live_allocated));
         line("live", live + &pages_beside(pages, pages.live_allocated, pages.live_pages, options))?;
@@ -267,7 +245,7 @@ fn findings(findings: &FindingCounts, options: &TableOptions, out: &mut dyn Writ
 fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let total = objects(view);
     // A bound is no reason to suspect a call-site: its objects may be gone.
-    let is_sure = |row: &SiteRow<'_>| row.kind != Kind::Pages && !row.stats.live_is_upper_bound;
+    let is_sure = |row: &SiteRow<'_>| row.kind.space() == Space::Slab && !row.stats.live_is_upper_bound;
     let top_live = view.top_live.as_ref().and_then(|rows| rows.iter().find(is_sure));
     let top_live = top_live.map_or(0, |row| row.stats.live_allocated);
     let is_many = |part: u64, whole: u64| part > 0 && u128::from(part) * 100 >= u128::from(whole) * u128::from(MANY);

@@ -1,6 +1,7 @@
 //! Lines above the table, and the line of keys.
 
 use kmemtrace::live::{LiveGroup, LiveName, LiveSymbol, Snapshot, Totals};
+use kmemtrace::{BySpace, Space};
 use kmemtrace_abi::text::units::grouped;
 
 use super::figures::{count, curve, long_bytes, long_change, moment, percent, window};
@@ -148,13 +149,14 @@ fn known_symbols(view: View<'_>) -> Option<usize> {
     (known * 100usize).checked_div(all)
 }
 
-/// Totals of pages and of slab objects.
+/// Totals of each space.
 fn totals(view: View<'_>, width: u16) -> Vec<Part> {
     let seconds = window(view.state.window());
     let short = seconds.replace(' ', "");
-    let both = [("pages", &view.snapshot.pages), ("slab", &view.snapshot.slab)];
+    let spaces = [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc];
+    let all = spaces.into_iter().map(|space| (space.name(), &view.snapshot.totals[space]));
     let mut parts = Vec::new();
-    for (name, totals) in both.into_iter().filter(|(_, totals)| totals.allocs > 0) {
+    for (name, totals) in all.filter(|(_, totals)| totals.allocs > 0) {
         let Totals { live, peak, peak_after, growth, .. } = *totals;
         let first = parts.is_empty();
         // The second figure of a narrow line is live bytes as the first one is.
@@ -176,14 +178,14 @@ fn history(view: View<'_>, width: u16) -> Vec<Part> {
     if view.is_still() {
         return vec![part("peaks, changes and frees are not in this text", Paint::Faint, 0)];
     }
-    let is_pages = view.snapshot.pages.allocs > 0;
+    let space = if view.snapshot.totals[Space::Pages].allocs > 0 { Space::Pages } else { Space::Slab };
     let label = format!("live, {}", window(view.state.window()));
     let (memory, buffers) = (memory(view, width), buffers(view));
     // Three gaps stand between the parts, each of two or three blanks.
     let gaps = if width < WIDE { 8 } else { 9 };
     let room = label.len() + memory.len().max(16) + buffers.len() + gaps;
     let points = usize::from(width).saturating_sub(room).min(view.snapshot.curve.len());
-    let of = |&(pages, slab): &(u64, u64)| if is_pages { pages } else { slab };
+    let of = |live: &BySpace<u64>| live[space];
     // Each bar is the greatest value of its share of the points.
     let all = &view.snapshot.curve;
     let bars = (0..points).map(|bar| {
@@ -218,7 +220,7 @@ fn buffers(view: View<'_>) -> String {
 fn memory(view: View<'_>, width: u16) -> String {
     let Some(Memory { available, taken }) = view.subject.memory else { return String::new() };
     let text = format!("MemAvailable {}", long_bytes(available));
-    let pages = &view.snapshot.pages;
+    let pages = &view.snapshot.totals[Space::Pages];
     match taken.filter(|taken| width >= WIDE && pages.allocs > 0 && *taken >= LEAST_TAKEN) {
         Some(taken) => format!("{text}, traced explains {}", percent(pages.live, taken)),
         None => text,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use kmemtrace::Kind;
 use kmemtrace::live::{
     Ages, Detail, LiveGroup, LiveKey, LiveName, LiveRow, LiveSymbol, ObjectNames, Selection, Shares, SizeShare,
     Snapshot, Totals,
 };
+use kmemtrace::{BySpace, Kind, Space};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
@@ -63,6 +63,8 @@ fn snapshot() -> Snapshot {
         LiveRow { cache: Some(cache), ..row(context, Kind::Kmalloc, 411 << 10, 1_447_034) },
         row(site(3, b"evil\x1b[2J\xe2\x80\xae", 0, None), Kind::Cache, -98_304, 58 * MIB),
     ];
+    let pages = Totals { live: 1239 * MIB, peak: 1372 * MIB, peak_after: 161 * SECOND, growth: 38 << 20, allocs: 9 };
+    let slab = Totals { live: 96 * MIB, peak: 97 * MIB, peak_after: 190 * SECOND, growth: 411 << 10, allocs: 9 };
     Snapshot {
         elapsed: 192 * SECOND,
         events: 1,
@@ -70,9 +72,12 @@ fn snapshot() -> Snapshot {
         lost: Some(0),
         lag: Some(400_000_000),
         cpus: vec![0, 1],
-        pages: Totals { live: 1239 * MIB, peak: 1372 * MIB, peak_after: 161 * SECOND, growth: 38 << 20, allocs: 9 },
-        slab: Totals { live: 96 * MIB, peak: 97 * MIB, peak_after: 190 * SECOND, growth: 411 << 10, allocs: 9 },
-        curve: (0..200).map(|n| (n, 0)).collect(),
+        totals: BySpace::from_fn(|space| match space {
+            Space::Pages => pages,
+            Space::Slab => slab,
+            Space::Percpu | Space::Vmalloc => Totals::default(),
+        }),
+        curve: (0..200).map(|n| BySpace::from_fn(|space| if space == Space::Pages { n } else { 0 })).collect(),
         rows,
         detail: Some(Detail {
             ages: Ages { counts: [1, 2, 3, 2], beyond_window: 2, oldest: 182 * SECOND },

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 
-use kmemtrace::Kind;
 use kmemtrace::live::{LiveKey, LiveName, LiveRow, Snapshot};
+use kmemtrace::{Kind, Space};
 
 /// Key and kind of a row.
 pub(crate) type RowId = (LiveKey, Kind);
@@ -212,7 +212,7 @@ fn sum(snapshot: &Snapshot, number: u32, levels: RangeInclusive<usize>, rows: &[
         since_mark: rows.iter().any(|row| row.since_mark.is_some()).then(|| change(|row| row.since_mark.unwrap_or(0))),
         growth_now: change(|row| row.growth_now),
         objects: add(|row| row.objects),
-        pages: (kind == Kind::Pages).then(|| add(|row| row.pages.unwrap_or(0))),
+        pages: (kind.space() == Space::Pages).then(|| add(|row| row.pages.unwrap_or(0))),
         wasted: add(|row| row.wasted),
         allocs: add(|row| row.allocs),
         allocs_now: add(|row| row.allocs_now),

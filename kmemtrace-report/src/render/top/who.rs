@@ -1,6 +1,6 @@
 //! Names of rows as text. Names come from the trace: bytes of strangers, escaped here.
 
-use kmemtrace::Kind;
+use kmemtrace::Space;
 use kmemtrace::live::{LiveKey, LiveName, LiveRow, LiveSymbol};
 use kmemtrace_abi::text::escape::escape;
 
@@ -52,10 +52,10 @@ fn symbol_text(symbol: &LiveSymbol) -> String {
 
 /// Origin of a row's objects: their cache, or the kind of memory.
 pub(super) fn origin(row: &LiveRow) -> String {
-    match (row.kind, &row.cache) {
-        (Kind::Pages, _) if matches!(row.key, LiveKey::Use(_)) => String::new(),
-        (Kind::Pages, _) => "pages".to_owned(),
-        (_, Some(cache)) => name(cache),
+    match (row.kind.space(), &row.cache) {
+        (Space::Pages, _) if matches!(row.key, LiveKey::Use(_)) => String::new(),
+        (Space::Pages | Space::Percpu | Space::Vmalloc, _) => row.kind.name().to_owned(),
+        (Space::Slab, Some(cache)) => name(cache),
         _ if matches!(row.key, LiveKey::Site(_) | LiveKey::Use(_)) => String::new(),
         _ if matches!(row.key, LiveKey::Cache(_)) => row.kind.name().to_owned(),
         _ => "slab".to_owned(),

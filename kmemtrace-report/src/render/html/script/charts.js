@@ -31,7 +31,8 @@ function drawTime() {
   const box = section.querySelector(".body");
   const span = Math.max(1, TRACE.last - TRACE.first);
   const charts = [["Slab objects: kmalloc and cache", growth.total, SUMMARY.total.peak_at === null ? null : { at: SUMMARY.total.peak_at - TRACE.first, live: SUMMARY.total.peak_live_allocated }]];
-  if (growth.total_pages.allocs.some(Boolean)) charts.push(["Pages", growth.total_pages, null]);
+  const others = { Pages: growth.total_pages, "Per-CPU memory": growth.total_percpu, "Address space of vmalloc": growth.total_vmalloc };
+  for (const [title, total] of Object.entries(others)) if (total?.allocs.some(Boolean)) charts.push([title, total, null]);
   box.replaceChildren(
     ...lossInWords(span),
     ...charts.map(([title, figures, peak]) => timeChart(title, figures, growth.slices, span, peak, box.clientWidth)),

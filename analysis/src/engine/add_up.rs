@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
-use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::event::{Kind, Space};
 
 use crate::account::classes::{CacheNumber, Class, Classes, MAX_CLASSES, Numbers, Origin};
 use crate::account::grouping::RowKey;
-use crate::account::stats::{PageStats, Stats};
+use crate::account::stats::Stats;
 use crate::engine::config::RunConfig;
 use crate::engine::peaks::PeakTracker;
 use crate::engine::scheduler::Partition;
@@ -15,7 +15,7 @@ use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::names::caches::CacheFrom;
 use crate::pairing::findings::{Finding, FindingRow, FindingSites, Findings};
 use crate::pairing::learn::{CacheLearner, LearnedName};
-use crate::pairing::pairs::{PairingOptions, kind_index};
+use crate::pairing::pairs::{Pairing, PairingOptions};
 use crate::pairing::result::{Counts, Live, PairingResult};
 
 /// Counts and findings of all partitions, before they are added to rows.
@@ -38,8 +38,12 @@ pub(super) fn collect(
     config: &RunConfig<'_>,
     events: u64,
 ) -> Result<Collected, AnalysisError> {
-    let (live, known) =
-        if config.rules.lists_live { list_live(&mut partitions, classes, config, events)? } else { Default::default() };
+    let (live, known) = if config.rules.lists_live {
+        let mut pairings: Vec<_> = partitions.iter_mut().map(|part| &mut part.pairing).collect();
+        list_live(&mut pairings, classes, config, events)?
+    } else {
+        Default::default()
+    };
     let knows_nodes = config.rules.nodes.is_some();
     let mut paired = PairingResult { live, classes: known, knows_nodes, ..PairingResult::default() };
     // Figures stand twice in memory while each gets its key.
@@ -69,21 +73,21 @@ fn has_unseen_frees(counts: &Counts, cache: CacheNumber) -> bool {
 }
 
 /// The live objects of all partitions, oldest first, with their classes. The tables go as the list grows.
-fn list_live(
-    partitions: &mut [Partition<'_>],
+pub(super) fn list_live(
+    pairings: &mut [&mut Pairing<'_>],
     classes: &Classes,
     config: &RunConfig<'_>,
     events: u64,
 ) -> Result<(Vec<Live>, Vec<Class>), AnalysisError> {
-    let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
+    let rows: usize = pairings.iter().map(|pairing| pairing.live_objects()).sum();
     // The list takes less memory than the tables whose place it takes.
-    if !config.has_room_for(rows, partitions.iter().map(|part| part.pairing.table_bytes()).sum()) {
+    if !config.has_room_for(rows, pairings.iter().map(|pairing| pairing.table_bytes()).sum()) {
         return Err(config.budget.exceeded("rows of live objects", events, LESS_OF_THE_TRACE));
     }
     let (mut live, mut known) = (Vec::new(), Vec::new());
     live.reserve_exact(rows);
     classes.from(0, |class| known.push(*class));
-    partitions.iter_mut().for_each(|part| part.pairing.list_live(&mut live, &mut known));
+    pairings.iter_mut().for_each(|pairing| pairing.list_live(&mut live, &mut known));
     live.sort_unstable_by_key(|object| (object.alloc_info.at, object.alloc_info.tie, object.address));
     Ok((live, known))
 }
@@ -109,7 +113,7 @@ impl Collected {
         if !all_suspect {
             paired.learned = learned(learners, &numbers);
         }
-        paired.has_pages = numbers.sites.iter().any(|(_, kind)| *kind == Kind::Pages);
+        numbers.sites.iter().for_each(|(_, kind)| paired.has[*kind] = true);
         paired.has_loads = numbers.has_loads;
         let with_key = |(row, from): (u32, CacheFrom)| Some((*numbers.rows.get(row as usize)?, from));
         paired.caches_from = caches_from.into_iter().filter_map(with_key).collect();
@@ -134,37 +138,27 @@ fn learned(learners: Vec<CacheLearner>, numbers: &Numbers) -> HashMap<(u64, u64)
 
 /// Adds peaks to the rows, and sums of each kind and in all.
 fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, page_bytes: Option<u64>) {
-    (paired.peak_at, paired.pages_peak_at) = (peaks.peak_at, peaks.pages_peak_at);
-    let has_whole_blocks = paired.counts.has_whole_blocks;
-    // A row without a successful allocation has no pages, either.
-    let pages = |figures: &mut Stats, peak: u128| {
-        figures.pages = figures.pages.or(Some(PageStats::NONE)).filter(|_| !has_whole_blocks || page_bytes.is_some());
-        if let Some(pages) = &mut figures.pages {
-            pages.peak_live = page_bytes.and_then(|size| peak.checked_div(size.into()));
-            pages.partial_frees = pages.partial_frees.filter(|_| !has_whole_blocks);
-        }
-    };
+    paired.peak_at = peaks.peak_at;
+    let tells_frames = !paired.counts.has_whole_blocks;
     for (index, (RowKey { kind, .. }, figures)) in paired.rows.iter_mut().enumerate() {
         figures.peak_live_allocated = Some(peaks.peak(index));
-        if *kind == Kind::Pages {
-            pages(figures, peaks.peak(index));
+        if kind.space() == Space::Pages {
+            figures.set_pages(peaks.peak(index), page_bytes, tells_frames);
         }
-        paired.kinds[kind_index(*kind)].add(figures);
-        if *kind != Kind::Pages {
+        paired.kinds[*kind].add(figures);
+        if kind.space() == Space::Slab {
             paired.total.add(figures);
         }
     }
     let (kinds, total) = peaks.peaks();
-    for (figures, peak) in paired.kinds.iter_mut().zip(kinds) {
-        figures.peak_live_allocated = Some(peak);
+    for (kind, figures) in paired.kinds.iter_mut() {
+        figures.peak_live_allocated = Some(kinds[kind]);
     }
     paired.total.peak_live_allocated = Some(total);
-    let of_kind = &mut paired.kinds[kind_index(Kind::Pages)];
-    pages(of_kind, kinds[kind_index(Kind::Pages)]);
-    if let Some(partial_frees) = of_kind.pages.as_mut().and_then(|pages| pages.partial_frees.as_mut()) {
-        // An event that leaves parts of several rows is one event of the kind.
-        *partial_frees = paired.counts.partial_frees;
-    }
+    let of_kind = &mut paired.kinds[Kind::Pages];
+    of_kind.set_pages(kinds[Kind::Pages], page_bytes, tells_frames);
+    // An event that leaves parts of several rows is one event of the kind.
+    of_kind.partial_frees = tells_frames.then_some(paired.counts.partial_frees);
 }
 
 /// Adds the findings of all partitions, by their call-sites.
@@ -195,12 +189,12 @@ fn add_findings(
         is_bound[origin.site as usize] = true;
         if let Some((RowKey { kind, .. }, figures)) = origin.row.and_then(|row| paired.rows.get_mut(row as usize)) {
             figures.live_is_upper_bound = true;
-            paired.kinds[kind_index(*kind)].live_is_upper_bound = true;
-            paired.total.live_is_upper_bound |= *kind != Kind::Pages;
+            paired.kinds[*kind].live_is_upper_bound = true;
+            paired.total.live_is_upper_bound |= kind.space() == Space::Slab;
         }
     }
     if rules.is_partial {
-        let rows = paired.rows.iter_mut().map(|(_, figures)| figures).chain(&mut paired.kinds);
+        let rows = paired.rows.iter_mut().map(|(_, figures)| figures).chain(paired.kinds.values_mut());
         rows.chain([&mut paired.total]).for_each(|figures| figures.live_is_upper_bound = true);
     }
     let mut rows: HashMap<FindingSites, FindingRow, RandomState> = HashMap::default();
