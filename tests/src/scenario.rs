@@ -186,6 +186,34 @@ impl Scenario {
         })
     }
 
+    /// Adds a `percpu_alloc_percpu` of `bytes` on each possible CPU; a failed one at address 0, which has an event of its own.
+    pub fn percpu_alloc(mut self, at: u64, cpu: u32, site: u64, address: u64, bytes: u64) -> Scenario {
+        let name = if address == 0 { "percpu_alloc_percpu_fail" } else { "percpu_alloc_percpu" };
+        let bytes = bytes * self.workload.shape.possible_cpus;
+        let event = self.blank(at, Action::Alloc(Kind::Percpu), address, site);
+        let gfp = event.gfp.filter(|_| address != 0 && self.workload.shape.era >= Era::V6_1);
+        self.push(cpu, name, None, Event { requested: bytes, allocated: bytes, gfp, node: None, ..event })
+    }
+
+    /// Adds a `percpu_free_percpu`.
+    pub fn percpu_free(mut self, at: u64, cpu: u32, address: u64) -> Scenario {
+        let event = self.blank(at, Action::Free(Kind::Percpu), address, 0);
+        self.push(cpu, "percpu_free_percpu", None, event)
+    }
+
+    /// Adds an `alloc_vmap_area` of `bytes`.
+    pub fn area_alloc(mut self, at: u64, cpu: u32, address: u64, bytes: u64, failed: bool) -> Scenario {
+        let event = self.blank(at, Action::Alloc(Kind::Vmalloc), address, 0);
+        let event = Event { requested: bytes, allocated: bytes, gfp: None, node: None, failed, ..event };
+        self.push(cpu, "alloc_vmap_area", None, event)
+    }
+
+    /// Adds a `free_vmap_area_noflush`.
+    pub fn area_free(mut self, at: u64, cpu: u32, address: u64) -> Scenario {
+        let event = self.blank(at, Action::Free(Kind::Vmalloc), address, 0);
+        self.push(cpu, "free_vmap_area_noflush", None, event)
+    }
+
     /// Adds an `mm_page_free` of `1 << order` pages.
     pub fn page_free(mut self, at: u64, cpu: u32, frame: u64, order: u8) -> Scenario {
         let event = self.blank(at, Action::Free(Kind::Pages), frame, 0);

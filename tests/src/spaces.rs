@@ -28,7 +28,7 @@ pub const SCRIPT: &str = "
         wait
         sleep 1.5
 END
-    kmemtraced -v -e $spaces -o /out/spaces -- sh -c 'echo $$ >/out/spaces.shell; sh /tmp/load' 2>/out/spaces.messages
+    kmemtraced -v -e $spaces -o /out/spaces -- sh -c 'echo $$ >/out/spaces.shell; sh /tmp/load; true' 2>/out/spaces.messages
     end spaces
     kmemtraced -v -e all -d 0.1 -o /out/all 2>/out/all.messages
 ";

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use kmemtrace_abi::event::Kind;
 use serde_json::Value;
 
 use crate::guest::sites;
 use crate::programs::{differences, json, json_lines, run_to};
 use crate::reference::asked::Asked;
+use crate::reference::head::of_space;
 use crate::reference::keys::Key;
 use crate::reference::{Known, documents, pairs};
 
@@ -187,7 +189,8 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         "live_allocated",
         "live_wasted",
     ];
-    let kinds = ["kmalloc", "cache", "pages"].map(|kind| (kind, &summary["kinds"][kind]));
+    let kinds: Vec<(&str, &Value)> =
+        shown_kinds(&summary).map(|kind| (kind.name(), &summary["kinds"][kind.name()])).collect();
     fates(&summary["total"]);
     // Figures that need an order of events are null on a clock without order.
     let is_known = |member: &&str| !summary["total"][*member].is_null();
@@ -199,7 +202,9 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         let document = json(&printed(view, trace));
         let rows = document["rows"].as_array().unwrap_or_else(|| panic!("{what}: {view} has no rows"));
         rows.iter().for_each(fates);
-        for (kind, figures) in kinds {
+        // Only slabs have caches.
+        let of_view = kinds.iter().filter(|(kind, _)| view == "sites" || !["percpu", "vmalloc"].contains(kind));
+        for &(kind, figures) in of_view {
             for member in SUMMED.into_iter().filter(is_known) {
                 let own = rows.iter().filter(|row| row["kind"] == kind);
                 let sum: u64 = own.map(|row| number(row, member)).sum();
@@ -225,6 +230,11 @@ pub fn assert_invariants(what: &str, trace: &Path) {
     if !cross["matrix"].is_null() {
         assert_eq!(pairs, number(&summary["pairs"], "paired"), "{what}: pairs in the matrix");
     }
+}
+
+/// Kinds that a summary has.
+fn shown_kinds(summary: &Value) -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(|kind| summary["kinds"].get(kind.name()).is_some())
 }
 
 /// Checks that every grouping of a trace adds up to its summary.
@@ -260,7 +270,7 @@ pub fn assert_adds_up(what: &str, summary: &Value, view: &str, document: &Value)
         rows.iter().filter_map(|row| row.pointer(pointer)).filter_map(Value::as_u64).sum()
     };
     if view != "growth" {
-        for kind in ["kmalloc", "cache", "pages"] {
+        for kind in shown_kinds(summary).map(Kind::name) {
             let own = rows(&|row| row["kind"] == kind);
             for member in ADDED.iter().filter(|member| view != "live" || member.starts_with("live_")) {
                 let expected = &summary["kinds"][kind][member];
@@ -270,8 +280,11 @@ pub fn assert_adds_up(what: &str, summary: &Value, view: &str, document: &Value)
         return;
     }
     let slices = document["slices"].as_array().map_or(0, Vec::len);
-    for (total, is_pages) in [("total", false), ("total_pages", true)] {
-        let own = rows(&|row| (row["kind"] == "pages") == is_pages);
+    for space in shown_kinds(summary).map(Kind::space) {
+        let total = &of_space("total", space);
+        let is_of_space =
+            |row: &Value| Kind::ALL.iter().any(|kind| kind.space() == space && row["kind"] == kind.name());
+        let own = rows(&is_of_space);
         for pointer in (0..slices).flat_map(|slice| ["live_allocated", "allocs"].map(|m| format!("/{m}/{slice}"))) {
             let expected = document[total].pointer(&pointer);
             assert_eq!(Some(sum(&own, &pointer)), expected.and_then(Value::as_u64), "{what}: {total}{pointer}");

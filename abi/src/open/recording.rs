@@ -18,7 +18,7 @@ use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::trace::{Deferred, InputCapabilities, InputKind, Metadata, OpenError, Trace, TraceInfo};
+use crate::trace::{Deferred, InputKind, Metadata, OpenError, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.
 pub(super) struct Opened {
@@ -139,7 +139,7 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
     add_missing(&mut streams, &missing, root, ".out");
     let info = TraceInfo {
         input: InputKind::Kmemtrace,
-        capabilities: InputCapabilities::events(format.kinds()),
+        capabilities: format.capabilities(),
         source: header.source,
         kernel: header.kernel,
         arch: header.arch,

@@ -11,7 +11,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames};
 use crate::stream::report::Source;
 use crate::target::Endian;
-use crate::trace::{InputCapabilities, InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
+use crate::trace::{InputKind, Metadata, OpenError, Scope, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let Listing { root, files, total_overruns, .. } = listing;
@@ -60,7 +60,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     add_missing(&mut streams, &missing, &root, suffix);
     let info = TraceInfo {
         input: InputKind::Relay,
-        capabilities: InputCapabilities::events(format.kinds()),
+        capabilities: format.capabilities(),
         source: Some(Source::Relay),
         kernel: None,
         arch: None,

@@ -128,7 +128,7 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
             for (sum, figure) in sums.iter_mut().zip(Figure::ALL) {
                 let is_count = figure.entry().unit == FigureUnit::Count;
                 let most = if is_count { u64::MAX.into() } else { u128::MAX };
-                *sum = sum.checked_add(figure.of(row).unwrap_or(0)).filter(|sum| *sum <= most)?;
+                *sum = sum.checked_add(row.get(figure).unwrap_or(0)).filter(|sum| *sum <= most)?;
             }
             cross_cpu_bytes = cross_cpu_bytes.checked_add(row.cross_cpu_bytes)?;
         }

@@ -108,7 +108,7 @@ impl Collected {
             return Err(AnalysisError::TooMany { limit: MAX_CLASSES });
         }
         paired.rows = numbers.rows.iter().copied().zip(figures).collect();
-        add_sums(&mut paired, peaks, rules.page_bytes);
+        add_sums(&mut paired, peaks, rules);
         add_findings(&mut paired, rules, &findings, &numbers, &bounds, all_suspect);
         if !all_suspect {
             paired.learned = learned(learners, &numbers);
@@ -137,13 +137,16 @@ fn learned(learners: Vec<CacheLearner>, numbers: &Numbers) -> HashMap<(u64, u64)
 }
 
 /// Adds peaks to the rows, and sums of each kind and in all.
-fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, page_bytes: Option<u64>) {
+fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, rules: &PairingOptions) {
+    let page_bytes = rules.page_bytes;
     paired.peak_at = peaks.peak_at;
-    let tells_frames = !paired.counts.has_whole_blocks;
+    let has_whole_blocks = paired.counts.has_whole_blocks;
+    let is_known = !has_whole_blocks || page_bytes.is_some();
+    let tells_frames = rules.tells_frames && !has_whole_blocks;
     for (index, (RowKey { kind, .. }, figures)) in paired.rows.iter_mut().enumerate() {
         figures.peak_live_allocated = Some(peaks.peak(index));
         if kind.space() == Space::Pages {
-            figures.set_pages(peaks.peak(index), page_bytes, tells_frames);
+            figures.set_pages(peaks.peak(index), page_bytes, (is_known, tells_frames));
         }
         paired.kinds[*kind].add(figures);
         if kind.space() == Space::Slab {
@@ -156,7 +159,7 @@ fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, page_bytes: Option<
     }
     paired.total.peak_live_allocated = Some(total);
     let of_kind = &mut paired.kinds[Kind::Pages];
-    of_kind.set_pages(kinds[Kind::Pages], page_bytes, tells_frames);
+    of_kind.set_pages(kinds[Kind::Pages], page_bytes, (is_known, tells_frames));
     // An event that leaves parts of several rows is one event of the kind.
     of_kind.partial_frees = tells_frames.then_some(paired.counts.partial_frees);
 }

@@ -225,6 +225,7 @@ impl Query {
             compares: ByKind::from_fn(|kind| compares(&self.select.kind, kind)),
             lists_live: request.lists_live,
             is_of_one_moment: !trace.info.capabilities.past,
+            tells_frames: trace.info.capabilities.frames,
             counts_free_sites: self.free_sites,
             page_bytes: trace.info.page_bytes,
         }

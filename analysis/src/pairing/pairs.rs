@@ -51,6 +51,8 @@ pub(crate) struct PairingOptions {
     pub(crate) lists_live: bool,
     /// The input lists what is live at one moment: frames are looked at for a list of objects alone.
     pub(crate) is_of_one_moment: bool,
+    /// Events of pages tell their frames.
+    pub(crate) tells_frames: bool,
     /// Counts frees by the call-site that makes them.
     pub(crate) counts_free_sites: bool,
     /// Size of a page, where the trace tells it.

@@ -70,6 +70,7 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     let started = thread::Builder::new().name(name.into()).spawn(work);
     let recording = started.map_err(|error| not_started(name, &error))?;
     if !signals.watch(priority, || recording.is_finished()) {
+        viewer::kill_running();
         shutdown::end_now();
     }
     recording.join().unwrap_or_else(|_| {

@@ -1,6 +1,7 @@
 //! Small traces with figures worked out by hand from the contract: reference and program must both give them.
 
 mod deferred;
+mod spaces;
 
 use std::fs;
 use std::io::Read;
