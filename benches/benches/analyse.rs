@@ -1,6 +1,8 @@
 //! Costs of checking and reporting, beside reading the same bytes: on a recording of the running kernel if one can be
 //! made, else on a generated trace.
 
+#![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -57,7 +59,7 @@ fn generated() -> (String, Directory) {
     let directory = Directory::new(&[]);
     let path = directory.file("trace");
     let files = trace_dir(&workload(1, &Options::plain(Shape::plain(), 2, 3_000_000)), 1);
-    std::fs::create_dir(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    std::fs::create_dir(&path).unwrap();
     for (name, bytes) in files {
         directory.write(&format!("trace/{name}"), &bytes);
     }

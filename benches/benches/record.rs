@@ -1,6 +1,8 @@
 //! Costs of recording, beside a bare loop that only splices whole sub-buffers into a file; loss at full speed; and
 //! agreement of two recorders of one run. Needs root and tracefs.
 
+#![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -51,10 +53,6 @@ fn main() {
     two_recorders();
 }
 
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 /// Figures of one way to drain, over one load.
 struct Run {
     events: u64,
@@ -74,7 +72,7 @@ impl Run {
 }
 
 fn load(mode: &[&str]) -> Child {
-    must("kmemload", Command::new(program("kmemload")).args(mode).stdout(Stdio::null()).spawn())
+    Command::new(program("kmemload")).args(mode).stdout(Stdio::null()).spawn().unwrap()
 }
 
 /// Size of a file; 0 if it is missing.
@@ -84,12 +82,12 @@ fn size(path: &Path) -> u64 {
 
 /// Bytes of events in a file's sub-buffers, without headers, loss words and slack.
 fn event_bytes(path: &Path, shape: &PageShape) -> u64 {
-    let mut file = must("file", File::open(path));
+    let mut file = File::open(path).unwrap();
     let mut page = vec![0; shape.size];
     let mut bytes = 0;
     while file.read_exact(&mut page).is_ok() {
-        let lost = must("sub-buffer", tally(shape, &page)).0.missed.is_some_and(|m| matches!(m, Missed::Counted(_)));
-        let stored = must("sub-buffer", trimmed_len(shape, &page)) - shape.data_offset;
+        let lost = tally(shape, &page).unwrap().0.missed.is_some_and(|m| matches!(m, Missed::Counted(_)));
+        let stored = trimmed_len(shape, &page).unwrap() - shape.data_offset;
         bytes += stored as u64 - if lost { shape.target.word_bytes.into() } else { 0 };
     }
     bytes
@@ -97,8 +95,8 @@ fn event_bytes(path: &Path, shape: &PageShape) -> u64 {
 
 /// Size of a file in zstd frames of `chunk` bytes each, at zstd's default level.
 fn packed_bytes(path: &Path, chunk: usize) -> u64 {
-    let bytes = must("file", std::fs::read(path));
-    bytes.chunks(chunk).map(|chunk| must("zstd", zstd::bulk::compress(chunk, 0)).len() as u64).sum()
+    let bytes = std::fs::read(path).unwrap();
+    bytes.chunks(chunk).map(|chunk| zstd::bulk::compress(chunk, 0).unwrap().len() as u64).sum()
 }
 
 /// Splices the sub-buffers of one CPU to a file until `stop`; returns processor time, ns.
@@ -109,9 +107,9 @@ fn splice_cpu(instance: &Instance<'_>, cpu: u32, file: &File, shape: &PageShape,
     let _ = rustix::process::setpriority_process(None, -20);
     let raw = instance.path().join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
     let raw = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(raw);
-    let raw = must("trace_pipe_raw", raw);
-    let (from, to) = must("pipe", rustix::pipe::pipe());
-    let room = must("pipe", rustix::pipe::fcntl_setpipe_size(&to, 1 << 20)) / shape.size * shape.size;
+    let raw = raw.unwrap();
+    let (from, to) = rustix::pipe::pipe().unwrap();
+    let room = rustix::pipe::fcntl_setpipe_size(&to, 1 << 20).unwrap() / shape.size * shape.size;
     while !stop.load(Ordering::Acquire) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
         let _ = poll(&mut [PollFd::new(&raw, PollFlags::IN)], Some(&timeout));
@@ -119,7 +117,7 @@ fn splice_cpu(instance: &Instance<'_>, cpu: u32, file: &File, shape: &PageShape,
         while let Ok(n @ 1..) = splice(&raw, None, &to, None, room, SpliceFlags::NONBLOCK | SpliceFlags::MOVE) {
             let mut left = n;
             while left > 0 {
-                left -= must("splice", splice(&from, None, file, None, left, SpliceFlags::MOVE));
+                left -= splice(&from, None, file, None, left, SpliceFlags::MOVE).unwrap();
             }
             taken += n;
         }
@@ -137,32 +135,31 @@ fn splice_loop(tracefs: &Tracefs, mode: &[&str], subbuffer_kib: Option<&str>) ->
     if let Some(kib) = subbuffer_kib {
         instance.write("buffer_subbuf_size_kb", kib).ok()?;
     }
-    let header_page = must("header_page", instance.read("events/header_page"));
-    let shape = must("header_page", PageShape::parse(&header_page, Endian::NATIVE));
+    let header_page = instance.read("events/header_page").unwrap();
+    let shape = PageShape::parse(&header_page, Endian::NATIVE).unwrap();
     for (file, value) in [("tracing_on", "0"), ("trace_clock", "mono"), ("buffer_percent", "25")] {
-        must(file, instance.write(file, value));
+        instance.write(file, value).unwrap();
     }
-    must("buffer", instance.write("buffer_size_kb", &BUFFER_KIB.to_string()));
+    instance.write("buffer_size_kb", &BUFFER_KIB.to_string()).unwrap();
     for event in EVENTS {
-        must(event, instance.write(&format!("events/kmem/{event}/enable"), "1"));
+        instance.write(&format!("events/kmem/{event}/enable"), "1").unwrap();
     }
     let directory = Directory::new(&[]);
     let stop = AtomicBool::new(false);
-    let cpus = must("per_cpu", instance.cpus());
-    let files: Vec<File> =
-        cpus.iter().map(|cpu| must("file", File::create(directory.file(&format!("cpu{cpu}"))))).collect();
+    let cpus = instance.cpus().unwrap();
+    let files: Vec<File> = cpus.iter().map(|cpu| File::create(directory.file(&format!("cpu{cpu}"))).unwrap()).collect();
     let cpu_ns = thread::scope(|scope| {
         let (instance, shape, stop) = (&instance, &shape, &stop);
         let splice = |(&cpu, file)| scope.spawn(move || splice_cpu(instance, cpu, file, shape, stop));
         let threads: Vec<_> = cpus.iter().zip(&files).map(splice).collect();
-        must("tracing_on", instance.write("tracing_on", "1"));
-        must("kmemload", load(mode).wait());
+        instance.write("tracing_on", "1").unwrap();
+        load(mode).wait().unwrap();
         sleep(Duration::from_millis(200));
-        must("tracing_on", instance.write("tracing_on", "0"));
+        instance.write("tracing_on", "0").unwrap();
         stop.store(true, Ordering::Release);
         threads.into_iter().map(|t| t.join().unwrap_or(0)).sum()
     });
-    let sum = |name| cpus.iter().map(|&cpu| must(name, instance.stat(cpu, name))).sum();
+    let sum = |name| cpus.iter().map(|&cpu| instance.stat(cpu, name).unwrap()).sum();
     let paths = cpus.iter().map(|cpu| directory.file(&format!("cpu{cpu}")));
     let event_bytes = paths.clone().map(|path| event_bytes(&path, &shape)).sum();
     let packed_bytes = paths.clone().map(|path| packed_bytes(&path, 10 * shape.size)).sum();
@@ -181,7 +178,7 @@ fn totals(trace: &Path) -> (u64, u64) {
 fn recorder(mode: &[&str], options: &[&str]) -> Run {
     let recorder = Recorder::start(options);
     let before = cpu_ns(recorder.pid());
-    must("kmemload", load(mode).wait());
+    load(mode).wait().unwrap();
     sleep(Duration::from_millis(200));
     let cpu_ns = cpu_ns(recorder.pid()) - before;
     let ended = recorder.stop();
@@ -232,7 +229,7 @@ fn draining(tracefs: &Tracefs) {
 
 /// Processor time of the children that have ended, ns (`/proc/self/stat`).
 fn children_ns() -> f64 {
-    let stat = must("/proc/self/stat", std::fs::read_to_string("/proc/self/stat"));
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks: f64 = fields.iter().skip(13).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
     ticks * 1e9 / rustix::param::clock_ticks_per_second() as f64
@@ -309,7 +306,7 @@ impl Program {
 /// Processor time of a command and its children, ns, or the error. A failed command's process group is killed.
 fn cost(words: &[String]) -> Result<f64, String> {
     let directory = Directory::new(&[]);
-    let complaints = must("file", File::create(directory.file("stderr")));
+    let complaints = File::create(directory.file("stderr")).unwrap();
     let start = children_ns();
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints);
@@ -335,11 +332,11 @@ fn beside_others(tracefs: &Tracefs) {
     let nothing = ["true".to_owned()];
     let instance = Instance::new(tracefs).unwrap_or_else(|Skip(reason)| panic!("{reason}"));
     for (file, value) in [("trace_clock", "mono"), ("buffer_size_kb", "16384")] {
-        must(file, instance.write(file, value));
+        instance.write(file, value).unwrap();
     }
     let enable = |value| {
         for event in EVENTS {
-            must(event, instance.write(&format!("events/kmem/{event}/enable"), value));
+            instance.write(&format!("events/kmem/{event}/enable"), value).unwrap();
         }
     };
     let (mut alone, mut kernel) = (Vec::new(), Vec::new());
@@ -421,7 +418,7 @@ fn full_speed() {
     let time = seconds(60);
     let recorder = Recorder::start_in(Directory::on_disk(), &instance_name(), &[]);
     let start = Instant::now();
-    must("kmemload", load(&["mix", &time.to_string(), ROUNDS_A_SECOND]).wait());
+    load(&["mix", &time.to_string(), ROUNDS_A_SECOND]).wait().unwrap();
     let elapsed = start.elapsed().as_secs_f64();
     let ended = recorder.stop();
     assert!(matches!(ended.status.code(), Some(0 | 1)), "{}: {}", ended.status, ended.stderr);
@@ -466,7 +463,7 @@ fn allocations(trace: &Path, comm: &str) -> Vec<[String; 5]> {
 fn two_recorders() {
     let time = seconds(5).min(5);
     let (one, other) = (Recorder::start(&[]), Recorder::start(&[]));
-    must("kmemload", load(&["mix", &time.to_string()]).wait());
+    load(&["mix", &time.to_string()]).wait().unwrap();
     let (one, other) = (one.stop(), other.stop());
     let lost = totals(&one.trace()).1 + totals(&other.trace()).1;
     let (a, b) = (allocations(&one.trace(), "kmemload"), allocations(&other.trace(), "kmemload"));

@@ -5,6 +5,8 @@
 //! `live` is `live --top 20`. The tables compare processor time, because it hardly depends on other load. Each run is
 //! a process of its own: a child's greatest memory is never less than its parent's.
 
+#![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,7 +33,7 @@ fn main() {
             let [events, live, cpus] = [events, live, cpus].map(|text| text.parse().unwrap_or(0));
             let reuses = reuses == "true";
             let (machine, load) = Load::new(1, LoadOptions { events, live: live as u32, cpus: cpus as u32, reuses });
-            write_trace(Path::new(dir), &machine, load, 1).unwrap_or_else(|error| panic!("{dir}: {error}"));
+            write_trace(Path::new(dir), &machine, load, 1).unwrap();
         }
         ["decode", trace] => decode_all(Path::new(trace)),
         ["plain-table", trace] => println!("{}", plain_table(Path::new(trace))),
@@ -125,7 +127,7 @@ impl Way {
 }
 
 fn own_path() -> PathBuf {
-    std::env::current_exe().unwrap_or_else(|error| panic!("own path: {error}"))
+    std::env::current_exe().unwrap()
 }
 
 fn files(trace: &Path) -> Vec<PathBuf> {

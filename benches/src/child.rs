@@ -22,7 +22,7 @@ pub struct Usage {
 pub fn usage(command: &mut Command) -> Usage {
     let start = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-    let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let child = child.unwrap();
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
     // SAFETY: both pointers are valid for writes during the call, and no other thread waits for this child.
     let ended = unsafe { libc::wait4(child.id().cast_signed(), &raw mut status, 0, usage.as_mut_ptr()) };

@@ -3,6 +3,8 @@
 //! Every figure stands beside a limit of the machine, measured in the same run on the same load: machines differ, and
 //! one machine differs from hour to hour, so only the ratios are worth keeping.
 
+#![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
 pub mod child;
 pub mod limits;
 pub mod others;

@@ -61,7 +61,7 @@ impl EventSink for Updates {
 
 /// Reads and decodes all events on this thread.
 pub fn decode_all(trace: &Path) {
-    let mut trace = Trace::open(&[trace.to_owned()]).unwrap_or_else(|error| panic!("{error}"));
+    let mut trace = Trace::open(&[trace.to_owned()]).unwrap();
     let mut sum = Sum::default();
     for stream in &mut trace.streams {
         while stream.decode(&mut trace.names, &mut sum, 1 << 16) {}
@@ -75,7 +75,7 @@ pub fn stages(trace: &Path) -> [f64; 2] {
     let once = || {
         let mut report =
             on_one_core(&program("kmemtrace-report"), &["summary", "-v", "--no-index", "--format", "json"]);
-        let output = report.arg(trace).output().unwrap_or_else(|error| panic!("kmemtrace-report: {error}"));
+        let output = report.arg(trace).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
         let number = |before: &str| told.split_once(before)?.1.split_whitespace().next()?.parse::<f64>().ok();
         let told = ["kmemtrace-report: ", "merged for ", "paired for "].map(number);
@@ -89,7 +89,7 @@ pub fn stages(trace: &Path) -> [f64; 2] {
 /// Nanoseconds of a plain hash table for an event of the trace, in the order of time: an allocation inserts its
 /// address, a free removes it.
 pub fn plain_table(trace: &Path) -> f64 {
-    let mut trace = Trace::open(&[trace.to_owned()]).unwrap_or_else(|error| panic!("{error}"));
+    let mut trace = Trace::open(&[trace.to_owned()]).unwrap();
     let mut updates = Updates::default();
     for stream in &mut trace.streams {
         while stream.decode(&mut trace.names, &mut updates, 1 << 16) {}
