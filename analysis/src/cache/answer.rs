@@ -147,7 +147,6 @@ pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    use kmemtrace_abi::event::Kind;
     use kmemtrace_abi::trace::Trace;
     use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
     use kmemtrace_tests::recording::Directory;
