@@ -6,6 +6,7 @@
 //! [`trace`]. [`fault`] says what can be wrong, [`clock`] what an order key means, [`stack`] keeps call stacks, [`owner`] owners of
 //! memory, [`text`] how names are escaped.
 
+mod capabilities;
 pub mod clock;
 pub mod disk;
 pub mod event;

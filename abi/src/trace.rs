@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::capabilities::InputCapabilities;
 use crate::clock::{Clock, OrderKey};
 use crate::event::{ByKind, Kind, Names};
 use crate::kernel::gfp::GfpNames;
@@ -59,38 +60,6 @@ impl InputKind {
             InputKind::TraceDat => "trace.dat",
             InputKind::Other(name) => name,
         }
-    }
-}
-
-/// What an input can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InputCapabilities {
-    /// Events over time: frees, failed allocations, peaks. False for a list of what is live at one moment.
-    pub past: bool,
-    /// CPU and time of every allocation.
-    pub places: bool,
-    /// Addresses of call sites, which symbols name. False for an input that names functions itself.
-    pub call_sites: bool,
-    /// Numbers of page frames. False for one that knows a block of pages by an address, so that blocks stay whole.
-    pub frames: bool,
-    /// Kinds whose events the input describes, whether one came or not.
-    pub kinds: ByKind<bool>,
-}
-
-impl InputCapabilities {
-    /// A recording of events of these kinds.
-    pub fn events(kinds: ByKind<bool>) -> InputCapabilities {
-        InputCapabilities { past: true, places: true, call_sites: true, frames: true, kinds }
-    }
-
-    /// A list of what is live at one moment, of these kinds.
-    pub fn one_moment(kinds: ByKind<bool>) -> InputCapabilities {
-        InputCapabilities { past: false, places: false, call_sites: false, frames: true, kinds }
-    }
-
-    /// Order key and CPU of an allocation as far as the input tells them: a block of a list may have no time, which is 0.
-    pub fn told_place(&self, at: u64, cpu: u32) -> (Option<u64>, Option<u32>) {
-        (Some(at).filter(|&at| self.places || at != 0), Some(cpu).filter(|_| self.places))
     }
 }
 

@@ -234,17 +234,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     add_missing(&mut streams, &missing, &root.join("per_cpu"), "/trace_pipe_raw");
     let clock = texts.want_text("trace_clock", "the clock is not known, so findings of two CPUs are suspect");
     let clock = clock.map(|text| text.split(['[', ']']).nth(1).unwrap_or(&text).to_owned());
-    let named = Metadata {
-        kallsyms: texts.want("kallsyms", "call-sites have no names").unwrap_or_default(),
-        modules: texts.want("modules", "modules are not told apart").unwrap_or_default(),
-        comms: header::comms(&texts.want("saved_cmdlines", "processes have no names").unwrap_or_default()),
-        gfp_names: GfpNames::of_formats(&format_texts).map(Arc::new),
-        // Trees of an older script lack both, which is no finding.
-        notes: texts.find("notes").unwrap_or_default(),
-        module_info: texts.find("module_info").unwrap_or_default(),
-        uname: uname.into_bytes(),
-        ..Metadata::default()
-    };
+    let named = names_beside(&mut texts, uname, &format_texts);
     for (name, cost) in &texts.missing {
         report.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
     }
@@ -285,6 +275,21 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         metadata,
         total_overruns: None,
     })
+}
+
+/// Names that the tree has beside its events.
+fn names_beside(texts: &mut Texts, uname: String, formats: &[(String, String)]) -> Metadata {
+    Metadata {
+        kallsyms: texts.want("kallsyms", "call-sites have no names").unwrap_or_default(),
+        modules: texts.want("modules", "modules are not told apart").unwrap_or_default(),
+        comms: header::comms(&texts.want("saved_cmdlines", "processes have no names").unwrap_or_default()),
+        gfp_names: GfpNames::of_formats(formats).map(Arc::new),
+        // Trees of an older script lack both, which is no finding.
+        notes: texts.find("notes").unwrap_or_default(),
+        module_info: texts.find("module_info").unwrap_or_default(),
+        uname: uname.into_bytes(),
+        ..Metadata::default()
+    }
 }
 
 /// Checksum (CRC-64/NVME) of the first bytes of each CPU's file, which hold the times of its first events, in hexadecimal digits; `None`

@@ -1,12 +1,12 @@
 //! Formats of a recording's payloads: how bytes become records. One format holds for all files of a recording.
 
+use crate::capabilities::InputCapabilities;
 use crate::event::{ByKind, NameId, Names};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::format::PageShape;
 use crate::kernel::relay::{self, Layout};
 use crate::kernel::subbuffer;
 use crate::target::Endian;
-use crate::trace::InputCapabilities;
 
 /// Format of a recording's payloads; one for all of its files.
 #[derive(Debug)]

@@ -125,31 +125,35 @@ fn names_allocations(shape: &Shape) -> bool {
     layouts(shape).iter().any(|layout| layout.name.starts_with("kmem_cache_alloc") && layout.has_cache())
 }
 
+/// Gives allocations without a call-site that of their stack; without names, no frame can be told from the kernel's own tracing.
+fn take_sites_of_stacks(workload: &mut Workload, has_symbols: bool) {
+    // A reader finds stacks with their events alone, and not with the records that they come in.
+    let record = workload.names.intern(b"kernel_stack");
+    for item in workload.cpus.iter_mut().flat_map(|cpu| &mut cpu.items) {
+        if let StreamItem::Event(event) = item
+            && event.name == record
+        {
+            event.stack = None;
+        }
+        // The frames of made-up machines are no allocators, so that the innermost one has asked for the memory.
+        if let StreamItem::Event(event) = item
+            && let Action::Alloc(kind @ (Kind::Pages | Kind::Percpu | Kind::Vmalloc)) = event.action
+            && event.call_site == 0
+            // Failed allocations of per-CPU memory are all at one place.
+            && !(event.failed && kind == Kind::Percpu)
+            && has_symbols
+            && let Some(stack) = event.stack
+        {
+            event.call_site = workload.names.stacks.get(stack).first().copied().unwrap_or(0);
+        }
+    }
+}
+
 impl Known {
     /// Facts about the recording of `workload`.
     pub fn of_workload(mut workload: Workload) -> Known {
-        // A reader finds stacks with their events alone, and not with the records that they come in.
-        let record = workload.names.intern(b"kernel_stack");
-        // Without a name, no frame can be told from the kernel's own tracing.
         let has_symbols = !workload.symbols.kallsyms().is_empty();
-        for item in workload.cpus.iter_mut().flat_map(|cpu| &mut cpu.items) {
-            if let StreamItem::Event(event) = item
-                && event.name == record
-            {
-                event.stack = None;
-            }
-            // The frames of made-up machines are no allocators, so that the innermost one has asked for the memory.
-            if let StreamItem::Event(event) = item
-                && let Action::Alloc(kind @ (Kind::Pages | Kind::Percpu | Kind::Vmalloc)) = event.action
-                && event.call_site == 0
-                // Failed allocations of per-CPU memory are all at one place.
-                && !(event.failed && kind == Kind::Percpu)
-                && has_symbols
-                && let Some(stack) = event.stack
-            {
-                event.call_site = workload.names.stacks.get(stack).first().copied().unwrap_or(0);
-            }
-        }
+        take_sites_of_stacks(&mut workload, has_symbols);
         let mut verdict = Verdict::Complete;
         let mut lost = Some(0);
         let mut truncated = Vec::new();

@@ -357,11 +357,7 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
                 findings.push(finding(Class::NullFree, None, Some(event.call_site), kind, false));
             }
             Action::Deferred | Action::BulkFree(_) => {
-                // A deferred free takes areas of vmalloc, too.
-                let area = table.get(&(Space::Vmalloc, event.address));
-                let is_area = area.is_some_and(|last| last.object.is_some() || last.is_given_up);
-                let space = if is_area && event.action == Action::Deferred { Space::Vmalloc } else { Space::Slab };
-                let before = table.insert((space, event.address), Last::new(event, None));
+                let before = table.insert((freed_space(&table, event), event.address), Last::new(event, None));
                 if let Some(class) = bulk.free((event, number), before, &mut objects) {
                     let suspect = before.is_some_and(|last| suspect(&last, event, class));
                     findings.push(finding(class, None, Some(event.call_site), Kind::Kmalloc, suspect));
@@ -419,6 +415,13 @@ fn pair_all(known: &Known, events: &[Event], gaps: &[Gap]) -> Paired {
         }
     }
     Paired { objects, findings, page_frees: frames.frees, bulk }
+}
+
+/// Space of a deferred free, which takes areas of vmalloc, too, or of an address of a bulk free.
+fn freed_space(table: &HashMap<(Space, u64), Last>, event: &Event) -> Space {
+    let area = table.get(&(Space::Vmalloc, event.address));
+    let is_area = area.is_some_and(|last| last.object.is_some() || last.is_given_up);
+    if is_area && event.action == Action::Deferred { Space::Vmalloc } else { Space::Slab }
 }
 
 /// Classes of a free as kind `kind` of an object of kind `of`.

@@ -169,7 +169,7 @@ fn what_is_left_out_is_summed_by_space() {
             _ => found[member]["live_allocated"].clone(),
         };
         let vmalloc = if view == "caches" { 0 } else { 8192 };
-        let sums = ["others", "others_pages", "others_percpu", "others_vmalloc"].map(|member| bytes(member));
+        let sums = ["others", "others_pages", "others_percpu", "others_vmalloc"].map(bytes);
         assert_eq!(sums, [0, 0, 0, vmalloc].map(Value::from), "{view}: {found}");
     }
 }
