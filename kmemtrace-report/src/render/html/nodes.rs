@@ -253,8 +253,13 @@ mod tests {
     }
 
     fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeNode {
-        let figures = PrintedStats { allocs: 1, allocated: live, live_objects: 1, ..PrintedStats::default() };
-        let stats = PrintedStats { live_allocated: live, frees: Some(0), ..figures };
+        let stats = PrintedStats {
+            allocs: 1,
+            live_objects: 1,
+            allocated: live,
+            live_allocated: live,
+            ..PrintedStats::default()
+        };
         let name = name.as_bytes().into();
         TreeNode { name, kind, stats, children, ..TreeNode::default() }
     }
