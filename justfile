@@ -25,7 +25,7 @@ bench:
 
 # A check with the oldest compiler that Cargo.toml names
 msrv:
-    CARGO_TARGET_DIR=target/msrv cargo "+$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)" check --workspace --all-targets --locked
+    CARGO_TARGET_DIR=target/msrv cargo "+$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)" check --workspace --locked
 
 # Miri on the unsafe code of the library (needs the nightly components miri and rust-src)
 miri:

@@ -276,9 +276,10 @@ impl Analysis {
         self.paired.curve.as_ref()
     }
 
-    /// Findings, in no order.
+    /// Findings of slab objects and pages, and of other kinds that the filters name, in no order.
     pub fn findings(&self) -> impl Iterator<Item = FindingEntry> {
-        self.paired.findings.iter().map(|(key, row)| FindingEntry {
+        let compared = self.paired.findings.iter().filter(|(key, _)| self.compares(key.kind));
+        compared.map(|(key, row)| FindingEntry {
             class: key.class,
             alloc_site: key.alloc_site.filter(|_| self.grouping == Grouping::SITE),
             free_site: key.free_site,

@@ -4,8 +4,8 @@
 //! the same with the program as it is run, and some more.
 
 mod init_sites;
-mod live;
 mod modules;
+mod monitor;
 mod objects;
 mod stacks;
 

@@ -18,9 +18,6 @@ pub struct Usage {
 }
 
 /// Runs a command without its output.
-///
-/// # Panics
-/// If the command cannot be started or fails.
 #[expect(clippy::zombie_processes, reason = "wait4 waits for the child")]
 pub fn usage(command: &mut Command) -> Usage {
     let start = Instant::now();

@@ -43,9 +43,6 @@ pub fn cpu_ns(pid: u32) -> u64 {
 }
 
 /// Builds the commands in the profile that benchmarks run in.
-///
-/// # Panics
-/// If the commands do not build.
 pub fn build() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo).args(["build", "--release", "--workspace", "--locked", "-q"]).status();

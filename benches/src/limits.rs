@@ -60,9 +60,6 @@ impl EventSink for Updates {
 }
 
 /// Reads and decodes all events on this thread.
-///
-/// # Panics
-/// If the trace cannot be opened.
 pub fn decode_all(trace: &Path) {
     let mut trace = Trace::open(&[trace.to_owned()]).unwrap_or_else(|error| panic!("{error}"));
     let mut sum = Sum::default();
@@ -74,9 +71,6 @@ pub fn decode_all(trace: &Path) {
 
 /// Nanoseconds to merge an event, and to pair and count it, as a report on one core prints them; the medians of three
 /// runs.
-///
-/// # Panics
-/// If the report does not print them.
 pub fn stages(trace: &Path) -> [f64; 2] {
     let once = || {
         let mut report =
@@ -94,9 +88,6 @@ pub fn stages(trace: &Path) -> [f64; 2] {
 
 /// Nanoseconds of a plain hash table for an event of the trace, in the order of time: an allocation inserts its
 /// address, a free removes it.
-///
-/// # Panics
-/// If the trace cannot be opened.
 pub fn plain_table(trace: &Path) -> f64 {
     let mut trace = Trace::open(&[trace.to_owned()]).unwrap_or_else(|error| panic!("{error}"));
     let mut updates = Updates::default();

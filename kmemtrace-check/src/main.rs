@@ -48,20 +48,9 @@ fn main() -> ExitCode {
     if let Some(code) = options.explain {
         explain::print(code, &mut text);
     } else {
-        let mut traces = Vec::new();
         let threads = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
-        for result in check_all(&options.paths, &options.of_text(), threads) {
-            match result {
-                Ok(trace) => {
-                    status = status.max(status_of(&trace, options.strict));
-                    traces.push(trace);
-                }
-                Err(problem) => {
-                    status = status.max(problem.status);
-                    complain(&problem.message);
-                }
-            }
-        }
+        let traces;
+        (traces, status) = check_all(&options.paths, &options.of_text(), (threads, options.strict), &mut complain);
         let is_silent = traces.is_empty() || options.quiet && status == exit::OK;
         if !is_silent {
             match options.format {
@@ -84,27 +73,34 @@ fn main() -> ExitCode {
     ExitCode::from(status)
 }
 
-/// Failure to check an input.
-struct Problem {
-    status: u8,
-    message: String,
-}
-
-/// Checks each input by itself: inputs may be of different recordings.
-fn check_all(paths: &[PathBuf], of_text: &OpenOptions, threads: usize) -> Vec<Result<CheckedTrace, Problem>> {
-    let paths = match input::or_default(paths) {
-        Ok(paths) => paths,
-        Err(message) => return vec![Err(Problem { status: exit::UNUSABLE, message })],
-    };
-    let check = |path| {
-        let mut trace = reading::read(path, of_text.clone(), threads).map_err(|error| {
-            let status = if error.is_no_trace() { exit::BAD_TRACE } else { exit::UNUSABLE };
-            Problem { status, message: error.to_string() }
-        })?;
-        checks::run(&mut trace);
-        Ok(trace)
-    };
-    paths.into_iter().map(check).collect()
+/// Checks each input by itself: inputs may be of different recordings. Returns the traces and the worst status; an input that cannot be
+/// read is a complaint.
+fn check_all(
+    paths: &[PathBuf],
+    of_text: &OpenOptions,
+    (threads, strict): (usize, bool),
+    complain: &mut dyn FnMut(&str),
+) -> (Vec<CheckedTrace>, u8) {
+    let (mut traces, mut status) = (Vec::new(), exit::OK);
+    let paths = input::or_default(paths).unwrap_or_else(|message| {
+        complain(&message);
+        status = exit::UNUSABLE;
+        Vec::new()
+    });
+    for path in paths {
+        match reading::read(path, of_text.clone(), threads) {
+            Ok(mut trace) => {
+                checks::run(&mut trace);
+                status = status.max(status_of(&trace, strict));
+                traces.push(trace);
+            }
+            Err(error) => {
+                status = status.max(if error.is_no_trace() { exit::BAD_TRACE } else { exit::UNUSABLE });
+                complain(&error.to_string());
+            }
+        }
+    }
+    (traces, status)
 }
 
 fn status_of(trace: &CheckedTrace, strict: bool) -> u8 {
@@ -123,22 +119,15 @@ fn complain(message: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{PathBuf, check_all, exit, status_of};
+    use super::{OpenOptions, PathBuf, check_all};
     use crate::sample::Sample;
     use kmemtrace_tests::generate::{Options, Shape};
 
     /// Worst status of the inputs, and the complaints.
     fn check(paths: &[PathBuf], strict: bool) -> (u8, Vec<String>) {
-        let (mut status, mut complaints) = (exit::OK, Vec::new());
-        for result in check_all(paths, &OpenOptions::default(), 2) {
-            match result {
-                Ok(trace) => status = status.max(status_of(&trace, strict)),
-                Err(problem) => {
-                    status = status.max(problem.status);
-                    complaints.push(problem.message);
-                }
-            }
-        }
+        let mut complaints = Vec::new();
+        let (_, status) =
+            check_all(paths, &OpenOptions::default(), (2, strict), &mut |message| complaints.push(message.to_owned()));
         (status, complaints)
     }
 

@@ -14,7 +14,7 @@ mod columns;
 mod exit;
 #[cfg(feature = "full")]
 mod export;
-mod follow;
+mod follow_spans;
 mod latency;
 mod memstrack;
 mod names;
@@ -82,7 +82,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
-        Run::Latency { .. } if args.follow => follow::follow(request),
+        Run::Latency { .. } if args.follow => follow_spans::follow(request),
         Run::Latency { lists_stalls, by_call_site, takes_inside, document, needs } => {
             let asked = LatencyRequest { lists_stalls, by_call_site, takes_inside, ..LatencyRequest::default() };
             latency::latency(request, asked, document, needs)
@@ -120,7 +120,7 @@ fn run_full(request: &Request) -> anyhow::Result<u8> {
 
 /// Message of a program without the feature.
 #[cfg(not(feature = "full"))]
-const SMALL: &str = "this small kmemtrace-report is built without it; use one with the feature full";
+const SMALL: &str = "this small kmemtrace-report cannot do that; use one built with the feature full";
 
 #[cfg(not(feature = "full"))]
 fn run_full(request: &Request) -> anyhow::Result<u8> {

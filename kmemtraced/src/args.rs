@@ -152,7 +152,15 @@ pub(crate) struct Args {
     /// Priority of the threads that record: fifo (SCHED_FIFO 1), nice (nice -20) or none
     ///
     /// If the kernel refuses fifo, the threads run at nice -20. COMMAND has the priority of the shell.
-    #[arg(long, value_name = "HOW", default_value = "fifo", help_heading = "Buffer and disk", hide_short_help = true)]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value = "fifo",
+        hide_possible_values = true,
+        help_heading = "Buffer and disk",
+        hide_short_help = true
+    )]
     pub(crate) priority: Priority,
     /// Trace clock [default: mono; global where the kernel has no mono]
     #[arg(long, value_name = "NAME", help_heading = "Source", hide_short_help = true)]

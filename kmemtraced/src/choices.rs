@@ -25,7 +25,7 @@ impl std::str::FromStr for StackWhen {
 }
 
 /// Priority of the recorder's threads, from `--priority`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Priority {
     /// Readers and writers run at SCHED_FIFO 1, other threads at nice -20.
     Fifo,
@@ -33,17 +33,4 @@ pub(crate) enum Priority {
     Nice,
     /// Threads keep the priority that the recorder was started with.
     None,
-}
-
-impl std::str::FromStr for Priority {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Priority, String> {
-        match text {
-            "fifo" => Ok(Priority::Fifo),
-            "nice" => Ok(Priority::Nice),
-            "none" => Ok(Priority::None),
-            _ => Err("a priority is fifo, nice or none".to_owned()),
-        }
-    }
 }

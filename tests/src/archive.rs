@@ -6,9 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Unpacks `data/NAME.tar.zst` into the directory `to` and returns the tree's path in it.
-///
-/// # Errors
-/// Errors of the file, its compression and `tar`.
 pub fn unpack(name: &str, to: &Path) -> io::Result<PathBuf> {
     let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/{name}.tar.zst"));
     let mut packed = zstd::stream::read::Decoder::new(File::open(&archive)?)?;

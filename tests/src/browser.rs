@@ -15,17 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Key codes of WebDriver.
 pub mod key {
-    /// Enter.
     pub const ENTER: &str = "\u{e007}";
-    /// Escape.
     pub const ESCAPE: &str = "\u{e00c}";
-    /// Left arrow.
     pub const LEFT: &str = "\u{e012}";
-    /// Up arrow.
     pub const UP: &str = "\u{e013}";
-    /// Right arrow.
     pub const RIGHT: &str = "\u{e014}";
-    /// Down arrow.
     pub const DOWN: &str = "\u{e015}";
 }
 
@@ -41,12 +35,6 @@ pub struct Browser {
 
 impl Browser {
     /// Starts a browser.
-    ///
-    /// # Errors
-    /// [`Skip`] where Chromium or its driver is not installed.
-    ///
-    /// # Panics
-    /// If an installed one does not start.
     pub fn start() -> Result<Browser, Skip> {
         let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut driver =
@@ -70,15 +58,12 @@ impl Browser {
             "goog:chromeOptions": { "args": arguments },
         } } });
         let session = browser.ask("POST", "/session", Some(&wanted));
-        let session = session.unwrap_or_else(|error| panic!("chromium does not start: {error}"));
+        let session = session.unwrap();
         browser.session = session["sessionId"].as_str().expect("a session").to_owned();
         Ok(browser)
     }
 
     /// Opens a file with a fragment, and waits until the page has drawn all of it.
-    ///
-    /// # Panics
-    /// If the page does not draw.
     pub fn open(&self, file: &Path, fragment: &str) {
         // A new fragment alone would load nothing.
         self.call("POST", "/url", Some(&json!({ "url": "about:blank" })));
@@ -87,17 +72,11 @@ impl Browser {
     }
 
     /// Value that a script returns.
-    ///
-    /// # Panics
-    /// If the script throws.
     pub fn run(&self, script: &str) -> Value {
         self.call("POST", "/execute/sync", Some(&json!({ "script": script, "args": [] })))
     }
 
     /// Waits until a script returns true.
-    ///
-    /// # Panics
-    /// If it never does.
     pub fn wait_for(&self, script: &str) {
         let until = Instant::now() + PATIENCE;
         while self.run(script) != true {
@@ -115,9 +94,6 @@ impl Browser {
     }
 
     /// Clicks the first element that a selector finds.
-    ///
-    /// # Panics
-    /// If there is none.
     pub fn click(&self, selector: &str) {
         let element = self.call("POST", "/element", Some(&json!({ "using": "css selector", "value": selector })));
         let id = element.as_object().and_then(|element| element.values().next()).and_then(Value::as_str);

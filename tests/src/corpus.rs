@@ -11,10 +11,8 @@ use crate::generate::{Load, LoadOptions, Random, relay_dir, trace_dir, tree, wri
 
 use crate::recording::{random_relay, random_tree, random_workload};
 
-/// Origin of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Recorded on a real machine.
     Sample,
     /// Generated from a seed.
     Generated,
@@ -22,21 +20,15 @@ pub enum Origin {
     Large,
 }
 
-/// A trace on disk.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Name of its directory.
     pub name: String,
-    /// Origin.
     pub origin: Origin,
     /// Files of its CPUs, as paths that begin with the name.
     pub files: Vec<String>,
 }
 
 /// Writes the corpus into `dir`: every sample, `seeds` generated recordings, and a part as many of each other sort of trace.
-///
-/// # Errors
-/// Errors of the file system, and of `tar`.
 pub fn write(dir: &Path, seeds: u64) -> io::Result<Vec<Case>> {
     let mut cases = vec![large(dir, 10_000 * seeds)?];
     cases.extend(samples(dir)?);
@@ -114,9 +106,6 @@ fn samples(dir: &Path) -> io::Result<Vec<Case>> {
 }
 
 /// Copies a file or directory into the directory `to`.
-///
-/// # Errors
-/// Errors of `cp`.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let status = Command::new("cp").arg("-r").arg(from).arg(to).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("cp: {}", from.display()))) }

@@ -13,7 +13,6 @@ use crate::recording::Directory;
 /// Nanoseconds by which the files of two CPUs may differ: recorders hand over events within a flush interval.
 const SPREAD: u64 = 500_000_000;
 
-/// File that grows.
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
@@ -26,7 +25,6 @@ struct Part {
 /// Directory in which the files of a recording grow, locked as its recorder locks it.
 #[derive(Debug)]
 pub struct Growing {
-    /// The directory.
     pub directory: Directory,
     lock: File,
     parts: Vec<Part>,
@@ -36,38 +34,27 @@ pub struct Growing {
     now: u64,
 }
 
-/// Panics on an error in the test's environment.
-fn must<T>(path: &Path, result: std::io::Result<T>) -> T {
-    result.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
 impl Growing {
     /// The files with their headers, and all names.
-    ///
-    /// # Panics
-    /// If files cannot be read or written.
     pub fn new(recording: &Path) -> Growing {
         let directory = Directory::new(&[]);
         let (mut parts, mut times) = (Vec::new(), (u64::MAX, 0));
-        for entry in must(recording, fs::read_dir(recording)).flatten() {
+        for entry in fs::read_dir(recording).unwrap().flatten() {
             let path = directory.file(&entry.file_name().to_string_lossy());
-            let bytes = must(recording, fs::read(entry.path()));
+            let bytes = fs::read(entry.path()).unwrap();
             let timed = blocks(&bytes).filter(|(_, header)| header.events.get() > 0);
             timed.for_each(|(_, header)| times = (times.0.min(header.first.get()), times.1.max(header.last.get())));
             let header = blocks(&bytes).next().map_or(0, |(end, _)| end);
             let there = if entry.file_name() == "meta.out" { bytes.len() } else { header };
-            must(&path, fs::write(&path, &bytes[..there]));
+            fs::write(&path, &bytes[..there]).unwrap();
             parts.push(Part { path, bytes, there });
         }
-        let lock = must(directory.path(), File::open(directory.path()));
-        must(directory.path(), flock(&lock, FlockOperation::LockExclusive).map_err(Into::into));
+        let lock = File::open(directory.path()).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
         Growing { directory, lock, parts, now: times.0, times }
     }
 
     /// Appends the blocks up to a time, and half of the next one of each file.
-    ///
-    /// # Panics
-    /// If a file cannot be written.
     pub fn grow_to(&mut self, time: u64) {
         while self.now < time {
             self.now = time.min(self.now + SPREAD);
@@ -85,31 +72,20 @@ impl Growing {
         }
     }
 
-    /// Appends the rest of one file.
-    ///
-    /// # Panics
-    /// If the file cannot be written.
     pub fn finish_file(&mut self, name: &str) {
         for Part { path, bytes, there } in self.parts.iter_mut().filter(|part| part.path.ends_with(name)) {
-            let mut file = must(path, OpenOptions::new().append(true).open(&*path));
-            must(path, file.write_all(&bytes[*there..]));
+            let mut file = OpenOptions::new().append(true).open(&*path).unwrap();
+            file.write_all(&bytes[*there..]).unwrap();
             *there = bytes.len();
         }
     }
 
-    /// Appends the rest of all files.
-    ///
-    /// # Panics
-    /// If a file cannot be written.
     pub fn finish(&mut self) {
         self.grow_to(self.times.1.saturating_sub(1));
         self.append(<[u8]>::len);
     }
 
     /// Gives the blocks that are there back to the file system, but for the first one of each file, and the last `left` blocks.
-    ///
-    /// # Panics
-    /// If the file system has no holes.
     pub fn free_old(&self, left: usize) {
         for Part { path, bytes, there } in &self.parts {
             let ends: Vec<usize> = blocks(bytes).map(|(end, _)| end).take_while(|end| end <= there).collect();
@@ -117,18 +93,18 @@ impl Growing {
             if path.ends_with("meta.out") || to <= from {
                 continue;
             }
-            let file = must(path, OpenOptions::new().write(true).open(path));
+            let file = OpenOptions::new().write(true).open(path).unwrap();
             let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let freed = rustix::fs::fallocate(&file, how, from as u64, (to - from) as u64);
-            must(path, freed.map_err(Into::into));
+            freed.unwrap();
         }
     }
 
     fn append(&mut self, until: impl Fn(&[u8]) -> usize) {
         for Part { path, bytes, there } in &mut self.parts {
             let until = until(bytes).max(*there);
-            let mut file = must(path, OpenOptions::new().append(true).open(&*path));
-            must(path, file.write_all(&bytes[*there..until]));
+            let mut file = OpenOptions::new().append(true).open(&*path).unwrap();
+            file.write_all(&bytes[*there..until]).unwrap();
             *there = until;
         }
     }

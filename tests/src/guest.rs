@@ -32,18 +32,14 @@ recording() {
 /// Exit status of a script that needs something unavailable here: a reason to skip.
 const CANNOT_BE_HAD: i32 = 77;
 
-/// Path in the project's directory.
 fn project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
 /// Runs a script of the project; skips where a package or tool is not available.
-///
-/// # Panics
-/// If the script fails.
 fn run_script(script: &str, arguments: &[OsString]) -> Result<Output, Skip> {
     let output = Command::new(project(script)).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("{script}: {error}"));
+    let output = output.unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => Ok(output),
@@ -83,9 +79,6 @@ pub fn hold_module() -> Result<PathBuf, Skip> {
 }
 
 /// Console of a guest whose initramfs is dracut's, with the module of `contrib/dracut` and a kernel module.
-///
-/// # Panics
-/// If the guest does not come to an end.
 pub fn dracut(module: PathBuf) -> Result<String, Skip> {
     let output = run_script("tests/vm/dracut", &[programs_for("amd64")?.into(), module.into()])?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -102,7 +95,6 @@ pub fn small_kernel() -> Result<PathBuf, Skip> {
     made("tests/vm/small-kernel", if builds { &[] } else { &["-c"] })
 }
 
-/// Guest before its start.
 #[derive(Debug)]
 pub struct Guest {
     arguments: Vec<OsString>,
@@ -119,7 +111,6 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Adds an option of `tests/vm/boot`.
     #[must_use]
     pub fn option(mut self, name: &str, value: impl Into<OsString>) -> Guest {
         self.arguments.extend([name.into(), value.into()]);
@@ -134,9 +125,6 @@ impl Guest {
     }
 
     /// Boots the guest, runs `script`, and returns the files that the script left in `/out`.
-    ///
-    /// # Panics
-    /// If the guest does not come to an end, or the script fails.
     pub fn run(self, script: &str) -> Result<Directory, Skip> {
         let out = Directory::on_disk();
         out.write("script", format!("{PRELUDE}{script}").as_bytes());
@@ -146,9 +134,6 @@ impl Guest {
     }
 
     /// Boots the guest, runs `script`, and cuts the power after `seconds`.
-    ///
-    /// # Panics
-    /// If the guest ends before.
     pub fn cut_after(self, seconds: f32, script: &str) -> Result<(), Skip> {
         let out = Directory::on_disk();
         out.write("script", format!("{PRELUDE}{script}").as_bytes());
@@ -167,9 +152,6 @@ pub fn checked(trace: &Path) -> (String, u64) {
 }
 
 /// Rows of `sites` whose symbol is in `symbols`; suffixes that a compiler appends are ignored.
-///
-/// # Panics
-/// If there is no report.
 pub fn sites(trace: &Path, options: &[&str], symbols: &[&str]) -> Vec<Value> {
     let document = json(&run_to(0, "kmemtrace-report", &[&["sites", "--format", "json"], options].concat(), &[trace]));
     let is_named = |row: &Value| {

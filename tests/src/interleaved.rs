@@ -17,7 +17,7 @@ struct File {
 
 impl File {
     fn read(path: &Path) -> File {
-        let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let bytes = fs::read(path).unwrap();
         let (mut rest, mut blocks) = (&bytes[..], VecDeque::new());
         while let Ok((header, payload)) = Header::read_from_prefix(rest) {
             let len = header.payload_len.get() as usize;
@@ -78,17 +78,11 @@ impl File {
 }
 
 /// Blocks of the recording in `directory`, as `kmemtraced` would send them.
-///
-/// # Panics
-/// If files cannot be read.
 pub fn blocks(directory: &Path) -> Vec<Vec<u8>> {
     blocks_with(directory, &[])
 }
 
 /// As [`blocks`], with blocks of CPU 0, of these kinds and payloads, that stand behind its first one.
-///
-/// # Panics
-/// If files cannot be read.
 pub fn blocks_with(directory: &Path, more: &[(u8, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut meta = File::read(&directory.join("meta.out"));
     let mut cpus: Vec<File> = (0..)

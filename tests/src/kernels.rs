@@ -9,7 +9,7 @@ use crate::guest::{Guest, checked};
 use crate::programs::{json, run_to};
 use crate::recording::Directory;
 use crate::runner::Skip;
-use crate::views;
+use crate::{spaces, views};
 
 /// A kernel of Debian: suite, and the name of its package.
 #[derive(Clone, Copy, Debug)]
@@ -20,13 +20,10 @@ pub struct Kernel {
     pub package: &'static str,
 }
 
-/// Debian 11.
 pub const LINUX_5_10: Kernel = Kernel { suite: Some("bullseye"), package: r"linux-image-5\.10\.0-[0-9]+-cloud-amd64" };
 /// Debian 11, PREEMPT_RT.
 pub const LINUX_5_10_RT: Kernel = Kernel { suite: Some("bullseye"), package: r"linux-image-5\.10\.0-[0-9]+-rt-amd64" };
-/// Debian 12.
 pub const LINUX_6_1: Kernel = Kernel { suite: Some("bookworm"), package: r"linux-image-6\.1\.[0-9.-]+-cloud-amd64" };
-/// Debian 13.
 pub const LINUX_6_12: Kernel =
     Kernel { suite: Some("trixie"), package: r"linux-image-6\.12\.[0-9.+a-z-]+-cloud-amd64" };
 /// Backport to Debian 13.
@@ -90,7 +87,10 @@ const SCRIPT: &str = "
     kmemtraced -e latency -o /out/latency -- sh -c 'echo $$ >/tmp/group/load/cgroup.procs
         dd if=/dev/vda of=/dev/null bs=64k count=1600; sleep 0.2' 2>/out/latency.messages
     end latency
+";
 
+/// Lists what is left in the kernel.
+const LEFT: &str = "
     ls $tracing/instances >/out/instances
     cat $tracing/set_event >/out/set_event";
 
@@ -98,15 +98,12 @@ const SCRIPT: &str = "
 type Threads = BTreeMap<i64, Vec<String>>;
 
 /// Boots the kernel, and checks all recordings.
-///
-/// # Panics
-/// If one differs from the kernel's own text.
 pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
     let mut guest = Guest::new("amd64")?.option("-k", kernel.package).option("-c", AT_BOOT);
     if let Some(suite) = kernel.suite {
         guest = guest.option("-S", suite);
     }
-    let out = guest.run(SCRIPT)?;
+    let out = guest.run(&[SCRIPT, spaces::SCRIPT, LEFT].concat())?;
     assert_eq!((out.text("instances"), out.text("set_event")), (String::new(), String::new()), "something is left");
     for name in ["boot", "slab", "deferred", "pages", "latency"] {
         let messages = out.text(&format!("{name}.messages"));
@@ -125,6 +122,7 @@ pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
     assert_figures(&out);
     assert_stacks(&out);
     assert_deferred_frees(&out);
+    spaces::assert_recorded(&out);
     Ok(())
 }
 
@@ -192,7 +190,6 @@ fn assert_figures(out: &Directory) {
     assert_eq!(sums, expected, "allocations, bytes requested and allocated");
 }
 
-/// Number of each event in the list.
 fn counted(events: &[String]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     events.iter().for_each(|event| *counts.entry(event.as_str()).or_default() += 1);

@@ -1,7 +1,10 @@
 //! Shared parts of the tests that need more than one crate: the slow reference model, runs of the programs, live
 //! kernels.
 //!
-//! The tests themselves are in `tests/`.
+//! The tests themselves are in `tests/`. Functions panic where a test cannot go on.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(missing_docs, reason = "a comment is for what a name does not say")]
 
 pub mod archive;
 pub mod browser;
@@ -23,6 +26,7 @@ pub mod recording;
 pub mod reference;
 pub mod runner;
 pub mod scenario;
+pub mod spaces;
 pub mod terminal;
 pub mod texts;
 pub mod views;

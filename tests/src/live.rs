@@ -24,7 +24,6 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Finds or mounts tracefs.
     pub fn find() -> Result<Tracefs, Skip> {
         root()?;
         for path in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
@@ -42,7 +41,6 @@ impl Tracefs {
         Ok(tracefs)
     }
 
-    /// Path of the mount.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -89,12 +87,10 @@ impl<'a> Instance<'a> {
         Instance { path: tracefs.path.join("instances").join(name), own: false, _tracefs: tracefs }
     }
 
-    /// Path of its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes a control file.
     pub fn write(&self, file: &str, text: &str) -> io::Result<()> {
         // No truncation: to some control files it is a command of its own.
         OpenOptions::new().write(true).open(self.path.join(file))?.write_all(text.as_bytes())

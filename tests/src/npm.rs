@@ -6,9 +6,6 @@ use std::process::Command;
 use crate::runner::Skip;
 
 /// Folder of a package in `dir`, into which it is fetched where it is not there. Its scripts do not run.
-///
-/// # Errors
-/// [`Skip`] where npm or the package cannot be had.
 pub fn package(dir: &Path, name: &str, version: &str) -> Result<PathBuf, Skip> {
     let dir = dir.join(version);
     let package = dir.join("node_modules").join(name);

@@ -9,9 +9,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Path of one of the project's programs, built in the profile of the running test.
-///
-/// # Panics
-/// If the program is not built: `cargo build --workspace` builds it.
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
     // Layout: target/PROFILE/deps/TEST.
@@ -32,19 +29,12 @@ pub fn limited(program: impl AsRef<OsStr>, threads: u32) -> Command {
     command
 }
 
-/// Runs a program to its end.
-///
-/// # Panics
-/// If the program cannot be started.
 pub fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Output {
     let output = Command::new(program(name)).args(arguments).args(paths).output();
-    output.unwrap_or_else(|error| panic!("{name}: {error}"))
+    output.unwrap()
 }
 
 /// Runs a program that must exit with `status`; returns its standard output.
-///
-/// # Panics
-/// If the exit status is another one.
 pub fn run_to(status: i32, name: &str, arguments: &[&str], paths: &[&Path]) -> Vec<u8> {
     let output = run(name, arguments, paths);
     assert_eq!(
@@ -57,13 +47,10 @@ pub fn run_to(status: i32, name: &str, arguments: &[&str], paths: &[&Path]) -> V
 }
 
 /// Runs a program that must end within `limit`.
-///
-/// # Panics
-/// If the program cannot be started, or has to be killed.
 pub fn run_within(limit: Duration, name: &str, arguments: &[&str], paths: &[&Path]) -> Output {
     let mut command = Command::new(program(name));
     command.args(arguments).args(paths).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut child = command.spawn().unwrap();
     let until = Instant::now() + limit;
     while let Ok(None) = child.try_wait() {
         if Instant::now() > until {
@@ -73,24 +60,51 @@ pub fn run_within(limit: Duration, name: &str, arguments: &[&str], paths: &[&Pat
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    child.wait_with_output().unwrap_or_else(|error| panic!("{name}: {error}"))
+    child.wait_with_output().unwrap()
 }
 
-/// JSON document in `bytes`.
-///
-/// # Panics
-/// If `bytes` are no JSON.
 pub fn json(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes)
         .unwrap_or_else(|error| panic!("no JSON ({error}): {}", String::from_utf8_lossy(bytes)))
 }
 
 /// JSON values in `bytes`, one a line.
-///
-/// # Panics
-/// If a line is no JSON.
 pub fn json_lines(bytes: &[u8]) -> Vec<Value> {
     bytes.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(json).collect()
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Standard error of a program that must have ended with `status`.
+pub fn stderr(status: i32, output: &Output) -> String {
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{stderr}");
+    stderr
+}
+
+/// JSON document of the report, with a view and options.
+pub fn document(arguments: &[&str], trace: &Path) -> Value {
+    json(&run_to(0, "kmemtrace-report", &[arguments, &["--format", "json"]].concat(), &[trace]))
+}
+
+/// JSON document of check, whatever its verdict.
+pub fn check(trace: &Path) -> Value {
+    json(&run("kmemtrace-check", &["--format", "json"], &[trace]).stdout)
+}
+
+pub fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
+}
+
+/// Waits for a condition; a minute is more than a busy machine takes.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not after a minute");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Differences of `found` from `expected`, each a path and the two values. Expected members must be there and equal;

@@ -7,9 +7,6 @@ use std::process::Command;
 use crate::runner::Skip;
 
 /// Interpreter of the virtual environment in `dir`, which is made where it is not there, with these packages.
-///
-/// # Errors
-/// [`Skip`] where Python or a package cannot be had.
 pub fn with_packages(dir: &Path, packages: &[&str]) -> Result<PathBuf, Skip> {
     let (interpreter, done) = (dir.join("bin/python"), dir.join("installed"));
     if fs::read_to_string(&done).is_ok_and(|installed| installed == packages.join(" ")) {

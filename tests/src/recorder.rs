@@ -1,8 +1,8 @@
 //! Recorder: `kmemtraced` on the running kernel, in an instance of the test's own.
 
-use std::io::Read;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,38 +10,66 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::live::{Instance, Tracefs};
-use crate::programs::{program, run};
+use crate::programs::{program, run, text};
 use crate::recording::Directory;
 use crate::runner::Skip;
 
-/// Running recorder.
 #[derive(Debug)]
 pub struct Recorder {
     child: Child,
     instance: String,
-    /// Directory of the `trace`.
+    /// Directory of the `trace`, and of the file `stderr`.
     pub directory: Directory,
 }
+
+/// Longest wait for anything that does not hang.
+const LONG: Duration = Duration::from_secs(30);
 
 /// Recorder that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Exit status.
     pub status: ExitStatus,
-    /// Messages on standard error.
     pub stderr: String,
-    /// Directory of the `trace`.
     pub directory: Directory,
 }
 
 impl Ended {
-    /// Path of the trace directory.
     pub fn trace(&self) -> PathBuf {
         self.directory.file("trace")
     }
 }
 
-/// Unique name for an instance.
+/// Recording of a command that has ended.
+#[derive(Debug)]
+pub struct Recorded {
+    directory: Directory,
+    /// What recorder and command wrote, and the recorder's status.
+    pub output: Output,
+}
+
+impl Recorded {
+    /// Records a command; the word INSTANCE in it becomes the instance's path.
+    pub fn new(options: &[&str], command: &[&str]) -> Recorded {
+        let tracefs = Tracefs::find().unwrap_or_else(|Skip(reason)| panic!("{reason}"));
+        let (directory, instance) = (Directory::new(&[]), instance_name());
+        let path = tracefs.path().join("instances").join(&instance).display().to_string();
+        let mut recorder = Command::new(program("kmemtraced"));
+        recorder.args(["-B", &instance]).args(options).arg("-o").arg(directory.file("trace")).arg("--");
+        recorder.args(command.iter().map(|word| word.replace("INSTANCE", &path))).stdin(Stdio::null());
+        let output = recorder.output().unwrap();
+        assert!(!Path::new(&path).exists(), "instance {instance} is left");
+        Recorded { directory, output }
+    }
+
+    pub fn stderr(&self) -> String {
+        text(&self.output.stderr)
+    }
+
+    pub fn trace(&self) -> PathBuf {
+        self.directory.file("trace")
+    }
+}
+
 pub fn instance_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("kmemtrace-recorder-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
@@ -56,34 +84,25 @@ pub fn can_record() -> Result<Tracefs, Skip> {
 
 impl Recorder {
     /// Starts a recorder of slab events, with these options besides.
-    ///
-    /// # Panics
-    /// If the recorder does not begin to record.
     pub fn start(options: &[&str]) -> Recorder {
         let directory = Directory::new(&[]);
         Recorder::start_in(directory, &instance_name(), options)
     }
 
-    /// Starts a recorder in a directory and an instance by name.
-    ///
-    /// # Panics
-    /// If the recorder does not begin to record.
     pub fn start_in(directory: Directory, instance: &str, options: &[&str]) -> Recorder {
         Recorder::start_of("slab", directory, instance, options)
     }
 
     /// Starts a recorder of these events, as `-e` takes them.
-    ///
-    /// # Panics
-    /// If the recorder does not begin to record.
     pub fn start_of(events: &str, directory: Directory, instance: &str, options: &[&str]) -> Recorder {
         let mut command = Command::new(program("kmemtraced"));
         command.args(["-e", events, "-B", instance]).args(options).arg("-o").arg(directory.file("trace"));
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let child = child.unwrap_or_else(|error| panic!("kmemtraced: {error}"));
+        let stderr = File::create(directory.file("stderr")).unwrap();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn();
+        let child = child.unwrap();
         let mut recorder = Recorder { child, instance: instance.to_owned(), directory };
         let tracefs = Tracefs::find().unwrap_or_else(|Skip(reason)| panic!("{reason}"));
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + LONG;
         while !recorder.is_recording(&tracefs) {
             if let Ok(Some(status)) = recorder.child.try_wait() {
                 panic!("kmemtraced ended early ({status}): {}", recorder.stderr());
@@ -99,56 +118,47 @@ impl Recorder {
         on.is_ok_and(|on| on.trim() == "1") && self.directory.file("trace/meta.out").is_file()
     }
 
-    /// Instance of the recorder.
     pub fn instance<'a>(&self, tracefs: &'a Tracefs) -> Instance<'a> {
         Instance::of(tracefs, &self.instance)
     }
 
-    /// Name of the instance.
     pub fn instance_name(&self) -> &str {
         &self.instance
     }
 
-    /// Path of the trace directory.
     pub fn trace(&self) -> PathBuf {
         self.directory.file("trace")
     }
 
-    /// Process id of the recorder.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends the recorder a signal.
-    ///
-    /// # Panics
-    /// If the signal cannot be sent.
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap_or_else(|error| panic!("kill: {error}"));
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    fn stderr(&mut self) -> String {
-        let mut text = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            let _ = stderr.read_to_string(&mut text);
+    /// Messages up to now.
+    pub fn stderr(&self) -> String {
+        self.directory.text("stderr")
+    }
+
+    /// Waits until the running recorder has printed `text` so many times.
+    pub fn until_said(&self, text: &str, times: usize) {
+        let deadline = Instant::now() + LONG;
+        while self.stderr().matches(text).count() < times {
+            assert!(Instant::now() < deadline, "{text:?} was not printed {times} times: {}", self.stderr());
+            sleep(Duration::from_millis(5));
         }
-        text
     }
 
-    /// Waits for the recorder's end.
-    ///
-    /// # Panics
-    /// If waiting fails.
     pub fn wait(mut self) -> Ended {
+        let status = self.child.wait().unwrap();
         let stderr = self.stderr();
-        let status = self.child.wait().unwrap_or_else(|error| panic!("kmemtraced: {error}"));
         Ended { status, stderr, directory: self.directory }
     }
 
     /// Kills the recorder, and undoes what it leaves in the kernel: a killed recorder cannot remove its instance.
-    ///
-    /// # Panics
-    /// If the recorder cannot be killed.
     pub fn kill(self) -> Ended {
         let name = self.instance.clone();
         self.signal(Signal::KILL);
@@ -164,9 +174,6 @@ impl Recorder {
     }
 
     /// Stops the recorder and returns its directory. Check must end with the recorder's exit status: whole, or lossy.
-    ///
-    /// # Panics
-    /// If the exit statuses differ.
     pub fn stop_whole(self) -> Directory {
         let ended = self.stop();
         assert!(matches!(ended.status.code(), Some(0 | 1)), "kmemtraced: {}: {}", ended.status, ended.stderr);

@@ -9,7 +9,6 @@ use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::target::Endian;
 use tempfile::TempDir;
 
-/// Temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct Directory {
     dir: TempDir,
@@ -17,13 +16,10 @@ pub struct Directory {
 
 impl Directory {
     /// Creates a directory with these files: in memory if there is a tmpfs for all users.
-    ///
-    /// # Panics
-    /// If the directory cannot be made.
     pub fn new(files: &[(String, Vec<u8>)]) -> Directory {
         let shared = Path::new("/dev/shm");
         let dir = tempfile::tempdir_in(shared).or_else(|_| tempfile::tempdir());
-        let directory = Directory { dir: dir.unwrap_or_else(|error| panic!("no temporary directory: {error}")) };
+        let directory = Directory { dir: dir.unwrap() };
         for (name, bytes) in files {
             directory.write(name, bytes);
         }
@@ -31,49 +27,33 @@ impl Directory {
     }
 
     /// Creates an empty directory among the temporary files: on a disk, mostly.
-    ///
-    /// # Panics
-    /// If the directory cannot be made.
     pub fn on_disk() -> Directory {
-        Directory { dir: tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary directory: {error}")) }
+        Directory { dir: tempfile::tempdir().unwrap() }
     }
 
-    /// Path of the directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Path of a file in the directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Text of a file.
-    ///
-    /// # Panics
-    /// If the file cannot be read.
     pub fn text(&self, name: &str) -> String {
         let path = self.file(name);
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        std::fs::read_to_string(&path).unwrap()
     }
 
-    /// Replaces a file.
-    ///
-    /// # Panics
-    /// If the file cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.file(name);
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).unwrap_or_else(|error| panic!("{}: {error}", parent.display()));
+            fs::create_dir_all(parent).unwrap();
         }
-        fs::write(&path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        fs::write(&path, bytes).unwrap();
     }
 }
 
 /// Seeds of random traces: the usual ones, or the range in `KMEMTRACE_SEEDS=FROM..TO`.
-///
-/// # Panics
-/// If the variable is no range.
 pub fn seeds(usual: Range<u64>) -> Range<u64> {
     let asked = std::env::var("KMEMTRACE_SEEDS").ok();
     let parse = |text: &str| text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));

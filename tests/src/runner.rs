@@ -6,6 +6,7 @@
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Reason why a test cannot run here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +40,12 @@ pub fn main(modules: &[&[Test]]) -> ExitCode {
     let strict = std::env::var_os("KMEMTRACE_NO_SKIP").is_some();
     println!("\nrunning {} tests", selected.len());
     let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
+    let begin = Instant::now();
     for (name, test) in selected {
+        let begin = Instant::now();
         match catch_unwind(test) {
             Ok(Ok(())) => {
-                println!("test {name} ... ok");
+                println!("test {name} ... ok ({:.1} s)", begin.elapsed().as_secs_f64());
                 passed += 1;
             }
             Ok(Err(Skip(reason))) if !strict => {
@@ -64,7 +67,10 @@ pub fn main(modules: &[&[Test]]) -> ExitCode {
     failed.iter().for_each(|name| println!("failed: {name}"));
     skipped.iter().for_each(|(name, reason)| println!("skipped: {name}: {reason}"));
     let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {passed} passed; {} failed; {} skipped\n", failed.len(), skipped.len());
+    let (failures, skips, seconds) = (failed.len(), skipped.len(), begin.elapsed().as_secs_f64());
+    println!(
+        "test result: {verdict}. {passed} passed; {failures} failed; {skips} skipped; finished in {seconds:.1} s\n"
+    );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

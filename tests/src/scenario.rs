@@ -49,7 +49,6 @@ impl Scenario {
         self
     }
 
-    /// Returns the workload.
     pub fn finish(self) -> Workload {
         self.workload
     }
@@ -94,7 +93,6 @@ impl Scenario {
         self.push(cpu, "kmalloc", None, Event { requested: bytes.0, allocated: bytes.1, ..event })
     }
 
-    /// Adds a `kmem_cache_alloc` from a cache.
     pub fn cache_alloc(
         mut self,
         at: u64,
@@ -117,13 +115,11 @@ impl Scenario {
         self.push(cpu, "mm_page_alloc", None, Event { requested: bytes, allocated: bytes, failed, order, ..event })
     }
 
-    /// Adds a `kfree`.
     pub fn kfree(mut self, at: u64, cpu: u32, site: u64, address: u64) -> Scenario {
         let event = self.blank(at, Action::Free(Kind::Kmalloc), address, site);
         self.push(cpu, "kfree", None, event)
     }
 
-    /// Adds a `kmem_cache_free` to a cache.
     pub fn cache_free(mut self, at: u64, cpu: u32, site: u64, address: u64, cache: &str) -> Scenario {
         let event = self.blank(at, Action::Free(Kind::Cache), address, site);
         self.push(cpu, "kmem_cache_free", Some(cache), event)
@@ -188,6 +184,34 @@ impl Scenario {
             let bulk = Some(Bulk::Address);
             scenario.push(cpu, name, cache, Event { address, action: of_address, failed, bulk, value: None, ..event })
         })
+    }
+
+    /// Adds a `percpu_alloc_percpu` of `bytes` on each possible CPU; a failed one at address 0, which has an event of its own.
+    pub fn percpu_alloc(mut self, at: u64, cpu: u32, site: u64, address: u64, bytes: u64) -> Scenario {
+        let name = if address == 0 { "percpu_alloc_percpu_fail" } else { "percpu_alloc_percpu" };
+        let bytes = bytes * self.workload.shape.possible_cpus;
+        let event = self.blank(at, Action::Alloc(Kind::Percpu), address, site);
+        let gfp = event.gfp.filter(|_| address != 0 && self.workload.shape.era >= Era::V6_1);
+        self.push(cpu, name, None, Event { requested: bytes, allocated: bytes, gfp, node: None, ..event })
+    }
+
+    /// Adds a `percpu_free_percpu`.
+    pub fn percpu_free(mut self, at: u64, cpu: u32, address: u64) -> Scenario {
+        let event = self.blank(at, Action::Free(Kind::Percpu), address, 0);
+        self.push(cpu, "percpu_free_percpu", None, event)
+    }
+
+    /// Adds an `alloc_vmap_area` of `bytes`.
+    pub fn area_alloc(mut self, at: u64, cpu: u32, address: u64, bytes: u64, failed: bool) -> Scenario {
+        let event = self.blank(at, Action::Alloc(Kind::Vmalloc), address, 0);
+        let event = Event { requested: bytes, allocated: bytes, gfp: None, node: None, failed, ..event };
+        self.push(cpu, "alloc_vmap_area", None, event)
+    }
+
+    /// Adds a `free_vmap_area_noflush`.
+    pub fn area_free(mut self, at: u64, cpu: u32, address: u64) -> Scenario {
+        let event = self.blank(at, Action::Free(Kind::Vmalloc), address, 0);
+        self.push(cpu, "free_vmap_area_noflush", None, event)
     }
 
     /// Adds an `mm_page_free` of `1 << order` pages.

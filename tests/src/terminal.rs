@@ -18,9 +18,6 @@ pub struct Terminal {
 
 impl Terminal {
     /// Runs a line of the shell in a terminal of this width and height; the shell tells the exit status and goes on afterwards.
-    ///
-    /// # Errors
-    /// Skips where there is no tmux.
     pub fn start(line: &str, (width, height): (u16, u16)) -> Result<Terminal, Skip> {
         let version = Command::new("tmux").arg("-V").output();
         version.map_err(|error| Skip(format!("tmux cannot be run: {error}")))?;
@@ -34,13 +31,10 @@ impl Terminal {
     }
 
     /// Runs a command of tmux, and returns its output.
-    ///
-    /// # Panics
-    /// tmux cannot be run.
     pub fn tmux(&self, arguments: &[&str]) -> String {
         let mut tmux = Command::new("tmux");
         tmux.args(["-S", &self.socket]).args(arguments).env("LC_ALL", "C").env_remove("TMUX");
-        let output = tmux.output().unwrap_or_else(|error| panic!("tmux: {error}"));
+        let output = tmux.output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
@@ -65,9 +59,6 @@ impl Terminal {
     }
 
     /// Waits until the screen is so.
-    ///
-    /// # Panics
-    /// The screen is not so after 30 s.
     pub fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use kmemtrace_abi::event::Kind;
 use serde_json::Value;
 
 use crate::guest::sites;
 use crate::programs::{differences, json, json_lines, run_to};
 use crate::reference::asked::Asked;
+use crate::reference::head::of_space;
 use crate::reference::keys::Key;
 use crate::reference::{Known, documents, pairs};
 
@@ -14,17 +16,11 @@ use crate::reference::{Known, documents, pairs};
 pub const DOCUMENTS: [&str; 6] = ["summary", "sites", "caches", "mismatch", "live", "cross"];
 
 /// Bytes that the program prints for a view.
-///
-/// # Panics
-/// If the program fails.
 pub fn printed(view: &str, trace: &Path) -> Vec<u8> {
     run_to(0, "kmemtrace-report", &[view, "--format", "json"], &[trace])
 }
 
 /// Bytes that the program prints for a view with its options.
-///
-/// # Panics
-/// If the program fails.
 pub fn printed_as(asked: &Asked, trace: &Path) -> Vec<u8> {
     let words = asked.arguments();
     let words: Vec<&str> = words.iter().map(String::as_str).chain(["--format", "json"]).collect();
@@ -50,9 +46,6 @@ pub fn groupings() -> Vec<Asked> {
 }
 
 /// Lines of `events`.
-///
-/// # Panics
-/// If there is no report.
 pub fn events(trace: &Path) -> Vec<Value> {
     json_lines(&printed("events", trace))
 }
@@ -65,9 +58,6 @@ pub fn expected(known: &Known) -> (Vec<(&'static str, Value)>, Vec<Value>) {
 }
 
 /// Compares views with options of `trace` with the reference.
-///
-/// # Panics
-/// If a view differs, with a list of the differences.
 pub fn assert_asked(what: &str, trace: &Path, known: &Known, asked: &[Asked]) {
     let pairs = pairs::pairs(known);
     for asked in asked {
@@ -77,9 +67,6 @@ pub fn assert_asked(what: &str, trace: &Path, known: &Known, asked: &[Asked]) {
 }
 
 /// Compares every view of `trace` with the reference.
-///
-/// # Panics
-/// If a view differs, with a list of the differences.
 pub fn assert_views(what: &str, trace: &Path, known: &Known) {
     let (documents, lines) = expected(known);
     for (view, document) in documents {
@@ -89,9 +76,6 @@ pub fn assert_views(what: &str, trace: &Path, known: &Known) {
 }
 
 /// Compares a printed view with the expected document.
-///
-/// # Panics
-/// If the view differs, with a list of the differences.
 pub fn assert_document(what: &str, (view, expected): (&str, Value), printed: &[u8]) {
     let (expected, found) = (comparable(view, expected), comparable(view, json(printed)));
     let differences = differences(&expected, &found);
@@ -182,9 +166,6 @@ fn assert_lines(what: &str, expected: &[Value], found: &[Value]) {
 }
 
 /// Checks invariants of any trace: rows sum to totals, and every allocation has one fate.
-///
-/// # Panics
-/// If an invariant does not hold.
 pub fn assert_invariants(what: &str, trace: &Path) {
     let summary = json(&printed("summary", trace));
     let number = |value: &Value, member: &str| {
@@ -208,7 +189,8 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         "live_allocated",
         "live_wasted",
     ];
-    let kinds = ["kmalloc", "cache", "pages"].map(|kind| (kind, &summary["kinds"][kind]));
+    let kinds: Vec<(&str, &Value)> =
+        shown_kinds(&summary).map(|kind| (kind.name(), &summary["kinds"][kind.name()])).collect();
     fates(&summary["total"]);
     // Figures that need an order of events are null on a clock without order.
     let is_known = |member: &&str| !summary["total"][*member].is_null();
@@ -220,7 +202,9 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         let document = json(&printed(view, trace));
         let rows = document["rows"].as_array().unwrap_or_else(|| panic!("{what}: {view} has no rows"));
         rows.iter().for_each(fates);
-        for (kind, figures) in kinds {
+        // Only slabs have caches.
+        let of_view = kinds.iter().filter(|(kind, _)| view == "sites" || !["percpu", "vmalloc"].contains(kind));
+        for &(kind, figures) in of_view {
             for member in SUMMED.into_iter().filter(is_known) {
                 let own = rows.iter().filter(|row| row["kind"] == kind);
                 let sum: u64 = own.map(|row| number(row, member)).sum();
@@ -248,10 +232,12 @@ pub fn assert_invariants(what: &str, trace: &Path) {
     }
 }
 
+/// Kinds that a summary has.
+fn shown_kinds(summary: &Value) -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(|kind| summary["kinds"].get(kind.name()).is_some())
+}
+
 /// Checks that every grouping of a trace adds up to its summary.
-///
-/// # Panics
-/// If a sum differs.
 pub fn assert_groupings_add_up(what: &str, trace: &Path) {
     let summary = json(&printed("summary", trace));
     for asked in groupings().iter().filter(|asked| !asked.objects) {
@@ -276,9 +262,6 @@ const ADDED: [&str; 11] = [
 ];
 
 /// Checks that the rows of a grouping add up to the summary, those of `growth` at every slice.
-///
-/// # Panics
-/// If a sum differs.
 pub fn assert_adds_up(what: &str, summary: &Value, view: &str, document: &Value) {
     let rows = |is_of: &dyn Fn(&Value) -> bool| -> Vec<&Value> {
         document["rows"].as_array().into_iter().flatten().filter(|row| is_of(row)).collect()
@@ -287,7 +270,7 @@ pub fn assert_adds_up(what: &str, summary: &Value, view: &str, document: &Value)
         rows.iter().filter_map(|row| row.pointer(pointer)).filter_map(Value::as_u64).sum()
     };
     if view != "growth" {
-        for kind in ["kmalloc", "cache", "pages"] {
+        for kind in shown_kinds(summary).map(Kind::name) {
             let own = rows(&|row| row["kind"] == kind);
             for member in ADDED.iter().filter(|member| view != "live" || member.starts_with("live_")) {
                 let expected = &summary["kinds"][kind][member];
@@ -297,8 +280,11 @@ pub fn assert_adds_up(what: &str, summary: &Value, view: &str, document: &Value)
         return;
     }
     let slices = document["slices"].as_array().map_or(0, Vec::len);
-    for (total, is_pages) in [("total", false), ("total_pages", true)] {
-        let own = rows(&|row| (row["kind"] == "pages") == is_pages);
+    for space in shown_kinds(summary).map(Kind::space) {
+        let total = &of_space("total", space);
+        let is_of_space =
+            |row: &Value| Kind::ALL.iter().any(|kind| kind.space() == space && row["kind"] == kind.name());
+        let own = rows(&is_of_space);
         for pointer in (0..slices).flat_map(|slice| ["live_allocated", "allocs"].map(|m| format!("/{m}/{slice}"))) {
             let expected = document[total].pointer(&pointer);
             assert_eq!(Some(sum(&own, &pointer)), expected.and_then(Value::as_u64), "{what}: {total}{pointer}");
@@ -310,9 +296,6 @@ pub fn assert_adds_up(what: &str, summary: &Value, view: &str, document: &Value)
 
 /// Compares a recording of `kmemload iov 3000 20` on a machine of this word size with the allocations of that load;
 /// `options` select the load.
-///
-/// # Panics
-/// If the recording differs.
 pub fn assert_iov(trace: &Path, options: &[&str], word_bytes: u64) {
     let rows = sites(trace, options, &["iovec_from_user"]);
     let [row] = &rows[..] else { panic!("{}: call-sites of iovecs: {rows:?}", trace.display()) };

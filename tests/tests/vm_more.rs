@@ -1,6 +1,8 @@
 //! Guests that take longer than `tests/run` should: `tests/run-vm` runs them. Tests that cannot run on this machine
 //! are listed as skipped.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;

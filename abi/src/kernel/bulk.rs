@@ -5,7 +5,7 @@
 //! events of a record are in one chunk and one window, and share a stack.
 
 use crate::event::{Action, Bulk, BulkAction, Event, Kind};
-use crate::kernel::format::{EventFormat, Place};
+use crate::kernel::format::{EventFormat, FieldAddressing};
 use crate::kernel::probes::{ADDRESSES, CACHE_POINTER, MAX_ADDRESSES, RESULT, SIZE};
 use crate::kernel::slot::Slot;
 use crate::target::{TargetOrder, u64_at};
@@ -47,7 +47,7 @@ impl BulkPlan {
 
     fn new(format: &EventFormat, which: Which, other: Slot) -> Option<BulkPlan> {
         let size = slot(format, SIZE)?;
-        let array = format.field(ADDRESSES).filter(|field| field.place == Place::Fixed)?;
+        let array = format.field(ADDRESSES).filter(|field| field.place == FieldAddressing::Fixed)?;
         let is_of_addresses = array.element_bytes == Some(ADDRESS_BYTES) && array.size > 0;
         let elements = is_of_addresses.then_some(array.size / ADDRESS_BYTES)?;
         let least = [size.end(), other.end(), array.offset + array.size].into_iter().max()?;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     /// A field of a probe event: declaration, bytes, and the value in the record.
-    type Line<'a> = (&'a str, usize, u64);
+    type FieldValue<'a> = (&'a str, usize, u64);
 
     /// A probe event: the kernel packs its fields without gaps.
     struct Probe {
@@ -120,7 +120,7 @@ mod tests {
 
     impl Probe {
         /// Text and record of an event; `addresses` are the first elements of `p`, the others are memory of the caller.
-        fn new(endian: Endian, name: &str, lines: &[Line<'_>], (elements, addresses): (usize, &[u64])) -> Probe {
+        fn new(endian: Endian, name: &str, lines: &[FieldValue<'_>], (elements, addresses): (usize, &[u64])) -> Probe {
             let mut text = format!("name: {name}\nID: 1701\nformat:\n");
             let mut record = Vec::new();
             let common = [

@@ -10,7 +10,7 @@ use byteorder::ByteOrder;
 use crate::event::{Action, Event, EventSink, Kind, ModuleFree, ModuleLoad, NameId, Names};
 use crate::fields::{FieldPlace, FieldsId, RecordFields};
 use crate::kernel::bulk::BulkPlan;
-use crate::kernel::format::{EventFormat, Place};
+use crate::kernel::format::{EventFormat, FieldAddressing};
 use crate::kernel::latency::LatencyPlan;
 use crate::kernel::probes;
 use crate::kernel::profile::{self, Null, Size};
@@ -191,6 +191,11 @@ impl Decoder {
     /// True where the trace describes allocations of this kind.
     pub(crate) fn describes_allocs(&self, kind: Kind) -> bool {
         self.plans.iter().any(|plan| plan.action == Action::Alloc(kind))
+    }
+
+    /// True where allocations of pages tell no frame number.
+    pub(crate) fn has_page_pointers(&self) -> bool {
+        self.plans.iter().any(|plan| plan.action == Action::Alloc(Kind::Pages) && plan.frame_bits == 0)
     }
 
     /// True where the trace describes events that tell of loads of modules.
@@ -503,9 +508,9 @@ impl Plan {
 
 /// Place of a name that stands behind the fields of a record.
 fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace> {
-    format.field(field).filter(|field| field.place != Place::Fixed).map(|field| {
+    format.field(field).filter(|field| field.place != FieldAddressing::Fixed).map(|field| {
         let location = Slot::new(field.offset as u32, 4);
-        NamePlace { location, base: if field.place == Place::RelLoc { location.end() } else { 0 } }
+        NamePlace { location, base: if field.place == FieldAddressing::RelLoc { location.end() } else { 0 } }
     })
 }
 
@@ -797,6 +802,83 @@ mod tests {
             assert_eq!((event.action, event.address, event.call_site), (action, address, call_site), "{name}");
             assert_eq!((names.get(event.name), event.failed), (name.as_bytes(), false));
         }
+    }
+
+    /// A format of fields that lie behind each other as in a C struct: a declaration and its bytes each.
+    fn packed(name: &str, fields: &[(&'static str, usize)]) -> EventFormat {
+        let common =
+            [("unsigned char common_flags", 1), ("unsigned char common_preempt_count", 1), ("int common_pid", 4)];
+        let mut end = 2usize;
+        let place = |&(declaration, size): &(&'static str, usize)| {
+            let offset = end.next_multiple_of(size);
+            end = offset + size;
+            (declaration, offset, size)
+        };
+        format(name, &common.iter().chain(fields).map(place).collect::<Vec<_>>())
+    }
+
+    /// Event of a record that has these numbers in fields of these names.
+    fn event_of(system: &str, format: EventFormat, numbers: &[(&str, u64)]) -> Event {
+        let place = |&(name, number): &(&str, u64)| {
+            let field = format.field(name).unwrap_or_else(|| panic!("no field {name}"));
+            (number, field.offset, field.size)
+        };
+        let placed: Vec<_> = numbers.iter().map(place).collect();
+        let end = format.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0);
+        let bytes = record(Endian::Little, end, &placed);
+        let mut names = Names::new();
+        let decoder = one(system, format, &mut names);
+        decode_in(Endian::Little, &decoder, &whole(&bytes), &mut names)
+    }
+
+    const LEADING: [(&str, usize); 4] =
+        [("bool reserved", 1), ("bool is_atomic", 1), ("size_t size", 8), ("size_t align", 8)];
+
+    #[test]
+    fn per_cpu_memory_takes_its_size_on_each_possible_cpu() {
+        let base = [("void * base_addr", 8), ("int off", 4)];
+        let own = [&LEADING[..], &base].concat();
+        let v5_10 = [&own[..], &[("void __percpu * ptr", 8)]].concat();
+        let caller = [("unsigned long call_site", 8)];
+        let behind = [("size_t bytes_alloc", 8), ("unsigned long gfp_flags", 8)];
+        let v6_1 = [&caller[..], &own, &[("void __percpu * ptr", 8)], &behind].concat();
+        // As a compiler with named address spaces prints the type.
+        let v6_18 = [&caller[..], &own, &[("void __seg_gs * ptr", 8)], &behind].concat();
+        let numbers = [("reserved", 1), ("size", 24), ("align", 8), ("off", 7), ("ptr", 0x607f_d4a0_2a40)];
+        for (fields, is_new) in [(v5_10, false), (v6_1, true), (v6_18, true)] {
+            let more = [("call_site", 0xffff_ffff_8123_4567), ("bytes_alloc", 999), ("gfp_flags", 0xcc0)];
+            let numbers = [&numbers[..], if is_new { &more } else { &[] }].concat();
+            let event = event_of("percpu", packed("percpu_alloc_percpu", &fields), &numbers);
+            assert_eq!((event.action, event.failed), (Action::Alloc(Kind::Percpu), false));
+            assert_eq!((event.address, event.requested, event.allocated), (0x607f_d4a0_2a40, 4 * 24, 4 * 24));
+            let (site, gfp) = if is_new { (0xffff_ffff_8123_4567, Some(0xcc0)) } else { (0, None) };
+            assert_eq!((event.call_site, event.gfp, event.node, event.order), (site, gfp, None, None));
+        }
+        let failed = event_of("percpu", packed("percpu_alloc_percpu_fail", &LEADING), &[("size", 1 << 62)]);
+        assert_eq!((failed.action, failed.failed), (Action::Alloc(Kind::Percpu), true));
+        assert_eq!((failed.address, failed.call_site, failed.requested), (0, 0, u64::MAX), "the size is any number");
+        let free = [&base[..], &[("void __percpu * ptr", 8)]].concat();
+        let free = event_of("percpu", packed("percpu_free_percpu", &free), &[("base_addr", 5), ("ptr", 0x1000)]);
+        assert_eq!((free.action, free.address, free.call_site), (Action::Free(Kind::Percpu), 0x1000, 0));
+    }
+
+    #[test]
+    fn areas_have_the_size_of_their_address_space() {
+        let word = |name| (name, 8);
+        let fields = ["unsigned long addr", "unsigned long size", "unsigned long align", "unsigned long vstart"];
+        let fields = fields.into_iter().chain(["unsigned long vend"]).map(word).chain([("int failed", 4)]);
+        let format = packed("alloc_vmap_area", &fields.collect::<Vec<_>>());
+        for (result, failed) in [(0, false), (1, true), (u64::from(u32::MAX), true)] {
+            let numbers = [("addr", 0xffff_c900_0000_1000), ("size", 0x5000), ("vend", 7), ("failed", result)];
+            let event = event_of("vmalloc", format.clone(), &numbers);
+            assert_eq!((event.action, event.failed), (Action::Alloc(Kind::Vmalloc), failed));
+            assert_eq!((event.address, event.call_site), (0xffff_c900_0000_1000, 0));
+            assert_eq!((event.requested, event.allocated), (0x5000, 0x5000));
+        }
+        let fields = ["unsigned long va_start", "unsigned long nr_lazy", "unsigned long nr_lazy_max"].map(word);
+        let free =
+            event_of("vmalloc", packed("free_vmap_area_noflush", &fields), &[("va_start", 0x1000), ("nr_lazy", 3)]);
+        assert_eq!((free.action, free.address), (Action::Free(Kind::Vmalloc), 0x1000));
     }
 
     #[test]

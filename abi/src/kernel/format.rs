@@ -32,7 +32,7 @@ pub enum FormatError {
 
 /// Ways to a field's bytes in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FieldAddressing {
     /// At the offset.
     Fixed,
     /// At the offset stands a u32, (length << 16) | position from the start of the record (`__data_loc`).
@@ -53,7 +53,7 @@ pub struct Field {
     /// True for a signed number.
     pub signed: bool,
     /// Way to its bytes.
-    pub place: Place,
+    pub place: FieldAddressing,
     /// Way to its value; `None` for an array of numbers.
     pub form: Option<FieldForm>,
     /// Bytes of an element, of an array of numbers in the record.
@@ -141,15 +141,15 @@ fn parse_field(line: &str) -> Option<Field> {
         return None;
     }
     let place = match declaration.split_whitespace().next()? {
-        "__data_loc" => Place::DataLoc,
-        "__rel_loc" => Place::RelLoc,
-        _ => Place::Fixed,
+        "__data_loc" => FieldAddressing::DataLoc,
+        "__rel_loc" => FieldAddressing::RelLoc,
+        _ => FieldAddressing::Fixed,
     };
-    if place != Place::Fixed && size != 4 {
+    if place != FieldAddressing::Fixed && size != 4 {
         return None;
     }
     // The name is the last word before an array bound; the bound of a `__data_loc T[] name` stands before it.
-    let named = if place == Place::Fixed { declaration.split('[').next()? } else { declaration };
+    let named = if place == FieldAddressing::Fixed { declaration.split('[').next()? } else { declaration };
     let name = named.split(|c: char| c.is_whitespace() || c == '*').rfind(|w| !w.is_empty())?;
     // Kernels up to 2.6.32 have no `signed:`.
     let signed = signed.unwrap_or_else(|| {
@@ -159,7 +159,7 @@ fn parse_field(line: &str) -> Option<Field> {
             .any(|t| kind.starts_with(t))
     });
     let form = form(declaration, name, (offset, size), signed, place);
-    let element_bytes = if place == Place::Fixed { element_bytes(declaration, size) } else { None };
+    let element_bytes = if place == FieldAddressing::Fixed { element_bytes(declaration, size) } else { None };
     Some(Field { name: name.to_owned(), offset, size, signed, place, form, element_bytes })
 }
 
@@ -185,16 +185,16 @@ fn form(
     name: &str,
     (offset, size): (usize, usize),
     signed: bool,
-    place: Place,
+    place: FieldAddressing,
 ) -> Option<FieldForm> {
     let is_text = declaration.split(|c: char| !c.is_alphanumeric()).any(|word| word == "char");
     match place {
-        Place::DataLoc => is_text.then_some(FieldForm::TextFrom(0)),
-        Place::RelLoc => is_text.then_some(FieldForm::TextFrom(offset + size)),
-        Place::Fixed if declaration.contains('[') => is_text.then_some(FieldForm::Text),
-        Place::Fixed if !matches!(size, 1 | 2 | 4 | 8) => None,
-        Place::Fixed if declaration.contains('*') || CODE.contains(&name) => Some(FieldForm::Address),
-        Place::Fixed => Some(if signed { FieldForm::Signed } else { FieldForm::Unsigned }),
+        FieldAddressing::DataLoc => is_text.then_some(FieldForm::TextFrom(0)),
+        FieldAddressing::RelLoc => is_text.then_some(FieldForm::TextFrom(offset + size)),
+        FieldAddressing::Fixed if declaration.contains('[') => is_text.then_some(FieldForm::Text),
+        FieldAddressing::Fixed if !matches!(size, 1 | 2 | 4 | 8) => None,
+        FieldAddressing::Fixed if declaration.contains('*') || CODE.contains(&name) => Some(FieldForm::Address),
+        FieldAddressing::Fixed => Some(if signed { FieldForm::Signed } else { FieldForm::Unsigned }),
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
         let format = EventFormat::parse(text).unwrap();
         assert_eq!((format.name.as_str(), format.id, format.fields.len()), ("kmem_cache_alloc", 659, 6));
         assert_eq!(format.field("ptr").unwrap().offset, 16);
-        assert_eq!(format.field("name").unwrap().place, Place::DataLoc);
+        assert_eq!(format.field("name").unwrap().place, FieldAddressing::DataLoc);
         assert_eq!(format.field("gs").unwrap().size, 8);
         assert_eq!(format.field("caller").unwrap().offset, 40);
         assert!(format.field("common_pid").unwrap().signed);
@@ -357,18 +357,24 @@ mod tests {
         let line = |text: &str| parse_field(text).map(|f| (f.name, f.offset, f.size, f.signed, f.place));
         let field = |name: &str, offset, size, signed, place| Some((name.to_owned(), offset, size, signed, place));
         for (text, want) in [
-            ("field:int a;\toffset:4;\tsize:4;\tsigned:1;", field("a", 4, 4, true, Place::Fixed)),
-            ("field:int a;\toffset:4;\tsize:4;\tsigned:0;", field("a", 4, 4, false, Place::Fixed)),
-            ("field:char *a;\toffset:0;\tsize:8;\tsigned:0;", field("a", 0, 8, false, Place::Fixed)),
-            ("field:u8 a[];\toffset:9;\tsize:0;\tsigned:0;", field("a", 9, 0, false, Place::Fixed)),
-            ("field:__data_loc char[] a;\toffset:8;\tsize:4;\tsigned:0;", field("a", 8, 4, false, Place::DataLoc)),
-            ("field:__rel_loc char[] a;\toffset:8;\tsize:4;\tsigned:0;", field("a", 8, 4, false, Place::RelLoc)),
+            ("field:int a;\toffset:4;\tsize:4;\tsigned:1;", field("a", 4, 4, true, FieldAddressing::Fixed)),
+            ("field:int a;\toffset:4;\tsize:4;\tsigned:0;", field("a", 4, 4, false, FieldAddressing::Fixed)),
+            ("field:char *a;\toffset:0;\tsize:8;\tsigned:0;", field("a", 0, 8, false, FieldAddressing::Fixed)),
+            ("field:u8 a[];\toffset:9;\tsize:0;\tsigned:0;", field("a", 9, 0, false, FieldAddressing::Fixed)),
+            (
+                "field:__data_loc char[] a;\toffset:8;\tsize:4;\tsigned:0;",
+                field("a", 8, 4, false, FieldAddressing::DataLoc),
+            ),
+            (
+                "field:__rel_loc char[] a;\toffset:8;\tsize:4;\tsigned:0;",
+                field("a", 8, 4, false, FieldAddressing::RelLoc),
+            ),
             ("field:__rel_loc char[] a;\toffset:8;\tsize:2;\tsigned:0;", None),
             // Kernels up to 2.6.32 tell no sign, so it is that of the type.
-            ("field:pid_t a;\toffset:0;\tsize:4;", field("a", 0, 4, true, Place::Fixed)),
-            ("field:const long a;\toffset:0;\tsize:8;", field("a", 0, 8, true, Place::Fixed)),
-            ("field:unsigned int a;\toffset:0;\tsize:4;", field("a", 0, 4, false, Place::Fixed)),
-            ("field:internal a;\toffset:0;\tsize:4;", field("a", 0, 4, false, Place::Fixed)),
+            ("field:pid_t a;\toffset:0;\tsize:4;", field("a", 0, 4, true, FieldAddressing::Fixed)),
+            ("field:const long a;\toffset:0;\tsize:8;", field("a", 0, 8, true, FieldAddressing::Fixed)),
+            ("field:unsigned int a;\toffset:0;\tsize:4;", field("a", 0, 4, false, FieldAddressing::Fixed)),
+            ("field:internal a;\toffset:0;\tsize:4;", field("a", 0, 4, false, FieldAddressing::Fixed)),
             ("field:int a;\toffset:0;", None),
             ("field:int a;\tsize:4;", None),
             ("field:int a;\toffset:-1;\tsize:4;", None),

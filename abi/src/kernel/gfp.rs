@@ -26,7 +26,7 @@ const MAX_NAME_BYTES: usize = 64;
 
 /// Flags of a table, and the name that they have together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct FlagsName {
     mask: u64,
     /// Letters, digits and `_` only.
     name: String,
@@ -36,7 +36,7 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GfpNames {
     /// In the kernel's order: names of several flags stand before names of one.
-    entries: Vec<Entry>,
+    entries: Vec<FlagsName>,
     /// Name of no flags at all.
     none: String,
 }
@@ -66,7 +66,7 @@ impl GfpNames {
         let mut entries = Vec::new();
         for _ in 0..MAX_ENTRIES {
             let Some((entry, behind)) = rest.strip_prefix(',').map(str::trim_start).and_then(braces) else { break };
-            entries.extend(Entry::parse(entry, field_mask));
+            entries.extend(FlagsName::parse(entry, field_mask));
             rest = behind.trim_start();
         }
         let none = rest.strip_prefix(')').and_then(|rest| string(rest.trim_start().strip_prefix(':')?));
@@ -97,7 +97,7 @@ impl Display for Shown<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut left = self.flags;
         let mut delimiter = "";
-        for Entry { mask, name } in &self.names.entries {
+        for FlagsName { mask, name } in &self.names.entries {
             if left == 0 {
                 break;
             }
@@ -115,13 +115,13 @@ impl Display for Shown<'_> {
     }
 }
 
-impl Entry {
+impl FlagsName {
     /// Parses `EXPRESSION, "NAME"`; `field_mask` has the bits of the field that holds such flags.
-    fn parse(text: &str, field_mask: u64) -> Option<Entry> {
+    fn parse(text: &str, field_mask: u64) -> Option<FlagsName> {
         let (expression, name) = text.split_once(',')?;
         let (name, _) = string(name)?;
         let mask = constant::evaluate(expression)? & field_mask;
-        Some(Entry { mask, name: name.to_owned() })
+        Some(FlagsName { mask, name: name.to_owned() })
     }
 }
 

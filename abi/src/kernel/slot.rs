@@ -2,7 +2,7 @@
 
 use byteorder::ByteOrder;
 
-use crate::kernel::format::{Field, Place};
+use crate::kernel::format::{Field, FieldAddressing};
 use crate::target::{Endian, TargetOrder, uint_at};
 
 /// Place of a number in a record.
@@ -19,7 +19,7 @@ impl Slot {
     pub(super) const ABSENT: Slot = Slot { offset: 0, size: 0, mask: 0 };
 
     pub(super) fn of(field: &Field) -> Option<Slot> {
-        let fits = field.place == Place::Fixed && matches!(field.size, 1 | 2 | 4 | 8);
+        let fits = field.place == FieldAddressing::Fixed && matches!(field.size, 1 | 2 | 4 | 8);
         fits.then(|| Slot::new(field.offset as u32, field.size as u8))
     }
 

@@ -2,7 +2,7 @@
 
 use byteorder::ByteOrder;
 
-use crate::kernel::format::{EventFormat, Place};
+use crate::kernel::format::{EventFormat, FieldAddressing};
 use crate::kernel::profile;
 use crate::kernel::slot::{NEAR, Slot};
 use crate::kernel::subbuffer::Record;
@@ -51,7 +51,7 @@ impl StackFormat {
             return None;
         }
         let slot = |name: &str| format.field(name).and_then(Slot::of);
-        let caller = format.field("caller").filter(|field| field.place == Place::Fixed)?;
+        let caller = format.field("caller").filter(|field| field.place == FieldAddressing::Fixed)?;
         let (pid, flags) = (slot(profile::PID)?, slot(profile::FLAGS)?);
         let common = pid.end().max(flags.end());
         Some(StackFormat {

@@ -23,7 +23,7 @@ const MAX_LOOKED_AT: usize = 1000;
 
 /// A per-CPU file that was found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundFile {
     pub(super) path: PathBuf,
     /// CPU in its name.
     pub(super) cpu: Option<u32>,
@@ -64,7 +64,7 @@ fn cpu_of_name(name: &str) -> Option<(u32, bool)> {
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) root: PathBuf,
-    pub(super) files: Vec<Found>,
+    pub(super) files: Vec<FoundFile>,
     pub(super) meta: Option<PathBuf>,
     pub(super) total_overruns: Option<u64>,
 }
@@ -102,8 +102,8 @@ impl Listing {
         }
         // A file of another program may be large, or have blocks of ours somewhere in it, as an archive of a trace has.
         let is_none_of_ours =
-            |f: &&Found| f.cpu.is_none() && !f.sample.starts_with(&MAGIC) && relay::detect(&f.sample).is_none();
-        let known = |f: &Found| foreign::known(&f.sample).map(|what| no_trace(&f.path, &what));
+            |f: &&FoundFile| f.cpu.is_none() && !f.sample.starts_with(&MAGIC) && relay::detect(&f.sample).is_none();
+        let known = |f: &FoundFile| foreign::known(&f.sample).map(|what| no_trace(&f.path, &what));
         if let Some(error) = listing.files.iter().filter(is_none_of_ours).find_map(known) {
             return Err(error);
         }
@@ -119,13 +119,13 @@ impl Listing {
         // Reading starts again at the first byte of the same file, whatever its name stands for by now.
         file.rewind().map_err(io_error(&path))?;
         let (cpu, out) = named.map_or((None, false), |(cpu, out)| (Some(cpu), out));
-        self.files.push(Found { path, cpu, out, file, sample });
+        self.files.push(FoundFile { path, cpu, out, file, sample });
         Ok(())
     }
 
     /// True if these are files of ours rather than raw relay bytes.
     pub(super) fn is_ours(&self) -> bool {
-        let starts = |f: &Found| f.sample.starts_with(&MAGIC);
+        let starts = |f: &FoundFile| f.sample.starts_with(&MAGIC);
         if self.meta.is_some() || self.files.iter().any(starts) {
             return true;
         }

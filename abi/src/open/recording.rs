@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
+use super::listing::{FoundFile, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
 use crate::clock::OrderKey;
 use crate::disk::block::{MAGIC, NO_CPU, RecordingId, kind};
 use crate::disk::blocks::{Block, BlockReader};
@@ -18,9 +18,7 @@ use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::trace::{
-    Addresses, Deferred, InputCapabilities, InputKind, Metadata, OpenError, PageBytesFrom, Trace, TraceInfo,
-};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.
 pub(super) struct Opened {
@@ -36,8 +34,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    fn new(found: Found) -> Result<Opened, OpenError> {
-        let Found { path, cpu, file, .. } = found;
+    fn new(found: FoundFile) -> Result<Opened, OpenError> {
+        let FoundFile { path, cpu, file, .. } = found;
         Opened::of_reader(path, cpu, BlockReader::new(file), true)
     }
 
@@ -141,7 +139,7 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
     add_missing(&mut streams, &missing, root, ".out");
     let info = TraceInfo {
         input: InputKind::Kmemtrace,
-        capabilities: InputCapabilities::events(format.kinds()),
+        capabilities: format.capabilities(),
         source: header.source,
         kernel: header.kernel,
         arch: header.arch,

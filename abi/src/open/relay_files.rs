@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::foreign;
-use super::listing::{Found, Listing, MAX_CPUS, add_missing, no_trace, origin};
+use super::listing::{FoundFile, Listing, MAX_CPUS, add_missing, no_trace, origin};
 use crate::clock::OrderKey;
 use crate::event::Names;
 use crate::kernel::relay::{self, Layout};
@@ -11,9 +11,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames};
 use crate::stream::report::Source;
 use crate::target::Endian;
-use crate::trace::{
-    Addresses, InputCapabilities, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo,
-};
+use crate::trace::{Addresses, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let Listing { root, files, total_overruns, .. } = listing;
@@ -28,7 +26,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         }
     };
     let mut names = Names::new();
-    let first = |f: &Found| match relay::tally(layout, endian, &f.sample) {
+    let first = |f: &FoundFile| match relay::tally(layout, endian, &f.sample) {
         tally if tally.events > 0 => Some(tally.first as u32),
         _ => None,
     };
@@ -62,7 +60,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     add_missing(&mut streams, &missing, &root, suffix);
     let info = TraceInfo {
         input: InputKind::Relay,
-        capabilities: InputCapabilities::events(format.kinds()),
+        capabilities: format.capabilities(),
         source: Some(Source::Relay),
         kernel: None,
         arch: None,

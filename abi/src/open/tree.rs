@@ -29,9 +29,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Endian, Target};
-use crate::trace::{
-    Addresses, Deferred, InputCapabilities, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo,
-};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
@@ -253,7 +251,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     let deferred = probes.or_else(|| Deferred::without_probes(kernel.as_deref()));
     let info = TraceInfo {
         input: InputKind::Tree,
-        capabilities: InputCapabilities::events(format.kinds()),
+        capabilities: format.capabilities(),
         source: Some(Source::Tracefs),
         kernel,
         arch,

@@ -5,7 +5,7 @@ use super::payload::PayloadFormat;
 use super::report::Source;
 use super::restricted_range::RestrictedRange;
 use super::state::StreamState;
-use super::sub_buffers::Place;
+use super::sub_buffers::SubBufferPlace;
 use super::{source, unmarked};
 use crate::disk::block::{CounterSample, End, GapRecord, Watermark, kind};
 use crate::disk::blocks::{Block, BlockReader, Ending};
@@ -248,7 +248,7 @@ impl StreamState {
     ) -> Option<usize> {
         match format {
             PayloadFormat::SubBuffers(format) => {
-                self.sub_buffers(payload, from, Place::of(block), format, names, items)
+                self.sub_buffers(payload, from, SubBufferPlace::of(block), format, names, items)
             }
             PayloadFormat::Relay(format) => self.relay_payload(payload, from, block, format, names, items),
             PayloadFormat::Unknown => {

@@ -6,6 +6,7 @@ use crate::kernel::format::PageShape;
 use crate::kernel::relay::{self, Layout};
 use crate::kernel::subbuffer;
 use crate::target::Endian;
+use crate::trace::InputCapabilities;
 
 /// Format of a recording's payloads; one for all of its files.
 #[derive(Debug)]
@@ -19,13 +20,19 @@ pub(crate) enum PayloadFormat {
 }
 
 impl PayloadFormat {
-    /// Kinds whose events the format describes.
-    pub(crate) fn kinds(&self) -> ByKind<bool> {
-        ByKind::from_fn(|kind| match self {
+    /// What events of the format can tell.
+    pub(crate) fn capabilities(&self) -> InputCapabilities {
+        let kinds = ByKind::from_fn(|kind| match self {
             PayloadFormat::SubBuffers(format) => format.decoder.describes_allocs(kind),
             PayloadFormat::Relay(_) => relay::TYPES.iter().any(|of| of.kind == kind),
             PayloadFormat::Unknown => false,
-        })
+        });
+        let frames = match self {
+            PayloadFormat::SubBuffers(format) => !format.decoder.has_page_pointers(),
+            PayloadFormat::Relay(_) => false,
+            PayloadFormat::Unknown => true,
+        };
+        InputCapabilities { frames, ..InputCapabilities::events(kinds) }
     }
 
     /// The time stamp or sequence number of the first event record in a payload, as the recorder sees it.

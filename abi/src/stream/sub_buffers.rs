@@ -13,15 +13,15 @@ use crate::target::{Big, Endian, Little, TargetOrder};
 
 /// Place of sub-buffers in a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct SubBufferPlace {
     /// Offset of the block in bytes, or of the sub-buffer where there are no blocks.
     offset: u64,
     block: Option<u64>,
 }
 
-impl Place {
-    pub(super) fn of(block: &Block) -> Place {
-        Place { offset: block.offset, block: Some(block.header.sequence.get()) }
+impl SubBufferPlace {
+    pub(super) fn of(block: &Block) -> SubBufferPlace {
+        SubBufferPlace { offset: block.offset, block: Some(block.header.sequence.get()) }
     }
 
     /// Byte `from` of the place, for messages.
@@ -44,7 +44,7 @@ impl StreamState {
         items: &mut impl EventSink,
     ) -> Option<Ending> {
         while !self.is_full() {
-            let place = Place { offset: window.offset(), block: None };
+            let place = SubBufferPlace { offset: window.offset(), block: None };
             let size = format.shape.size;
             let bytes = window.fill(size);
             let Some(whole) = bytes.get(..size) else {
@@ -71,7 +71,7 @@ impl StreamState {
         &mut self,
         payload: &[u8],
         from: usize,
-        place: Place,
+        place: SubBufferPlace,
         format: &SubBufferFormat,
         names: &mut Names,
         items: &mut I,
@@ -86,7 +86,7 @@ impl StreamState {
         &mut self,
         payload: &[u8],
         mut from: usize,
-        place: Place,
+        place: SubBufferPlace,
         format: &SubBufferFormat,
         names: &mut Names,
         items: &mut I,
@@ -187,7 +187,7 @@ impl StreamState {
 
     /// A record that cannot be decoded; `is_after_gap`: a gap was handed over just before it.
     #[cold]
-    fn bad_record(&mut self, error: RecordError, place: Place, from: usize, is_after_gap: bool) {
+    fn bad_record(&mut self, error: RecordError, place: SubBufferPlace, from: usize, is_after_gap: bool) {
         self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
         if is_after_gap {
             self.damaged = true;
@@ -203,13 +203,13 @@ impl StreamState {
     }
 
     #[cold]
-    fn bad_sub_buffer(&mut self, error: SubBufferError, from: usize, place: Place) {
+    fn bad_sub_buffer(&mut self, error: SubBufferError, from: usize, place: SubBufferPlace) {
         self.place_fault(Code::BadSubBuffer, place, format!("{}: {error}", place.sub_buffer(from)));
         self.damage();
     }
 
     #[cold]
-    fn place_fault(&mut self, code: Code, place: Place, message: String) {
+    fn place_fault(&mut self, code: Code, place: SubBufferPlace, message: String) {
         self.report.add(Fault { code, offset: place.offset, block: place.block, message });
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn of_blocks(file: &File, known: Known, format: Option<&SubBufferForm
     if let Some(unmarked) = by_the_end(file, known)? {
         return Ok(unmarked);
     }
-    let mut found = Found::new(known.2);
+    let mut found = WalkState::new(known.2);
     let mut walk = Walk::new(file, known)?;
     while let Some(met) = walk.next()? {
         found.meet(&met);
@@ -169,7 +169,7 @@ struct Hand {
 
 /// Findings of a walk so far.
 #[derive(Debug)]
-struct Found {
+struct WalkState {
     cpu: u32,
     /// The last counters.
     counters: Counters,
@@ -199,9 +199,9 @@ struct Found {
     too_many: Option<u64>,
 }
 
-impl Found {
-    fn new(cpu: u32) -> Found {
-        Found {
+impl WalkState {
+    fn new(cpu: u32) -> WalkState {
+        WalkState {
             cpu,
             counters: Counters::default(),
             marks: MARKS_UNKNOWN,

@@ -19,7 +19,7 @@ const MAX_IN_INTERRUPT: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Records; those before `head` were handed on.
-    queue: Vec<Entry>,
+    queue: Vec<WaitingEvent>,
     head: usize,
     /// Entries from `head` on that are addresses of the record before them.
     addresses: usize,
@@ -33,7 +33,7 @@ pub(super) struct Waiting {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct WaitingEvent {
     event: Event,
     is_open: bool,
 }
@@ -65,7 +65,7 @@ impl Waiting {
     ) -> bool {
         let Some(index) = self.open.iter().rposition(|(open, _)| Some(*open) == origin) else { return false };
         let (_, place) = self.open.swap_remove(index);
-        let Some((entry, behind)) = self.queue.get_mut(place..).and_then(<[Entry]>::split_first_mut) else {
+        let Some((entry, behind)) = self.queue.get_mut(place..).and_then(<[WaitingEvent]>::split_first_mut) else {
             return false;
         };
         // However little sense it makes, it is this event's stack: no other one will come.
@@ -95,7 +95,7 @@ impl Waiting {
             }
         }
         self.addresses += usize::from(event.is_address());
-        self.queue.push(Entry { event, is_open: origin.is_some() });
+        self.queue.push(WaitingEvent { event, is_open: origin.is_some() });
     }
 
     /// Hands on the records that do not wait, up to the first one that does; all but `most`, whether they wait or not.
@@ -145,7 +145,7 @@ impl Waiting {
 
     /// Spells names and stacks out: the reader's next call may come with another table of them.
     pub(super) fn spell_out(&mut self, names: &Names) {
-        for (place, Entry { event, .. }) in self.queue.iter().enumerate().skip(self.head) {
+        for (place, WaitingEvent { event, .. }) in self.queue.iter().enumerate().skip(self.head) {
             self.caches.extend(event.cache.map(|cache| (place, names.get(cache).into())));
             self.stacks.extend(event.stack.map(|stack| (place, names.stacks.get(stack).into())));
         }

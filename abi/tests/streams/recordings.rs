@@ -242,62 +242,33 @@ fn headers_and_totals_that_are_wrong_are_told_with_their_block() {
     let data = |change: fn(&mut kmemtrace_abi::disk::block::BlockInfo)| {
         let mut made = Made::pc();
         made.data(&[page(&[5])]).data_with(&[page(&[10, 12]), page(&[13])], change).end();
-        (made.offset(2), made)
+        (2, "its header says that", made)
     };
     let end = |change: fn(&mut End)| {
         let mut made = Made::pc();
         made.data(&[page(&[5])]).data(&[page(&[10, 12]), page(&[13])]).end_with(|end, _| change(end));
-        (made.offset(3), made)
+        (3, "it says that", made)
     };
-    for ((offset, made), message) in [
-        (data(|info| info.events = 2), "block 2 at byte {}: its header says that it has 2 events, and it has 3"),
-        (data(|info| info.events = 4), "block 2 at byte {}: its header says that it has 4 events, and it has 3"),
-        (
-            data(|info| info.events_before = 2),
-            "block 2 at byte {}: its header says that 2 events come before it, and 1 do",
-        ),
-        (
-            data(|info| info.events_before = 0),
-            "block 2 at byte {}: its header says that 0 events come before it, and 1 do",
-        ),
-        (
-            data(|info| info.lost_before = 1),
-            "block 2 at byte {}: its header says that 1 events were lost before it; marks before it count 0, and gap blocks 0",
-        ),
-        (
-            data(|info| info.first = 11),
-            "block 2 at byte {}: its header says that its events are from 11 to 13, and they are from 10 to 13",
-        ),
-        (
-            data(|info| info.last = 12),
-            "block 2 at byte {}: its header says that its events are from 10 to 12, and they are from 10 to 13",
-        ),
-        (
-            end(|end| (end.events, end.counters.read) = (3.into(), 3.into())),
-            "block 3 at byte {}: it says that the file has 3 events, and it has 4",
-        ),
-        (
-            end(|end| end.first = 6.into()),
-            "block 3 at byte {}: it says that the file's events are from 6 to 13, and they are from 5 to 13",
-        ),
-        (
-            end(|end| end.last = 12.into()),
-            "block 3 at byte {}: it says that the file's events are from 5 to 12, and they are from 5 to 13",
-        ),
-        (
-            end(|end| end.timed = 1.into()),
-            "block 3 at byte {}: it says that 1 blocks of the file tell when events were lost, and 0 do",
-        ),
-        (
-            end(|end| end.marks = 2.into()),
-            "block 3 at byte {}: it says that some mark has no number, and 0 of 0 have none",
-        ),
+    for ((block, says, made), message) in [
+        (data(|info| info.events = 2), "it has 2 events, and it has 3"),
+        (data(|info| info.events = 4), "it has 4 events, and it has 3"),
+        (data(|info| info.events_before = 2), "2 events come before it, and 1 do"),
+        (data(|info| info.events_before = 0), "0 events come before it, and 1 do"),
+        (data(|info| info.lost_before = 1), "1 events were lost before it; marks before it count 0, and gap blocks 0"),
+        (data(|info| info.first = 11), "its events are from 11 to 13, and they are from 10 to 13"),
+        (data(|info| info.last = 12), "its events are from 10 to 12, and they are from 10 to 13"),
+        (end(|end| (end.events, end.counters.read) = (3.into(), 3.into())), "the file has 3 events, and it has 4"),
+        (end(|end| end.first = 6.into()), "the file's events are from 6 to 13, and they are from 5 to 13"),
+        (end(|end| end.last = 12.into()), "the file's events are from 5 to 12, and they are from 5 to 13"),
+        (end(|end| end.timed = 1.into()), "1 blocks of the file tell when events were lost, and 0 do"),
+        (end(|end| end.marks = 2.into()), "some mark has no number, and 0 of 0 have none"),
     ] {
         let seen = made.read();
         assert_eq!(seen.told, [5, 10, 12, 13].map(At), "{message}");
         let found: Vec<_> = seen.facts.faults.iter().filter(|fault| fault.code == Code::WrongTotals).collect();
         assert_eq!(found.len(), 1, "{message}: {:?}", seen.facts.faults);
-        assert_eq!(found[0].message, message.replace("{}", &offset.to_string()));
+        let offset = made.offset(block);
+        assert_eq!(found[0].message, format!("block {block} at byte {offset}: {says} {message}"));
         assert_eq!((found[0].offset, seen.facts.verdict), (offset, Verdict::Corrupt));
     }
     // A block without events has no times to tell.

@@ -171,13 +171,6 @@ macro_rules! figure_enum {
                     },)*
                 }
             }
-
-            /// The figure in these sums, if they have it.
-            pub(crate) fn of(self, stats: &super::stats::Stats) -> Option<u128> {
-                match self {
-                    $(Figure::$figure => stats.$member.known(),)*
-                }
-            }
         }
     };
     (@exact) => { false };

@@ -48,13 +48,16 @@ impl<'a> StackReader<'a> {
     pub(crate) fn read(&mut self, event: &Event, names: &Names) -> EventStack {
         let Some(id) = event.stack else { return EventStack { number: 0, site: event.call_site } };
         let space = event.kind().map_or(Space::Slab, Kind::space);
-        match self.latest.get(id.index()) {
-            Some(latest) if (latest.call_site, latest.space) == (event.call_site, space) => match latest.found {
-                Some(found) => found,
-                None => self.other(id, event.call_site, space, names),
-            },
+        let found = match self.latest.get(id.index()) {
+            Some(&Latest { call_site, space: of, found: Some(found) })
+                if (call_site, of) == (event.call_site, space) =>
+            {
+                found
+            }
             _ => self.other(id, event.call_site, space, names),
-        }
+        };
+        // Failed allocations of per-CPU memory are all at one place.
+        if space == Space::Percpu && event.failed { EventStack { site: 0, ..found } } else { found }
     }
 
     #[cold]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{Sum, figures};
+use super::figures::{Figure, Sum, figures};
 
 macro_rules! stats {
     ($(
@@ -27,6 +27,13 @@ macro_rules! stats {
         }
 
         impl Stats {
+            /// A figure, if the row has it.
+            pub(crate) fn get(&self, figure: Figure) -> Option<u128> {
+                match figure {
+                    $(Figure::$figure => self.$member.known(),)*
+                }
+            }
+
             /// Adds another row.
             pub(crate) fn add(&mut self, other: &Stats) {
                 $(self.$member = stats!(@$adds self.$member, other.$member);)*
@@ -49,14 +56,15 @@ impl Stats {
         self.allocs == 0 && self.failed_allocs == 0
     }
 
-    /// Makes these the figures of a row of pages that have `page_bytes` each, with this peak in bytes. `tells_frames`: each event tells
-    /// its frames, so that blocks may be freed in parts.
-    pub(crate) fn set_pages(&mut self, peak: u128, page_bytes: Option<u64>, tells_frames: bool) {
-        let is_known = tells_frames || page_bytes.is_some();
+    /// Makes these the figures of a row of pages that have `page_bytes` each, with this peak in bytes. `is_known`: numbers of pages are
+    /// known; `tells_frames`: each event tells its frames, so that blocks may be freed in parts.
+    pub(crate) fn set_pages(&mut self, peak: u128, page_bytes: Option<u64>, (is_known, tells_frames): (bool, bool)) {
         let pages = [&mut self.pages_allocated, &mut self.pages_freed, &mut self.pages_inferred, &mut self.live_pages];
         pages.into_iter().for_each(|pages| *pages = is_known.then_some(pages.unwrap_or(0)));
         self.partial_frees = tells_frames.then_some(self.partial_frees.unwrap_or(0));
-        self.peak_live_pages = page_bytes.and_then(|size| peak.checked_div(size.into()));
+        let peak = page_bytes.and_then(|size| peak.checked_div(size.into()));
+        // A row without a successful allocation has no pages, either.
+        self.peak_live_pages = if is_known && self.pages_allocated == Some(0) { Some(0) } else { peak };
     }
 }
 

@@ -4,7 +4,6 @@ use kmemtrace_abi::event::Names;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::content::read_all;
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::completeness::MergeStats;
 use crate::account::figures::{Figure, FigureUnit};
@@ -88,8 +87,8 @@ pub(super) fn read(
     with_live: bool,
     names: &mut Names,
 ) -> Option<(MergeStats, PairingResult)> {
-    type Sums<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
-    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Sums<'_>>(bytes).ok()?;
+    type Kept<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
+    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Kept<'_>>(bytes).ok()?;
     let numbers: Vec<CacheNumber> = known.into_iter().map(|name| names.intern(name).index() as u32 + 1).collect();
     let cache = |number: CacheNumber| match number.checked_sub(1) {
         Some(index) => numbers.get(index as usize).copied(),
@@ -129,7 +128,7 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
             for (sum, figure) in sums.iter_mut().zip(Figure::ALL) {
                 let is_count = figure.entry().unit == FigureUnit::Count;
                 let most = if is_count { u64::MAX.into() } else { u128::MAX };
-                *sum = sum.checked_add(figure.of(row).unwrap_or(0)).filter(|sum| *sum <= most)?;
+                *sum = sum.checked_add(row.get(figure).unwrap_or(0)).filter(|sum| *sum <= most)?;
             }
             cross_cpu_bytes = cross_cpu_bytes.checked_add(row.cross_cpu_bytes)?;
         }
@@ -139,6 +138,11 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
         })
     };
     paired.counts.other <= order.events && all_fit().is_some()
+}
+
+/// The value that all of `bytes` stand for.
+pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
 #[cfg(test)]

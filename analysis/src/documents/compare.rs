@@ -227,7 +227,9 @@ impl Merged {
             Merged::None => {
                 let mut none = Stats { peak_live_allocated: Some(0), ..Stats::default() };
                 if is_of_pages && analysis.kind(Kind::Pages).pages_allocated.is_some() {
-                    none.set_pages(0, analysis.info.page_bytes, analysis.kind(Kind::Pages).partial_frees.is_some());
+                    let pages = analysis.kind(Kind::Pages);
+                    let known = (pages.pages_allocated.is_some(), pages.partial_frees.is_some());
+                    none.set_pages(0, analysis.info.page_bytes, known);
                 }
                 none
             }

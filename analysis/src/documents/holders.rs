@@ -81,7 +81,10 @@ pub(super) fn holders<'a>(
         Some(ModuleRule::Any) => overlapping(analysis),
         _ => rows_of_keys(analysis),
     };
+    // Uses are of pages; slab objects have one row.
+    let has_uses = analysis.grouping.has(GroupKey::Use);
     rows.retain(|row| shown.takes(row.kind) && !row.grown.stats.is_empty());
+    rows.retain(|row| !has_uses || row.kind.space().is_always_shown());
     rows.iter().for_each(|row| saturation.check(&row.grown.stats));
     let keys = if shape.sort.is_empty() { &[SortKey::Figure(Figure::LiveAllocated)][..] } else { &shape.sort };
     let figures =

@@ -67,7 +67,7 @@ impl SortKey {
     pub(super) fn of(self, stats: &Stats, ordering: Ordering) -> u128 {
         match self {
             SortKey::Figure(figure) if !ordering.knows(figure.entry().known) => 0,
-            SortKey::Figure(figure) => figure.of(stats).unwrap_or(0),
+            SortKey::Figure(figure) => stats.get(figure).unwrap_or(0),
             SortKey::Oldest { is_descending: true } => stats.oldest.map_or(0, u128::from),
             SortKey::Oldest { is_descending: false } => stats.oldest.map_or(0, |oldest| u128::MAX - u128::from(oldest)),
             SortKey::Growth | SortKey::Static | SortKey::Current | SortKey::Site | SortKey::Key { .. } => 0,

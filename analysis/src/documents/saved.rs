@@ -275,7 +275,7 @@ impl Saved {
             let (symbol, module) = (name(&row.symbol, &row.symbol_hex), name(&row.module, &row.module_hex));
             let stats = row.stats.sums();
             let counts = Figure::ALL.into_iter().filter(|figure| figure.entry().unit == FigureUnit::Count);
-            counted = counts.filter_map(|figure| figure.of(&stats)).fold(counted, |sum, n| sum + n);
+            counted = counts.filter_map(|figure| stats.get(figure)).fold(counted, |sum, n| sum + n);
             let place = Arc::new(row.place(|file| areas.of_file(file).map(|area| area.as_bytes().into())));
             symbols.push((call_site, symbol, module));
             if symbols.last().is_some_and(|symbols| query.select.takes_row(kind, symbols, &place)) {

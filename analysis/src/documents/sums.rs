@@ -29,7 +29,7 @@ impl Saturation {
 
     /// Checks the figures of a row that is printed later.
     pub(super) fn check(&self, row: &Stats) {
-        let fits = Figure::ALL.iter().all(|figure| figure.of(row) <= Some(u64::MAX.into()));
+        let fits = Figure::ALL.iter().all(|figure| row.get(*figure) <= Some(u64::MAX.into()));
         self.0.set(self.has_occurred() || !fits);
     }
 

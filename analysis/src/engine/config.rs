@@ -51,17 +51,13 @@ pub(crate) struct Parallelism {
 impl Parallelism {
     /// The sizes for `threads` threads.
     pub(crate) fn of_threads(threads: u32) -> Parallelism {
-        let window = match threads {
-            1 => WINDOW,
-            2 => WINDOW_OF_TWO,
-            _ => WINDOW_AT_ONCE,
-        };
+        let window = if threads == 1 { WINDOW } else { WINDOW_AT_ONCE };
         Parallelism { threads, window, sized_classes: MAX_SIZED_CLASSES }
     }
 
-    /// Partitions of the addresses. Two threads are busy without: one pairs while the other reads.
+    /// Partitions of the addresses: one for each thread.
     pub(crate) fn parts(self) -> u32 {
-        if self.threads <= 2 { 1 } else { self.threads.min(256) }
+        self.threads.clamp(1, 256)
     }
 
     /// Chunks to read of each of `streams` streams before the merge has consumed the first of them. With several threads some
@@ -70,18 +66,15 @@ impl Parallelism {
         match (self.threads, streams) {
             (1, ..=2) => 1,
             (1, _) => MAX_CHUNKS,
-            (2, ..=64) => 5,
-            _ => 3,
+            _ => MAX_CHUNKS + 1,
         }
     }
 }
 
 /// Events of a window on one thread: the part of them that is in memory should stay in a core's cache.
 pub(crate) const WINDOW: usize = 2048;
-/// Events of a window on two threads, which mostly each work at their own stages.
-const WINDOW_OF_TWO: usize = 8 << 10;
-/// Events of a window on three threads and more: large enough that scheduling costs nothing noticeable.
-const WINDOW_AT_ONCE: usize = 32 << 10;
+/// Events of a window on several threads: large enough that scheduling costs nothing noticeable.
+const WINDOW_AT_ONCE: usize = 16 << 10;
 
 /// Memory for each live object that is listed, in bytes.
 const LISTED_BYTES: usize = size_of::<Live>();

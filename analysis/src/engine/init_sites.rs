@@ -11,7 +11,7 @@ use kmemtrace_abi::stack::StackId;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::{OpenError, Trace};
 
-use super::sequential;
+use super::read_in_order;
 use crate::account::module_loads::ModuleLoads;
 use crate::names::kallsyms::{InitSite, InitSites, SiteOwner, Symbolizer};
 use crate::names::module_area::ModuleArea;
@@ -66,11 +66,11 @@ pub(crate) fn find(
     };
     let seen = if trace.may_have_stacks() {
         let mut sink = Sink::<true>(seen);
-        sequential::decode_all(&mut trace, &mut sink, progress);
+        read_in_order::decode_all(&mut trace, &mut sink, progress);
         sink.0
     } else {
         let mut sink = Sink::<false>(seen);
-        sequential::decode_all(&mut trace, &mut sink, progress);
+        read_in_order::decode_all(&mut trace, &mut sink, progress);
         sink.0
     };
     Ok(seen.sites(&ModuleInfo::parse(&trace.metadata.module_info)))

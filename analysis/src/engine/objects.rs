@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kmemtrace_abi::event::{Event, Names as EventNames};
 use kmemtrace_abi::trace::Trace;
@@ -15,10 +15,12 @@ use crate::account::group_reader::{GroupFacts, GroupReader};
 use crate::account::grouping::{GroupKey, Grouping};
 use crate::account::over_time::OverTimeRequest;
 use crate::cache::AnalysisRequest;
+use crate::engine::add_up::list_live;
 use crate::engine::config::{Parallelism, RunConfig, WINDOW};
-use crate::engine::fates::{Fates, WindowFates};
-use crate::engine::object::ObjectSink;
+use crate::engine::fate_sink::{Fates, WindowFates};
+use crate::engine::object_fate::ObjectSink;
 use crate::engine::observe::{Observed, OrderedPass, in_order};
+use crate::engine::read_trace::{BETWEEN_LOOKS, KEPT};
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::memory::budget::Budget;
 use crate::memory::hashing::Seed;
@@ -30,12 +32,7 @@ use crate::pairing::pairs::Pairing;
 use crate::pairing::result::Counts;
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
-use crate::query::any_filter::AnyFilter;
-
-/// Interval between two looks at the memory of the process.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// Memory that grows with the trace, for messages.
-const KEPT: &str = "live objects, freed addresses and their sizes";
+use crate::query::filter::EventFilter;
 
 impl Query {
     /// Hands each object of the query to `sink`, and each failed allocation and free without an object, paired as the figures of
@@ -79,7 +76,7 @@ impl Query {
         let (budget, first_key) = (Budget::new(self.max_memory), Cell::new(0));
         let (pass, index) = self.open_pass(trace, &first_key, budget, progress)?;
         let OrderedPass { names, caches, window, .. } = &pass;
-        let filter = AnyFilter { selected: pass.filter(), own: pass.own(), shows_own: self.shows_own };
+        let filter = EventFilter::new(pass.filter(), pass.own_threads(), self.shows_own);
         let request =
             AnalysisRequest { grouping: Grouping::KIND, matrix: false, lists_live: true, shows_own: self.shows_own };
         let mut config = RunConfig {
@@ -121,7 +118,7 @@ impl Query {
 struct ObjectPass<'a> {
     config: &'a RunConfig<'a>,
     classes: &'a Classes,
-    reader: PairEventReader<'a, AnyFilter<'a>>,
+    reader: PairEventReader<'a>,
     streams: HashMap<u32, u16>,
     pairing: Pairing<'a>,
     fates: Fates<'a>,
@@ -139,7 +136,7 @@ impl<'a> ObjectPass<'a> {
         config: &'a RunConfig<'a>,
         classes: &'a Classes,
         names: &EventNames,
-        filter: AnyFilter<'a>,
+        filter: EventFilter<'a>,
         fates: Fates<'a>,
     ) -> ObjectPass<'a> {
         let seed = Seed::random();
@@ -166,7 +163,7 @@ impl<'a> ObjectPass<'a> {
     /// Pairs the next window; `first` is the first key of the trace.
     fn window(&mut self, window: &Window<Event>, first: u64, names: &EventNames) {
         self.gaps.add(&window.gaps, first);
-        self.fates.begin_window(window.gap_at_last_frontier, window.complete_until);
+        self.fates.begin_window();
         for (event, serial) in window.events.iter().zip(window.first_serial..) {
             while self.gaps.next_before(event.at).is_some() {
                 self.gaps_before += 1;
@@ -191,18 +188,11 @@ impl<'a> ObjectPass<'a> {
 
     /// Hands over the live objects. Returns the sums, and true where the sink has ended the pass.
     fn finish(mut self, events: u64) -> Result<(Counts, bool), AnalysisError> {
-        let over = |what| Err(self.config.budget.exceeded(what, events, LESS_OF_THE_TRACE));
         if self.is_over {
-            return over(KEPT);
+            return Err(self.config.budget.exceeded(KEPT, events, LESS_OF_THE_TRACE));
         }
         self.fates.decide_rest();
-        if !self.config.has_room_for(self.pairing.live_objects(), self.pairing.table_bytes()) {
-            return over("rows of live objects");
-        }
-        let (mut live, mut known) = (Vec::new(), Vec::new());
-        live.reserve_exact(self.pairing.live_objects());
-        self.classes.from(0, |class| known.push(*class));
-        self.pairing.list_live(&mut live, &mut known);
+        let (live, known) = list_live(&mut [&mut self.pairing], self.classes, self.config, events)?;
         self.fates.live(live, &known);
         Ok((self.pairing.counts(), self.fates.has_ended))
     }

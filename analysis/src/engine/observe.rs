@@ -12,8 +12,8 @@ use crate::account::completeness::MergeStats;
 use crate::account::own_threads::OwnThreads;
 use crate::cache::{Index, Restricted};
 use crate::engine::config::WINDOW;
-use crate::engine::run::begin;
-use crate::engine::sequential;
+use crate::engine::query_run::begin;
+use crate::engine::read_in_order;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
@@ -21,7 +21,6 @@ use crate::names::caches::CacheNames;
 use crate::names::known::KnownNames;
 use crate::order::merger::Window;
 use crate::order::ordered::{Observer, Ordered};
-use crate::order::pair_event::Filter;
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
 use crate::query::filter::Selected;
@@ -70,7 +69,8 @@ impl Query {
     ) -> Result<Observed, AnalysisError> {
         let first_key = Cell::new(0);
         let (pass, index) = self.open_pass(trace, &first_key, Budget::new(self.max_memory), progress)?;
-        let mut ordered = Ordered::new(observer, &pass.names.comms, pass.filter(), pass.own());
+        let mut ordered =
+            Ordered::new(observer, &pass.names.comms, pass.filter(), pass.own_threads().map(OwnThreads::new));
         let (order, completeness) =
             observe_in_order(trace, self.window_events, index, pass.window, progress, &mut ordered)?;
         Ok(pass.end(trace, &order, completeness))
@@ -117,8 +117,8 @@ impl OrderedPass<'_> {
     }
 
     /// Threads of the recorder, if it has any.
-    pub(super) fn own(&self) -> Option<OwnThreads<'_>> {
-        self.own_threads.as_deref().filter(|threads| !threads.is_empty()).map(OwnThreads::new)
+    pub(super) fn own_threads(&self) -> Option<&[i32]> {
+        self.own_threads.as_deref().filter(|threads| !threads.is_empty())
     }
 
     /// Totals at the end.
@@ -147,13 +147,13 @@ impl OrderedPass<'_> {
 }
 
 /// Hands all events and gaps within the window to the observer of `ordered`: [`in_order`], and what comes to light at the end.
-pub(crate) fn observe_in_order<F: Filter>(
+pub(crate) fn observe_in_order(
     trace: &mut Trace,
     window_events: Option<usize>,
     index: Option<Index>,
     window: Option<AskedWindow<'_>>,
     progress: &mut dyn Progress,
-    ordered: &mut Ordered<'_, F>,
+    ordered: &mut Ordered<'_>,
 ) -> Result<(MergeStats, Completeness), AnalysisError> {
     let (order, completeness) = in_order(trace, window_events, index, window, progress, |window, first, names| {
         ordered.window(window, first, names);
@@ -179,7 +179,7 @@ pub(super) fn in_order(
     let mut restricted = restrict(index.as_mut(), trace, window);
     if let Some(index) = index.as_mut().filter(|_| restricted.is_some()) {
         // No line can be taken back, so all is read once before the first of them.
-        sequential::last_key(trace, progress);
+        read_in_order::last_key(trace, progress);
         let is_good = index.was_good(trace);
         let (keeps_fields, symbols) = (trace.names.fields.is_kept(), trace.info.symbols);
         *trace = trace.reopen()?;
@@ -194,7 +194,7 @@ pub(super) fn in_order(
     let resolve = |first| window.map_or((0, u64::MAX), |window| window.resolve(first));
     let bounds = |first| restricted.as_ref().map_or_else(|| resolve(first), |restricted| restricted.bounds);
     let mut has_ended = false;
-    let order = sequential::in_order(
+    let order = read_in_order::in_order(
         trace,
         window_events.unwrap_or(WINDOW),
         first,

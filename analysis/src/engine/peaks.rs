@@ -64,7 +64,7 @@ impl PeakTracker {
 
     /// Applies the deltas of a window's partitions, in the window's order.
     pub(crate) fn replay(&mut self, window: &Window<PairEvent>, deltas: &[LiveDeltas]) {
-        let mut rest: Vec<&[Entry]> = deltas.iter().map(|partition| partition.entries.as_slice()).collect();
+        let mut rest: Vec<&[LiveChange]> = deltas.iter().map(|partition| partition.entries.as_slice()).collect();
         let mut peaks: BySpace<Option<u32>> = BySpace::default();
         for (&owner, serial) in window.owners.iter().zip(0u32..) {
             let Some(entries) = rest.get_mut(usize::from(owner)) else { continue };
@@ -121,7 +121,7 @@ impl PairingSink for PeakTracker {
 
 /// Change of the live bytes by one event.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct LiveChange {
     allocated: u64,
     serial: u32,
     row: u32,
@@ -133,7 +133,7 @@ struct Entry {
 /// Changes of the live bytes that one partition found in a window.
 #[derive(Debug, Default)]
 pub(crate) struct LiveDeltas {
-    entries: Vec<Entry>,
+    entries: Vec<LiveChange>,
 }
 
 impl LiveDeltas {
@@ -145,7 +145,7 @@ impl LiveDeltas {
 
     #[inline]
     fn push(&mut self, event: Number, class: &Class, allocated: u64, opens: bool) {
-        self.entries.push(Entry { allocated, serial: event.serial, row: class.row, kind: class.kind, opens });
+        self.entries.push(LiveChange { allocated, serial: event.serial, row: class.row, kind: class.kind, opens });
     }
 }
 

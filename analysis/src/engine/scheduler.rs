@@ -1,9 +1,8 @@
 //! Scheduler of the stages of an analysis: streams, the merge, partitions of the addresses, and the peak tracker.
 //!
 //! A thread claims a stage that has a task, works without a lock, and completes the task by giving the stage back. Later stages go
-//! first: few events are between two stages, and those are still in a core's cache. Only the second of two threads reads as long
-//! as it may, and merges before it pairs: one core mostly pairs and has the tables in its cache, and merges while the other core
-//! is still reading. The cut into windows depends on the speed of the threads; the figures do not.
+//! first: few events are between two stages, and those are still in a core's cache. The cut into windows depends on the speed of
+//! the threads; the figures do not.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,7 +14,7 @@ use kmemtrace_abi::stream::CpuStream;
 use crate::engine::peaks::{LiveDeltas, PeakTracker};
 use crate::order::merge::{Chunk, MAX_CHUNKS};
 use crate::order::merger::{Merger, Window};
-use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
+use crate::order::pair_event::{PairEvent, PairEventReader};
 use crate::pairing::pairs::Pairing;
 
 /// Limit of merged windows that wait for the pairing.
@@ -65,7 +64,7 @@ struct Round {
 }
 
 /// A CPU's stream.
-struct Stream {
+struct StreamState {
     /// `None` while a thread reads it.
     idle: Option<Box<CpuStream>>,
     ended: bool,
@@ -87,7 +86,7 @@ enum Task<'a> {
 type Fresh = (usize, Chunk<PairEvent>, bool);
 
 struct State<'a> {
-    streams: Vec<Stream>,
+    streams: Vec<StreamState>,
     fresh: Vec<Fresh>,
     merger: Option<Merger<PairEvent>>,
     is_merged: bool,
@@ -115,7 +114,7 @@ pub(crate) struct StageTimes {
     /// Reading and decoding.
     pub(crate) reading: Duration,
     pub(crate) merging: Duration,
-    /// Pairing and counting; while a table is moved in halves, the longer of the two.
+    /// Pairing and counting.
     pub(crate) pairing: Duration,
 }
 
@@ -157,7 +156,7 @@ impl<'a> Scheduler<'a> {
         peaks: PeakTracker,
         (batch, ahead): (usize, usize),
     ) -> Scheduler<'a> {
-        let stream = |(number, stream): (usize, CpuStream)| Stream {
+        let stream = |(number, stream): (usize, CpuStream)| StreamState {
             idle: Some(Box::new(stream)),
             ended: merger.has_ended(number),
             waiting: merger.waiting(number),
@@ -201,32 +200,26 @@ impl<'a> Scheduler<'a> {
 
     /// Runs all tasks on `threads` threads. The caller's thread is one of them and calls `look` after each task: false stops all.
     /// Each thread reads with a copy of `reader`.
-    pub(crate) fn work<F: Filter + Clone + Send>(
+    pub(crate) fn work(
         &self,
         threads: u32,
-        reader: PairEventReader<'_, F>,
+        reader: PairEventReader<'_>,
         mut look: impl FnMut(ProgressSnapshot) -> bool,
     ) {
         thread::scope(|scope| {
             // Without a new thread from the system, the others do its tasks.
-            let is_second_of_two = threads == 2;
             for _ in 1..threads {
                 let own = reader.clone();
-                let work = move || self.work_on(is_second_of_two, own, || true);
+                let work = move || self.work_on(own, || true);
                 drop(thread::Builder::new().spawn_scoped(scope, work));
             }
-            self.work_on(false, reader, || look(self.snapshot()));
+            self.work_on(reader, || look(self.snapshot()));
         });
     }
 
-    fn work_on<F: Filter>(
-        &self,
-        reads_first: bool,
-        mut reader: PairEventReader<'_, F>,
-        mut look: impl FnMut() -> bool,
-    ) {
+    fn work_on(&self, mut reader: PairEventReader<'_>, mut look: impl FnMut() -> bool) {
         let _guard = StopOnPanic(self);
-        while let Some(mut task) = self.claim(reads_first) {
+        while let Some(mut task) = self.claim() {
             let begun = Instant::now();
             match &mut task {
                 Task::Read(number, stream, chunk, ended) => {
@@ -262,7 +255,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Waits for the next task and claims its stage; `None` at the end.
-    fn claim(&self, reads_first: bool) -> Option<Task<'a>> {
+    fn claim(&self) -> Option<Task<'a>> {
         let mut state = self.lock();
         let mut looks = 0;
         loop {
@@ -270,7 +263,7 @@ impl<'a> Scheduler<'a> {
                 self.changed.notify_all();
                 return None;
             }
-            if let Some(task) = state.next(self.ahead, reads_first) {
+            if let Some(task) = state.next(self.ahead) {
                 state.at_work += 1;
                 return Some(task);
             }
@@ -321,10 +314,7 @@ impl<'a> State<'a> {
     }
 
     /// Claims a stage that has a task.
-    fn next(&mut self, ahead: usize, reads_first: bool) -> Option<Task<'a>> {
-        if reads_first && let Some(task) = self.next_read(ahead).or_else(|| self.next_merge()) {
-            return Some(task);
-        }
+    fn next(&mut self, ahead: usize) -> Option<Task<'a>> {
         self.next_replay().or_else(|| self.next_pair()).or_else(|| self.next_merge()).or_else(|| self.next_read(ahead))
     }
 

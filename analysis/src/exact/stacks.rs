@@ -193,7 +193,7 @@ impl Known {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sums {
+pub(super) struct StackSums {
     pub(super) allocs: u64,
     total: u64,
     pub(super) live: u64,
@@ -201,8 +201,8 @@ pub(super) struct Sums {
 }
 
 /// Sums of each group that `groups` names for an allocation, after a replay of every event.
-pub(super) fn replay<G: Ord + Clone>(events: &[Made], groups: impl Fn(&Known) -> Vec<G>) -> BTreeMap<G, Sums> {
-    let mut sums: BTreeMap<G, Sums> = BTreeMap::new();
+pub(super) fn replay<G: Ord + Clone>(events: &[Made], groups: impl Fn(&Known) -> Vec<G>) -> BTreeMap<G, StackSums> {
+    let mut sums: BTreeMap<G, StackSums> = BTreeMap::new();
     let mut held: HashMap<(bool, u64), (Vec<G>, u64)> = HashMap::new();
     for made in events {
         let (Action::Alloc(kind) | Action::Free(kind)) = made.action else { continue };
@@ -230,9 +230,9 @@ pub(super) fn replay<G: Ord + Clone>(events: &[Made], groups: impl Fn(&Known) ->
     sums
 }
 
-fn sums_of(row: &Value) -> Sums {
+fn sums_of(row: &Value) -> StackSums {
     let figure = |member: &str| row[member].as_u64().unwrap();
-    Sums {
+    StackSums {
         allocs: figure("allocs"),
         total: figure("allocated"),
         live: figure("live_allocated"),
@@ -241,7 +241,7 @@ fn sums_of(row: &Value) -> Sums {
 }
 
 /// Nodes of a tree by their paths; each is checked against its children.
-fn nodes(node: &Value, path: &mut Vec<String>, into: &mut BTreeMap<Vec<String>, Sums>) {
+fn nodes(node: &Value, path: &mut Vec<String>, into: &mut BTreeMap<Vec<String>, StackSums>) {
     let sums = sums_of(node);
     let children = node["children"].as_array().unwrap();
     let below: u64 = children.iter().map(|child| child["live_allocated"].as_u64().unwrap()).sum();

@@ -3,10 +3,10 @@
 //! `task` has the rules of one task's spans, `loss` the gaps that may explain one, `observer` puts both together and adds up in `sums`.
 //! Memory grows with rows, not with spans; where stalls are listed, with these.
 
+mod ended_spans;
 #[cfg(test)]
 mod exact;
 mod figures;
-mod live;
 mod loss;
 mod observer;
 mod pass;
@@ -30,15 +30,15 @@ use crate::names::known::KnownNames;
 use crate::order::merger::Window;
 use crate::order::ordered::Observer;
 use crate::query::select::Select;
+use ended_spans::EndedSpans;
+pub use ended_spans::{EndedSpan, EndedTotals, FollowRequest};
 pub use figures::DurationFigures;
-use live::EndedSpans;
-pub use live::{EndedSpan, EndedTotals, FollowRequest};
 pub use observer::FunctionSums;
 use observer::LatencyObserver;
 pub(crate) use request::span_name;
 pub use request::{LatencyRequest, WaitBy};
 use stacks::StackFacts;
-use sums::Sums;
+use sums::LatencySums;
 pub use sums::{ListedStall, ShrinkerSums, SpanSums, Stall, WaitKey, WaitSums};
 pub use task::{InsideEvent, InsideSpans, ShrinkerKey, SpanClass};
 
@@ -235,7 +235,7 @@ impl<'a> Pass<'a> {
         if is_late {
             sums.suspect_all();
         }
-        let Sums { spans, nesting, tasks, shrinkers, waits, stalls } = sums;
+        let LatencySums { spans, nesting, tasks, shrinkers, waits, stalls } = sums;
         let is_daemon = |task: u32| observer.tasks.get(task as usize).is_some_and(|task| task.is_daemon);
         let mut classes: HashMap<(Span, Option<Span>, SpanClass), (u64, u64)> = HashMap::new();
         for ((task, span, parent, class), (count, total)) in nesting {

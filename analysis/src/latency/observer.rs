@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use foldhash::HashMap;
 use kmemtrace_abi::event::{Action, Context, Event, Kind, Mark, Names, Span};
 
+use super::ended_spans::{EndedSpans, TaskFacts};
 use super::figures::DurationFigures;
-use super::live::{EndedSpans, TaskFacts};
 use super::loss::GapReach;
 use super::request::{LatencyRequest, WaitBy, takes_task};
 use super::stacks::StackFacts;
-use super::sums::{Sums, TaskNumber, WaitKey};
+use super::sums::{LatencySums, TaskNumber, WaitKey};
 use super::task::{Closed, Outcome, TaskSpans};
 use crate::order::ordered::Observer;
 use crate::order::ordered::OrderedItem;
@@ -28,7 +28,7 @@ pub(super) struct Task {
     /// Waits since the last allocation of pages: durations that are certain, and those that are not decided on.
     waits: [Option<u64>; 2],
     /// Sums if the spans that are not decided on count, and if loss touches them.
-    held: Option<Box<[Sums; 2]>>,
+    held: Option<Box<[LatencySums; 2]>>,
 }
 
 /// Span or allocation that ended at the last key: gaps that begin at this key may not be known yet.
@@ -57,7 +57,7 @@ pub(super) struct LatencyObserver<'a> {
     numbers: HashMap<(i32, u32), TaskNumber>,
     gaps: GapReach,
     recent: Vec<Recent>,
-    pub(super) sums: Sums,
+    pub(super) sums: LatencySums,
     pub(super) functions: HashMap<u64, FunctionSums>,
     pub(super) sleeps_without_wake: u64,
     /// Spans as they end, where the caller follows the trace.
@@ -95,7 +95,7 @@ impl<'a> LatencyObserver<'a> {
             numbers: HashMap::default(),
             gaps: GapReach::default(),
             recent: Vec::new(),
-            sums: Sums::default(),
+            sums: LatencySums::default(),
             functions: HashMap::default(),
             sleeps_without_wake: 0,
             ended: None,

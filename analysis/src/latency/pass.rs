@@ -12,7 +12,6 @@ use crate::names::known::KnownNames;
 use crate::order::ordered::Ordered;
 use crate::progress::Progress;
 use crate::query::Query;
-use crate::query::filter::Selected;
 
 impl Query {
     /// Time that tasks wait for memory. Of the query, the time window counts, and the filters by thread and command, which act on
@@ -34,7 +33,7 @@ impl Query {
         let info = trace.info.clone();
         let gfp_names = trace.metadata.gfp_names.clone();
         let mut latency = Pass::new(&request, &self.select, &pass.names, &info);
-        let mut ordered = Ordered::new(latency.observer(), &pass.names.comms, None::<Selected<'_>>, None);
+        let mut ordered = Ordered::new(latency.observer(), &pass.names.comms, None, None);
         let window = pass.window;
         let (order, completeness) = observe_in_order(trace, self.window_events, index, window, progress, &mut ordered)?;
         let rows = latency.finish(&trace.names, has_late_loss(trace, &order));

@@ -131,7 +131,7 @@ pub(super) type Nesting = (TaskNumber, Span, Option<Span>, SpanClass);
 
 /// Sums.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct LatencySums {
     pub(super) spans: HashMap<Span, SpanSums>,
     pub(super) nesting: HashMap<Nesting, (u64, u64)>,
     /// Number, sum and greatest duration of each task's stalls.
@@ -141,7 +141,7 @@ pub(super) struct Sums {
     pub(super) stalls: Vec<Stall>,
 }
 
-impl Sums {
+impl LatencySums {
     /// Adds a span that no loss touches; `keeps`: stalls are listed.
     pub(super) fn add(&mut self, task: TaskNumber, closed: &Closed, keeps: bool) {
         let total = closed.total();
@@ -181,7 +181,7 @@ impl Sums {
     }
 
     /// Adds other sums.
-    pub(super) fn merge(&mut self, other: Sums) {
+    pub(super) fn merge(&mut self, other: LatencySums) {
         for (span, more) in other.spans {
             let row = self.spans.entry(span).or_default();
             row.figures.merge(&more.figures);

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::figures::Birth;
 use super::naming::NameMemory;
 use super::numbering::{Numbering, Places, RowNumbers};
-use super::selected::Selected;
+use super::selected::SelectedObjects;
 use super::snapshot::{LiveGroup, RowChoice, Selection};
-use super::sums::Sums;
+use super::sums::LiveSums;
 use super::ticks::Ticks;
 use super::watched::Watched;
 use crate::account::classes::{Class, Classes};
@@ -31,9 +31,9 @@ const PASS_SHARE: u32 = 20;
 /// Rows and figures of all objects, and of those that are selected.
 pub(super) struct Ledger<'a> {
     pub(super) numbering: Numbering<'a>,
-    pub(super) sums: Sums,
+    pub(super) sums: LiveSums,
     /// Figures of the objects that a filter takes.
-    pub(super) selected: Option<Selected>,
+    pub(super) selected: Option<SelectedObjects>,
     /// The row that more is told about.
     pub(super) watched: Option<Watched>,
     /// Time before which no other row is watched, where a pass over the live objects takes long.
@@ -48,7 +48,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn new(classes: &'a Classes, first_symbols: &'a Symbolizer, names: NameMemory) -> Ledger<'a> {
         Ledger {
             numbering: Numbering::new(classes, first_symbols, names),
-            sums: Sums::default(),
+            sums: LiveSums::default(),
             selected: None,
             watched: None,
             watch_due: None,
@@ -88,7 +88,7 @@ impl<'a> Ledger<'a> {
         self.each_sums(|sums| sums.retain_tasks(&is_kept));
     }
 
-    fn each_sums(&mut self, mut change: impl FnMut(&mut Sums)) {
+    fn each_sums(&mut self, mut change: impl FnMut(&mut LiveSums)) {
         change(&mut self.sums);
         self.selected.iter_mut().for_each(|selected| change(&mut selected.sums));
     }
@@ -102,7 +102,12 @@ impl<'a> Ledger<'a> {
     /// Hands the places of a thread's object to `change`, with all figures that it counts in. Returns its rows where the selection
     /// takes it, or there is none.
     #[inline]
-    fn change(&mut self, class: &Class, pid: u32, mut change: impl FnMut(&mut Sums, Places<'_>)) -> Option<RowNumbers> {
+    fn change(
+        &mut self,
+        class: &Class,
+        pid: u32,
+        mut change: impl FnMut(&mut LiveSums, Places<'_>),
+    ) -> Option<RowNumbers> {
         let Ledger { numbering, sums, selected, .. } = self;
         let is_selected = selected.as_mut().is_none_or(|selected| selected.takes(numbering, class.row, pid));
         let places = numbering.places(class, pid)?;
@@ -159,7 +164,7 @@ impl<'a> Ledger<'a> {
             return;
         }
         self.watched = None;
-        self.selected = selection.map(|selection| Selected::new(Arc::clone(selection), at));
+        self.selected = selection.map(|selection| SelectedObjects::new(Arc::clone(selection), at));
         let Ledger { numbering, selected: Some(selected), ticks, .. } = self else { return };
         pairing.each_live(|object| {
             if selected.takes(numbering, object.class.row, object.info.pid) {
@@ -223,7 +228,7 @@ impl<'a> Ledger<'a> {
 }
 
 /// Adds an object to the sums that was live before they took it.
-fn found(numbering: &mut Numbering<'_>, sums: &mut Sums, ticks: &Ticks, object: &LiveObject) {
+fn found(numbering: &mut Numbering<'_>, sums: &mut LiveSums, ticks: &Ticks, object: &LiveObject) {
     let LiveObject { class, info, left, .. } = object;
     let birth = Birth { at: info.at, slice: ticks.slice(info.at), ticks: ticks.len() };
     if let Some(places) = numbering.places(class, info.pid) {
@@ -232,7 +237,7 @@ fn found(numbering: &mut Numbering<'_>, sums: &mut Sums, ticks: &Ticks, object: 
 }
 
 /// Takes an object that stays live off the sums.
-fn lost(numbering: &mut Numbering<'_>, sums: &mut Sums, ticks: &Ticks, object: &LiveObject) {
+fn lost(numbering: &mut Numbering<'_>, sums: &mut LiveSums, ticks: &Ticks, object: &LiveObject) {
     let LiveObject { class, info, left, .. } = object;
     if let Some(places) = numbering.places(class, info.pid) {
         sums.lost(places, (ticks.slice(info.at), ticks.len()), *left);

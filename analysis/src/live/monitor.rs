@@ -22,10 +22,9 @@ use super::ticks::TICK;
 use crate::account::classes::{Classes, MAX_SIZED_CLASSES};
 use crate::account::group_reader::{GroupFacts, GroupReader};
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
-use crate::account::own_threads::OwnThreads;
 use crate::cache::AnalysisRequest;
 use crate::engine::config::{WINDOW, batch};
-use crate::engine::run::begin;
+use crate::engine::query_run::begin;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::memory::hashing::Seed;
@@ -37,7 +36,7 @@ use crate::order::merger::{Merger, Window};
 use crate::order::pair_event::{PairEvent, PairEventReader};
 use crate::pairing::pairs::{Pairing, PairingOptions};
 use crate::query::Query;
-use crate::query::any_filter::AnyFilter;
+use crate::query::filter::EventFilter;
 
 /// Flush interval of a recorder that was not asked for another one, in nanoseconds.
 const FLUSH: u64 = 1_000_000_000;
@@ -126,7 +125,7 @@ pub enum Fed {
 /// Pairs a trace's events as they come.
 pub struct Monitor<'a> {
     pub(super) base: &'a MonitorBase,
-    reader: PairEventReader<'a, AnyFilter<'a>>,
+    reader: PairEventReader<'a>,
     pub(super) merger: Merger<PairEvent>,
     pub(super) pairing: Pairing<'a>,
     pub(super) ledger: Ledger<'a>,
@@ -167,8 +166,7 @@ impl<'a> Monitor<'a> {
             loads: None,
         };
         let groups = GroupReader::new(grouping, facts, classes).with_coming_loads();
-        let own = Some(own_threads).filter(|threads| !threads.is_empty()).map(|threads| OwnThreads::new(threads));
-        let filter = AnyFilter { selected: None, own, shows_own: options.shows_own };
+        let filter = EventFilter::new(None, Some(own_threads), options.shows_own);
         let mut pairing = Pairing::new(rules, classes, seed, 0, 1);
         let batch = batch(WINDOW, rules.cpus.len());
         let read_ahead = (rules.cpus.len() * batch).max(WINDOW) * MAX_CHUNKS * size_of::<PairEvent>();

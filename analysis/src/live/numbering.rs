@@ -19,7 +19,7 @@ const RECENT: usize = 256;
 
 /// A row's key, and what its allocations have besides.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct NumberedRow {
     pub(super) key: LiveKey,
     pub(super) kind: Kind,
     /// Number of the name of the cache of the last new class; 0 for none.
@@ -30,17 +30,17 @@ pub(super) struct Line {
 
 /// Rows of one grouping.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
-    pub(super) lines: Vec<Line>,
+pub(super) struct NumberedRows {
+    pub(super) lines: Vec<NumberedRow>,
     numbers: HashMap<(LiveKey, Kind), u32, RandomState>,
 }
 
-impl Lines {
+impl NumberedRows {
     fn number(&mut self, key: LiveKey, kind: Kind) -> u32 {
         let next = self.lines.len() as u32;
         let number = *self.numbers.entry((key, kind)).or_insert(next);
         if number == next {
-            self.lines.push(Line { key, kind, cache: 0, stack: 0 });
+            self.lines.push(NumberedRow { key, kind, cache: 0, stack: 0 });
         }
         number
     }
@@ -55,7 +55,7 @@ impl Lines {
         number
     }
 
-    pub(super) fn find(&self, key: LiveKey, kind: Kind) -> Option<(u32, &Line)> {
+    pub(super) fn find(&self, key: LiveKey, kind: Kind) -> Option<(u32, &NumberedRow)> {
         let number = *self.numbers.get(&(key, kind))?;
         Some((number, self.lines.get(number as usize)?))
     }
@@ -101,7 +101,7 @@ pub(super) struct Numbering<'a> {
     classes: &'a Classes,
     /// By row of the pairing.
     rows: Vec<RowNumbers>,
-    lines: [Lines; LiveGroup::ALL.len()],
+    lines: [NumberedRows; LiveGroup::ALL.len()],
     pub(super) tree: StackTree,
     /// Rows of the latest threads, by kind and the low bits of their ids.
     recent: Box<[(u32, u32); Kind::ALL.len() * RECENT]>,
@@ -132,7 +132,7 @@ impl<'a> Numbering<'a> {
     }
 
     /// Rows of a grouping.
-    pub(super) fn lines(&self, group: LiveGroup) -> &Lines {
+    pub(super) fn lines(&self, group: LiveGroup) -> &NumberedRows {
         &self.lines[group as usize]
     }
 

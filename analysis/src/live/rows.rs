@@ -9,11 +9,11 @@ use kmemtrace_abi::trace::Trace;
 
 use super::figures::Figures;
 use super::monitor::Monitor;
-use super::numbering::Line;
+use super::numbering::NumberedRow;
 use super::snapshot::{
     Ages, Detail, LiveGroup, LiveKey, LiveRow, RowChoice, Shares, SizeShare, Snapshot, SnapshotRequest, Totals,
 };
-use super::sums::Sums;
+use super::sums::LiveSums;
 use super::ticks::TICK;
 use super::watched::OfSize;
 use crate::account::completeness::Completeness;
@@ -146,7 +146,7 @@ impl Monitor<'_> {
     }
 
     /// Figures that the rows of a snapshot have: those of the selection, where there is one.
-    fn sums(&self) -> &Sums {
+    fn sums(&self) -> &LiveSums {
         self.ledger.selected.as_ref().map_or(&self.ledger.sums, |selected| &selected.sums)
     }
 
@@ -154,7 +154,7 @@ impl Monitor<'_> {
         let mut named = Vec::new();
         let numbering = &mut self.ledger.numbering;
         for index in 0..numbering.lines(group).lines.len() {
-            let Some(&Line { key, cache, .. }) = numbering.lines(group).lines.get(index) else { break };
+            let Some(&NumberedRow { key, cache, .. }) = numbering.lines(group).lines.get(index) else { break };
             let is_site = matches!(key, LiveKey::Site(_));
             named.push((numbering.name(key), (is_site && cache > 0).then(|| numbering.name(LiveKey::Cache(cache)))));
         }
@@ -171,13 +171,13 @@ impl Monitor<'_> {
 
     fn row(
         &self,
-        line: &Line,
+        line: &NumberedRow,
         figures: &Figures,
         name: std::sync::Arc<super::LiveName>,
         cache: Option<std::sync::Arc<super::LiveName>>,
         request: &SnapshotRequest,
     ) -> LiveRow {
-        let Line { key, kind, .. } = line;
+        let NumberedRow { key, kind, .. } = line;
         let rates = figures.rates(self.short_time());
         let page_bytes = self.page_bytes.filter(|_| kind.space() == Space::Pages);
         LiveRow {
@@ -204,7 +204,7 @@ impl Monitor<'_> {
     }
 
     fn detail(&mut self, (group, key, kind): RowChoice, request: &SnapshotRequest) -> Option<Detail> {
-        let (number, &Line { stack, .. }) = self.ledger.numbering.lines(group).find(key, kind)?;
+        let (number, &NumberedRow { stack, .. }) = self.ledger.numbering.lines(group).find(key, kind)?;
         let sums = self.sums();
         let figures = sums.row(group, number as usize)?;
         let mut ages = Ages::default();

@@ -7,15 +7,15 @@ use foldhash::fast::RandomState;
 
 use super::numbering::Numbering;
 use super::snapshot::{LiveGroup, LiveKey, ObjectNames, Selection};
-use super::sums::Sums;
+use super::sums::LiveSums;
 
 /// Figures of the objects that a selection takes.
 #[derive(Debug)]
-pub(super) struct Selected {
+pub(super) struct SelectedObjects {
     pub(super) selection: Arc<dyn Selection>,
     /// Order key from which on peaks and changes are counted.
     pub(super) since: u64,
-    pub(super) sums: Sums,
+    pub(super) sums: LiveSums,
     judged: Judged,
 }
 
@@ -35,9 +35,9 @@ impl Judged {
     }
 }
 
-impl Selected {
-    pub(super) fn new(selection: Arc<dyn Selection>, since: u64) -> Selected {
-        Selected { selection, since, sums: Sums::default(), judged: Judged::default() }
+impl SelectedObjects {
+    pub(super) fn new(selection: Arc<dyn Selection>, since: u64) -> SelectedObjects {
+        SelectedObjects { selection, since, sums: LiveSums::default(), judged: Judged::default() }
     }
 
     /// True where the selection takes objects of a class, by the pairing's number of its rows, that a thread has allocated.

@@ -22,7 +22,7 @@ struct NodeSums {
 
 /// Figures of all rows and nodes, and the totals of each space.
 #[derive(Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct LiveSums {
     rows: [Vec<Figures>; LiveGroup::ALL.len()],
     nodes: Vec<NodeSums>,
     pub(super) totals: BySpace<Figures>,
@@ -30,7 +30,7 @@ pub(super) struct Sums {
     pub(super) freers: HashMap<(u32, u64), u64, RandomState>,
 }
 
-impl Sums {
+impl LiveSums {
     /// Figures of the row of a grouping; `None` where nothing has counted in it.
     pub(super) fn row(&self, group: LiveGroup, number: usize) -> Option<&Figures> {
         self.rows[group as usize].get(number)

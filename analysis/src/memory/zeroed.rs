@@ -5,7 +5,6 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::Arc;
 
 #[cfg(not(miri))]
 use memmap2::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
@@ -50,7 +49,7 @@ impl<T: FromZeros + Immutable> ZeroedArray<T> {
 
     /// Turns the array into one that is consumed from its end.
     pub(crate) fn into_draining(self) -> DrainingArray<T> {
-        DrainingArray { left: 0..self.len, end: self.map.len(), map: Arc::new(self.map), elements: PhantomData }
+        DrainingArray { left: 0..self.len, map: self.map, elements: PhantomData }
     }
 }
 
@@ -70,31 +69,15 @@ impl Memory<'_> {
     }
 }
 
-/// A read-only array, or a part of one, that is consumed from its end; consumed 2 MiB pieces go back to the kernel.
+/// A read-only array that is consumed from its end; consumed 2 MiB pieces go back to the kernel.
 #[derive(Debug)]
 pub(crate) struct DrainingArray<T> {
-    map: Arc<MmapRaw>,
+    map: MmapRaw,
     left: Range<usize>,
-    /// End in the mapping of the memory that is this part's alone.
-    end: usize,
     elements: PhantomData<T>,
 }
 
 impl<T: FromZeros + Immutable + Copy> DrainingArray<T> {
-    /// Elements before `middle`, and from there on: two parts that are consumed independently.
-    pub(crate) fn split(self, middle: usize) -> [DrainingArray<T>; 2] {
-        let DrainingArray { map, left, end, elements } = self;
-        let middle = middle.clamp(left.start, left.end);
-        let lower =
-            DrainingArray { map: Arc::clone(&map), left: left.start..middle, end: middle * size_of::<T>(), elements };
-        [lower, DrainingArray { map, left: middle..left.end, end, elements }]
-    }
-
-    /// Elements that are left.
-    pub(crate) fn len(&self) -> usize {
-        self.left.len()
-    }
-
     /// The last element.
     #[inline]
     pub(crate) fn last(&self) -> Option<T> {
@@ -111,10 +94,8 @@ impl<T: FromZeros + Immutable + Copy> DrainingArray<T> {
         let from = self.left.end * size_of::<T>();
         if from.is_multiple_of(PIECE) {
             let bytes = PIECE.min(self.map.len() - from);
-            if from + bytes <= self.end {
-                // SAFETY: all elements from there to the end of the part have been taken: no reader is left for this memory.
-                let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, bytes) };
-            }
+            // SAFETY: all elements from there to the end have been taken: no reader is left for this memory.
+            let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, bytes) };
         }
         Some(element)
     }
@@ -227,17 +208,12 @@ mod tests {
             for (index, element) in array.iter_mut().enumerate() {
                 element[7] = index as u64;
             }
-            // A third of the elements, then the rest in two parts.
             let mut array = array.into_draining();
-            let taken = std::iter::from_fn(|| array.take_last()).take(len / 3);
-            assert!(taken.map(|element| element[7]).eq((0..len as u64).rev().take(len / 3)), "{len}");
-            let (middle, end) = (len / 4, len - len / 3);
-            let parts = array.split(middle).map(|mut part| std::iter::from_fn(move || part.take_last()));
-            for (part, expected) in parts.into_iter().zip([0..middle, middle..end]) {
-                assert!(part.map(|element| element[7] as usize).eq(expected.rev()), "{len}");
-            }
+            let taken = std::iter::from_fn(|| array.take_last());
+            assert!(taken.map(|element| element[7]).eq((0..len as u64).rev()), "{len}");
         }
     }
+
     type Element = [u64; 8];
 
     /// Elements of some pieces, and of a part of one.
@@ -247,10 +223,6 @@ mod tests {
         let mut array = ZeroedArray::<Element>::new(len);
         array.iter_mut().enumerate().for_each(|(index, element)| *element = [index as u64; 8]);
         array
-    }
-
-    fn rest(mut array: DrainingArray<Element>) -> Vec<usize> {
-        std::iter::from_fn(|| array.take_last()).map(|element| element[7] as usize).collect()
     }
 
     #[test]
@@ -278,40 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn a_part_outlives_the_other_one_wherever_the_array_is_split() {
-        for middle in [0, 1, PIECE / 64 - 1, PIECE / 64, PIECE / 64 + 1, SOME - 1, SOME, SOME + 1] {
-            let end = middle.min(SOME);
-            let [lower, upper] = numbered(SOME).into_draining().split(middle);
-            drop(upper);
-            assert!(rest(lower).into_iter().eq((0..end).rev()), "{middle}");
-            let [lower, upper] = numbered(SOME).into_draining().split(middle);
-            drop(lower);
-            assert!(rest(upper).into_iter().eq((end..SOME).rev()), "{middle}");
-            // The memory that one gives back is none of the other's.
-            let [lower, upper] = numbered(SOME).into_draining().split(middle);
-            assert_eq!(rest(lower).len(), end, "{middle}");
-            assert!(rest(upper).into_iter().eq((end..SOME).rev()), "{middle}");
-        }
-    }
-
-    #[test]
-    fn parts_are_taken_off_by_two_threads_at_once() {
-        let parts = numbered(SOME).into_draining().split(SOME / 2);
-        let taken = std::thread::scope(|scope| {
-            let threads = parts.map(|part| scope.spawn(|| rest(part)));
-            threads.map(|thread| thread.join().unwrap())
-        });
-        assert!(taken[0].iter().copied().eq((0..SOME / 2).rev()));
-        assert!(taken[1].iter().copied().eq((SOME / 2..SOME).rev()));
-    }
-
-    #[test]
     fn an_array_may_be_dropped_with_elements_in_it() {
         drop(numbered(SOME));
         drop(ZeroedArray::<Element>::default().into_draining());
         let mut array = numbered(SOME).into_draining();
         assert!((0..SOME / 2).all(|_| array.take_last().is_some()));
-        let [lower, upper] = array.split(SOME / 4);
-        drop((upper, lower));
     }
 }

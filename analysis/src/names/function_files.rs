@@ -15,14 +15,14 @@ pub(crate) struct FunctionFiles {
     /// All names, one after the other.
     text: Vec<u8>,
     /// Ascending by name.
-    entries: Vec<Entry>,
+    entries: Vec<FunctionEntry>,
     files: Vec<Box<[u8]>>,
     modules: HashMap<Box<[u8]>, u32>,
 }
 
 /// Function of a file.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct FunctionEntry {
     /// Begin and end of its name.
     name: (u32, u32),
     file: u32,
@@ -48,14 +48,19 @@ impl FunctionFiles {
         let place = (u32::try_from(self.text.len()), u32::try_from(self.text.len() + function.len()));
         if let ((Ok(begin), Ok(end)), Some(file)) = (place, self.files.len().checked_sub(1)) {
             self.text.extend_from_slice(function);
-            self.entries.push(Entry { name: (begin, end), file: u32::try_from(file).unwrap_or(u32::MAX), module });
+            self.entries.push(FunctionEntry {
+                name: (begin, end),
+                file: u32::try_from(file).unwrap_or(u32::MAX),
+                module,
+            });
         }
     }
 
     /// Makes the table ready for questions.
     pub(crate) fn finish(mut self) -> FunctionFiles {
         let text = std::mem::take(&mut self.text);
-        let key = |entry: &Entry| (&text[entry.name.0 as usize..entry.name.1 as usize], entry.module, entry.file);
+        let key =
+            |entry: &FunctionEntry| (&text[entry.name.0 as usize..entry.name.1 as usize], entry.module, entry.file);
         self.entries.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
         self.entries.dedup_by(|a, b| key(a) == key(b));
         FunctionFiles { text, ..self }
@@ -107,14 +112,14 @@ impl FunctionFiles {
         let name = plain_function(function);
         let begin = self.entries.partition_point(|entry| self.name(entry) < name);
         let of_name = self.entries.get(begin..).unwrap_or_default().iter().take_while(|entry| self.name(entry) == name);
-        let is_own = |entry: &&Entry| module.is_none_or(|module| entry.module == module);
+        let is_own = |entry: &&FunctionEntry| module.is_none_or(|module| entry.module == module);
         let mut files: Vec<u32> = of_name.filter(is_own).map(|entry| entry.file).collect();
         files.sort_unstable();
         files.dedup();
         files
     }
 
-    fn name(&self, entry: &Entry) -> &[u8] {
+    fn name(&self, entry: &FunctionEntry) -> &[u8] {
         self.text.get(entry.name.0 as usize..entry.name.1 as usize).unwrap_or_default()
     }
 }

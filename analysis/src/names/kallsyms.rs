@@ -17,7 +17,7 @@ use memchr::memchr;
 pub struct Symbolizer {
     kallsyms: Vec<u8>,
     /// Ascending; those of one address in the order of the file.
-    entries: Vec<Entry>,
+    entries: Vec<SymbolEntry>,
     /// Ascending by start.
     modules: Vec<(Extent, Box<[u8]>)>,
     /// Modules that were gone at the end of the recording, ascending by name and start.
@@ -121,7 +121,7 @@ pub(crate) struct ListedSymbol<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct SymbolEntry {
     address: u64,
     /// Offset of its line in the text.
     line: u32,
@@ -160,7 +160,7 @@ impl Symbolizer {
             if let Some((address, kind, name)) = parts(line) {
                 // Zero is what an unprivileged reader sees in place of every address.
                 if address != 0 && !is_mapping(name) {
-                    entries.push(Entry { address, line: at as u32, is_code: is_code(kind, name) });
+                    entries.push(SymbolEntry { address, line: at as u32, is_code: is_code(kind, name) });
                 }
             }
             at += len;
@@ -186,7 +186,7 @@ impl Symbolizer {
     #[cfg_attr(not(feature = "dwarf"), expect(dead_code, reason = "only debug information is checked against them"))]
     pub(crate) fn symbols(&self) -> impl Iterator<Item = ListedSymbol<'_>> {
         self.entries.iter().filter_map(|entry| {
-            let Line { address, name, module } = self.line(entry)?;
+            let SymbolLine { address, name, module } = self.line(entry)?;
             Some(ListedSymbol { name, address, module, is_code: entry.is_code })
         })
     }
@@ -296,7 +296,8 @@ impl Symbolizer {
         let (mut below, mut above) =
             (self.entries[..begin].iter().rev().peekable(), self.entries[after..].iter().peekable());
         let nearest = std::iter::from_fn(move || {
-            let distance = |entry: Option<&&Entry>| entry.map_or(u64::MAX, |entry| entry.address.abs_diff(target));
+            let distance =
+                |entry: Option<&&SymbolEntry>| entry.map_or(u64::MAX, |entry| entry.address.abs_diff(target));
             if distance(below.peek()) <= distance(above.peek()) { below.next() } else { above.next() }
         });
         nearest
@@ -308,7 +309,7 @@ impl Symbolizer {
     }
 
     /// The first address that cannot be the symbol's, whatever the next symbol is.
-    fn end_of_stretch(&self, line: &Line<'_>, ends_with_next: bool) -> u64 {
+    fn end_of_stretch(&self, line: &SymbolLine<'_>, ends_with_next: bool) -> u64 {
         if line.module.is_some() {
             let after = self.modules.partition_point(|(extent, _)| extent.start <= line.address);
             if let Some((extent, _)) = self.modules[..after].last().filter(|(extent, _)| line.address < extent.end) {
@@ -318,8 +319,8 @@ impl Symbolizer {
         if ends_with_next { u64::MAX } else { (line.address | (PAGE_BYTES - 1)).saturating_add(1) }
     }
 
-    fn line(&self, entry: &Entry) -> Option<Line<'_>> {
-        Line::parse(first_line(self.kallsyms.get(entry.line as usize..)?).0)
+    fn line(&self, entry: &SymbolEntry) -> Option<SymbolLine<'_>> {
+        SymbolLine::parse(first_line(self.kallsyms.get(entry.line as usize..)?).0)
     }
 }
 
@@ -337,20 +338,20 @@ pub(crate) fn with_offset(name: &[u8], offset: u64) -> Vec<u8> {
 }
 
 /// `HEX TYPE NAME[\t[MODULE]]`
-struct Line<'a> {
+struct SymbolLine<'a> {
     address: u64,
     name: &'a [u8],
     module: Option<&'a [u8]>,
 }
 
-impl<'a> Line<'a> {
-    fn parse(line: &'a [u8]) -> Option<Line<'a>> {
+impl<'a> SymbolLine<'a> {
+    fn parse(line: &'a [u8]) -> Option<SymbolLine<'a>> {
         let (address, _, rest) = parts(line)?;
         let (name, module) = match memchr(b'\t', rest) {
             Some(tab) => (&rest[..tab], rest[tab + 1..].strip_prefix(b"[").and_then(|m| m.strip_suffix(b"]"))),
             None => (rest, None),
         };
-        Some(Line { address, name, module })
+        Some(SymbolLine { address, name, module })
     }
 }
 

@@ -9,7 +9,7 @@ use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Names};
 use crate::account::own_threads::OwnThreads;
 use crate::order::merge::{Chunk, Keyed};
 use crate::order::merger::Window;
-use crate::order::pair_event::Filter;
+use crate::query::filter::Selected;
 
 /// An event or a gap, in the total order over all CPUs. A gap stands where it ends, before the first event with that key.
 #[derive(Clone, Copy, Debug)]
@@ -88,10 +88,10 @@ impl OpenGaps {
 }
 
 /// Puts gaps between events, and hands both to an observer.
-pub(crate) struct Ordered<'a, F> {
+pub(crate) struct Ordered<'a> {
     observer: &'a mut dyn Observer,
     comms: &'a HashMap<i32, Box<[u8]>>,
-    filter: Option<F>,
+    filter: Option<Selected<'a>>,
     own: Option<OwnThreads<'a>>,
     gaps: OpenGaps,
     /// Place of the next item in the total order, whatever the filter.
@@ -133,13 +133,13 @@ impl EventSink for Chunk<Event> {
     }
 }
 
-impl<'a, F: Filter> Ordered<'a, F> {
+impl<'a> Ordered<'a> {
     pub(crate) fn new(
         observer: &'a mut dyn Observer,
         comms: &'a HashMap<i32, Box<[u8]>>,
-        filter: Option<F>,
+        filter: Option<Selected<'a>>,
         own: Option<OwnThreads<'a>>,
-    ) -> Ordered<'a, F> {
+    ) -> Ordered<'a> {
         let gaps = OpenGaps::default();
         Ordered { observer, comms, filter, own, gaps, seq: 0, has_begun: false, has_ended: false }
     }

@@ -11,51 +11,10 @@ use crate::account::grouping::RowKey;
 use crate::account::stack_reader::{EventStack, StackReader};
 use crate::memory::hashing::{FRAME_BITS, Seed, part};
 use crate::order::merge::{Chunk, Keyed};
+use crate::query::filter::EventFilter;
 
 /// `ZERO_SIZE_PTR`: what `kmalloc(0)` returns, without an event.
 const ZERO_SIZE_PTR: u64 = 16;
-
-/// Selection of allocations by their events.
-pub(crate) trait Filter {
-    /// The filter looks at `Event::flags`; where false, they are not read.
-    const FLAGS: bool = false;
-    /// Rows may have keys beside the call-site; where false, the fields that those need are not read.
-    const KEYS: bool = true;
-    fn takes(&mut self, event: &Event, names: &Names) -> bool;
-    /// True for an allocation that the recorder makes for itself.
-    #[inline(always)]
-    fn is_own(&self, _: &Event) -> bool {
-        false
-    }
-}
-
-/// Takes every event.
-#[cfg(any(test, feature = "fast"))]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct All;
-
-#[cfg(any(test, feature = "fast"))]
-impl Filter for All {
-    const KEYS: bool = false;
-
-    #[inline(always)]
-    fn takes(&mut self, _: &Event, _: &Names) -> bool {
-        true
-    }
-}
-
-/// Takes every event, for rows of any keys.
-#[cfg(any(test, feature = "fast"))]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AllWithKeys;
-
-#[cfg(any(test, feature = "fast"))]
-impl Filter for AllWithKeys {
-    #[inline(always)]
-    fn takes(&mut self, _: &Event, _: &Names) -> bool {
-        true
-    }
-}
 
 /// Action of an event, as the pairing tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,12 +132,12 @@ impl PairEvent {
 /// Reads streams as pair events. Each thread has one reader for all its streams: the tables that each event needs stay in the
 /// core's cache, however many streams there are.
 #[derive(Clone)]
-pub(crate) struct PairEventReader<'a, F> {
+pub(crate) struct PairEventReader<'a> {
     names: Names,
-    sink: PairEventSink<'a, F>,
+    sink: PairEventSink<'a>,
 }
 
-impl<'a, F: Filter> PairEventReader<'a, F> {
+impl<'a> PairEventReader<'a> {
     /// Reader with `names`, those that the trace had when it was opened.
     /// `by_site`: rows are made of call-sites, too.
     pub(crate) fn new(
@@ -187,7 +146,7 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
         groups: GroupReader<'a>,
         by_site: bool,
         seed: Seed,
-        filter: F,
+        filter: EventFilter<'a>,
     ) -> Self {
         let sink = PairEventSink {
             classes,
@@ -233,9 +192,7 @@ impl<'a, F: Filter> PairEventReader<'a, F> {
         let has_any = stream.end_waiting(&mut self.names, &mut self.sink, until);
         has_any.then(|| std::mem::take(&mut self.sink.chunk))
     }
-}
 
-impl<F: Filter> PairEventReader<'_, F> {
     /// Appends events that were read as such, and are in order already, to `ordered`; `stream` gives the number of a CPU's stream.
     pub(crate) fn convert(
         &mut self,
@@ -282,13 +239,13 @@ impl Default for Recent {
 const RECENT: usize = 2048;
 
 #[derive(Clone)]
-struct PairEventSink<'a, F> {
+struct PairEventSink<'a> {
     classes: &'a Classes,
     groups: GroupReader<'a>,
     stacks: StackReader<'a>,
     by_site: bool,
     seed: Seed,
-    filter: F,
+    filter: EventFilter<'a>,
     /// Number of the stream that is read.
     number: u16,
     /// Number of each CPU in place of it, where one stream has the events of several.
@@ -301,8 +258,7 @@ struct PairEventSink<'a, F> {
     chunk: Chunk<PairEvent>,
 }
 
-impl<F: Filter> EventSink for PairEventSink<'_, F> {
-    const FLAGS: bool = F::FLAGS;
+impl EventSink for PairEventSink<'_> {
     const MARKS: bool = false;
 
     #[inline(always)]
@@ -332,12 +288,8 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
         let class = match (takes, allocates) {
             (true, true) => {
                 let sizes = if event.failed { (0, 0) } else { (event.requested, event.allocated) };
-                let others = if F::KEYS {
-                    let owner = event.owner.and_then(|owner| self.owner(owner, names));
-                    self.groups.others(&event, kind, EventNumbers { cache, stack, owner })
-                } else {
-                    0
-                };
+                let owner = event.owner.and_then(|owner| self.owner(owner, names));
+                let others = self.groups.others(&event, kind, EventNumbers { cache, stack, owner });
                 self.class((event.call_site, kind), Some(others), cache, sizes, event.allocated)
             }
             (true, false) => 0,
@@ -415,7 +367,7 @@ impl<F: Filter> EventSink for PairEventSink<'_, F> {
     }
 }
 
-impl<F> PairEventSink<'_, F> {
+impl PairEventSink<'_> {
     fn number_of(&self, cpu: u32) -> u16 {
         self.numbers.get(cpu as usize).copied().unwrap_or(0)
     }

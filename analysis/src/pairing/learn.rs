@@ -8,7 +8,7 @@ use crate::account::classes::CacheNumber;
 use crate::pairing::loss::{OpenFindings, Suspicion};
 
 /// Origin and bytes allocated of objects.
-type Place = (u32, u64);
+type OriginAndSize = (u32, u64);
 
 /// Name that frees of objects from one place have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +29,14 @@ impl LearnedName {
 /// Names that pairs without suspicion have, by origin and size of the allocation.
 #[derive(Debug, Default)]
 pub(crate) struct CacheLearner {
-    names: HashMap<Place, LearnedName, RandomState>,
+    names: HashMap<OriginAndSize, LearnedName, RandomState>,
     /// Pairs that are suspect if a gap begins at their key.
-    open: Vec<(Place, CacheNumber)>,
+    open: Vec<(OriginAndSize, CacheNumber)>,
 }
 
 impl CacheLearner {
     /// Takes a pair whose free names the cache.
-    pub(crate) fn take(&mut self, place: Place, cache: CacheNumber, suspicion: Suspicion) {
+    pub(crate) fn take(&mut self, place: OriginAndSize, cache: CacheNumber, suspicion: Suspicion) {
         match suspicion {
             Suspicion::Suspect => {}
             Suspicion::Open => self.open.push((place, cache)),
@@ -44,7 +44,7 @@ impl CacheLearner {
         }
     }
 
-    fn learn(&mut self, place: Place, cache: CacheNumber) {
+    fn learn(&mut self, place: OriginAndSize, cache: CacheNumber) {
         let name = LearnedName::One(cache);
         self.names.entry(place).and_modify(|known| *known = known.and(name)).or_insert(name);
     }
@@ -65,7 +65,7 @@ impl CacheLearner {
     }
 
     /// All names. No gap has begun at the key of the open pairs.
-    pub(crate) fn finish(mut self) -> impl Iterator<Item = (Place, LearnedName)> {
+    pub(crate) fn finish(mut self) -> impl Iterator<Item = (OriginAndSize, LearnedName)> {
         self.learn_open();
         self.names.into_iter()
     }

@@ -19,7 +19,7 @@ use crate::pairing::fate::{Ended, Fate};
 use crate::pairing::findings::{Finding, FindingKey, FindingRow, Findings};
 use crate::pairing::frames::{FrameTable, Hit};
 use crate::pairing::learn::CacheLearner;
-use crate::pairing::loss::{LossState, Suspicion};
+use crate::pairing::loss::{LossState, OpenFindings, Suspicion};
 use crate::pairing::result::{Counts, Live};
 use crate::pairing::slot::{AllocInfo, SlotState};
 use crate::pairing::table::{FIXED_SLOTS, Table};
@@ -53,6 +53,8 @@ pub(crate) struct PairingOptions {
     pub(crate) lists_live: bool,
     /// The input lists what is live at one moment: frames are looked at for a list of objects alone.
     pub(crate) is_of_one_moment: bool,
+    /// Events of pages tell their frames.
+    pub(crate) tells_frames: bool,
     /// Counts frees by the call-site that makes them.
     pub(crate) counts_free_sites: bool,
     /// Size of a page, where the trace tells it.
@@ -68,6 +70,9 @@ pub(crate) trait PairingSink {
     fn allocated(&mut self, event: Number, class: &Class, allocated: u64);
     /// Takes an object that is gone.
     fn freed(&mut self, event: Number, class: &Class, allocated: u64);
+
+    /// Takes what has become known of the suspicions that are open, before the events of a window.
+    fn decide_open(&mut self, _: OpenFindings) {}
 
     /// Tie-breaker that the table keeps of an allocation, in place of its own.
     fn tie(&self, _: Number) -> u32 {
@@ -179,11 +184,6 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Lets tables that grow move half of their slots on a thread of its own.
-    pub(crate) fn move_in_halves(&mut self) {
-        self.tables.values_mut().for_each(Table::move_in_halves);
-    }
-
     /// Limits the tables and tallies, in bytes: the pairing stops where they need more.
     pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes;
@@ -193,6 +193,7 @@ impl<'a> Pairing<'a> {
     pub(crate) fn take(&mut self, window: &Window<PairEvent>, sink: &mut impl PairingSink) {
         let open = self.loss.begin_window(window.gap_at_last_frontier, window.complete_until);
         self.findings.decide_open(open);
+        sink.decide_open(open);
         if let Some(learner) = &mut self.learner {
             learner.decide_open(open);
         }

@@ -14,7 +14,7 @@ use crate::memory::hashing::{Seed, place};
 use crate::memory::prefetch::prefetch;
 use crate::memory::zeroed::ZeroedArray;
 use crate::pairing::freed::FreedSet;
-use crate::pairing::grow::{BucketInfos, NewHalf, OldHalf, move_in_halves, new_slots};
+use crate::pairing::grow::{BucketInfos, OldSlots, new_slots};
 use crate::pairing::loss::LossEpoch;
 use crate::pairing::slot::{AllocInfo, Bucket, SLOTS, Slot, SlotState};
 
@@ -43,7 +43,7 @@ const COSTS_WITH_ALLOC_INFOS: Costs =
     Costs { slot_bytes: size_of::<Slot>() + size_of::<AllocInfo>(), live_bytes: 45, freed_bytes: 14, max_taken: 7 };
 
 /// Place of a slot: bucket and number in it.
-type Place = (usize, usize);
+type SlotPlace = (usize, usize);
 
 /// Addresses without a slot, of frees of one sort.
 #[derive(Debug, Default)]
@@ -127,8 +127,6 @@ pub(crate) struct Table {
     costs: Costs,
     /// Slots without a limit per address, once a sixteenth of them is taken.
     fixed: usize,
-    /// Growth moves half of the slots on a thread of its own.
-    moves_in_halves: bool,
     /// Memory when something last grew.
     bytes: usize,
     /// Limit of `bytes`.
@@ -151,16 +149,10 @@ impl Table {
             epoch: LossEpoch::FIRST,
             costs: if keeps_alloc_infos { COSTS_WITH_ALLOC_INFOS } else { COSTS },
             fixed,
-            moves_in_halves: false,
             bytes: 0,
             max_bytes: usize::MAX,
             over_budget: false,
         }
-    }
-
-    /// Lets growth move half of the slots on a thread of its own.
-    pub(crate) fn move_in_halves(&mut self) {
-        self.moves_in_halves = true;
     }
 
     /// Bytes of memory.
@@ -334,7 +326,7 @@ impl Table {
     pub(crate) fn drain_live(&mut self, mut take: impl FnMut(u64, SlotState, Option<Sizes>, AllocInfo)) {
         let empty = Table::new(self.seed, 0, self.alloc_infos.is_some());
         let Table { buckets, alloc_infos, mut own_sizes, .. } = std::mem::replace(self, empty);
-        OldHalf::new(buckets, alloc_infos).each_taken(|slot, alloc_info| {
+        OldSlots::new(buckets, alloc_infos).each_taken(|slot, alloc_info| {
             if slot.state.is_live() {
                 let sizes = if slot.state.is_unsized() { own_sizes.remove(&slot.address) } else { None };
                 take(slot.address, slot.state, sizes, alloc_info);
@@ -404,28 +396,22 @@ impl Table {
         let (buckets, alloc_infos) = new_slots(slots_wanted, self.alloc_infos.is_some());
         let (buckets, alloc_infos) =
             (std::mem::replace(&mut self.buckets, buckets), std::mem::replace(&mut self.alloc_infos, alloc_infos));
-        let is_shared = self.moves_in_halves && leaving.is_none() && self.buckets.len() > CACHED_BUCKETS;
-        let old = OldHalf::new(buckets, alloc_infos);
-        let new = NewHalf::whole(&mut self.buckets, self.alloc_infos.as_mut());
-        let strays = if is_shared {
-            move_in_halves(old, new, seed)
-        } else {
-            new.fill(old, seed, |slot| {
-                let leaves = leaving.is_some() && !slot.state.is_live();
-                if leaves {
-                    self.taken -= 1;
-                    let is_now = slot.state.epoch().is_gapless_with(self.epoch);
-                    let set = match (slot.state.is_given_up(), is_now) {
-                        (false, true) => &mut freed_now,
-                        (false, false) => &mut freed_before,
-                        (true, true) => &mut given_up_now,
-                        (true, false) => &mut given_up_before,
-                    };
-                    set.insert(slot.address, hash);
-                }
-                leaves
-            })
-        };
+        let old = OldSlots::new(buckets, alloc_infos);
+        let strays = old.move_to(&mut self.buckets, self.alloc_infos.as_mut(), seed, |slot| {
+            let leaves = leaving.is_some() && !slot.state.is_live();
+            if leaves {
+                self.taken -= 1;
+                let is_now = slot.state.epoch().is_gapless_with(self.epoch);
+                let set = match (slot.state.is_given_up(), is_now) {
+                    (false, true) => &mut freed_now,
+                    (false, false) => &mut freed_before,
+                    (true, true) => &mut given_up_now,
+                    (true, false) => &mut given_up_before,
+                };
+                set.insert(slot.address, hash);
+            }
+            leaves
+        });
         for (slot, alloc_info) in strays {
             let (bucket, index) = self.probe(hash(slot.address), Bucket::first_empty);
             self.buckets[bucket].0[index] = slot;
@@ -449,7 +435,7 @@ impl Table {
 
     /// Place in the first bucket from that of `hash` on where `find` finds a slot.
     #[inline(always)]
-    fn probe(&self, hash: u32, find: impl Fn(&Bucket) -> Option<usize>) -> Place {
+    fn probe(&self, hash: u32, find: impl Fn(&Bucket) -> Option<usize>) -> SlotPlace {
         let buckets = &*self.buckets;
         let mut bucket = place(hash, buckets.len());
         loop {
@@ -473,9 +459,8 @@ mod tests {
     #[test]
     fn it_knows_what_every_address_did_last() {
         let seed = Seed::random();
-        for (parts, in_halves) in [(1, false), (1, true), (3, false)] {
+        for parts in [1, 3] {
             let mut table = Table::new(seed, FIXED / parts as usize, true);
-            table.moves_in_halves = in_halves;
             let mut known: HashMap<u64, (SlotState, Option<Sizes>)> = HashMap::new();
             let (mut epoch, mut random) = (LossEpoch::FIRST, 1u64);
             for step in 0..160_000u64 {
@@ -657,13 +642,12 @@ mod tests {
         }
     }
 
-    /// A table that grows in halves, with a thread for one of them, keeps every address and what else is known of it.
+    /// A table that grows keeps every address and what else is known of it.
     #[test]
-    fn growth_in_halves_loses_nothing() {
+    fn growth_loses_nothing() {
         for keeps_alloc_infos in [false, true] {
             let seed = Seed::random();
             let mut table = Table::new(seed, 64, keeps_alloc_infos);
-            table.move_in_halves();
             let alloc_info = |address: u64| AllocInfo { at: address * 3, tie: address as u32, pid: 9 };
             for address in 0..30_000u64 {
                 let now = SlotState::alloc(address as u32 & 0xffff, false, address as u16, LossEpoch::FIRST);

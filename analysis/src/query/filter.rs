@@ -1,17 +1,58 @@
-//! Filters of a query, with a memory for call-sites, which many events share.
+//! Filter of a query: the recorder's own allocations, and what the options select.
+//!
+//! Nearly all passes select everything, so [`EventFilter::takes`] is inlined into the reader and asks for no more than that;
+//! [`Selected`] stays a call.
 
 use std::collections::HashMap;
 
 use kmemtrace_abi::event::{Action, Event, Kind, Names};
 
+use crate::account::own_threads::OwnThreads;
 use crate::names::caches::{CacheNames, candidates};
 use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
 use crate::names::resolver::Places;
-use crate::order::pair_event::Filter;
 use crate::query::select::{Candidate, Select};
 
-/// Filter of allocations that remembers its verdict for each call-site.
+/// Filter of a pass: which events figures are made of.
+#[derive(Clone)]
+pub(crate) struct EventFilter<'a> {
+    /// Threads of the recorder; none where events do not tell theirs.
+    own: OwnThreads<'a>,
+    has_own: bool,
+    /// Allocations of the recorder are taken, too.
+    shows_own: bool,
+    /// `None`: every event is taken.
+    selected: Option<Box<Selected<'a>>>,
+}
+
+impl<'a> EventFilter<'a> {
+    /// A filter that leaves allocations of the threads `own` out, unless it `shows_own`.
+    pub(crate) fn new(selected: Option<Selected<'a>>, own: Option<&'a [i32]>, shows_own: bool) -> EventFilter<'a> {
+        let own = own.unwrap_or_default();
+        let selected = selected.map(Box::new);
+        EventFilter { own: OwnThreads::new(own), has_own: !own.is_empty(), shows_own, selected }
+    }
+
+    /// True where options of the query select allocations.
+    pub(crate) fn selects(&self) -> bool {
+        self.selected.is_some()
+    }
+
+    /// True for an allocation that the recorder makes for itself.
+    #[inline(always)]
+    pub(crate) fn is_own(&self, event: &Event) -> bool {
+        self.has_own && self.own.allocates(event)
+    }
+
+    #[inline(always)]
+    pub(crate) fn takes(&mut self, event: &Event, names: &Names) -> bool {
+        (self.shows_own || !self.is_own(event))
+            && self.selected.as_mut().is_none_or(|selected| selected.takes(event, names))
+    }
+}
+
+/// Selection of allocations by the options of a query; remembers its verdict for each call-site.
 #[derive(Clone)]
 pub(crate) struct Selected<'a> {
     pub(crate) select: &'a Select,
@@ -53,13 +94,9 @@ impl<'a> Selected<'a> {
             _ => (None, None),
         }
     }
-}
 
-impl Filter for Selected<'_> {
-    /// `--context` looks at them.
-    const FLAGS: bool = true;
-
-    fn takes(&mut self, event: &Event, names: &Names) -> bool {
+    #[inline(never)]
+    pub(crate) fn takes(&mut self, event: &Event, names: &Names) -> bool {
         let Some(kind) = event.kind() else { return false };
         let requested = event.allocates().then_some(event.requested);
         let (select, symbols, places) = (self.select, self.symbols, self.places);
@@ -79,5 +116,60 @@ impl Filter for Selected<'_> {
             requested,
             context: event.context(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kmemtrace_abi::event::{Action, Kind};
+
+    #[test]
+    fn only_the_threads_of_the_list_are_the_recorders() {
+        let listed = [3, 64, 4096, 5000, i32::MAX];
+        let mut names = Names::new();
+        let name = names.intern(b"kmalloc");
+        let event = Event {
+            at: 0,
+            address: 1,
+            call_site: 0,
+            requested: 0,
+            allocated: 0,
+            gfp: None,
+            cpu: 0,
+            pid: None,
+            flags: Some(0),
+            node: None,
+            cache: None,
+            name,
+            action: Action::Alloc(Kind::Kmalloc),
+            failed: false,
+            order: None,
+            stack: None,
+            mark: kmemtrace_abi::event::Mark::None,
+            value: None,
+            owner: None,
+            fields: None,
+            bulk: None,
+        };
+        let pids = (-70..9000).chain([i32::MIN, i32::MAX - 4096, i32::MAX]);
+        for pid in pids {
+            let event = Event { pid: Some(pid), ..event };
+            let is_listed = listed.contains(&pid);
+            for shows_own in [false, true] {
+                let mut filter = EventFilter::new(None, Some(&listed), shows_own);
+                assert_eq!(filter.is_own(&event), is_listed, "{pid}");
+                assert_eq!(filter.takes(&event, &names), shows_own || !is_listed, "{pid}");
+                // Frees count as any, and so do allocations of unknown context.
+                for event in [
+                    Event { action: Action::Free(Kind::Kmalloc), ..event },
+                    Event { flags: None, ..event },
+                    Event { flags: Some(0x10), ..event },
+                    Event { pid: None, ..event },
+                ] {
+                    assert!(!filter.is_own(&event) && filter.takes(&event, &names), "{event:?}");
+                }
+            }
+        }
     }
 }

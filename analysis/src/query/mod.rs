@@ -1,8 +1,6 @@
 //! Queries: rows, filters, time window, threads and limits. No command line here.
 
-pub(crate) mod any_filter;
 pub(crate) mod filter;
-pub(crate) mod own;
 pub(crate) mod select;
 pub(crate) mod time;
 pub(crate) mod window;

@@ -194,7 +194,7 @@ pub fn parse_kind(text: &str) -> Result<Kind, String> {
     Kind::ALL
         .into_iter()
         .find(|k| k.name() == text)
-        .ok_or_else(|| "there is no such kind: kmalloc, cache and pages are known".to_owned())
+        .ok_or_else(|| format!("there is no such kind; known are {}", Kind::ALL.map(Kind::name).join(", ")))
 }
 
 /// One value of `--site`.

@@ -65,7 +65,7 @@ pub(crate) fn of_view(view: &'static View) -> Command {
 
 /// Command of a view without options.
 fn named(view: &'static View) -> Command {
-    let command = Command::new(view.name).about(view.meaning).aliases(view.alias);
+    let command = Command::new(view.name).about(view.meaning).aliases(view.alias());
     command.disable_version_flag(true).max_term_width(WIDTH)
 }
 

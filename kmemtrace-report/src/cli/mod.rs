@@ -68,7 +68,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<CommandLine, Refusal> {
     }
 }
 
-/// Refusal of the parser's. `help` has the same words for a view that is none as a line with a mistyped view.
+/// Refusal by the parser. A wrong word after `help` gets the line of a mistyped view.
 fn refusal(error: clap::Error) -> Refusal {
     match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => {

@@ -77,7 +77,7 @@ impl Column<'static> {
 
     /// Column of the kind of a row's objects.
     pub(crate) const fn kind(drop: u8) -> Column<'static> {
-        let meaning = "Allocator: kmalloc, cache (kmem_cache_alloc) or pages.";
+        let meaning = "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc.";
         Column { shows: Shows::Kind, ..Column::word("KIND", drop, meaning) }
     }
 

@@ -282,7 +282,7 @@ pub(crate) const TOP_CHURN: [Column<'static>; 6] = [
 pub(crate) const MISMATCH: [Column<'static>; 11] = [
     Column::figure("CPU", 9, "CPU of the first finding."),
     Column::figure("FIRST", 6, "Time of the first finding, from the first event of the trace."),
-    Column::word("KIND", 7, "Allocator of the object: kmalloc, cache (kmem_cache_alloc) or pages."),
+    Column::word("KIND", 7, "Allocator of the object: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc."),
     Column::figure("COUNT", 5, "Findings of this class between these two call-sites."),
     Column::figure("SUSPECT", 4, "Findings that lost events or clocks may explain."),
     Column::figure(
@@ -419,7 +419,7 @@ pub(crate) const GROWTH: [Column<'static>; 7] = [
     Column::word(
         "KIND",
         3,
-        "Allocator: kmalloc, cache (kmem_cache_alloc) or pages; total is kmalloc and cache together.",
+        "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc; total is kmalloc and cache together.",
     ),
     Column::figure("ALLOCS", 6, "Successful allocations in all slices."),
     Column::figure("ALLOCS/S", 7, "Allocations per second, over the whole recording."),

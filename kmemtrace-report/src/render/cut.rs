@@ -13,21 +13,21 @@ pub(super) fn width(text: &str) -> usize {
 }
 
 /// Parts of a call-site: function, offset, and module in brackets.
-struct Parts<'a> {
+struct SiteParts<'a> {
     function: &'a str,
     offset: &'a str,
     /// Name without brackets.
     module: Option<&'a str>,
 }
 
-impl<'a> Parts<'a> {
-    fn of(site: &'a str) -> Parts<'a> {
+impl<'a> SiteParts<'a> {
+    fn of(site: &'a str) -> SiteParts<'a> {
         let with_module = site.strip_suffix(']').and_then(|site| site.split_once(" ["));
         let (rest, module) = with_module.map_or((site, None), |(rest, module)| (rest, Some(module)));
         // An address, or a note in parentheses, stays whole.
         let at = if rest.starts_with("0x") || rest.starts_with('(') { Some(0) } else { rest.rfind("+0x") };
         let (function, offset) = rest.split_at(at.unwrap_or(rest.len()));
-        Parts { function, offset, module }
+        SiteParts { function, offset, module }
     }
 
     /// Width of offset and module.
@@ -38,7 +38,7 @@ impl<'a> Parts<'a> {
 
 /// Width that a call-site takes at least, with all of its offset and module.
 pub(super) fn least_of_site(site: &str) -> usize {
-    let parts = Parts::of(site);
+    let parts = SiteParts::of(site);
     parts.tail() + width(parts.function).min(LEAST_NAME)
 }
 
@@ -47,7 +47,7 @@ pub(super) fn site(text: &str, limit: usize, mark: char) -> String {
     if width(text) <= limit {
         return text.to_owned();
     }
-    let parts = Parts::of(text);
+    let parts = SiteParts::of(text);
     let Some(module) = parts.module else {
         return match limit.checked_sub(parts.tail()) {
             Some(room) if room > 1 => middle(parts.function, room, mark) + parts.offset,

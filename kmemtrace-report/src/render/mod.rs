@@ -13,5 +13,5 @@ pub(crate) mod jsonl;
 pub(crate) mod picture;
 pub(crate) mod table;
 #[cfg(feature = "top")]
-pub(crate) mod top;
+pub(crate) mod top_screen;
 mod wrap;

@@ -13,9 +13,9 @@ use super::player::{FRAME, Player, SECOND};
 use super::save::save;
 use super::script::{Script, Step};
 use super::terminal::{self, Input, Tty};
-use crate::render::top::keys::{self, Command, Key};
-use crate::render::top::state::ScreenState;
-use crate::render::top::{self, Look, Subject, View};
+use crate::render::top_screen::keys::{self, Command, Key};
+use crate::render::top_screen::state::ScreenState;
+use crate::render::top_screen::{self, Look, ScreenView, Subject};
 
 /// Time between two looks at keys, signals and snapshots.
 const KEYS: Duration = Duration::from_millis(40);
@@ -161,8 +161,8 @@ fn show(
             order(shared, &state, &snapshot, Command::None);
         }
         if is_stale {
-            let view = View { snapshot: &snapshot, subject: &subject, state: &state, look };
-            tty.draw(|buffer| height = top::draw(view, buffer))?;
+            let view = ScreenView { snapshot: &snapshot, subject: &subject, state: &state, look };
+            tty.draw(|buffer| height = top_screen::draw(view, buffer))?;
             is_stale = false;
         }
         let mut pressed = scripted(&mut script, &mut next_step);
@@ -183,7 +183,7 @@ fn show(
         match command {
             Command::Quit => return Ok(()),
             Command::Save => {
-                let view = View { snapshot: &snapshot, subject: &subject, state: &state, look };
+                let view = ScreenView { snapshot: &snapshot, subject: &subject, state: &state, look };
                 state.message = Some(save(view, save_in));
             }
             _ => {}

@@ -4,7 +4,7 @@ use std::fs;
 
 use kmemtrace_abi::trace::FIRST_PID_NAMESPACE;
 
-use crate::render::top::Memory;
+use crate::render::top_screen::Memory;
 
 /// Bytes of a line of the text of `/proc/meminfo`.
 fn bytes(text: &[u8], name: &str) -> Option<u64> {

@@ -19,9 +19,9 @@ use ratatui::buffer::Buffer;
 
 use crate::cli::Request;
 use crate::exit;
-use crate::render::top::keys::{self, Command};
-use crate::render::top::state::ScreenState;
-use crate::render::top::{self, Look, View};
+use crate::render::top_screen::keys::{self, Command};
+use crate::render::top_screen::state::ScreenState;
+use crate::render::top_screen::{self, Look, ScreenView};
 use crate::report;
 use player::{Player, SECOND};
 use script::{Script, Step};
@@ -93,7 +93,7 @@ fn frames_of_text(
                     Command::RenewNames => player.renew_names(),
                     Command::Save => {
                         let snapshot = player.snapshot(&state.request(&snapshot));
-                        let view = View {
+                        let view = ScreenView {
                             snapshot: &snapshot,
                             subject: &player.subject,
                             state: &state,
@@ -128,9 +128,9 @@ fn print_frame(player: &mut Player<'_>, state: &ScreenState) -> io::Result<()> {
     let rows = player.snapshot(&state.request(&Snapshot::default()));
     let snapshot = player.snapshot(&state.request(&rows));
     let mut buffer = Buffer::empty(terminal::size(None));
-    let view = View { snapshot: &snapshot, subject: &player.subject, state, look: Look::default() };
-    top::draw(view, &mut buffer);
+    let view = ScreenView { snapshot: &snapshot, subject: &player.subject, state, look: Look::default() };
+    top_screen::draw(view, &mut buffer);
     let mut out = io::stdout().lock();
-    out.write_all(top::text(&buffer).as_bytes())?;
+    out.write_all(top_screen::text(&buffer).as_bytes())?;
     out.flush()
 }

@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 use kmemtrace::Trace;
 use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
 use kmemtrace::live::{Fed, Monitor, Snapshot, SnapshotRequest};
-use kmemtrace_abi::trace::{InputKind, PAGE_OWNER};
 use serde_json::json;
 
 use super::machine;
 use super::pace::Pace;
 use super::source::Source;
-use crate::render::top::state::{ScreenState, Sort};
-use crate::render::top::{Recording, Subject};
+use crate::render::top_screen::state::{ScreenState, Sort};
+use crate::render::top_screen::{Recording, Subject};
 
 /// Time between two frames of text, and between two snapshots.
 pub(super) const FRAME: Duration = Duration::from_secs(1);
@@ -51,7 +50,7 @@ pub(super) struct Player<'a> {
 impl<'a> Player<'a> {
     pub(super) fn new(source: Source, trace: Trace, monitor: Monitor<'a>, subject: Subject) -> Player<'a> {
         // A text of what is held has no course of events: all of it is read at once.
-        let is_still = trace.info.input == InputKind::Other(PAGE_OWNER);
+        let is_still = !trace.info.capabilities.past;
         let state = if source.is_growing || is_still { Recording::Loads } else { Recording::Plays };
         let bytes_of_names = source.bytes_of_names();
         let now = Instant::now();

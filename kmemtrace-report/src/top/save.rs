@@ -7,15 +7,15 @@ use kmemtrace::whole_file::Directory;
 use kmemtrace_abi::text::escape::escape;
 
 use super::terminal;
-use crate::render::top::{self, Look, View, saved};
+use crate::render::top_screen::{self, Look, ScreenView, saved};
 
 /// Writes the screen as text and its rows as JSON; returns a line for the user. A directory that the user may not write is replaced
 /// by that of temporary files.
-pub(super) fn save(view: View<'_>, into: Option<&Path>) -> String {
+pub(super) fn save(view: ScreenView<'_>, into: Option<&Path>) -> String {
     let name = format!("kmemtrace-top{}", view.snapshot.elapsed / 1_000_000);
     let mut buffer = ratatui::buffer::Buffer::empty(terminal::size(None));
-    top::draw(View { look: Look::default(), ..view }, &mut buffer);
-    let files = [("txt", top::text(&buffer)), ("json", format!("{:#}\n", saved::json(view)))];
+    top_screen::draw(ScreenView { look: Look::default(), ..view }, &mut buffer);
+    let files = [("txt", top_screen::text(&buffer)), ("json", format!("{:#}\n", saved::json(view)))];
     let write = |directory: &Path| {
         let held = Directory::open(directory)?;
         files.iter().try_for_each(|(suffix, text)| {

@@ -7,7 +7,7 @@ use anyhow::bail;
 use kmemtrace_abi::text::{duration, escape::escape};
 
 use super::source::read_small;
-use crate::render::top::keys::Key;
+use crate::render::top_screen::keys::Key;
 
 /// Step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

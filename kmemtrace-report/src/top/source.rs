@@ -15,7 +15,7 @@ use kmemtrace_abi::open::regular;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::InputKind;
 
-use crate::render::top::Subject;
+use crate::render::top_screen::Subject;
 
 /// Files of running recorders: the process, and the path of its trace.
 const RUNNING: &str = "/run/kmemtraced";

@@ -13,7 +13,7 @@ use ratatui::{Terminal, TerminalOptions, Viewport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::render::top::keys::Key;
+use crate::render::top_screen::keys::Key;
 
 /// Refuses what is no terminal.
 pub(super) fn check() -> anyhow::Result<()> {

@@ -22,7 +22,6 @@ const FIGURES: &[SortBy] = &[
 
 pub(super) const SUMMARY: View = View {
     name: "summary",
-    alias: None,
     meaning: "Verdict, totals of each kind, what to look at first",
     help: "\
 Totals of kmalloc, cache and page objects, the call-sites that rank first, and the number of findings. The first line is the verdict: \
@@ -42,7 +41,6 @@ This is the view of a command line that names none.",
 
 pub(super) const SITES: View = View {
     name: "sites",
-    alias: Some("callsites"),
     meaning: "Rows of call-sites, tasks, modules, sizes and more",
     help: "\
 Figures for each group of allocations: by default for each call-site, which is the place in the kernel that asked for the memory. \
@@ -66,7 +64,6 @@ tg, n, st, ator, f. Its rows are sorted by the number of blocks, or by --sort, w
 
 pub(super) const TREE: View = View {
     name: "tree",
-    alias: None,
     meaning: "Folders of the kernel's sources, or stacks, tasks, modules",
     help: "\
 Figures of each folder of the kernel's sources, of the files in it, their functions and call-sites. Source files come from debug \
@@ -124,7 +121,6 @@ outermost frame to the call-site. There pages count where they were recorded, el
 
 pub(super) const CACHES: View = View {
     name: "caches",
-    alias: None,
     meaning: "Rows of slab caches and kmalloc sizes",
     help: "\
 Figures for each slab cache. Objects of kmalloc count under their size class, such as kmalloc-1k. Kernels 6.1 to 6.17 name the cache \
@@ -141,7 +137,6 @@ in frees alone: there a first pass over the trace learns which cache each call-s
 
 pub(super) const MISMATCH: View = View {
     name: "mismatch",
-    alias: None,
     meaning: "Frees that do not match their allocations",
     help: "\
 Findings about pairs of allocation and free, by class and by the two call-sites. A finding is suspect where a lost event may explain \
@@ -163,7 +158,6 @@ as this trace can tell.",
 
 pub(super) const LIVE: View = View {
     name: "live",
-    alias: None,
     meaning: "Memory still allocated at the end: who leaks",
     help: "\
 Objects that were allocated in the recording and not freed in it, by call-site: number, bytes, age and growth. --objects lists the \
@@ -194,7 +188,6 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
 
 pub(super) const CROSS: View = View {
     name: "cross",
-    alias: None,
     meaning: "Objects freed on another CPU than their own",
     help: "\
 Pairs whose free happened on another CPU than the allocation: a matrix of CPUs, and rows of call-sites.",
@@ -210,7 +203,6 @@ Pairs whose free happened on another CPU than the allocation: a matrix of CPUs, 
 
 pub(super) const GROWTH: View = View {
     name: "growth",
-    alias: None,
     meaning: "Live memory and allocations over the recording",
     help: "\
 Live bytes at the end of each of at most 64 slices of the recording, and allocations in each slice: in total, and for the rows that \

@@ -19,7 +19,6 @@ const HELD: &[SortBy] = &[
 
 pub(super) const TASKS: View = View {
     name: "tasks",
-    alias: None,
     meaning: "Memory by the thread that allocated it",
     help: "\
 Figures for each thread that allocated, or with --by comm for each command. That thread need not be the one that holds the memory: \
@@ -39,7 +38,6 @@ page cache stays when its reader is gone. Pages count where they were recorded, 
 
 pub(super) const MODULES: View = View {
     name: "modules",
-    alias: None,
     meaning: "Memory by module of the kernel",
     help: "\
 Figures for each module. An allocation belongs to the module whose frame of the stack is nearest to it, else to the kernel itself; \
@@ -60,7 +58,6 @@ else objects of slabs; --kind chooses.",
 
 pub(super) const USES: View = View {
     name: "uses",
-    alias: None,
     meaning: "Uses of pages: user, cache, slab, page tables and more",
     help: "\
 Figures of pages for each use, by rules over the functions of the stack, the flags and the order of each allocation; --uses names \

@@ -8,7 +8,6 @@ use crate::args::SortBy;
 
 pub(super) const LATENCY: View = View {
     name: "latency",
-    alias: None,
     meaning: "Time that tasks wait for memory, by kind",
     help: "\
 Spans of reclaim, compaction, shrinkers and throttling: how many, how long, by percentiles, and which of them an allocation or a charge \
@@ -33,7 +32,6 @@ recording needs the events of reclaim: kmemtraced -e latency.",
 
 pub(super) const SHRINKERS: View = View {
     name: "shrinkers",
-    alias: None,
     meaning: "Time in shrinkers, each superblock apart",
     help: "\
 Calls of each shrinker on each node: durations, and objects freed. Superblocks share a function and have a shrinker each; with \
@@ -57,7 +55,6 @@ a shrinker runs in.",
 
 pub(super) const STALLS: View = View {
     name: "stalls",
-    alias: None,
     meaning: "Each time that an allocation had to wait",
     help: "\
 Each direct, node and memcg reclaim and each compaction that an allocation or a charge waited for, the longest first, with the spans \
@@ -96,7 +93,6 @@ written, or of the stream that kmemtraced watch pipes to it.",
 
 pub(super) const WAITS: View = View {
     name: "waits",
-    alias: None,
     meaning: "Which allocations of pages waited, and how long",
     help: "\
 Allocations of pages by call-site, task, order or flags: how many waited for direct reclaim, node reclaim or compaction, and how long. \
@@ -117,7 +113,6 @@ kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocatio
 
 pub(super) const FUNCTIONS: View = View {
     name: "functions",
-    alias: None,
     meaning: "Time in functions that the kernel timed",
     help: "\
 Calls of the functions that the kernel's function_graph tracer timed, by function. The recording needs kmemtraced -e latency --functions, \

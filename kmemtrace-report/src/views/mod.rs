@@ -46,6 +46,6 @@ pub(crate) static VIEWS: &[View] = &[
 impl View {
     /// View of this name or alias.
     pub(crate) fn named(word: &str) -> Option<&'static View> {
-        VIEWS.iter().find(|view| view.name == word || view.alias == Some(word))
+        VIEWS.iter().find(|view| view.name == word || view.alias() == Some(word))
     }
 }

@@ -8,7 +8,6 @@ use crate::args::SortBy;
 
 pub(super) const COMPARE: View = View {
     name: "compare",
-    alias: None,
     meaning: "Changes between two traces, or two windows of one",
     help: "\
 Change of live bytes, allocated bytes and allocations from trace A to trace B, for each function and kind, the greatest change of live \
@@ -26,7 +25,6 @@ bytes first. Rows that only one side has are marked new or gone. With --before a
 
 pub(super) const ACCOUNT: View = View {
     name: "account",
-    alias: None,
     meaning: "Callers as trace_analyze and slab_account list them",
     help: "\
 Callers and their sums over kmalloc and cache objects, in the text that other programs print and scripts read. --kind pages accounts for \
@@ -60,7 +58,6 @@ complete stands on standard error.",
 
 pub(super) const EVENTS: View = View {
     name: "events",
-    alias: None,
     meaning: "Every event and every gap, in order",
     help: "\
 Each allocation, free and gap of the recording in one order over all CPUs. The verdict stands on standard error.",
@@ -73,7 +70,6 @@ Each allocation, free and gap of the recording in one order over all CPUs. The v
 
 pub(super) const STATIC: View = View {
     name: "static",
-    alias: None,
     meaning: "Bytes of functions and objects by folder; no trace",
     help: "\
 Bytes of the kernel's functions and objects by folder and file of its sources, split into code, read-only data, data and zeros, and \
@@ -92,7 +88,6 @@ scripts and tools. VMLINUX is the linked kernel with debug information.",
 
 pub(super) const NAMES: View = View {
     name: "names",
-    alias: None,
     meaning: "Makes a map of functions to files, for --names",
     help: "\
 Writes which source file has each function of a kernel with debug information, and of the modules in DIR. The map is small, and serves \
@@ -106,7 +101,6 @@ other builds of the series, too.",
 
 pub(super) const HTML: View = View {
     name: "html",
-    alias: None,
     meaning: "A page for browsers: pictures and tables in one file",
     help: "\
 Verdict, totals, the tree of the kernel's sources as treemap, rings, icicle or table, live bytes over time, frees by CPU, requested sizes \
@@ -126,7 +120,6 @@ Keys: arrows walk over the picture, Enter goes into a folder, Escape out of it. 
 
 pub(super) const CHART: View = View {
     name: "chart",
-    alias: None,
     meaning: "A picture of the tree, as SVG or PNG",
     help: "\
 Draws the folders of the kernel's sources, their files and functions, sized by the sort key: rings around the root, a treemap or an \
@@ -154,7 +147,6 @@ pointer tells name, size and share of each piece.",
 
 pub(super) const TRACE_ANALYZE: View = View {
     name: "trace-analyze",
-    alias: None,
     meaning: "The command line of trace_analyze",
     help: "\
 Takes the options of trace_analyze.py with the meanings that they had, on recordings and saved documents: -f, -o and --cache mean \
@@ -172,7 +164,6 @@ something else in the other views. Files are overwritten, as they were. Text log
 
 pub(super) const EXPORT: View = View {
     name: "export",
-    alias: None,
     meaning: "Files that other programs open",
     help: "\
 Writes the recording, or its figures, in the format of another program: a file that is whole or not there. The verdict stands on \
@@ -192,7 +183,6 @@ standard error, and in the file where its format has room for it.",
 /// View that the option of its name stands for: it has no word and no options of its own.
 pub(crate) static MEMSTRACK: View = View {
     name: "--memstrack",
-    alias: None,
     meaning: "Reports of memstrack in its own layouts",
     help: "",
     examples: &[],
@@ -204,7 +194,6 @@ pub(crate) static MEMSTRACK: View = View {
 
 pub(super) const PACK: View = View {
     name: "pack",
-    alias: None,
     meaning: "Stores a recording smaller; its events stay the same",
     help: "\
 Compresses the blocks of a recording in place, with zstd. A file is replaced once its packed copy is whole and on the disk.",
@@ -217,7 +206,6 @@ Compresses the blocks of a recording in place, with zstd. A file is replaced onc
 
 pub(super) const TOP: View = View {
     name: "top",
-    alias: None,
     meaning: "A live screen: memory that grows, while it is recorded",
     help: "\
 Follows a trace while kmemtraced writes it, or plays a finished one, and shows which call-sites, modules, tasks or caches hold memory, \

@@ -11,8 +11,6 @@ use crate::args::{Args, Format, SortBy};
 pub(crate) struct View {
     /// Name, as in the document's `schema`.
     pub(crate) name: &'static str,
-    /// Second name on the command line.
-    pub(crate) alias: Option<&'static str>,
     /// Meaning in one line.
     pub(crate) meaning: &'static str,
     /// Paragraphs of the long help.
@@ -97,6 +95,11 @@ const OF_OBJECTS: &[&str] = &["module", "cache", "site", "kind", "size", "contex
 const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
 
 impl View {
+    /// Second name on the command line.
+    pub(crate) fn alias(&self) -> Option<&'static str> {
+        (self.name == "sites").then_some("callsites")
+    }
+
     /// True if the view takes the option; each takes inputs.
     pub(crate) fn takes(&self, option: &Arg) -> bool {
         let Some(long) = option.get_long() else { return true };

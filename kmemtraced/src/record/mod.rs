@@ -70,6 +70,7 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     let started = thread::Builder::new().name(name.into()).spawn(work);
     let recording = started.map_err(|error| not_started(name, &error))?;
     if !signals.watch(priority, || recording.is_finished()) {
+        viewer::kill_running();
         shutdown::end_now();
     }
     recording.join().unwrap_or_else(|_| {
@@ -176,6 +177,10 @@ fn run(
     let started =
         launcher.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
     if started.is_ok() {
+        if let Some(watcher) = watcher.as_mut().filter(|_| facts.since_boot) {
+            // Probe events are enabled now.
+            watcher.switch(true);
+        }
         names.put_probes(source.begun());
         names.begun();
         workers.go();

@@ -28,7 +28,7 @@ pub(crate) fn start(
     source: &dyn TraceSource,
     output: &Destination,
     signals: &Signals,
-    watcher: Option<&mut Watcher>,
+    mut watcher: Option<&mut Watcher>,
     launcher: Option<Launcher>,
 ) -> anyhow::Result<Started> {
     if signals.stops() > 0 && output.replaces() {
@@ -44,7 +44,7 @@ pub(crate) fn start(
         say_verbose(args, &line);
     }
     let mut priority = HighPriority::take(args.priority);
-    if let Some(watcher) = watcher {
+    if let Some(watcher) = watcher.as_deref_mut() {
         if !watcher.is_watched() {
             let reason = "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)";
             say_verbose(args, reason);
@@ -56,6 +56,8 @@ pub(crate) fn start(
         source.follow(launcher.tid)?;
     }
     source.start()?;
+    // A write of another program to a switch is not told from the recorder's own until these are taken.
+    report_change(watcher.and_then(|watcher| watcher.compare(false)));
     say_begin(args, output.path(), facts);
     let mut child = None;
     if !args.command.is_empty() {

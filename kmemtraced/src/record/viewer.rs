@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::io::{self, PipeWriter};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::messages::say;
 use crate::process::report;
@@ -16,6 +18,16 @@ use crate::record::shutdown::ENDED_EARLY;
 
 /// Poll interval of the program's end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Process id of the running viewer; 0 without one.
+static RUNNING: AtomicI32 = AtomicI32::new(0);
+
+/// Kills the viewer where the thread that would do it hangs.
+pub(crate) fn kill_running() {
+    if let Some(pid) = Pid::from_raw(RUNNING.load(Ordering::Acquire)) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
 
 /// Running viewer. Dropping it kills it.
 pub(crate) struct Viewer {
@@ -35,6 +47,7 @@ impl Viewer {
             Ok(())
         });
         let child = spawned.with_context(|| format!("{}: cannot be run", program.display()))?;
+        RUNNING.store(Pid::from_child(&child).as_raw_nonzero().get(), Ordering::Release);
         Ok((Viewer { child, status: None }, writer))
     }
 
@@ -42,6 +55,9 @@ impl Viewer {
     pub(crate) fn has_ended(&mut self) -> bool {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
+            if self.status.is_some() {
+                RUNNING.store(0, Ordering::Release);
+            }
         }
         self.status.is_some()
     }

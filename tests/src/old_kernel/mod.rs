@@ -79,18 +79,12 @@ impl OldKernel {
     }
 
     /// Runs a program of the project on this kernel, to its end.
-    ///
-    /// # Panics
-    /// If the program cannot be started.
     pub fn run(&self, name: &str, arguments: &[&str], paths: &[&Path]) -> Output {
         let output = self.command(&program(name)).args(arguments).args(paths).stdin(Stdio::null()).output();
-        output.unwrap_or_else(|error| panic!("{name}: {error}"))
+        output.unwrap()
     }
 
     /// Runs the recorder on this kernel, to its end.
-    ///
-    /// # Panics
-    /// If the recorder cannot be started.
     pub fn record(&self, arguments: &[&str], trace: &Path, command: &[&str]) -> Output {
         let mut recorder = self.command(&program("kmemtraced"));
         recorder
@@ -101,7 +95,7 @@ impl OldKernel {
             .arg(trace)
             .arg("--")
             .args(command);
-        recorder.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("kmemtraced: {error}"))
+        recorder.stdin(Stdio::null()).output().unwrap()
     }
 
     /// Command that has this kernel's release and system calls.

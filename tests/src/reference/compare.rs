@@ -80,6 +80,11 @@ pub fn compare(sides: [Side; 2], keys: &[Key], is_one_trace: bool) -> Value {
     spaces.fold(document, |document, space| with(document, json!({ of_space("total", space): total(space) })))
 }
 
+/// Figures of all pages.
+fn figures_of_pages(known: &Known, pairs: &Pairs) -> Value {
+    figures(known, pairs, &|_, kind| kind == Kind::Pages).0
+}
+
 /// Sets the figures of pages of a side without the row to 0, as far as the side's trace tells any.
 fn nothing_of_pages(known: &Known, pairs: &Pairs, figures: &mut Value) {
     let (whole, size) = (pairs.has_whole_blocks(), known.trace.page_bytes);
@@ -89,8 +94,10 @@ fn nothing_of_pages(known: &Known, pairs: &Pairs, figures: &mut Value) {
     for member in ["pages_allocated", "pages_freed", "pages_inferred", "live_pages"] {
         figures[member] = json!(0);
     }
-    figures["peak_live_pages"] = json!(size.map(|_| 0));
-    figures["partial_frees"] = json!((!whole).then_some(0));
+    let all = figures_of_pages(known, pairs);
+    for member in ["peak_live_pages", "partial_frees"] {
+        figures[member] = if all[member].is_null() { Value::Null } else { json!(0) };
+    }
 }
 
 /// Call-sites without a function are the same in both traces only if the kernel's code was at the same place; `0x0` is no

@@ -102,8 +102,11 @@ pub fn pages(known: &Known, pairs: &Pairs, select: &dyn Fn(&Event, Kind) -> bool
     json!({
         "pages_allocated": allocated, "pages_freed": freed, "pages_inferred": inferred,
         "live_pages": allocated - freed - inferred,
-        "peak_live_pages": peak.as_u64().zip(size).map(|(peak, size)| peak / size),
-        "partial_frees": (!whole).then(|| pairs.taken_page_frees().filter(parts).count()),
+        "peak_live_pages": match (allocated, size) {
+            (0, _) => Some(0),
+            (_, size) => peak.as_u64().zip(size).map(|(peak, size)| peak / size),
+        },
+        "partial_frees": (known.has_frames && !whole).then(|| pairs.taken_page_frees().filter(parts).count()),
     })
 }
 

@@ -26,7 +26,7 @@ pub use selection::Selection;
 use std::collections::{BTreeSet, HashMap};
 
 use crate::generate::layout::{Layout, UNKNOWN_EVENTS, layouts};
-use crate::generate::{RelayOptions, RelayStreams, Shape, Workload};
+use crate::generate::{Era, RelayOptions, RelayStreams, Shape, Workload};
 
 use kmemtrace_abi::clock::OrderKey;
 use kmemtrace_abi::event::{Action, Event, Kind, Names, Space, StreamItem};
@@ -85,6 +85,8 @@ pub struct Known {
     pub kinds: BTreeSet<Kind>,
     /// Events of per-CPU memory name their callers.
     pub percpu_names_callers: bool,
+    /// Events of pages carry frame numbers.
+    pub has_frames: bool,
 }
 
 /// Members of a document's `trace`; see [`Known::trace`].
@@ -170,6 +172,7 @@ impl Known {
         let others = [(Kind::Percpu, percpu.is_some()), (Kind::Vmalloc, has_areas)];
         Known {
             percpu_names_callers: percpu.is_some_and(Layout::has_call_site),
+            has_frames: workload.shape.era != Era::V2_6_32,
             kinds: others.into_iter().filter(|(_, has)| *has).map(|(kind, _)| kind).collect(),
             trace: TraceMembers {
                 input: InputKind::Kmemtrace,
@@ -278,6 +281,7 @@ impl Known {
             classes: if raw { Classes::default() } else { known.classes },
             kinds: BTreeSet::new(),
             percpu_names_callers: false,
+            has_frames: false,
         }
     }
 
@@ -351,6 +355,7 @@ impl Known {
             kinds: info.capabilities.kinds.iter().filter(|(_, has)| **has).map(|(kind, _)| kind).collect(),
             // Here no call-site comes from a stack.
             percpu_names_callers: true,
+            has_frames: info.capabilities.frames,
         }
     }
 

@@ -1,23 +1,17 @@
 //! `account`: the same text as trace_analyze's own, and the same figures as a plain count over the events.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kmemtrace_tests::generate::trace_dir;
-use kmemtrace_tests::programs::{json, json_lines, run_to};
+use kmemtrace_tests::programs::{data, document, json, json_lines, run_to};
 use kmemtrace_tests::recording::{Directory, random_workload};
 use serde_json::Value;
 
 const REPORT: &str = "kmemtrace-report";
 /// Caller that the original does not know: its function's name stands twice in the symbols.
 const NOT_IN_THE_ORIGINAL: &str = "mas_alloc_nodes+0x6f";
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
 
 fn text(arguments: &[&str], trace: &Path) -> String {
     let arguments: Vec<&str> = ["account"].iter().chain(arguments).copied().collect();
@@ -37,7 +31,7 @@ fn caller(row: &str) -> &str {
 
 /// Callers some of whose objects' addresses came back without a free event: the original leaves those objects live.
 fn callers_with_inferred_frees(trace: &Path) -> BTreeSet<String> {
-    let sites = json(&run_to(0, REPORT, &["sites", "--format", "json"], &[trace]));
+    let sites = document(&["sites"], trace);
     let rows = sites["rows"].as_array().unwrap().iter().filter(|row| row["inferred_frees"] != 0);
     rows.map(|row| row["symbol"].as_str().unwrap().to_owned()).collect()
 }

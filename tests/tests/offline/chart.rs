@@ -1,25 +1,24 @@
 //! `chart`: pieces of the pictures against the figures of the tree, by numbers.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use kmemtrace_tests::programs::{json, run, run_to};
+use kmemtrace_tests::programs::{data, document, run, run_to, text};
 use kmemtrace_tests::recording::Directory;
 use serde_json::Value;
 
 const REPORT: &str = "kmemtrace-report";
 
-fn sample() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/amd64-6.1")
-}
-
 fn svg(shape: &str, sort: &str) -> String {
     let dir = Directory::new(&[]);
     let file = dir.file("picture.svg");
-    run_to(0, REPORT, &["chart", "--shape", shape, "--sort", sort, "-o", file.to_str().unwrap()], &[&sample()]);
+    run_to(
+        0,
+        REPORT,
+        &["chart", "--shape", shape, "--sort", sort, "-o", file.to_str().unwrap()],
+        &[&data("amd64-6.1")],
+    );
     fs::read_to_string(file).unwrap()
 }
 
@@ -51,7 +50,7 @@ fn sizes(sort: &str, member: &str) -> BTreeMap<String, f64> {
             add(child, &path, member, sizes);
         }
     }
-    let tree = json(&run_to(0, REPORT, &["tree", "--sort", sort, "--format", "json"], &[&sample()]));
+    let tree = document(&["tree", "--sort", sort], &data("amd64-6.1"));
     let mut sizes = BTreeMap::from([("linux".to_owned(), tree["root"][member].as_f64().unwrap())]);
     add(&tree["root"], "", member, &mut sizes);
     sizes
@@ -146,12 +145,12 @@ fn a_picture_needs_a_file_of_a_known_form() {
         (&["-o", "x.svg", "--format", "json"], "chart has no --format"),
         (&[], "--output"),
     ] {
-        let output = run(REPORT, &[&["chart"], line].concat(), &[&sample()]);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let output = run(REPORT, &[&["chart"], line].concat(), &[&data("amd64-6.1")]);
+        let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line:?}: {stderr}");
         assert!(stderr.contains(said), "{line:?}: {stderr}");
     }
     assert!(!Path::new("x.svg").exists());
-    run_to(0, REPORT, &["chart", "-f", "-o", &there], &[&sample()]);
+    run_to(0, REPORT, &["chart", "-f", "-o", &there], &[&data("amd64-6.1")]);
     assert!(fs::read_to_string(&there).unwrap().starts_with("<svg"));
 }

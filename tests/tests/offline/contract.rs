@@ -1,8 +1,7 @@
 //! Small traces with figures worked out by hand from the contract: reference and program must both give them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod deferred;
+mod spaces;
 
 use std::fs;
 use std::io::Read;
@@ -12,7 +11,7 @@ use std::process::{Command, Stdio};
 use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
 use kmemtrace_tests::generate::relay::RelayStream;
 use kmemtrace_tests::generate::{Era, Options, Random, Shape, Workload, relay_dir, trace_dir, tree, workload};
-use kmemtrace_tests::programs::{differences, json, program, run, run_to};
+use kmemtrace_tests::programs::{differences, document, json, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::asked::Asked;
 use kmemtrace_tests::reference::compare::{BY_FUNCTION, compare};
@@ -762,7 +761,7 @@ fn a_file_may_be_named_after_a_cpu_that_no_machine_has() {
     let bytes = streams.cpus.iter().map(RelayStream::bytes).max_by_key(Vec::len).unwrap();
     let dir = Directory::new(&[("cpu70000".to_owned(), bytes)]);
     for view in DOCUMENTS.iter().filter(|view| **view != "cross") {
-        let said = json(&run_to(0, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]));
+        let said = document(&[view], dir.path());
         assert_eq!(said["completeness"]["missing_cpus"].as_array().unwrap().len(), 8192, "{view}");
     }
     let table = run_to(0, "kmemtrace-report", &["cross"], &[dir.path()]);

@@ -1,7 +1,5 @@
 //! Decoder: its items are those of the generator, for any machine, kernel and loss.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Kind, Names, StreamItem};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::{Workload, relay_dir, trace_dir, tree, workload};

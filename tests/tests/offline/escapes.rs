@@ -2,8 +2,6 @@
 //! has a character that a terminal, a spreadsheet or a reader's eye would act on, and programs get the names
 //! unchanged.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +12,7 @@ use std::process::Output;
 use kmemtrace_abi::event::{Action, Event, Kind, StreamItem};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_tests::generate::{Options, Shape, Workload, trace_dir, tree, workload};
-use kmemtrace_tests::programs::{json, json_lines, run};
+use kmemtrace_tests::programs::{check, document, json, json_lines, run};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::scenario::Scenario;
 use serde_json::Value;
@@ -173,7 +171,7 @@ fn hostile_of(machine: &Workload) -> (Directory, PathBuf) {
 fn assert_harmless(what: &str, output: &Output) -> String {
     let mut all = String::new();
     for bytes in [&output.stdout, &output.stderr] {
-        let text = std::str::from_utf8(bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let text = std::str::from_utf8(bytes).unwrap();
         let acts = |c: char| c != '\n' && c.is_control();
         let hides = |c: char| {
             let bidi =
@@ -305,7 +303,7 @@ fn exported_text_has_a_line_a_row_and_nothing_that_acts() {
 #[test]
 fn json_parses_to_the_names_as_they_are() {
     let (_dir, path) = hostile();
-    let rows = |view: &str| json(&run("kmemtrace-report", &[view, "--format", "json"], &[&path]).stdout);
+    let rows = |view: &str| document(&[view], &path);
     let caches = rows("caches");
     assert_eq!(strings(&caches["rows"], "cache"), expected(""));
     let hex = strings(&caches["rows"], "cache_hex");
@@ -317,7 +315,7 @@ fn json_parses_to_the_names_as_they_are() {
     assert_eq!(strings(&sites["rows"], "module"), expected("\t\0"));
     assert_eq!(strings(&rows("mismatch")["rows"], "alloc_symbol"), expected("\0+0x1"));
     assert_eq!(strings(&rows("cross")["rows"], "symbol"), expected("\0+0x1"));
-    let live = json(&run("kmemtrace-report", &["live", "--objects", "--format", "json"], &[&path]).stdout);
+    let live = document(&["live", "--objects"], &path);
     assert_eq!(strings(&live["rows"], "comm"), expected("\t\0"));
     assert_eq!(strings(&live["rows"], "cache"), expected(""));
     let lines = run("kmemtrace-report", &["events", "--format", "json"], &[&path]).stdout;
@@ -344,14 +342,14 @@ fn names_of_files_are_escaped_in_results_and_complaints() {
             assert!(format == "json" || text.contains(r"a\x1b]52;c;cm0gLXJm\x07") && !text.contains(r"\\"), "{text}");
         }
     }
-    let checked = json(&run("kmemtrace-check", &["--format", "json"], &[&cut]).stdout);
+    let checked = check(&cut);
     assert_eq!(checked["files"][0]["path"], lossy(&cut));
     for format in FORMATS {
         let output = run("kmemtrace-report", &["summary", "--format", format], &[&cut]);
         let text = assert_harmless(&format!("summary {format}"), &output);
         assert!(format != "table" || text.contains(r"cut: a\x1b]52;c;") && !text.contains(r"\\"), "{text}");
     }
-    let summary = json(&run("kmemtrace-report", &["summary", "--format", "json"], &[&cut]).stdout);
+    let summary = document(&["summary"], &cut);
     assert_eq!(summary["completeness"]["truncated_files"][0], lossy(Path::new(cut.file_name().unwrap())));
     let absent = dir.path().join(OsStr::from_bytes(&[&name[..], b".gone"].concat()));
     for program in ["kmemtrace-report", "kmemtrace-check"] {
@@ -387,7 +385,7 @@ fn names_longer_than_a_table_can_be_wide_print() {
             let mut before_marks = text.split_inclusive('…').filter_map(|part| part.strip_suffix('…'));
             assert!(before_marks.all(|part| part.ends_with(&end)), "{what}: cut in {end}");
         }
-        let symbols = json(&run("kmemtrace-report", &["sites", "--format", "json"], &[dir.path()]).stdout);
+        let symbols = document(&["sites"], dir.path());
         assert!(strings(&symbols["rows"], "symbol").contains(&format!("{name}+0x1")), "JSON has the whole name");
     }
 }
@@ -409,6 +407,6 @@ fn caches_with_names_longer_than_a_table_can_be_wide_print() {
         let has_caches = view[0] == "caches" || view.iter().any(|word| word.contains("cache") || *word == "--objects");
         assert_eq!(text.contains(r"\x1b…"), has_caches, "{view:?}");
     }
-    let caches = json(&run("kmemtrace-report", &["caches", "--format", "json"], &[dir.path()]).stdout);
+    let caches = document(&["caches"], dir.path());
     assert_eq!(caches["rows"][0]["cache"], name, "JSON has the whole name");
 }

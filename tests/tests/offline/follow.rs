@@ -1,16 +1,14 @@
 //! Stalls that are printed as they end: of streams, whole, cut and damaged, and of directories that grow.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::disk::block::{CounterSample, Counters, GAP_FOREIGN, GapRecord, Interval, LOST_UNKNOWN, kind};
 use kmemtrace_tests::growing::Growing;
 use kmemtrace_tests::interleaved;
-use kmemtrace_tests::programs::{json, json_lines, program, run_to};
+use kmemtrace_tests::programs::{data, document, json_lines, program, stderr};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use zerocopy::IntoBytes;
@@ -20,10 +18,6 @@ const RECORDINGS: [&str; 2] = ["latency-amd64-6.18", "latency-amd64-6.12"];
 /// Members that a live line has in common with a row of `stalls`.
 const MEMBERS: [&str; 12] =
     ["at", "end", "pid", "comm", "span", "total", "self", "order", "gfp", "reclaimed", "call_site", "symbol"];
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
 
 /// The report, following a stream.
 fn follower(arguments: &[&str]) -> Child {
@@ -47,16 +41,12 @@ fn follow(bytes: &[u8], arguments: &[&str]) -> Output {
 
 /// Lines of spans, and the last line.
 fn lines(output: &Output) -> (Vec<Value>, Value) {
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    stderr(0, output);
     let mut lines = json_lines(&output.stdout);
     assert_eq!(lines[0]["schema"], "kmemtrace.follow/1");
     let end = lines.pop().unwrap();
     assert!(end["totals"].is_object(), "{end}");
     (lines.split_off(1), end)
-}
-
-fn document(arguments: &[&str], path: &Path) -> Value {
-    json(&run_to(0, REPORT, &[arguments, &["--format", "json"]].concat(), &[path]))
 }
 
 /// Members and the spans inside, in an order of their own.

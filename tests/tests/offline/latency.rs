@@ -1,7 +1,5 @@
 //! Time that tasks wait for memory: a recording held against the kernel's own text, and what users see of the views.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use kmemtrace_abi::disk::block::Header;
 use kmemtrace_tests::archive;
-use kmemtrace_tests::programs::{json, json_lines, run, run_to};
+use kmemtrace_tests::programs::{document, json_lines, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use serde_json::{Value, json};
 use zerocopy::FromBytes as _;
@@ -28,11 +26,6 @@ fn unpacked(name: &str) -> (Directory, PathBuf) {
     let dir = Directory::new(&[]);
     let tree = archive::unpack(name, dir.path()).unwrap();
     (dir, tree)
-}
-
-/// Document of a view.
-fn document(arguments: &[&str], tree: &Path) -> Value {
-    json(&run_to(0, REPORT, &[arguments, &["--format", "json"]].concat(), &[tree]))
 }
 
 /// Microseconds of a time in seconds with six places.

@@ -1,5 +1,7 @@
 //! What runs on every machine: the decoder, the library and the programs on samples, on generated traces and on damaged ones.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod account;
 mod chart;
 mod contract;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use kmemtrace_tests::programs::{json, run, run_to};
+use kmemtrace_tests::programs::{data, json, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use serde_json::{Value, json};
 
@@ -12,14 +12,10 @@ const REPORT: &str = "kmemtrace-report";
 const MAP: &str = "/fs/pipe.c\nalloc_pipe_info\n/net/socket.c\nsock_alloc_inode\n/fs/eventpoll.c\ndo_epoll_create\n\
                    /net/core/skbuff.c\n__alloc_skb\n";
 
-fn sample() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/amd64-6.1")
-}
-
 /// Folder with a map, wrappers and areas.
 fn files() -> Directory {
     let dir = Directory::new(&[]);
-    let packed = zstd::encode_all(MAP.as_bytes(), 3).unwrap_or_else(|error| panic!("{error}"));
+    let packed = zstd::encode_all(MAP.as_bytes(), 3).unwrap();
     dir.write("map", &[b"kmemtrace.names/1\n", &packed[..]].concat());
     dir.write("wrappers", b"# mine\nalloc_pipe_*\n");
     dir.write("areas", b"PIPES\tfs/pipe.c\nNETWORKING\tnet/*\n");
@@ -30,7 +26,7 @@ fn files() -> Directory {
 fn document(files: &Directory, arguments: &[&str]) -> Value {
     let map = files.file("map").display().to_string();
     let line = [arguments, &["--format", "json", "--names", &map]].concat();
-    json(&run_to(0, REPORT, &line, &[&sample()]))
+    json(&run_to(0, REPORT, &line, &[&data("amd64-6.1")]))
 }
 
 fn number(value: &Value, member: &str) -> u64 {
@@ -90,7 +86,7 @@ fn a_branch_is_a_filter_of_every_view() {
     assert!(folders.len() == rows.len() && folders.contains(&"net/core"), "{folders:?}");
     let refused = |branch: &str| {
         let map = files.file("map").display().to_string();
-        let output = run(REPORT, &["sites", "--names", &map, "-b", branch], &[&sample()]);
+        let output = run(REPORT, &["sites", "--names", &map, "-b", branch], &[&data("amd64-6.1")]);
         assert_eq!(output.status.code(), Some(2), "{branch}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
@@ -167,7 +163,7 @@ fn files_that_are_no_use_are_refused_in_one_line() {
         ["tree", "--areas", &text],
         ["tree", "--wrappers", &missing],
     ] {
-        let output = run(REPORT, &line, &[&sample()]);
+        let output = run(REPORT, &line, &[&data("amd64-6.1")]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{line:?}: {said}");
         assert!(said.contains(line[2]) && output.stdout.is_empty(), "{line:?}: {said}");

@@ -63,7 +63,7 @@ fn a_crate_of_another_project_adds_an_observer_and_an_input() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let dir = Directory::new(&[]);
     let manifest = format!(
-        "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\nkmemtrace = {{ path = {:?} }}\n\n[workspace]\n",
+        "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\nkmemtrace = {{ path = {:?} }}\n\n[workspace]\n\n[profile.dev]\ndebug = false\n",
         root.join("analysis")
     );
     dir.write("Cargo.toml", manifest.as_bytes());

@@ -1,7 +1,5 @@
 //! `kmemtrace-report pack`: smaller files with the same events.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::path::Path;
 

@@ -1,15 +1,13 @@
 //! Texts of page_owner: groups and selections beside those of the kernel's page_owner_sort, owners of single blocks, and texts that
 //! make no sense.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{document, json, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use serde_json::Value;
 
@@ -260,7 +258,7 @@ fn a_block_has_the_owner_that_its_lines_tell() {
 fn what_a_text_does_not_tell_is_null() {
     let dir = Directory::new(&[]);
     let path = file(&dir, &older(HELD, false));
-    let document = json(&run_to(0, "kmemtrace-report", &["live", "--objects", "--format", "json"], &[&path]));
+    let document = document(&["live", "--objects"], &path);
     for row in document["rows"].as_array().unwrap() {
         for member in ["cpu", "at", "call_site", "pid", "comm"] {
             assert_eq!(row[member], Value::Null, "{member}");

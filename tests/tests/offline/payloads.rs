@@ -3,8 +3,6 @@
 //!
 //! `KMEMTRACE_SEEDS=FROM..TO` tries other traces than the usual ones.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use kmemtrace_abi::disk::block::{

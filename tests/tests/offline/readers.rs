@@ -2,8 +2,6 @@
 //!
 //! `KMEMTRACE_SEEDS=FROM..TO` tries other traces than the usual ones.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::HashMap;
 use std::mem::offset_of;
 
@@ -13,7 +11,7 @@ use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::{Options, PerCpu, Shape, relay_dir, trace_dir, workload};
-use kmemtrace_tests::programs::{json, run};
+use kmemtrace_tests::programs::{json, run, text};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::reference::pairs::{self, Class};
@@ -258,7 +256,7 @@ fn an_input_without_a_trace_is_refused_with_status_3_and_one_line() {
     for program in ["kmemtrace-check", "kmemtrace-report"] {
         for path in [dir.path(), garbage.path()] {
             let output = run(program, &[], &[path]);
-            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            let stderr = text(&output.stderr);
             assert_eq!(output.status.code(), Some(3), "{program} {}: {stderr}", path.display());
             assert_eq!(stderr.trim_end().lines().count(), 1, "{program}: {stderr}");
             assert!(output.stdout.is_empty(), "{program}");

@@ -1,17 +1,15 @@
 //! `kmemtraced --relay` on channels of plain files and pipes: reports of the recording equal those of the raw bytes.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kmemtrace_abi::target::Endian;
 use kmemtrace_tests::generate::RelayStreams;
-use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
+use kmemtrace_tests::programs::{json, json_lines, program, run, run_to, text, until};
 use kmemtrace_tests::recording::{Directory, random_relay};
 use kmemtrace_tests::views::{DOCUMENTS, printed};
 use serde_json::Value;
@@ -95,7 +93,7 @@ fn a_recorded_channel_has_the_figures_of_its_raw_bytes() {
             &["--relay"],
             &[channel.path(), "-o".as_ref(), &out.file("trace"), "--".as_ref(), "true".as_ref()],
         );
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "seed {seed}: {stderr}");
         assert_eq!(stderr.contains(" 0 lost"), overruns == 0, "seed {seed}: {stderr}");
         assert_eq!(fs::read_to_string(channel.file("enabled")).unwrap(), "0\n", "seed {seed}");
@@ -133,11 +131,7 @@ fn records_that_come_in_pieces_while_it_runs_are_all_there() {
     let mut command = Command::new(program("kmemtraced"));
     command.arg("--relay").arg(live.path()).args(["-q", "--flush", "10ms", "-o"]).arg(out.file("trace"));
     let recorder = command.stdin(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while fs::read_to_string(live.file("enabled")).unwrap().trim() != "1" {
-        assert!(Instant::now() < deadline, "the channel is never enabled");
-        sleep(Duration::from_millis(10));
-    }
+    until("the channel is enabled", || live.text("enabled").trim() == "1");
     let mut pipes: Vec<_> = streams
         .cpus
         .iter()

@@ -1,7 +1,5 @@
 //! Call stacks of trees that were captured on five machines, held against the kernel's own text of the same events.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! Tests of call-sites and caches without a name of their own: initialisation of modules, hidden symbols, symbols from files, caches that
 //! slabinfo tells.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kmemtrace_tests::generate::symbols::Function;
 use kmemtrace_tests::generate::{Options, Shape, Workload, trace_dir, workload};
-use kmemtrace_tests::programs::{json, run, run_to};
+use kmemtrace_tests::programs::{data, json, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::scenario::Scenario;
 use serde_json::{Value, json};
@@ -18,10 +18,6 @@ const NO_SYMBOLS: &str = "no kernel symbols: kptr_restrict=2, no CAP_SYSLOG, or 
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 const MOVED: u64 = 0x1a00_0000;
 
-fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
-
 fn document(arguments: &[&str], trace: &Path) -> Value {
     json(&run_to(0, REPORT, &[arguments, &["--format", "json", "--no-index"]].concat(), &[trace]))
 }
@@ -31,8 +27,7 @@ fn rows(document: &Value) -> &[Value] {
 }
 
 fn table(arguments: &[&str], trace: &Path) -> String {
-    String::from_utf8(run_to(0, REPORT, &[arguments, &["--no-index"]].concat(), &[trace]))
-        .unwrap_or_else(|e| panic!("{e}"))
+    String::from_utf8(run_to(0, REPORT, &[arguments, &["--no-index"]].concat(), &[trace])).unwrap()
 }
 
 /// Standard error of a report that is refused.
@@ -46,7 +41,7 @@ fn refusal(arguments: &[&str], trace: &Path) -> String {
 
 #[test]
 fn a_cache_whose_objects_are_never_freed_has_its_name() {
-    let trace = sample("excache");
+    let trace = data("excache");
     let caches = document(&["caches"], &trace);
     let row = rows(&caches).iter().find(|row| row["cache"] == "exleak_node").unwrap_or_else(|| panic!("{caches}"));
     let told = ["live_objects", "cache_from", "cache_candidates"].map(|member| row[member].clone());
@@ -59,7 +54,7 @@ fn a_cache_whose_objects_are_never_freed_has_its_name() {
 
 #[test]
 fn several_caches_of_one_size_are_candidates() {
-    let trace = sample("excache");
+    let trace = data("excache");
     let caches = document(&["caches"], &trace);
     let of_several: Vec<&Value> = rows(&caches).iter().filter(|row| !row["cache_candidates"].is_null()).collect();
     assert!(of_several.iter().all(|row| row["cache"].is_null() && row["cache_from"].is_null()), "{of_several:?}");
@@ -78,7 +73,7 @@ fn several_caches_of_one_size_are_candidates() {
 /// The recording has neither loads of modules nor `.init.text`.
 #[test]
 fn an_address_that_nothing_names_is_unknown_and_not_the_kernel() {
-    let trace = sample("exleak_init");
+    let trace = data("exleak_init");
     let unknown = |row: &&Value| row["call_site"] == "0xffffffffc023c019";
     let live = document(&["live"], &trace);
     let row = rows(&live).iter().find(unknown).unwrap_or_else(|| panic!("{live}"));
@@ -159,7 +154,7 @@ fn hidden_symbols_are_said_with_the_remedy() {
     let named = machine(|machine| machine.symbols.functions = vec![function(0x100, "open")]);
     assert_eq!(symbols(&[], named.path()), "trace");
     assert!(!table(&["sites"], named.path()).contains("no kernel symbols"));
-    std::fs::remove_file(hidden.file("meta.out")).unwrap_or_else(|error| panic!("{error}"));
+    std::fs::remove_file(hidden.file("meta.out")).unwrap();
     let said = String::from_utf8_lossy(&run(CHECK, &[], &[hidden.path()]).stdout).into_owned();
     assert!(said.contains("K501") && !said.contains("K504"), "{said}");
     assert!(!table(&["sites"], hidden.path()).contains("no kernel symbols"));

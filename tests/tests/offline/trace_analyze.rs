@@ -1,20 +1,14 @@
 //! The old program's command line, and documents that are saved and read in place of a trace.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use kmemtrace_tests::generate::{Random, trace_dir};
-use kmemtrace_tests::programs::{json, run, run_to};
+use kmemtrace_tests::programs::{data, json, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_workload};
 use serde_json::Value;
 
 const REPORT: &str = "kmemtrace-report";
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
 
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()

@@ -1,15 +1,13 @@
 //! Captured trees, generated for any machine: reports equal the reference's, missing files are named, and no damage
 //! stops a reader.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::path::Path;
 
 use kmemtrace_abi::text::units;
 use kmemtrace_tests::archive;
 use kmemtrace_tests::generate::{Options, Random, Shape, tree, workload};
-use kmemtrace_tests::programs::{json, run, run_to};
+use kmemtrace_tests::programs::{document, json, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_tree};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::views::{assert_invariants, assert_views, printed};
@@ -150,7 +148,7 @@ fn figures_at_a_time_are_those_of_the_events_until_then() {
 fn a_recording_of_pages_alone_has_trees_accounts_and_pictures_of_pages() {
     let place = Directory::new(&[]);
     let trace = archive::unpack("tree-stacks-amd64-6.1", place.path()).unwrap();
-    let of = |view: &str| json(&run_to(0, REPORT, &[view, "--format", "json"], &[&trace]));
+    let of = |view: &str| document(&[view], &trace);
     let (pages, tree) = (of("summary")["kinds"]["pages"].clone(), of("tree"));
     assert!(pages["allocs"].as_u64() > Some(0), "{pages}");
     assert_eq!(tree["shows"], "pages");
@@ -169,7 +167,7 @@ fn a_recording_of_pages_alone_has_trees_accounts_and_pictures_of_pages() {
     let live = format!("({} bytes)", units::grouped(live));
     assert!(picture.contains(" · pages") && picture.contains(&live), "{live}");
     // Nothing is left by the filters: kinds that were asked for stay.
-    assert_eq!(json(&run_to(0, REPORT, &["tree", "--kind", "cache", "--format", "json"], &[&trace]))["shows"], "slab");
+    assert_eq!(document(&["tree", "--kind", "cache"], &trace)["shows"], "slab");
 }
 
 #[test]

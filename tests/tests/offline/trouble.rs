@@ -1,8 +1,6 @@
 //! Errors that users meet: one line with cause, place and remedy, the exit status for scripts, and no half-written
 //! file.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::{self, OpenOptions};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -10,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_tests::programs::{limited, program, run, run_to, unfinished};
+use kmemtrace_tests::programs::{limited, program, run, run_to, text, unfinished};
 use kmemtrace_tests::recording::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -43,7 +41,7 @@ fn recording(seed: u64) -> Directory {
 
 /// Only line on standard error of a program that exits with `status`.
 fn complaint(output: &Output, status: i32) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     stderr
@@ -62,7 +60,7 @@ fn a_closed_pipe_is_no_error() {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
             let output = report_to(writer, &[view, &["--format", format]].concat(), trace.path());
-            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            let stderr = text(&output.stderr);
             assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{view:?} {format}");
         }
     }
@@ -218,7 +216,7 @@ fn a_mistyped_value_gets_the_nearest() {
         (&["live", "--context", "sofirq"], "'softirq'"),
     ] {
         let output = run("kmemtrace-report", line, &[trace.path()]);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains("a similar value exists") && told.contains(nearest), "{line:?}: {told}");
     }
@@ -281,7 +279,7 @@ fn an_empty_window_names_the_first_event() {
             view => ([view, &["--time", "0,1ns"]].concat(), &["--time"][..]),
         };
         let output = run("kmemtrace-report", &line, &[trace.path()]);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{stderr}");
         for option in options {
             let line = format!("{option}: no event is in there; the first one of the trace is at");

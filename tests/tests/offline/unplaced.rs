@@ -1,7 +1,5 @@
 //! Loss without a mark of its place, and clocks that CPUs do not share: findings that either may explain are suspect.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::path::Path;
 
@@ -19,7 +17,7 @@ use kmemtrace_tests::generate::{
     Hand, Load, LoadOptions, Options, Sample, Shape, Workload, relay, trace_dir, tree, workload,
 };
 use kmemtrace_tests::generate::{Random, RelayOptions};
-use kmemtrace_tests::programs::{json, run, run_to};
+use kmemtrace_tests::programs::{check, json, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::scenario::Scenario;
@@ -38,10 +36,6 @@ fn findings(summary: &Value, class: &str) -> (u64, u64) {
     let finding = &summary["findings"][class];
     let [count, suspect] = ["count", "suspect"].map(|member| finding[member].as_u64().unwrap());
     (count, count - suspect)
-}
-
-fn check(dir: &Path) -> Value {
-    json(&run("kmemtrace-check", &["--format", "json"], &[dir]).stdout)
 }
 
 /// Codes and messages of check's findings in a file.

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use kmemtrace_tests::live::{Instance, Tracefs};
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{json, program, run, run_to, text};
 use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -17,6 +17,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Text in a buffer from before the recording.
 const MARK: &str = "from before the recording";
+/// Switch of an event that fills no buffer.
+const RARE: &str = "events/kmem/mm_page_alloc_extfrag/enable";
 /// Options that change every setting of a buffer: events, size.
 const CHANGES: [&str; 4] = ["-e", "kmem:mm_page_free", "-b", "24M"];
 
@@ -26,19 +28,11 @@ kmemtrace_tests::tests![
     a_killed_recorders_instance_goes_once_recorded,
     the_top_level_buffer_is_left_without_events,
     a_killed_recorders_changes_are_set_back,
+    a_stack_that_was_added_is_set_back,
     a_second_signal_during_the_start_leaves_the_buffer,
     a_second_signal_names_a_buffer_that_is_not_set_back,
     losses_while_the_recording_begins_are_told,
 ];
-
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Kind of buffer, as a recorder's arguments name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,15 +53,16 @@ struct Filled<'a> {
 const FILES: [&str; 3] = ["set_event", "tracing_on", "buffer_size_kb"];
 
 impl<'a> Filled<'a> {
-    /// Enables `kfree`, sets `tracing_on`, and writes [`MARK`] into the buffer.
+    /// Enables a rare event, sets `tracing_on`, and writes [`MARK`] into the buffer, where no other event may take its place.
     fn new(tracefs: &'a Tracefs, kind: As, tracing_on: &str) -> Result<Filled<'a>, Skip> {
         tracefs.need_event("kmem/mm_page_free")?;
+        tracefs.need_event("kmem/mm_page_alloc_extfrag")?;
         let instance = Instance::new(tracefs)?;
-        for (file, value) in [("buffer_size_kb", "16384"), ("events/kmem/kfree/enable", "1"), ("trace_marker", MARK)] {
-            must(file, instance.write(file, value));
+        for (file, value) in [("buffer_size_kb", "16384"), (RARE, "1"), ("trace_marker", MARK)] {
+            instance.write(file, value).unwrap();
         }
-        must("tracing_on", instance.write("tracing_on", tracing_on));
-        let found = FILES.map(|file| (file, must(file, instance.read(file)))).into();
+        instance.write("tracing_on", tracing_on).unwrap();
+        let found = FILES.map(|file| (file, instance.read(file).unwrap())).into();
         let filled = Filled { instance, kind, found };
         assert!(filled.has_mark());
         Ok(filled)
@@ -101,7 +96,12 @@ impl<'a> Filled<'a> {
     }
 
     fn has_mark(&self) -> bool {
-        must("trace", self.instance.read("trace")).contains(MARK)
+        self.instance.read("trace").unwrap().contains(MARK)
+    }
+
+    /// Events that the kernel has overwritten.
+    fn overrun(&self) -> u64 {
+        self.instance.cpus().unwrap().into_iter().map(|cpu| self.instance.stat(cpu, "overrun").unwrap()).sum()
     }
 
     /// Control files that have changed, with their present text.
@@ -120,8 +120,8 @@ impl<'a> Filled<'a> {
         assert!(self.instance.path().is_dir(), "{after}: the instance is gone");
         assert_eq!(self.changes(), [], "{after}");
         assert!(self.has_mark(), "{after}: its events are gone");
-        for cpu in must("CPUs", self.instance.cpus()) {
-            assert_eq!(must("stats", self.instance.stat(cpu, "read events")), 0, "{after}: CPU {cpu} was read from");
+        for cpu in self.instance.cpus().unwrap() {
+            assert_eq!(self.instance.stat(cpu, "read events").unwrap(), 0, "{after}: CPU {cpu} was read from");
         }
     }
 }
@@ -142,7 +142,7 @@ fn assert_recorded(output: &Output) {
 fn until_recording(child: &mut Child, dir: &Directory, filled: &Filled<'_>) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let is_read = || {
-        let cpus = must("CPUs", filled.instance.cpus());
+        let cpus = filled.instance.cpus().unwrap();
         cpus.iter().any(|&cpu| filled.instance.stat(cpu, "read events").is_ok_and(|read| read > 0))
     };
     while !is_read() || !dir.file("trace/meta.out").is_file() {
@@ -165,7 +165,7 @@ fn a_start_that_fails_leaves_the_buffer_as_it_was() -> Result<(), Skip> {
             let filled = Filled::new(&tracefs, kind, tracing_on)?;
             for options in failures {
                 let dir = Directory::new(&[("taken/notes".to_owned(), b"x".to_vec())]);
-                let output = must("kmemtraced", filled.recorder(&dir, options).output());
+                let output = filled.recorder(&dir, options).output().unwrap();
                 let after = format!("{kind:?} {options:?}: {}", text(&output.stderr));
                 assert_eq!(output.status.code(), Some(2), "{after}");
                 filled.assert_untouched(&after);
@@ -184,12 +184,13 @@ fn an_instance_made_by_hand_is_left_as_it_was() -> Result<(), Skip> {
         let filled = Filled::new(&tracefs, As::Instance, tracing_on)?;
         let dir = Directory::new(&[]);
         let options = [&CHANGES[..], &["-d", "200ms", "-o", "trace"]].concat();
-        assert_recorded(&must("kmemtraced", filled.recorder(&dir, &options).output()));
+        assert_recorded(&filled.recorder(&dir, &options).output().unwrap());
         assert!(filled.instance.path().is_dir(), "the instance is gone");
         assert_eq!(filled.changes(), []);
         assert!(!filled.has_mark(), "the buffer was not drained");
         let whole = run("kmemtrace-check", &[], &[&dir.file("trace")]);
-        assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stdout));
+        let expected = if filled.overrun() == 0 { 0 } else { 1 };
+        assert_eq!(whole.status.code(), Some(expected), "{}", text(&whole.stdout));
         filled.recover();
         assert!(filled.instance.path().is_dir(), "recover has removed the instance");
     }
@@ -206,7 +207,7 @@ fn a_killed_recorders_instance_goes_once_recorded() -> Result<(), Skip> {
     let dir = Directory::new(&[]);
     let boot = |options: &[&str]| {
         let mut command = Command::new(program("kmemtraced"));
-        must("kmemtraced", command.args(["-q", "--boot", "-B", &name]).args(options).current_dir(dir.path()).output())
+        command.args(["-q", "--boot", "-B", &name]).args(options).current_dir(dir.path()).output().unwrap()
     };
     assert_eq!(boot(&["-o", "trace", "--", "./nosuch"]).status.code(), Some(2));
     assert!(path.is_dir(), "a start that fails has removed the instance");
@@ -220,7 +221,7 @@ fn the_top_level_buffer_is_left_without_events() -> Result<(), Skip> {
     let filled = Filled::new(&tracefs, As::TopLevel, "1")?;
     let dir = Directory::new(&[]);
     let options = [&CHANGES[..], &["-d", "100ms", "-o", "trace"]].concat();
-    assert_recorded(&must("kmemtraced", filled.recorder(&dir, &options).output()));
+    assert_recorded(&filled.recorder(&dir, &options).output().unwrap());
     assert_eq!(filled.changes(), [("set_event", String::new())]);
     assert!(!filled.has_mark(), "the buffer was not drained");
     Ok(())
@@ -232,10 +233,10 @@ fn a_killed_recorders_changes_are_set_back() -> Result<(), Skip> {
         let filled = Filled::new(&tracefs, kind, "1")?;
         let dir = Directory::new(&[]);
         let options = [&CHANGES[..], &["-o", "trace"]].concat();
-        let mut child = must("kmemtraced", filled.recorder(&dir, &options).spawn());
+        let mut child = filled.recorder(&dir, &options).spawn().unwrap();
         until_recording(&mut child, &dir, &filled);
-        must("kill", child.kill());
-        must("kmemtraced", child.wait());
+        child.kill().unwrap();
+        child.wait().unwrap();
         assert!(
             filled.changes().iter().any(|(file, _)| *file == "buffer_size_kb"),
             "{kind:?}: nothing is left to set back"
@@ -244,6 +245,29 @@ fn a_killed_recorders_changes_are_set_back() -> Result<(), Skip> {
         assert!(filled.instance.path().is_dir(), "{kind:?}: recover has removed the instance");
         assert_eq!(filled.changes(), changed, "{kind:?}");
         assert!(said.contains("what was changed in"), "{kind:?}: {said}");
+    }
+    Ok(())
+}
+
+fn a_stack_that_was_added_is_set_back() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    tracefs.need_event("vmalloc/alloc_vmap_area")?;
+    for kind in [As::Instance, As::TopLevel] {
+        let filled = Filled::new(&tracefs, kind, "1")?;
+        let trigger = || filled.instance.read("events/vmalloc/alloc_vmap_area/trigger").unwrap();
+        let (before, dir) = (trigger(), Directory::new(&[]));
+        let options = ["-e", "vmalloc", "-o", "trace"];
+        let failed = filled.recorder(&dir, &[&options[..], &["--", "./nosuch"]].concat()).output().unwrap();
+        assert_eq!((failed.status.code(), trigger()), (Some(2), before.clone()), "{kind:?}: {}", text(&failed.stderr));
+        let mut child = filled.recorder(&dir, &options).spawn().unwrap();
+        until_recording(&mut child, &dir, &filled);
+        assert!(trigger().starts_with("stacktrace"), "{kind:?}: {}", trigger());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        filled.recover();
+        assert_eq!(trigger(), before, "{kind:?}");
+        let stacks = kmemtrace_abi::trace::Trace::open(&[dir.file("trace")]).unwrap().metadata.stacks;
+        assert_eq!(stacks.as_deref(), Some("trigger vmalloc"), "{kind:?}");
     }
     Ok(())
 }
@@ -273,7 +297,7 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
         command.args(hang).arg(program("kmemtraced")).arg("-q").args(filled.arguments());
         command.args(CHANGES).args(["-o", "trace"]).current_dir(dir.path()).stderr(Stdio::piped());
         let mut strace = command.spawn().map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(90);
         let children = format!("/proc/{0}/task/{0}/children", strace.id());
         let pid = loop {
             let children = fs::read_to_string(&children).map_err(|error| Skip(format!("{children}: {error}")))?;
@@ -285,11 +309,13 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
             sleep(Duration::from_millis(10));
         };
         assert!(!filled.changes().is_empty(), "{kind:?}: nothing is left to set back");
-        for _ in 0..2 {
-            must("kill", kill_process(pid, Signal::INT));
-            sleep(Duration::from_millis(300));
+        // A signal counts once the recorder has seen it.
+        while strace.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "the recorder does not end");
+            let _ = kill_process(pid, Signal::INT);
+            sleep(Duration::from_millis(200));
         }
-        let output = must("strace", strace.wait_with_output());
+        let output = strace.wait_with_output().unwrap();
         let stderr = text(&output.stderr);
         assert!(stderr.contains("ended at once by a second signal"), "{kind:?}: {stderr}");
         filled.assert_untouched(&format!("{kind:?}: {stderr}"));
@@ -313,17 +339,20 @@ fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
         "-e",
         "trace=write",
         "-e",
-        "inject=write:delay_enter=4s:when=2",
+        "inject=write:delay_enter=10s:when=2",
     ]);
     command.arg("-P").arg(switch).arg(program("kmemtraced")).arg("-q").args(filled.arguments());
     command.args(CHANGES).args(["-o", "trace"]).current_dir(dir.path()).stdin(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
     until_recording(&mut child, &dir, &filled);
-    for _ in 0..2 {
-        must("kill", kill_process(Pid::from_child(&child), Signal::INT));
+    // A signal counts once the recorder has seen it, and the second one ends it.
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "the recorder does not end");
+        let _ = kill_process(Pid::from_child(&child), Signal::INT);
         sleep(Duration::from_millis(1000));
     }
-    let output = must("kmemtraced", child.wait_with_output());
+    let output = child.wait_with_output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{stderr}");
     assert!(!filled.changes().is_empty(), "the event is set back: {stderr}");
@@ -341,21 +370,21 @@ fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
 fn losses_while_the_recording_begins_are_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let filled = Filled::new(&tracefs, As::Instance, "0")?;
-    must("buffer_size_kb", filled.instance.write("buffer_size_kb", "16"));
+    filled.instance.write("buffer_size_kb", "16").unwrap();
+    filled.instance.write("events/kmem/kfree/enable", "1").unwrap();
     let dir = Directory::new(&[]);
     // COMMAND takes long to start, and the small buffer overruns meanwhile.
     let mut command = Command::new("strace");
     let slow = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=execve", "-e", "inject=execve:delay_enter=1s:when=2"];
     command.args(slow).arg(program("kmemtraced")).arg("-q").args(filled.arguments());
     command.args(["-o", "trace", "--", "true"]).current_dir(dir.path());
-    let mut load = must("load", Command::new("sh").args(["-c", "while :; do ls / >/dev/null; done"]).spawn());
+    let mut load = Command::new("sh").args(["-c", "while :; do ls / >/dev/null; done"]).spawn().unwrap();
     let output = command.output();
     let _ = load.kill();
     let _ = load.wait();
     let output = output.map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
     assert_recorded(&output);
-    let overrun = |cpu| must("stats", filled.instance.stat(cpu, "overrun"));
-    let lost: u64 = must("CPUs", filled.instance.cpus()).into_iter().map(overrun).sum();
+    let lost = filled.overrun();
     assert!(lost > 0, "the buffer has not run over");
     let check = run("kmemtrace-check", &["--format", "json"], &[&dir.file("trace")]);
     assert_eq!(check.status.code(), Some(1), "{}", text(&check.stdout));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use kmemtrace_abi::kernel::stats::Stats;
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::live::{Tracefs, root};
-use kmemtrace_tests::programs::{json, json_lines, limited, program, run, run_to};
+use kmemtrace_tests::programs::{check, json, json_lines, limited, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -40,27 +40,18 @@ kmemtrace_tests::tests![
     a_killed_recorders_channel_is_set_back,
 ];
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 fn load_for(milliseconds: u64) {
     let end = std::time::Instant::now() + Duration::from_millis(milliseconds);
-    let cpus = must("affinity", load::cpus()).len();
+    let cpus = load::cpus().unwrap().len();
     thread::scope(|scope| {
         for _ in 0..cpus {
             scope.spawn(|| {
                 while std::time::Instant::now() < end {
-                    must("load", load::iov(500, 9));
+                    load::iov(500, 9).unwrap();
                 }
             });
         }
     });
-}
-
-fn check(trace: &Path) -> Value {
-    json(&run("kmemtrace-check", &["--format", "json"], &[trace]).stdout)
 }
 
 fn nothing_is_left(tracefs: &Tracefs, instance: &str) {
@@ -79,16 +70,14 @@ fn a_stopped_reader_loses_what_the_kernel_counts() -> Result<(), Skip> {
     // The kernel's counters are held open, so that they can be read after the recorder has drained the buffers. The
     // open files keep the instance.
     let instance = recorder.instance(&tracefs);
-    let cpus = must("per_cpu", instance.cpus());
-    let held: Vec<File> = cpus
-        .iter()
-        .map(|cpu| must("stats", File::open(instance.path().join(format!("per_cpu/cpu{cpu}/stats")))))
-        .collect();
+    let cpus = instance.cpus().unwrap();
+    let held: Vec<File> =
+        cpus.iter().map(|cpu| File::open(instance.path().join(format!("per_cpu/cpu{cpu}/stats"))).unwrap()).collect();
     let name = recorder.instance_name().to_owned();
     let ended = recorder.stop();
     let counted = held.iter().map(|stats| {
         let mut text = [0; 1024];
-        let len = must("stats", stats.read_at(&mut text, 0));
+        let len = stats.read_at(&mut text, 0).unwrap();
         let stats = Stats::parse(&String::from_utf8_lossy(&text[..len]));
         (stats.read + stats.entries, stats.overrun + stats.dropped + stats.commit_overrun)
     });
@@ -133,7 +122,7 @@ fn two_recorders_of_one_run_say_the_same() -> Result<(), Skip> {
     can_record()?;
     let (one, other) = (Recorder::start(&[]), Recorder::start(&[]));
     let output = run_to(0, "kmemload", &["iov", "20000", "20"], &[]);
-    let pid = must("pid", String::from_utf8_lossy(&output).lines().next().unwrap_or_default().parse());
+    let pid = String::from_utf8_lossy(&output).lines().next().unwrap_or_default().parse().unwrap();
     let (one, other) = (one.stop_whole(), other.stop_whole());
     let (one, other) = (events_by_site(&one.file("trace"), pid), events_by_site(&other.file("trace"), pid));
     assert!(one.values().sum::<u64>() >= 40_000, "{one:?}");
@@ -151,7 +140,7 @@ fn a_killed_recorder_leaves_a_trace_and_nothing_enabled() -> Result<(), Skip> {
         recorder.signal(Signal::KILL);
         let instance = recorder.instance(&tracefs);
         let ended = recorder.wait();
-        let on = must("tracing_on", instance.read("tracing_on"));
+        let on = instance.read("tracing_on").unwrap();
         assert_eq!(on.trim(), "0", "the kernel goes on tracing after {milliseconds} ms");
         let status = run("kmemtrace-check", &[], &[&ended.trace()]).status.code();
         assert_eq!(status, Some(1), "after {milliseconds} ms");
@@ -171,8 +160,8 @@ struct Small<'a>(&'a Path);
 
 impl<'a> Small<'a> {
     fn new(path: &'a Path, kib: usize) -> Small<'a> {
-        let size = must("size", std::ffi::CString::new(format!("size={kib}k")));
-        must("mount", mount("none", path, "tmpfs", MountFlags::empty(), size.as_c_str()));
+        let size = std::ffi::CString::new(format!("size={kib}k")).unwrap();
+        mount("none", path, "tmpfs", MountFlags::empty(), size.as_c_str()).unwrap();
         Small(path)
     }
 }
@@ -211,7 +200,7 @@ fn packing_makes_the_room_that_it_needs() -> Result<(), Skip> {
     let files = trace_dir(&workload(1, &Options::plain(Shape::plain(), 4, 40_000)), 1);
     let kib = |bytes: usize| bytes.div_ceil(4096) * 4;
     let read = |dir: &Directory| -> Vec<Vec<u8>> {
-        files.iter().map(|(name, _)| must(name, std::fs::read(dir.file(name)))).collect()
+        files.iter().map(|(name, _)| std::fs::read(dir.file(name)).unwrap()).collect()
     };
     let pack = |dir: &Directory| run("kmemtrace-report", &["pack", "-j", "4"], &[dir.path()]);
     let elsewhere = Directory::new(&files);
@@ -260,7 +249,7 @@ fn a_second_recorder_is_refused() -> Result<(), Skip> {
 
 fn a_thread_that_cannot_be_had_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    let cpus = must("affinity", load::cpus()).len() as u32;
+    let cpus = load::cpus().unwrap().len() as u32;
     // Threads in the order of their start: main, messages, record and names, then writer and reader of each CPU.
     let refused = ["messages", "record", "names", "write0", "read0", "write1", "read1"];
     for (threads, refused) in (1..).zip(refused) {
@@ -270,7 +259,7 @@ fn a_thread_that_cannot_be_had_is_told() -> Result<(), Skip> {
         let (directory, instance) = (Directory::new(&[]), instance_name());
         let mut recorder = limited(program("kmemtraced"), threads);
         let output = recorder.args(["-d", "1", "-B", &instance, "-o"]).arg(directory.file("trace")).output();
-        let output = must("kmemtraced", output);
+        let output = output.unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
@@ -292,10 +281,10 @@ fn a_removed_output_is_told() -> Result<(), Skip> {
         let name = recorder.instance_name().to_owned();
         let path = recorder.directory.file(removed);
         let ended = if path.is_dir() {
-            must("remove", std::fs::remove_dir_all(&path));
+            std::fs::remove_dir_all(&path).unwrap();
             recorder.wait()
         } else {
-            must("remove", std::fs::remove_file(&path));
+            std::fs::remove_file(&path).unwrap();
             recorder.stop()
         };
         assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
@@ -311,21 +300,21 @@ fn an_earlier_recording_is_not_lost() -> Result<(), Skip> {
     let in_directory = |arguments: &[&str]| {
         let mut command = Command::new(program("kmemtraced"));
         command.current_dir(directory.path()).args(["-q", "-B", &instance_name()]).args(arguments);
-        must("kmemtraced", command.output())
+        command.output().unwrap()
     };
     let status = |output: &std::process::Output| output.status.code();
     assert_eq!(status(&in_directory(&["-d", "50ms"])), Some(0));
-    let events = must("cpu0.out", std::fs::read(directory.file("kmemtrace.data/cpu0.out")));
+    let events = std::fs::read(directory.file("kmemtrace.data/cpu0.out")).unwrap();
     // A recording that did not begin takes no name away.
     assert_eq!(status(&in_directory(&["--", "/no/such/command"])), Some(2));
-    assert_eq!(must("cpu0.out", std::fs::read(directory.file("kmemtrace.data/cpu0.out"))), events);
+    assert_eq!(std::fs::read(directory.file("kmemtrace.data/cpu0.out")).unwrap(), events);
     assert!(!directory.file("kmemtrace.data.old").exists());
     // The target of a link is not emptied.
-    must("link", std::os::unix::fs::symlink("kmemtrace.data", directory.file("link")));
+    std::os::unix::fs::symlink("kmemtrace.data", directory.file("link")).unwrap();
     let refused = in_directory(&["-d", "50ms", "-f", "-o", "link"]);
     assert_eq!(status(&refused), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is no directory"), "{refused:?}");
-    assert_eq!(must("cpu0.out", std::fs::read(directory.file("kmemtrace.data/cpu0.out"))), events);
+    assert_eq!(std::fs::read(directory.file("kmemtrace.data/cpu0.out")).unwrap(), events);
     // The leftover of a killed pack is no reason to refuse.
     directory.write("kmemtrace.data/cpu0.out.packing", b"half of it");
     for _ in 0..2 {
@@ -339,7 +328,7 @@ fn a_cleared_buffer_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let recorder = Recorder::start(&["--flush", "100ms"]);
     load_for(1200);
-    must("trace", std::fs::write(tracefs.path().join("instances").join(recorder.instance_name()).join("trace"), ""));
+    std::fs::write(tracefs.path().join("instances").join(recorder.instance_name()).join("trace"), "").unwrap();
     load_for(1500);
     let ended = recorder.stop();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
@@ -357,10 +346,19 @@ fn signals_at_any_time_make_one_clean_end() -> Result<(), Skip> {
         let directory = Directory::new(&[]);
         let mut command = Command::new(program("kmemtraced"));
         command.args(["-q", "-B", &name, "-o"]).arg(directory.file("trace"));
-        let mut child = must("kmemtraced", command.spawn());
-        // Later runs meet the start, the recording, and the drain.
-        sleep(Duration::from_millis(20 + 150 * run));
+        let mut child = command.spawn().unwrap();
         let pid = rustix::process::Pid::from_child(&child);
+        // Without a handler a signal ends any program.
+        let handles = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+            u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & (1 << (Signal::USR2.as_raw() - 1)) != 0)
+        };
+        while !handles() {
+            sleep(Duration::from_millis(1));
+        }
+        // Later runs meet the start, the recording, and the drain.
+        sleep(Duration::from_millis(150 * run));
         for n in 0..60 {
             // Only one signal asks for the end: a second one would not wait for the drain.
             let stopping = [Signal::INT, Signal::HUP, Signal::TERM, Signal::QUIT][run as usize];
@@ -370,7 +368,7 @@ fn signals_at_any_time_make_one_clean_end() -> Result<(), Skip> {
             }
             sleep(Duration::from_micros(300));
         }
-        let status = must("kmemtraced", child.wait());
+        let status = child.wait().unwrap();
         assert!(matches!(status.code(), Some(0 | 1)), "run {run}: {status}");
         let found = check(&directory.file("trace"));
         assert_eq!((&found["truncated"], &found["corrupt"]), (&0.into(), &0.into()), "run {run}");
@@ -385,7 +383,7 @@ fn a_command_is_recorded_and_its_status_passed_on() -> Result<(), Skip> {
         let directory = Directory::new(&[]);
         let mut command = Command::new(program("kmemtraced"));
         command.args(["-B", &instance_name(), "--report", "summary", "-o"]).arg(directory.file("trace"));
-        let output = must("kmemtraced", command.args(["--", "sh", "-c", script]).output());
+        let output = command.args(["--", "sh", "-c", script]).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(status), "{script}: {stderr}");
         assert!(stderr.contains("stopped: sh "), "{stderr}");
@@ -426,13 +424,11 @@ fn a_killed_recorders_channel_is_set_back() -> Result<(), Skip> {
     for (name, text) in [("cpu0", ""), ("abi_version", "1\n"), ("enabled", "0\n")] {
         channel.write(name, text.as_bytes());
     }
-    let enabled = || must("enabled", std::fs::read_to_string(channel.file("enabled"))).trim().to_owned();
+    let enabled = || std::fs::read_to_string(channel.file("enabled")).unwrap().trim().to_owned();
     let out = Directory::new(&[]);
     let mut command = Command::new(program("kmemtraced"));
-    let mut child = must(
-        "kmemtraced",
-        command.arg("--relay").arg(channel.path()).args(["-q", "-o"]).arg(out.file("trace")).spawn(),
-    );
+    let mut child =
+        command.arg("--relay").arg(channel.path()).args(["-q", "-o"]).arg(out.file("trace")).spawn().unwrap();
     for _ in 0..500 {
         if enabled() == "1" {
             break;
@@ -441,8 +437,8 @@ fn a_killed_recorders_channel_is_set_back() -> Result<(), Skip> {
     }
     assert_eq!(enabled(), "1");
     let pid = rustix::process::Pid::from_child(&child);
-    must("kill", rustix::process::kill_process(pid, Signal::KILL));
-    must("kmemtraced", child.wait());
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    child.wait().unwrap();
     assert_eq!(enabled(), "1", "a killed recorder has set the switch back");
     let output = run("kmemtraced", &["recover"], &[]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("enabled is 0 again"), "{output:?}");
@@ -454,11 +450,11 @@ fn events_read_by_another_program_are_reported() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let recorder = Recorder::start(&[]);
     let instance = recorder.instance(&tracefs);
-    let end = std::time::Instant::now() + Duration::from_millis(1500);
+    let end = std::time::Instant::now() + Duration::from_secs(20);
     let mut taken = 0;
     while std::time::Instant::now() < end && taken < 10 {
         load_for(20);
-        taken += must("trace_pipe_raw", instance.drain(0, 4096)).len();
+        taken += instance.drain(0, 4096).unwrap().len();
     }
     let ended = recorder.stop();
     if taken == 0 {
@@ -477,17 +473,29 @@ fn a_reader_of_trace_pipe_is_told_with_its_remedy() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let recorder = Recorder::start(&[]);
     let pipe = recorder.instance(&tracefs).path().join("per_cpu/cpu0/trace_pipe");
-    let mut stranger = must("cat", Command::new("cat").arg(pipe).stdout(Stdio::null()).spawn());
+    let taken = Directory::new(&[]);
+    let file = File::create(taken.file("taken")).unwrap();
+    let mut stranger = Command::new("cat").arg(pipe).stdout(file).spawn().unwrap();
     // The buffer is large enough for this pace, so all loss comes from the other reader.
-    run_to(0, "kmemload", &["mix", "3", "2000"], &[]);
-    must("kill", stranger.kill());
-    must("cat", stranger.wait());
+    let mut load = Command::new(program("kmemload"));
+    let mut load = load.args(["mix", "60", "500"]).stdout(Stdio::null()).spawn().unwrap();
+    for _ in 0..3000 {
+        if std::fs::metadata(taken.file("taken")).is_ok_and(|taken| taken.len() > 0) {
+            break;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    for child in [&mut load, &mut stranger] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert!(!taken.text("taken").is_empty(), "the other reader takes nothing");
     let ended = recorder.stop();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     let remedy = " of the lost events were read by another program: record in an instance of another name (-B NAME)";
     let line = ended.stderr.lines().find_map(|line| line.strip_suffix(remedy));
     let line = line.unwrap_or_else(|| panic!("no remedy: {}", ended.stderr));
-    let lost: u64 = must(line, line.parse());
+    let lost: u64 = line.parse().unwrap();
     assert!(lost > 0 && ended.stderr.contains(&format!(" {lost} lost\n")), "{}", ended.stderr);
     assert!(!ended.stderr.contains("--buffer-size"), "a larger buffer helps nothing: {}", ended.stderr);
     let found = check(&ended.trace());

@@ -47,11 +47,6 @@ const TOP: [&str; 14] = [
     "events/vmscan/mm_vmscan_memcg_reclaim_begin/trigger",
 ];
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 fn can_record_latency() -> Result<Tracefs, Skip> {
     let tracefs = can_record()?;
     tracefs.need_event(&format!("vmscan/{BEGIN}"))?;
@@ -78,22 +73,22 @@ impl Recorded {
     fn new(tracefs: &Tracefs, options: &[&str]) -> Result<Recorded, Skip> {
         let (directory, files, instance) = (Directory::new(&[]), Directory::on_disk(), instance_name());
         let truth = Instance::new(tracefs)?;
-        must("truth", truth.write("buffer_size_kb", "4096"));
-        must("truth", truth.write(&format!("events/vmscan/{BEGIN}/enable"), "1"));
+        truth.write("buffer_size_kb", "4096").unwrap();
+        truth.write(&format!("events/vmscan/{BEGIN}/enable"), "1").unwrap();
         let group = MemoryGroup::new(LIMIT)?;
         let (from, to) = (files.file("from"), files.file("to"));
-        must("file", std::fs::write(&from, vec![7; 100 << 20]));
+        std::fs::write(&from, vec![7; 100 << 20]).unwrap();
         let pid = files.file("pid");
         let copy = format!("echo $$ >'{}' && exec cp '{}' '{}'", pid.display(), from.display(), to.display());
         let load = group.shell(&copy);
         let mut recorder = Command::new(program("kmemtraced"));
         recorder.args(["-v", "-B", &instance]).args(options).arg("-o").arg(directory.file("trace")).arg("--");
         recorder.arg(load.get_program()).args(load.get_args()).stdin(Stdio::null());
-        let output = must("kmemtraced", recorder.output());
-        must("truth", truth.write("tracing_on", "0"));
+        let output = recorder.output().unwrap();
+        truth.write("tracing_on", "0").unwrap();
         assert!(!tracefs.path().join("instances").join(&instance).exists(), "instance {instance} is left");
-        let pid = must("pid", files.text("pid").trim().parse());
-        let text = must("truth", truth.read("trace"));
+        let pid = files.text("pid").trim().parse().unwrap();
+        let text = truth.read("trace").unwrap();
         let is_of_task = |line: &&str| line.contains(&format!("-{pid} ")) && line.contains(BEGIN);
         let begins = text.lines().filter(is_of_task).count();
         Ok(Recorded { directory, output, begins, pid })
@@ -121,7 +116,7 @@ fn has_stack(event: &Value) -> bool {
 }
 
 fn stacks_of(trace: &Path) -> Option<String> {
-    must("trace", Trace::open(&[trace.to_owned()])).metadata.stacks
+    Trace::open(&[trace.to_owned()]).unwrap().metadata.stacks
 }
 
 fn each_begin_of_a_reclaim_is_there_with_its_stack() -> Result<(), Skip> {
@@ -180,13 +175,13 @@ fn stalls_are_the_same_with_slabs_beside() -> Result<(), Skip> {
     can_record_latency()?;
     let (files, group) = (Directory::on_disk(), MemoryGroup::new(LIMIT)?);
     let (from, to) = (files.file("from"), files.file("to"));
-    must("file", std::fs::write(&from, vec![7; 100 << 20]));
+    std::fs::write(&from, vec![7; 100 << 20]).unwrap();
     let start = |events| Recorder::start_of(events, Directory::new(&[]), &instance_name(), &["-b", "32M"]);
     let recorders = ["latency,slab", "latency"].map(start);
     let load = group.shell(&format!("exec cp '{}' '{}'", from.display(), to.display())).spawn();
-    let mut load = must("load", load);
+    let mut load = load.unwrap();
     let pid = load.id().to_string();
-    must("load", load.wait());
+    load.wait().unwrap();
     let [with, without] = recorders.map(|recorder| {
         let arguments = ["stalls", "--pid", &pid, "--sort", "time", "--format", "json"];
         let document = json(&run_to(0, "kmemtrace-report", &arguments, &[&recorder.stop_whole().file("trace")]));
@@ -247,10 +242,10 @@ fn a_trigger_of_a_begin_that_is_removed_is_told() -> Result<(), Skip> {
     let recorder = Recorder::start(&["-e", "latency"]);
     let trigger = format!("events/vmscan/{BEGIN}/trigger");
     let instance = recorder.instance(&tracefs);
-    if !must("trigger", instance.read(&trigger)).starts_with("stacktrace") {
+    if !instance.read(&trigger).unwrap().starts_with("stacktrace") {
         return Err(Skip("this kernel's triggers do not write to the recorder's instance".to_owned()));
     }
-    must("trigger", instance.write(&trigger, "!stacktrace"));
+    instance.write(&trigger, "!stacktrace").unwrap();
     std::thread::sleep(std::time::Duration::from_millis(1500));
     recorder.signal(Signal::TERM);
     let ended = recorder.wait();
@@ -301,8 +296,8 @@ fn spans(trace: &Path) -> Vec<TimedSpan> {
 fn recorded_twice(load: &mut Command) -> [(Vec<TimedSpan>, u64); 2] {
     let start = |options: &[&str]| Recorder::start_of("latency", Directory::new(&[]), &instance_name(), options);
     let (whole, lossy) = (start(&["-b", "32M"]), start(&["-b", "24K"]));
-    let mut load = must("load", load.stdout(Stdio::null()).stderr(Stdio::null()).spawn());
-    while must("load", load.try_wait()).is_none() {
+    let mut load = load.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while load.try_wait().unwrap().is_none() {
         for signal in [Signal::STOP, Signal::CONT] {
             lossy.signal(signal);
             std::thread::sleep(std::time::Duration::from_millis(150));
@@ -321,7 +316,7 @@ fn clean_spans_of_a_lossy_recording_are_true() -> Result<(), Skip> {
     can_record_latency()?;
     let files = Directory::on_disk();
     let (from, to) = (files.file("from"), files.file("to"));
-    must("file", std::fs::write(&from, vec![7; 60 << 20]));
+    std::fs::write(&from, vec![7; 60 << 20]).unwrap();
     let group = MemoryGroup::new(LIMIT)?;
     // Reclaim on a busy disk has no end in sight.
     let copy = format!("timeout 5 cp '{}' '{}'; timeout 5 ls -lR /usr", from.display(), to.display());

@@ -36,11 +36,6 @@ kmemtrace_tests::tests![
     the_lines_of_the_documents_make_a_tree,
 ];
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 fn a_clock_without_order_is_refused() -> Result<(), Skip> {
     can_record()?;
     let dir = Directory::new(&[]);
@@ -58,18 +53,18 @@ fn sub_buffers_hold_what_the_kernel_counted() -> Result<(), Skip> {
     tracefs.need_event("kmem/kmalloc")?;
     let instance = Instance::new(&tracefs)?;
     // The buffer is small enough to overrun, so that there are marks.
-    must("buffer size", instance.write("buffer_size_kb", "16"));
-    let header_page = must("header_page", instance.read("events/header_page"));
-    let shape = must("header_page", PageShape::parse(&header_page, Endian::NATIVE));
-    must("enable", instance.write("events/kmem/enable", "1"));
-    must("load", load::iov(20_000, 9));
-    must("stop", instance.write("tracing_on", "0"));
+    instance.write("buffer_size_kb", "16").unwrap();
+    let header_page = instance.read("events/header_page").unwrap();
+    let shape = PageShape::parse(&header_page, Endian::NATIVE).unwrap();
+    instance.write("events/kmem/enable", "1").unwrap();
+    load::iov(20_000, 9).unwrap();
+    instance.write("tracing_on", "0").unwrap();
     let mut seen = 0;
-    for cpu in must("per_cpu", instance.cpus()) {
-        let pages = must("trace_pipe_raw", instance.drain(cpu, shape.size));
+    for cpu in instance.cpus().unwrap() {
+        let pages = instance.drain(cpu, shape.size).unwrap();
         let (mut events, mut lost, mut uncounted) = (0, 0, false);
         for page in &pages {
-            let (tally, stored) = must("sub-buffer", subbuffer::tally(&shape, page));
+            let (tally, stored) = subbuffer::tally(&shape, page).unwrap();
             assert!(stored <= page.len() && page[stored..].iter().all(|&b| b == 0), "bytes behind the stored part");
             events += tally.events;
             match tally.missed {
@@ -81,7 +76,7 @@ fn sub_buffers_hold_what_the_kernel_counted() -> Result<(), Skip> {
         if pages.is_empty() {
             continue;
         }
-        let stat = |name| must(name, instance.stat(cpu, name));
+        let stat = |name| instance.stat(cpu, name).unwrap();
         assert_eq!(events, stat("read events"), "CPU {cpu}: events");
         let overrun = stat("overrun");
         assert!(lost == overrun || (uncounted && lost < overrun), "CPU {cpu}: {lost} of {overrun} lost events");
@@ -100,14 +95,14 @@ fn flags_are_printed_as_the_kernel_does() -> Result<(), Skip> {
     }
     let events = ["kmalloc", "kmem_cache_alloc", "mm_page_alloc"];
     for event in events {
-        must("enable", instance.write(&format!("events/kmem/{event}/enable"), "1"));
+        instance.write(&format!("events/kmem/{event}/enable"), "1").unwrap();
     }
-    must("load", load::iov(100, 9));
-    must("load", Command::new("ls").arg("-l").arg("/proc/self/fd").output());
-    must("stop", instance.write("tracing_on", "0"));
-    let by_name = must("trace", instance.read("trace"));
-    must("fields", instance.write("options/fields", "1"));
-    let as_numbers = must("trace", instance.read("trace"));
+    load::iov(100, 9).unwrap();
+    Command::new("ls").arg("-l").arg("/proc/self/fd").output().unwrap();
+    instance.write("tracing_on", "0").unwrap();
+    let by_name = instance.read("trace").unwrap();
+    instance.write("options/fields", "1").unwrap();
+    let as_numbers = instance.read("trace").unwrap();
     // The same records, printed in both ways.
     let flags = |line: &str| Some(line.split_once("gfp_flags=")?.1.split_whitespace().next()?.to_owned());
     let [texts, numbers] = [&by_name, &as_numbers].map(|trace| trace.lines().filter_map(flags).collect::<Vec<_>>());
@@ -116,7 +111,7 @@ fn flags_are_printed_as_the_kernel_does() -> Result<(), Skip> {
     let printed: BTreeMap<u64, String> = numbers.iter().filter_map(hex).zip(texts).collect();
     assert!(printed.len() > 4, "{printed:x?}");
     for event in events {
-        let format = must("format", instance.read(&format!("events/kmem/{event}/format")));
+        let format = instance.read(&format!("events/kmem/{event}/format")).unwrap();
         let names = GfpNames::of_format(&format).unwrap_or_else(|| panic!("{event} has no names of flags"));
         for (flags, text) in &printed {
             assert_eq!(&names.text(*flags).to_string(), text, "{event}: {flags:#x}");
@@ -135,8 +130,8 @@ fn formats_of_this_kernel_are_understood() -> Result<(), Skip> {
         ("kmem_cache_free", &["call_site", "ptr"]),
     ] {
         let path = tracefs.path().join("events/kmem").join(event).join("format");
-        let text = must("format", std::fs::read_to_string(path));
-        let format = must("format", EventFormat::parse(&text));
+        let text = std::fs::read_to_string(path).unwrap();
+        let format = EventFormat::parse(&text).unwrap();
         assert_eq!(format.name, event);
         for field in fields {
             assert!(format.field(field).is_some(), "{event} has no {field}: {text}");
@@ -152,11 +147,11 @@ fn loads_allocate_what_they_say() -> Result<(), Skip> {
     let tid = rustix::thread::gettid().as_raw_nonzero();
     let bytes = 37 * load::VECTOR_BYTES;
     let filter = format!("common_pid == {tid} && bytes_req == {bytes}");
-    must("filter", instance.write("events/kmem/kmalloc/filter", &filter));
-    must("enable", instance.write("events/kmem/kmalloc/enable", "1"));
-    must("load", load::iov(1000, 37));
-    must("stop", instance.write("tracing_on", "0"));
-    let cpus = must("per_cpu", instance.cpus());
+    instance.write("events/kmem/kmalloc/filter", &filter).unwrap();
+    instance.write("events/kmem/kmalloc/enable", "1").unwrap();
+    load::iov(1000, 37).unwrap();
+    instance.write("tracing_on", "0").unwrap();
+    let cpus = instance.cpus().unwrap();
     let counted: u64 = cpus.iter().map(|&cpu| instance.stat(cpu, "entries").unwrap_or(0)).sum();
     assert_eq!(counted, 1000);
     Ok(())
@@ -170,7 +165,7 @@ fn run_load(arguments: &[&str]) -> i64 {
 
 fn pid_of(stdout: &[u8]) -> i64 {
     let text = String::from_utf8_lossy(stdout);
-    must("kmemload's pid", text.lines().next().unwrap_or_default().parse())
+    text.lines().next().unwrap_or_default().parse().unwrap()
 }
 
 /// Events of a process; for one with several threads, of its first thread only.
@@ -212,13 +207,13 @@ fn objects_held_are_live() -> Result<(), Skip> {
     let recorder = Recorder::start(&[]);
     let mut command = Command::new(program("kmemload"));
     command.args(["leak", &COUNT.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut load = must("kmemload", command.spawn());
-    let mut lines = BufReader::new(must("stdout", load.stdout.take().ok_or("none"))).lines();
-    let pid = pid_of(must("pid", lines.next().unwrap_or(Ok(String::new()))).as_bytes());
-    assert_eq!(must("ready", lines.next().unwrap_or(Ok(String::new()))), "ready");
+    let mut load = command.spawn().unwrap();
+    let mut lines = BufReader::new(load.stdout.take().ok_or("none").unwrap()).lines();
+    let pid = pid_of(lines.next().unwrap_or(Ok(String::new())).unwrap().as_bytes());
+    assert_eq!(lines.next().unwrap_or(Ok(String::new())).unwrap(), "ready");
     let trace = recorder.stop_whole();
     drop(load.stdin.take());
-    must("kmemload", load.wait());
+    load.wait().unwrap();
     // One call-site has exactly this number of live objects, as a group and one by one.
     let live = |asked: Asked| json(&views::printed_as(&asked, &trace.file("trace")))["rows"].take();
     let groups = live(Asked::view("live").by(&[Key::Pid, Key::Site]));
@@ -233,7 +228,7 @@ fn objects_held_are_live() -> Result<(), Skip> {
 
 fn objects_freed_elsewhere_cross() -> Result<(), Skip> {
     can_record()?;
-    if must("affinity", load::cpus()).len() < 2 {
+    if load::cpus().unwrap().len() < 2 {
         return Err(Skip("needs two CPUs".to_owned()));
     }
     const COUNT: u64 = 3000;
@@ -256,7 +251,7 @@ fn a_captured_tree_has_what_happened() -> Result<(), Skip> {
     let load = program("kmemload");
     let mut command = Command::new("sh");
     command.arg(script).arg(&tree).arg(load).args(["iov", &COUNT.to_string(), "40"]);
-    let output = must("capture.sh", command.output());
+    let output = command.output().unwrap();
     assert!(output.status.success(), "capture.sh: {}", String::from_utf8_lossy(&output.stderr));
     run_to(0, "kmemtrace-check", &[], &[&tree]);
     views::assert_invariants("captured", &tree);
@@ -275,16 +270,16 @@ fn a_capture_that_is_stopped_leaves_nothing() -> Result<(), Skip> {
     let instance = tracefs.path().join("instances/kmemtrace-capture");
     let mut command = Command::new("sh");
     command.arg(script).arg(directory.file("tree")).args(["sleep", "60"]).process_group(0);
-    let mut child = must("capture.sh", command.stderr(Stdio::null()).spawn());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
     let group = rustix::process::Pid::from_child(&child);
     let is_at_work =
         || std::fs::read(instance.join("events/kmem/kfree/enable")).is_ok_and(|text| text.starts_with(b"1"));
     while !is_at_work() {
-        assert!(must("capture.sh", child.try_wait()).is_none(), "capture.sh ended early");
+        assert!(child.try_wait().unwrap().is_none(), "capture.sh ended early");
         sleep(Duration::from_millis(10));
     }
-    must("kill", rustix::process::kill_process_group(group, rustix::process::Signal::TERM));
-    assert_eq!(must("capture.sh", child.wait()).code(), Some(1));
+    rustix::process::kill_process_group(group, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(!instance.exists(), "{} is left, and records", instance.display());
     Ok(())
 }
@@ -292,7 +287,7 @@ fn a_capture_that_is_stopped_leaves_nothing() -> Result<(), Skip> {
 fn the_lines_of_the_documents_make_a_tree() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/record-on-another-machine.md");
-    let page = must("docs", std::fs::read_to_string(page));
+    let page = std::fs::read_to_string(page).unwrap();
     let lines = page.split("```").find_map(|block| block.strip_prefix("sh\nout=/tmp/tree"));
     let lines = lines.unwrap_or_else(|| panic!("the page has no such lines any more"));
     let directory = Directory::new(&[]);
@@ -302,7 +297,7 @@ fn the_lines_of_the_documents_make_a_tree() -> Result<(), Skip> {
         .replace("/sys/kernel/tracing", &tracefs.path().display().to_string())
         .replace("kmt", &format!("kmemtrace-lines-{}", std::process::id()))
         .replace("sleep 5", &load);
-    let output = must("sh", Command::new("sh").args(["-c", &script]).output());
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
     let checked = json(&run_to(0, "kmemtrace-check", &["--format", "json"], &[&tree]));
     let findings = |document: &Value| document["findings"].as_array().map_or(0, Vec::len);

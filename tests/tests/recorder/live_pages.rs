@@ -29,11 +29,6 @@ fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 fn record() -> Result<Recorder, Skip> {
     can_record()?.need_event("kmem/mm_page_alloc")?;
     Ok(Recorder::start(&["-e", "page", "--buffer-size", "32M"]))
@@ -41,7 +36,7 @@ fn record() -> Result<Recorder, Skip> {
 
 /// Pages that the kernel has allocated and freed since boot.
 fn vmstat() -> (u64, u64) {
-    let text = must("/proc/vmstat", fs::read_to_string("/proc/vmstat"));
+    let text = fs::read_to_string("/proc/vmstat").unwrap();
     let sum = |name: &str| {
         let lines = text.lines().filter_map(|line| line.split_once(' '));
         lines.filter(|(key, _)| key.starts_with(name)).filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
@@ -85,18 +80,18 @@ fn pages_are_those_that_the_kernel_counts() -> Result<(), Skip> {
 /// Writes a file in memory of [`PAGES`] on a thread of this name, and cuts it to `kept` pages.
 fn file_in_memory(thread_name: &str, kept: u64) -> OwnedFd {
     let work = move || {
-        let file = must("memfd_create", memfd_create("pages", MemfdFlags::CLOEXEC));
+        let file = memfd_create("pages", MemfdFlags::CLOEXEC).unwrap();
         let block = vec![7u8; 16 << 10];
         let mut rest = PAGES * page_bytes();
         while rest > 0 {
-            rest -= must("write", rustix::io::write(&file, &block)) as u64;
+            rest -= rustix::io::write(&file, &block).unwrap() as u64;
         }
         if kept < PAGES {
-            must("ftruncate", ftruncate(&file, kept * page_bytes()));
+            ftruncate(&file, kept * page_bytes()).unwrap();
         }
         file
     };
-    let thread = must("thread", thread::Builder::new().name(thread_name.to_owned()).spawn(work));
+    let thread = thread::Builder::new().name(thread_name.to_owned()).spawn(work).unwrap();
     thread.join().unwrap_or_else(|_| panic!("{thread_name} panicked"))
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kmemtrace_abi::trace::{Metadata, Trace, TraceInfo};
-use kmemtrace_tests::programs::{json, program, run_to};
+use kmemtrace_tests::programs::{document, json, program, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -23,13 +23,8 @@ kmemtrace_tests::tests![
     shells_write_the_lines_of_modules,
 ];
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 fn opened(path: &Path) -> (TraceInfo, Metadata) {
-    let trace = must("trace", Trace::open(&[path.to_owned()]));
+    let trace = Trace::open(&[path.to_owned()]).unwrap();
     (trace.info, trace.metadata)
 }
 
@@ -85,7 +80,7 @@ fn memory_is_kept_from_begin_to_end() -> Result<(), Skip> {
     };
     let before = freed(&kernel_file("/proc/vmstat")?).ok_or_else(|| Skip("vmstat has no pgfree".to_owned()))?;
     let recorder = Recorder::start(&[]);
-    must("load", load::iov(1000, 300));
+    load::iov(1000, 300).unwrap();
     let ending = freed(&kernel_file("/proc/vmstat")?);
     let directory = recorder.stop_whole();
     let after = freed(&kernel_file("/proc/vmstat")?);
@@ -119,7 +114,7 @@ fn merged_caches_are_found_by_any_name() -> Result<(), Skip> {
     let directory = recorder.stop_whole();
     drop(files);
     let trace = directory.file("trace");
-    let document = json(&run_to(0, "kmemtrace-report", &["caches", "--format", "json"], &[&trace]));
+    let document = document(&["caches"], &trace);
     let rows = document["rows"].as_array().cloned().unwrap_or_default();
     let of_events = |row: &&Value| row["kind"] == "cache" && row["cache_from"] == "event";
     let aliases = |row: &Value| row["aliases"].as_array().cloned().unwrap_or_default();
@@ -157,7 +152,7 @@ fn a_captured_tree_keeps_notes_host_and_boot() -> Result<(), Skip> {
         let tree = directory.file(name);
         let mut command = Command::new("sh");
         command.arg(&script).arg(&tree).arg(program("kmemload")).args(["iov", "100", "40"]);
-        let output = must("capture.sh", command.output());
+        let output = command.output().unwrap();
         assert!(output.status.success(), "capture.sh: {}", String::from_utf8_lossy(&output.stderr));
         tree
     };
@@ -169,7 +164,7 @@ fn a_captured_tree_keeps_notes_host_and_boot() -> Result<(), Skip> {
     assert_eq!(metadata.module_info.iter().filter(|&&b| b == b'\n').count(), modules.lines().count());
     // A copy is the same recording, and a later capture another one.
     let copy = directory.file("copy");
-    must("cp", Command::new("cp").arg("-r").arg(&tree).arg(&copy).status());
+    Command::new("cp").arg("-r").arg(&tree).arg(&copy).status().unwrap();
     let id = |tree: &Path| json(&views::printed("summary", tree))["trace"]["recording"].take();
     assert!(id(&tree).as_str().is_some_and(|id| id.len() == 16), "{}", id(&tree));
     assert_eq!(id(&tree), id(&copy));
@@ -190,8 +185,8 @@ fn shells_write_the_lines_of_modules() -> Result<(), Skip> {
     let machine = directory.file("machine");
     let put = |file: &str, bytes: &[u8]| {
         let path = machine.join(file);
-        must("directory", fs::create_dir_all(path.parent().unwrap_or(&machine)));
-        must("file", fs::write(path, bytes));
+        fs::create_dir_all(path.parent().unwrap_or(&machine)).unwrap();
+        fs::write(path, bytes).unwrap();
     };
     let note = [&[4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0][..], b"GNU\0", &[0xab; 20]].concat();
     put("module/dm_mod/notes/.note.gnu.build-id", &note);
@@ -210,12 +205,12 @@ fn shells_write_the_lines_of_modules() -> Result<(), Skip> {
     ];
     for (file, page) in [("capture.sh", "capture.sh"), ("lines of the documents", "docs/record-on-another-machine.md")]
     {
-        let text = must(page, fs::read_to_string(root.join(page)));
+        let text = fs::read_to_string(root.join(page)).unwrap();
         let commands = loop_over_modules(&text)
             .replace("/lib/modules/$(uname -r)", &machine.display().to_string())
             .replace("/sys/module", &machine.join("module").display().to_string());
         let script = format!("set -u\n{commands}\ndone <{}", machine.join("modules").display());
-        let output = must("sh", Command::new("sh").args(["-c", &script]).output());
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let sorted = |line: &str| {
             let mut words: Vec<&str> = line.split_whitespace().collect();

@@ -1,6 +1,8 @@
 //! The recorder on the running kernel, and what else needs to be root. Tests that cannot run here are listed as skipped at
 //! the end.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod boot;
 mod faults;
 mod latency_recorder;

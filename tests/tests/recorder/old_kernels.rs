@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use kmemtrace_tests::old_kernel::{FRAMES, OldKernel, Scripted, THREAD, VERSIONS, Version, WITHOUT_INSTANCES};
-use kmemtrace_tests::programs::{differences, json, json_lines};
+use kmemtrace_tests::programs::{differences, json, json_lines, text};
 use kmemtrace_tests::recorder::instance_name;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -84,10 +84,6 @@ impl Recorded {
     fn document(&self, view: &str) -> Value {
         json(&self.report(&[view, "--format", "json"]))
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn hex(number: u64) -> String {

@@ -7,11 +7,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use kmemtrace_tests::live::Tracefs;
-use kmemtrace_tests::programs::{program, run};
+use kmemtrace_tests::programs::{program, run, text, until};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -42,20 +41,11 @@ kmemtrace_tests::tests![
     a_planted_state_file_is_not_written_through,
 ];
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 /// Runs the recorder with `arguments` in a directory; killed after 30 s.
 fn record(dir: &Directory, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "30"]).arg(program("kmemtraced")).args(["-q", "-B", &instance_name()]);
-    must("kmemtraced", command.args(arguments).current_dir(dir.path()).output())
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    command.args(arguments).current_dir(dir.path()).output().unwrap()
 }
 
 /// Asserts a recorder's refusal: exit status 2 and one line with `said` in it.
@@ -78,13 +68,13 @@ type Planted = (&'static str, fn(&Path));
 
 /// Files of a directory by name.
 fn files(dir: &Path) -> Files {
-    let entries = must("directory", fs::read_dir(dir)).map(|entry| must("entry", entry).path());
-    entries.map(|path| (path.file_name().unwrap_or_default().into(), must("file", fs::read(&path)))).collect()
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.file_name().unwrap_or_default().into(), fs::read(&path).unwrap())).collect()
 }
 
 /// Directories in a directory.
 fn directories(dir: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = must("dir", fs::read_dir(dir)).map(|entry| must("entry", entry).path()).collect();
+    let mut paths: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.is_dir());
     paths.sort();
     paths
@@ -92,14 +82,6 @@ fn directories(dir: &Path) -> Vec<PathBuf> {
 
 fn names(dir: &Path) -> Vec<String> {
     directories(dir).iter().map(|path| path.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect()
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        sleep(Duration::from_millis(5));
-    }
 }
 
 fn a_start_that_fails_leaves_earlier_recordings() -> Result<(), Skip> {
@@ -131,17 +113,17 @@ fn a_new_recording_replaces_one_while_it_records() -> Result<(), Skip> {
         let left = ["report.index", "report.index.new", "report.index.new-0123456789abcdef", "cpu0.out.packing"];
         left.iter().for_each(|name| dir.write(&format!("trace/{name}"), b"x"));
         dir.write("trace/cpu1.out.packing-0123456789abcdef", b"x");
-        let old = must("meta.out", fs::metadata(dir.file("trace/meta.out"))).ino();
+        let old = fs::metadata(dir.file("trace/meta.out")).unwrap().ino();
         let mut command = Command::new(program("kmemtraced"));
         command.current_dir(dir.path()).args(["-q", "-f", "-B", &instance_name(), "-o", form]);
-        let mut child = must("kmemtraced", command.spawn());
-        wait_until("the earlier recording stays", || {
+        let mut child = command.spawn().unwrap();
+        until("the earlier recording stays", || {
             let new = fs::metadata(dir.file("trace/meta.out")).is_ok_and(|meta| meta.ino() != old);
             new && names(dir.path()) == ["trace"]
         });
         assert!(!dir.file("trace/report.index").exists());
-        must("kill", kill_process(Pid::from_child(&child), Signal::TERM));
-        assert_eq!(must("kmemtraced", child.wait()).code(), Some(0));
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
         let whole = run("kmemtrace-check", &[], &[&dir.file("trace")]);
         assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stdout));
     }
@@ -274,10 +256,10 @@ fn a_name_that_cannot_be_taken_is_told() -> Result<(), Skip> {
 fn files_of_others_are_not_overwritten() -> Result<(), Skip> {
     can_record()?;
     let plant: [Planted; 4] = [
-        ("notes", |path| must("write", fs::write(path, "x"))),
-        ("cpu-notes.out", |path| must("write", fs::write(path, "x"))),
-        ("cpu0.out", |path| must("mkdir", fs::create_dir(path))),
-        ("meta.out", |path| must("link", symlink("/dev/null", path))),
+        ("notes", |path| fs::write(path, "x").unwrap()),
+        ("cpu-notes.out", |path| fs::write(path, "x").unwrap()),
+        ("cpu0.out", |path| fs::create_dir(path).unwrap()),
+        ("meta.out", |path| symlink("/dev/null", path).unwrap()),
     ];
     for (name, plant) in plant {
         let dir = Directory::new(&[]);
@@ -296,14 +278,14 @@ fn files_of_others_are_not_overwritten() -> Result<(), Skip> {
 fn a_name_that_is_no_directory_is_refused_at_once() -> Result<(), Skip> {
     can_record()?;
     let make: [Planted; 4] = [
-        ("fifo", |path| must("mkfifo", rustix::fs::mkfifoat(rustix::fs::CWD, path, 0o600.into()))),
-        ("socket", |path| drop(must("socket", std::os::unix::net::UnixListener::bind(path)))),
-        ("file", |path| must("write", fs::write(path, "x"))),
-        ("link", |path| must("link", symlink("elsewhere", path))),
+        ("fifo", |path| rustix::fs::mkfifoat(rustix::fs::CWD, path, 0o600.into()).unwrap()),
+        ("socket", |path| drop(std::os::unix::net::UnixListener::bind(path).unwrap())),
+        ("file", |path| fs::write(path, "x").unwrap()),
+        ("link", |path| symlink("elsewhere", path).unwrap()),
     ];
     for (what, make) in make {
         let dir = Directory::new(&[]);
-        must("mkdir", fs::create_dir(dir.file("elsewhere")));
+        fs::create_dir(dir.file("elsewhere")).unwrap();
         let start = Instant::now();
         make(&dir.file("trace"));
         for arguments in [&["-o", "trace"][..], &["-f", "-o", "trace"], &["-f", "-o", "trace/"]] {
@@ -311,7 +293,7 @@ fn a_name_that_is_no_directory_is_refused_at_once() -> Result<(), Skip> {
         }
         make(&dir.file("kmemtrace.data"));
         assert_refused(&record(&dir, &["-d", "20ms"]), "kmemtrace.data: is no directory");
-        must("remove", fs::remove_file(dir.file("kmemtrace.data")));
+        fs::remove_file(dir.file("kmemtrace.data")).unwrap();
         assert_recorded(&record(&dir, &["-d", "20ms"]));
         make(&dir.file("kmemtrace.data.old"));
         assert_refused(&record(&dir, &["-d", "20ms"]), "kmemtrace.data.old: is no directory");
@@ -336,7 +318,7 @@ fn a_full_disk_leaves_the_earlier_recording() -> Result<(), Skip> {
     let output = record(&dir, &["-d", "20ms", "-f", "-o", "trace"]);
     let later = files(&dir.file("trace"));
     let left = names(dir.path());
-    must("unmount", unmount(dir.path(), UnmountFlags::DETACH));
+    unmount(dir.path(), UnmountFlags::DETACH).unwrap();
     assert_recorded(&first);
     assert!(filled.is_err(), "the disk is not full");
     assert_refused(&output, "cannot be ");
@@ -352,16 +334,16 @@ fn a_mount_point_is_not_overwritten() -> Result<(), Skip> {
         let dir = Directory::new(&[]);
         dir.write("source/meta.out", b"x");
         let at = dir.file("trace");
-        must("mkdir", fs::create_dir(&at));
+        fs::create_dir(&at).unwrap();
         let mounted = match is_bound {
             true => mount_bind(dir.file("source"), &at),
             false => mount("none", &at, "tmpfs", MountFlags::empty(), None),
         };
         mounted.map_err(|error| Skip(format!("nothing can be mounted: {error}")))?;
-        must("write", fs::write(at.join("meta.out"), "x"));
+        fs::write(at.join("meta.out"), "x").unwrap();
         let output = record(&dir, &["-d", "20ms", "-f", "-o", "trace"]);
         let is_there = at.join("meta.out").is_file();
-        must("unmount", unmount(&at, UnmountFlags::DETACH));
+        unmount(&at, UnmountFlags::DETACH).unwrap();
         assert_refused(&output, "trace: is a mount point");
         assert!(is_there, "bound: {is_bound}");
     }
@@ -381,10 +363,10 @@ fn a_lock_that_fails_is_no_other_recorder() -> Result<(), Skip> {
 
 /// Directory of another user, which that user can reach.
 fn others_directory(dir: &Directory) -> PathBuf {
-    must("chmod", fs::set_permissions(dir.path(), Permissions::from_mode(0o711)));
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o711)).unwrap();
     let place = dir.file("place");
-    must("mkdir", fs::create_dir(&place));
-    must("chown", chown(&place, Some(OTHER_USER), Some(OTHER_USER)));
+    fs::create_dir(&place).unwrap();
+    chown(&place, Some(OTHER_USER), Some(OTHER_USER)).unwrap();
     place
 }
 
@@ -401,7 +383,7 @@ fn names_that_another_user_swaps_lead_nowhere_else() -> Result<(), Skip> {
     let dir = Directory::new(&[]);
     let place = others_directory(&dir);
     let victim = dir.file("victim");
-    must("mkdir", fs::create_dir(&victim));
+    fs::create_dir(&victim).unwrap();
     // The script moves each directory that appears away, and puts a link to the victim in its place.
     let script = format!(
         "i=0; while :; do for t in trace trace.exchange-*; do
@@ -420,17 +402,17 @@ fn names_that_another_user_swaps_lead_nowhere_else() -> Result<(), Skip> {
         }
         let mut command = Command::new(program("kmemtraced"));
         command.current_dir(&place).args(["-q", "-B", &instance_name()]).args(arguments);
-        let output = must("kmemtraced", command.output());
+        let output = command.output().unwrap();
         assert!(output.status.code().is_some(), "{}", text(&output.stderr));
-        for entry in must("place", fs::read_dir(&place)).flatten() {
+        for entry in fs::read_dir(&place).unwrap().flatten() {
             let path = entry.path();
             swaps += u32::from(path.ends_with("swapped"));
             let is_dir = path.is_dir() && !path.is_symlink();
             let _ = if is_dir { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         }
     }
-    must("kill", racer.kill());
-    must("racer", racer.wait());
+    racer.kill().unwrap();
+    racer.wait().unwrap();
     let planted = files(&victim);
     assert!(planted.is_empty(), "{:?}", planted.keys());
     match swaps {
@@ -444,7 +426,7 @@ fn a_directory_swapped_before_it_is_opened_is_refused() -> Result<(), Skip> {
     let dir = Directory::new(&[]);
     let place = others_directory(&dir);
     let victim = dir.file("victim");
-    must("mkdir", fs::create_dir(&victim));
+    fs::create_dir(&victim).unwrap();
     let link = format!("ln -s {} trace", victim.display());
     for (swap, said) in [("mkdir trace", "another user put another directory in its place"), (&link, "cannot be made")]
     {
@@ -456,7 +438,7 @@ fn a_directory_swapped_before_it_is_opened_is_refused() -> Result<(), Skip> {
         let output = command.current_dir(&place).output();
         let output = output.map_err(|error| Skip(format!("strace cannot be run: {error}")));
         let _ = racer.kill();
-        must("racer", racer.wait());
+        racer.wait().unwrap();
         let is_swapped = place.join("swapped").exists();
         let planted: Vec<PathBuf> = [&victim, &place.join("trace"), &place.join("away")]
             .into_iter()
@@ -481,9 +463,9 @@ fn a_link_of_another_user_is_not_followed() -> Result<(), Skip> {
     let dir = Directory::new(&[]);
     let place = others_directory(&dir);
     let target = dir.file("target");
-    must("mkdir", fs::create_dir(&target));
+    fs::create_dir(&target).unwrap();
     let (theirs, ours) = (place.join("theirs"), place.join("ours"));
-    must("link", symlink(&target, &ours));
+    symlink(&target, &ours).unwrap();
     let linked = as_other_user("ln -s ../target theirs", &place).status();
     linked.map_err(|error| Skip(format!("setpriv: {error}")))?;
     assert!(theirs.is_symlink());
@@ -499,7 +481,7 @@ fn a_link_of_another_user_is_not_followed() -> Result<(), Skip> {
         let mut command = Command::new(program("kmemtraced"));
         command.current_dir(dir.path()).env("SUDO_UID", sudo_uid.to_string());
         command.args(["-q", "-d", "20ms", "-B", &instance_name(), "-o", "place/theirs/d"]);
-        assert_eq!(must("kmemtraced", command.output()).status.code(), Some(status));
+        assert_eq!(command.output().unwrap().status.code(), Some(status));
         let _ = fs::remove_dir_all(target.join("d"));
     }
     assert_eq!(names(&target), ["b"]);
@@ -514,8 +496,8 @@ fn modes_do_not_depend_on_the_umask() -> Result<(), Skip> {
         let mut command = Command::new("sh");
         command.args(["-c", "umask $0; exec \"$@\"", umask]).arg(program("kmemtraced")).current_dir(dir.path());
         command.args(["-q", "-d", "20ms", "-B", &instance_name(), "-o", "trace"]);
-        assert_recorded(&must("kmemtraced", command.output()));
-        let mode = |path: &Path| must("mode", fs::metadata(path)).mode() & 0o7777;
+        assert_recorded(&command.output().unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         assert_eq!(mode(&dir.file("trace")), 0o700, "umask {umask}");
         for name in files(&dir.file("trace")).keys() {
             assert_eq!(mode(&dir.file("trace").join(name)), 0o600, "umask {umask}: {}", name.display());
@@ -573,7 +555,7 @@ struct ByHand(PathBuf);
 impl ByHand {
     fn new(tracefs: &Tracefs, name: &str) -> ByHand {
         let path = tracefs.path().join("instances").join(name);
-        must("instance", fs::create_dir(&path));
+        fs::create_dir(&path).unwrap();
         ByHand(path)
     }
 }
@@ -588,13 +570,9 @@ fn other_programs_find_the_running_recording() -> Result<(), Skip> {
     can_record()?;
     let recorder = Recorder::start(&[]);
     let file = Path::new("/run/kmemtraced").join(recorder.instance_name());
-    let trace = must("trace", recorder.directory.file("trace").canonicalize());
+    let trace = recorder.directory.file("trace").canonicalize().unwrap();
     let expected = format!("{}\n{}\n", recorder.pid(), trace.display());
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !fs::read_to_string(&file).is_ok_and(|text| text.starts_with(&expected)) {
-        assert!(Instant::now() < deadline, "{:?}, not {expected}", fs::read_to_string(&file));
-        sleep(Duration::from_millis(10));
-    }
+    until(&expected, || fs::read_to_string(&file).is_ok_and(|text| text.starts_with(&expected)));
     recorder.stop();
     assert!(!file.exists());
     Ok(())
@@ -615,15 +593,15 @@ fn an_instance_made_by_hand_stays() -> Result<(), Skip> {
         assert!(foreign.0.is_dir());
     };
     assert_stays();
-    must("remove", fs::remove_dir(&foreign.0));
+    fs::remove_dir(&foreign.0).unwrap();
     // A killed recorder had this name before, and its instance was removed by hand.
     let recorder = Recorder::start_in(Directory::new(&[]), &name, &[]);
     recorder.signal(Signal::KILL);
     recorder.wait();
-    must("remove", fs::remove_dir(&foreign.0));
-    must("instance", fs::create_dir(&foreign.0));
+    fs::remove_dir(&foreign.0).unwrap();
+    fs::create_dir(&foreign.0).unwrap();
     assert_stays();
-    must("remove", fs::remove_dir(&foreign.0));
+    fs::remove_dir(&foreign.0).unwrap();
     // The instance of a killed recorder is removed.
     let recorder = Recorder::start_in(Directory::new(&[]), &instance_name(), &[]);
     let killed = recorder.instance_name().to_owned();

@@ -3,11 +3,9 @@
 
 use std::fs::{self, File};
 use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use kmemtrace_tests::live::root;
-use kmemtrace_tests::programs::program;
+use kmemtrace_tests::programs::{program, text, until};
 use kmemtrace_tests::recorder::{can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -23,10 +21,6 @@ kmemtrace_tests::tests![
 
 /// Remedy of every line about missing symbols.
 const LATER: &str = "name call sites later with kmemtrace-report --kallsyms FILE";
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Runs `kmemtraced` with the arguments where `mounts` were made ($0 is the directory) and without the capability `without`.
 fn run(directory: &Directory, mounts: &str, without: Option<&str>, arguments: &[&str]) -> Result<Output, Skip> {
@@ -165,11 +159,7 @@ fn threads_have_the_priority_that_is_printed() -> Result<(), Skip> {
         let stderr = File::create(directory.file("stderr")).map_err(|error| Skip(error.to_string()))?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn();
         let mut child = child.map_err(|error| Skip(format!("{}: {error}", words[0])))?;
-        let until = Instant::now() + Duration::from_secs(60);
-        while !directory.text("stderr").contains("recording to trace") {
-            assert!(Instant::now() < until, "{}", directory.text("stderr"));
-            sleep(Duration::from_millis(20));
-        }
+        until("recording to trace", || directory.text("stderr").contains("recording to trace"));
         let found = threads(child.id());
         directory.write("go", b"");
         let _ = child.wait();

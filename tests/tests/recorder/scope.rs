@@ -6,15 +6,14 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::load;
-use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
-use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
+use kmemtrace_tests::programs::{document, json_lines, program, run, run_to};
+use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use rustix::process::{Signal, kill_process};
@@ -36,49 +35,15 @@ kmemtrace_tests::tests![
     a_command_without_dashes_is_told_the_line_to_type,
 ];
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
+/// Events of the trace, which must be complete.
+fn events(recorded: &Recorded) -> Vec<Value> {
+    run_to(0, "kmemtrace-check", &[], &[&recorded.trace()]);
+    json_lines(&run_to(0, "kmemtrace-report", &["events", "--format", "jsonl"], &[&recorded.trace()]))
 }
 
-/// Recording of a command that has ended.
-struct Recorded {
-    directory: Directory,
-    output: Output,
-}
-
-impl Recorded {
-    /// Records `command` with these options; the word INSTANCE in it becomes the instance's path.
-    fn new(options: &[&str], command: &[&str]) -> Recorded {
-        let tracefs = Tracefs::find().unwrap_or_else(|Skip(reason)| panic!("{reason}"));
-        let (directory, instance) = (Directory::new(&[]), instance_name());
-        let path = tracefs.path().join("instances").join(&instance).display().to_string();
-        let mut recorder = Command::new(program("kmemtraced"));
-        recorder.args(["-B", &instance]).args(options).arg("-o").arg(directory.file("trace")).arg("--");
-        recorder.args(command.iter().map(|word| word.replace("INSTANCE", &path))).stdin(Stdio::null());
-        let output = must("kmemtraced", recorder.output());
-        assert!(!Path::new(&path).exists(), "instance {instance} is left");
-        Recorded { directory, output }
-    }
-
-    fn stderr(&self) -> String {
-        String::from_utf8_lossy(&self.output.stderr).into_owned()
-    }
-
-    fn trace(&self) -> PathBuf {
-        self.directory.file("trace")
-    }
-
-    /// Events of the trace, which must be complete.
-    fn events(&self) -> Vec<Value> {
-        run_to(0, "kmemtrace-check", &[], &[&self.trace()]);
-        json_lines(&run_to(0, "kmemtrace-report", &["events", "--format", "jsonl"], &[&self.trace()]))
-    }
-
-    /// Member `trace` of the documents.
-    fn members(&self) -> Value {
-        json(&run_to(0, "kmemtrace-report", &["summary", "--format", "json"], &[&self.trace()]))["trace"].clone()
-    }
+/// Member `trace` of the documents.
+fn members(recorded: &Recorded) -> Value {
+    document(&["summary"], &recorded.trace())["trace"].clone()
 }
 
 /// Path of the load, as a word of a command.
@@ -97,10 +62,10 @@ fn a_command_alone_is_recorded_from_its_first_event() -> Result<(), Skip> {
     let script = format!("{} iov {COUNT} 40", kmemload());
     let others = thread::spawn(|| load::iov(200_000, 40));
     let recorded = Recorded::new(&["--only-command"], &["sh", "-c", &script]);
-    must("load", others.join().unwrap_or(Ok(())));
+    others.join().unwrap_or(Ok(())).unwrap();
     assert_eq!(recorded.output.status.code(), Some(0), "{}", recorded.stderr());
-    let own = recorded.members()["own_threads"].as_array().cloned().unwrap_or_default();
-    let events = recorded.events();
+    let own = members(&recorded)["own_threads"].as_array().cloned().unwrap_or_default();
+    let events = events(&recorded);
     let mut comms: Vec<&str> = Vec::new();
     for event in &events {
         assert_ne!(event["pid"], std::process::id(), "{event}");
@@ -115,13 +80,13 @@ fn a_command_alone_is_recorded_from_its_first_event() -> Result<(), Skip> {
     comms.dedup();
     assert!(comms.iter().all(|comm| ["sh", "kmemload"].contains(comm)), "{comms:?}");
     assert!(comms.contains(&"kmemload"), "{comms:?}");
-    assert_eq!((&recorded.members()["scope"], &recorded.members()["filtered"]), (&"tasks".into(), &Value::Null));
+    assert_eq!((&members(&recorded)["scope"], &members(&recorded)["filtered"]), (&"tasks".into(), &Value::Null));
     let stderr = recorded.stderr();
     assert!(stderr.contains("sh and its children alone"), "{stderr}");
     assert!(!stderr.contains("another program"), "{stderr}");
     // Without the option the machine is recorded.
     let system = Recorded::new(&[], &["true"]);
-    assert_eq!(system.members()["scope"], "system");
+    assert_eq!(members(&system)["scope"], "system");
     assert!(system.stderr().contains("the whole machine"), "{}", system.stderr());
     Ok(())
 }
@@ -132,7 +97,7 @@ fn a_command_alone_has_nothing_of_the_recorder() -> Result<(), Skip> {
     let ask = "grep -E '^(Sig(Blk|Ign|Cgt)|VmLck|Cpus_allowed):' /proc/self/status; cat /proc/self/limits; \
                sed 's/.*) //' /proc/self/stat | cut -d' ' -f16,17,38,39; \
                ls /proc/self/fd; exit 7";
-    let plain = must("sh", Command::new("sh").args(["-c", ask]).stdin(Stdio::null()).output());
+    let plain = Command::new("sh").args(["-c", ask]).stdin(Stdio::null()).output().unwrap();
     let recorded = Recorded::new(&["--only-command", "-q"], &["sh", "-c", ask]);
     assert_eq!(String::from_utf8_lossy(&recorded.output.stdout), String::from_utf8_lossy(&plain.stdout));
     assert_eq!(recorded.output.status.code(), Some(7), "{}", recorded.stderr());
@@ -165,13 +130,13 @@ fn a_filter_holds_for_allocations_and_leaves_frees_whole() -> Result<(), Skip> {
     let filter = format!("bytes_req == {bytes}");
     let recorded = Recorded::new(&["--filter", &filter], &[&kmemload(), "iov", &COUNT.to_string(), "40"]);
     assert_eq!(recorded.output.status.code(), Some(0), "{}", recorded.stderr());
-    let events = recorded.events();
+    let events = events(&recorded);
     let (allocs, frees): (Vec<&Value>, Vec<&Value>) = events.iter().partition(|event| is_alloc(event));
     assert!(allocs.len() >= COUNT && allocs.iter().all(|event| event["requested"] == bytes), "{}", allocs.len());
     let of_cache = frees.iter().filter(|event| event["event"] == "kmem_cache_free").count();
     assert!(of_cache > 100, "{of_cache} frees of {} are of objects that the filter left out", frees.len());
     assert_eq!(
-        (&recorded.members()["scope"], &recorded.members()["filtered"]),
+        (&members(&recorded)["scope"], &members(&recorded)["filtered"]),
         (&"system".into(), &filter.clone().into())
     );
     let stderr = recorded.stderr();
@@ -217,14 +182,14 @@ fn an_idle_recorder_takes_little_memory() -> Result<(), Skip> {
     // A rare event: a machine at work makes the recorder take more blocks.
     let recorder = Recorder::start_of("mm_page_alloc_extfrag", Directory::new(&[]), &instance_name(), &["-b", "1M"]);
     sleep(Duration::from_secs(2));
-    let status = must("status", std::fs::read_to_string(format!("/proc/{}/status", recorder.pid())));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", recorder.pid())).unwrap();
     let kib = |field: &str| -> Option<u64> {
         status.lines().find_map(|line| line.strip_prefix(field)?.strip_suffix("kB")?.trim().parse().ok())
     };
     // Pages of the program's own file are left out: a debug build has 7 MB of them, a release build 4 MB.
     let own = |field: &str| kib(field)?.checked_sub(kib("RssFile:")?);
     let (resident, greatest) = (own("VmRSS:"), own("VmHWM:"));
-    let cpus = must("per_cpu", recorder.instance(&can_record()?).cpus()).len() as u64;
+    let cpus = recorder.instance(&can_record()?).cpus().unwrap().len() as u64;
     recorder.stop_whole();
     // 12 MB with the program on two CPUs; each further one has its blocks and stacks.
     let limit = 5_500_000 / 1024 + cpus.saturating_sub(2) * 1536;
@@ -243,17 +208,17 @@ fn a_lean_recorder_takes_8_mib_on_four_cpus() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let recorder = Recorder::start(&["--lean", "--stack"]);
     let instance = recorder.instance(&tracefs);
-    let size = must("buffer", instance.read("buffer_size_kb"));
+    let size = instance.read("buffer_size_kb").unwrap();
     // Rounded by the kernel.
-    assert!(must(&size, size.trim().parse::<u32>()) < 300, "{size}");
+    assert!(size.trim().parse::<u32>().unwrap() < 300, "{size}");
     // Every CPU's buffers are in use.
-    (0..20).for_each(|_| must("load", load::iov(5000, 9)));
-    let status = must("status", std::fs::read_to_string(format!("/proc/{}/status", recorder.pid())));
+    (0..20).for_each(|_| load::iov(5000, 9).unwrap());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", recorder.pid())).unwrap();
     let kib = |field: &str| -> u64 {
         let line = status.lines().find_map(|line| line.strip_prefix(field));
-        must(field, line.unwrap_or(&status).trim_end_matches("kB").trim().parse())
+        line.unwrap_or(&status).trim_end_matches("kB").trim().parse().unwrap()
     };
-    let cpus = must("per_cpu", instance.cpus()).len() as u64;
+    let cpus = instance.cpus().unwrap().len() as u64;
     // Pages of the program's file are those of a build for tests: a static one for an initramfs has 2 MiB. The rest is as much
     // for each CPU, at most.
     let own = kib("VmHWM:") - kib("RssFile:");
@@ -262,7 +227,7 @@ fn a_lean_recorder_takes_8_mib_on_four_cpus() -> Result<(), Skip> {
     assert!(matches!(ended.status.code(), Some(0 | 1)), "{}", ended.stderr);
     assert!(on_four <= 8192, "{own} KiB on {cpus} CPUs");
     // The symbols are there all the same.
-    let sites = json(&run_to(0, "kmemtrace-report", &["sites", "--format", "json"], &[&ended.trace()]));
+    let sites = document(&["sites"], &ended.trace());
     let is_named = |row: &Value| row["symbol"].as_str().is_some_and(|symbol| !symbol.is_empty());
     assert!(sites["rows"].as_array().is_some_and(|rows| rows.iter().any(is_named)), "{sites}");
     Ok(())
@@ -280,17 +245,17 @@ fn threads_that_the_kernel_forgot_have_names() -> Result<(), Skip> {
     let recorder = Recorder::start(&["--filter", &filter]);
     for name in &names {
         let path = programs.file(name);
-        must("link", symlink("/bin/true", &path));
-        must(name, Command::new(&path).status());
+        symlink("/bin/true", &path).unwrap();
+        Command::new(&path).status().unwrap();
         sleep(Duration::from_millis(10));
     }
     // The recorder reads the kernel's names once a second, and more often where there are few.
     sleep(Duration::from_millis(1300));
     // Threads that allocate and end take the places of those names in the kernel's memory.
     for _ in 0..remembered * 2 {
-        must("thread", thread::spawn(|| load::iov(1, load::STACK_VECTORS + 1)).join().unwrap_or(Ok(())));
+        thread::spawn(|| load::iov(1, load::STACK_VECTORS + 1)).join().unwrap_or(Ok(())).unwrap();
     }
-    let kept = must("saved_cmdlines", std::fs::read_to_string(tracefs.path().join("saved_cmdlines")));
+    let kept = std::fs::read_to_string(tracefs.path().join("saved_cmdlines")).unwrap();
     let forgotten = names.iter().filter(|name| !kept.lines().any(|line| line.ends_with(&format!(" {name}")))).count();
     let directory = recorder.stop_whole();
     let trace = directory.file("trace");
@@ -326,12 +291,12 @@ fn on_terminal(columns: u16, command: &[&str]) -> Result<String, Skip> {
     let mut recorder = Command::new(program("kmemtraced"));
     recorder.args(["-B", &instance_name(), "-o"]).arg(directory.file("trace")).args(command);
     recorder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(side);
-    let mut child = must("kmemtraced", recorder.spawn());
+    let mut child = recorder.spawn().unwrap();
     // The command keeps the terminal's side open until it is dropped.
     drop(recorder);
     let (pid, has_command) = (rustix::process::Pid::from_child(&child), !command.is_empty());
     let signals = thread::spawn(move || {
-        sleep(Duration::from_millis(2500));
+        sleep(Duration::from_millis(3500));
         let _ = kill_process(pid, Signal::USR1);
         sleep(Duration::from_millis(1500));
         // A command ends the recording by itself.
@@ -343,7 +308,7 @@ fn on_terminal(columns: u16, command: &[&str]) -> Result<String, Skip> {
     // Reading ends with an error once the other side is closed.
     let _ = shown.read_to_end(&mut text);
     let _ = signals.join();
-    must("kmemtraced", child.wait());
+    child.wait().unwrap();
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -378,7 +343,7 @@ fn a_status_line_stands_alone_and_does_not_wrap() -> Result<(), Skip> {
         assert!(screen.iter().any(|line| line.starts_with("stopped: Ctrl-C ")), "{screen:?}");
     }
     // A command writes to the same terminal.
-    let text = on_terminal(80, &["--", "sleep", "3"])?;
+    let text = on_terminal(80, &["--", "sleep", "5"])?;
     assert!(!text.contains('+') && text.contains("stopped: sleep exited 0"), "{text:?}");
     Ok(())
 }

@@ -36,24 +36,25 @@ kmemtrace_tests::tests![
     under_any_memory_limit_it_records_or_changes_nothing,
 ];
 
-/// Time limits. A second signal ends the recorder within a second, a first one within two; half a second more is for a
-/// busy machine.
+/// Time limits. A second signal ends the recorder within a second, a first one within two. Looks are counted, not time: on a machine that
+/// keeps threads waiting, the recorder and the looks take longer alike.
 const SECOND: Duration = Duration::from_millis(1500);
 const FIRST: Duration = Duration::from_millis(2500);
 /// Time limit for everything that does not hang.
 const LONG: Duration = Duration::from_secs(30);
-
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Distance of two signals that do not count as one; the recorder looks for signals every 20 ms.
+const APART: Duration = Duration::from_millis(200);
 
 fn until(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < patience, "{what}: not after {patience:?}");
-        sleep(Duration::from_millis(2));
+    for _ in 0..patience.as_millis() / PAUSE.as_millis() {
+        if is_so() {
+            return;
+        }
+        sleep(PAUSE);
     }
+    panic!("{what}: not after {patience:?}");
 }
 
 /// Recorder in an instance of its own. Both end on drop.
@@ -70,7 +71,7 @@ impl<'a> Recorder<'a> {
     /// Starts `wrapper kmemtraced OPTIONS -o DIRECTORY/trace -- COMMAND`, with standard error in DIRECTORY/stderr.
     fn spawn(tracefs: &'a Tracefs, wrapper: &[&str], options: &[&str], command: &[&str]) -> Recorder<'a> {
         let directory = Directory::new(&[]);
-        let stderr = must("stderr", File::create(directory.file("stderr")));
+        let stderr = File::create(directory.file("stderr")).unwrap();
         Recorder::spawn_in(tracefs, directory, stderr.into(), Stdio::null(), (wrapper, options, command))
     }
 
@@ -95,7 +96,7 @@ impl<'a> Recorder<'a> {
         if !rest.is_empty() {
             command.arg("--").args(rest);
         }
-        let child = must("kmemtraced", command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn());
+        let child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap();
         Recorder { child, instance: Instance::of(tracefs, &name), name, directory, messages: None }
     }
 
@@ -122,7 +123,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn signal(&self, signal: Signal) {
-        must("kill", kill_process(Pid::from_child(&self.child), signal));
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// True if the process has ended, even if one of its threads hangs in the kernel.
@@ -134,15 +135,46 @@ impl<'a> Recorder<'a> {
     /// Waits for the recorder's end, at most `patience`.
     fn ends_within(&self, patience: Duration) {
         let begin = Instant::now();
-        while !self.is_dead() {
-            assert!(begin.elapsed() < patience, "no end within {patience:?}: {}", self.state());
-            sleep(Duration::from_millis(2));
+        for _ in 0..patience.as_millis() / PAUSE.as_millis() {
+            if self.is_dead() {
+                return println!("ended after {:.0?} of {patience:?}", begin.elapsed());
+            }
+            sleep(PAUSE);
         }
-        println!("ended after {:.0?} of {patience:?}", begin.elapsed());
+        panic!("no end within {patience:?}: {}", self.state());
+    }
+
+    /// Sends a second signal until the recorder takes it for one: on a busy machine the first one may have been seen late. Waits for the
+    /// end, at most [`SECOND`].
+    fn end_by(&self, signal: Signal) {
+        let begin = Instant::now();
+        let mut signalled = begin;
+        self.signal(signal);
+        until("an end by a second signal", SECOND, || {
+            if signalled.elapsed() > 2 * APART && !self.is_dead() {
+                signalled = Instant::now();
+                self.signal(signal);
+            }
+            self.is_dead()
+        });
+        println!("ended after {:.0?} of {SECOND:?}", begin.elapsed());
+    }
+
+    /// Waits until a thread hangs, which the tracer holds in a system call.
+    fn until_hanging(&self) {
+        let mut looks = 0;
+        until("a thread that hangs", LONG, || {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten().flatten();
+            let mut stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+            let hangs = stats.any(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('t')));
+            // The tracer holds each system call for a moment.
+            looks = if hangs { looks + 1 } else { 0 };
+            looks > 50
+        });
     }
 
     fn status(&mut self) -> ExitStatus {
-        must("kmemtraced", self.child.wait())
+        self.child.wait().unwrap()
     }
 
     /// Description of a recorder that does not end: its threads, and its messages.
@@ -205,10 +237,10 @@ fn with_load<T>(work: impl FnOnce() -> T) -> T {
     let goes_on = std::sync::atomic::AtomicBool::new(true);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     thread::scope(|scope| {
-        for _ in 0..must("affinity", load::cpus()).len() {
+        for _ in 0..load::cpus().unwrap().len() {
             scope.spawn(|| {
                 while goes_on.load(relaxed) {
-                    must("load", load::iov(500, 9));
+                    load::iov(500, 9).unwrap();
                 }
             });
         }
@@ -238,7 +270,9 @@ const STOPPING: [Signal; 5] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::Q
 
 fn every_signal_at_every_stage_makes_one_clean_end() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    let goes_on = ["sh", "-c", "trap '' TERM INT; sleep 3"];
+    let end = Directory::new(&[]);
+    let script = format!("trap '' TERM INT; until [ -e {} ]; do sleep 0.1; done", end.file("end").display());
+    let goes_on = ["sh", "-c", &script];
     // Name of the stage, options, true for a run with COMMAND, and a wait until the stage is reached.
     type Stage = (&'static str, &'static [&'static str], bool, fn(&Recorder<'_>));
     let stages: [Stage; 4] = [
@@ -257,6 +291,7 @@ fn every_signal_at_every_stage_makes_one_clean_end() -> Result<(), Skip> {
         let command = if has_command { &goes_on[..] } else { &[] };
         for stopping in STOPPING.map(Some).into_iter().chain([None]) {
             let what = format!("{stage}, {stopping:?}");
+            let _ = fs::remove_file(end.file("end"));
             let mut recorder = Recorder::spawn(&tracefs, &[], options, command);
             reach(&recorder);
             let Some(signal) = stopping else {
@@ -267,8 +302,8 @@ fn every_signal_at_every_stage_makes_one_clean_end() -> Result<(), Skip> {
                 // STKFLT, or another where there is none, and a real-time signal; the shell takes them by number.
                 let kill = "kill -16 $1; kill -40 $1";
                 let done = Command::new("sh").args(["-c", kill, "sh", &recorder.child.id().to_string()]).status();
-                assert!(must("kill", done).success());
-                sleep(Duration::from_millis(60));
+                assert!(done.unwrap().success());
+                end.write("end", b"");
                 if options.is_empty() {
                     until("recording", LONG, || recorder.is_on() || recorder.is_dead());
                     assert!(!recorder.is_dead(), "{what}: ended by a harmless signal: {}", recorder.stderr());
@@ -284,6 +319,7 @@ fn every_signal_at_every_stage_makes_one_clean_end() -> Result<(), Skip> {
                 recorder.ends_within(SECOND);
                 assert!(recorder.stderr().contains("the command goes on"), "{what}: {}", recorder.stderr());
             }
+            end.write("end", b"");
             recorder.ends_within(LONG);
             recorder.assert_clean_end(&what);
         }
@@ -297,12 +333,14 @@ fn a_second_signal_ends_a_long_drain() -> Result<(), Skip> {
     let mut recorder = Recorder::spawn(&tracefs, &[], &["-b", "32M", "--compress", "zstd:22"], &[]);
     recorder.until_recording();
     with_load(|| {
-        sleep(Duration::from_millis(1500));
+        let entries = |cpu| recorder.instance.stat(cpu, "entries").unwrap_or(0);
+        let waiting = || recorder.instance.cpus().unwrap_or_default().into_iter().map(entries).sum::<u64>();
+        until("much to drain", LONG, || waiting() > 300_000);
         recorder.signal(Signal::INT);
-        sleep(Duration::from_millis(200));
+        recorder.until_stopped();
+        sleep(APART);
         assert!(!recorder.is_dead(), "there was too little to drain: {}", recorder.stderr());
-        recorder.signal(Signal::INT);
-        recorder.ends_within(SECOND);
+        recorder.end_by(Signal::INT);
     });
     recorder.assert_cut();
     Ok(())
@@ -324,7 +362,7 @@ impl Disk {
     fn mount(at: &Path) -> Result<Disk, Skip> {
         let image = Directory::new(&[]);
         let file = image.file("image");
-        must("image", File::create(&file).and_then(|file| file.set_len(256 << 20)));
+        File::create(&file).and_then(|file| file.set_len(256 << 20)).unwrap();
         tool("mkfs.ext4", &["-q", "-F"], &file)?;
         tool("mount", &["-o", "loop", &file.display().to_string()], at)?;
         Ok(Disk { at: at.to_owned(), _image: image })
@@ -350,7 +388,7 @@ impl Drop for Disk {
 fn spawn_on_disk(tracefs: &Tracefs, is_frozen: bool) -> Result<(Recorder<'_>, Disk), Skip> {
     let (directory, elsewhere) = (Directory::new(&[]), Directory::new(&[]));
     let disk = Disk::mount(directory.path())?;
-    let stderr = must("stderr", File::create(elsewhere.file("stderr")));
+    let stderr = File::create(elsewhere.file("stderr")).unwrap();
     if is_frozen {
         disk.freeze()?;
     }
@@ -368,13 +406,13 @@ fn a_second_signal_ends_it_while_the_disk_stalls() -> Result<(), Skip> {
     with_load(|| {
         sleep(Duration::from_millis(1000));
         recorder.signal(Signal::TERM);
-        sleep(Duration::from_millis(500));
+        recorder.until_stopped();
+        sleep(APART);
         assert!(
             recorder.has_instance() && !recorder.is_dead(),
             "the recorder has drained to a disk that takes nothing"
         );
-        recorder.signal(Signal::TERM);
-        recorder.ends_within(SECOND);
+        recorder.end_by(Signal::TERM);
     });
     assert!(!recorder.has_instance(), "instance {} is left while the disk stalls", recorder.name);
     disk.thaw();
@@ -386,11 +424,13 @@ fn a_second_signal_ends_a_set_up_that_hangs() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let (mut recorder, disk) = spawn_on_disk(&tracefs, true)?;
     recorder.until_set_up();
-    sleep(Duration::from_millis(300));
     recorder.signal(Signal::INT);
-    sleep(Duration::from_millis(300));
-    recorder.signal(Signal::INT);
-    until("the instance's end", SECOND, || !recorder.has_instance());
+    // The process ends only once the disk takes writes again.
+    until("the instance's end", SECOND, || {
+        sleep(APART);
+        recorder.signal(Signal::INT);
+        !recorder.has_instance()
+    });
     disk.thaw();
     recorder.ends_within(SECOND);
     let status = recorder.status();
@@ -405,7 +445,7 @@ fn holding(calls: &str) -> Result<Vec<String>, Skip> {
     if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Err(Skip("needs strace".to_owned()));
     }
-    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:delay_enter=4s"));
+    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:delay_enter=5s"));
     Ok(["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject].map(str::to_owned).to_vec())
 }
 
@@ -417,10 +457,9 @@ fn a_second_signal_ends_a_removal_that_hangs() -> Result<(), Skip> {
     recorder.until_recording();
     recorder.signal(Signal::TERM);
     recorder.until_stopped();
-    sleep(Duration::from_millis(500));
+    recorder.until_hanging();
     assert!(recorder.has_instance() && !recorder.is_dead(), "the removal does not hang: {}", recorder.stderr());
-    recorder.signal(Signal::TERM);
-    recorder.ends_within(SECOND);
+    recorder.end_by(Signal::TERM);
     let (status, stderr) = (recorder.status(), recorder.stderr());
     assert_eq!(status.code(), Some(3), "{status}: {stderr}");
     assert!(recorder.has_instance(), "the instance was removed all the same: {stderr}");
@@ -441,36 +480,35 @@ fn a_second_signal_removes_an_instance_that_is_held_open() -> Result<(), Skip> {
     let directory = Directory::new(&[]);
     let earlier = ["-q", "-d", "50ms", "-B", &instance_name(), "-o"];
     assert_eq!(run("kmemtraced", &earlier, &[&directory.file("trace")]).status.code(), Some(0));
-    let before = must("cpu0.out", fs::read(directory.file("trace/cpu0.out")));
-    let stderr = must("stderr", File::create(directory.file("stderr")));
+    let before = fs::read(directory.file("trace/cpu0.out")).unwrap();
+    let stderr = File::create(directory.file("stderr")).unwrap();
     let what = (&wrapper[..], &["-f"][..], &[][..]);
     let mut recorder = Recorder::spawn_in(&tracefs, directory, stderr.into(), Stdio::null(), what);
     recorder.until_recording();
     until("the recording's begin", LONG, || recorder.stderr().contains("recording to "));
-    sleep(Duration::from_millis(500));
+    recorder.until_hanging();
     recorder.signal(Signal::TERM);
-    sleep(Duration::from_millis(300));
+    sleep(APART);
     assert!(recorder.is_on() && !recorder.is_dead(), "the disk does not hang: {}", recorder.stderr());
-    recorder.signal(Signal::TERM);
-    recorder.ends_within(SECOND);
+    recorder.end_by(Signal::TERM);
     assert!(!recorder.has_instance(), "instance {} is left: {}", recorder.name, recorder.stderr());
     let (status, stderr) = (recorder.status(), recorder.stderr());
     assert_eq!(status.code(), Some(3), "{status}: {stderr}");
     assert!(stderr.contains("ended at once by a second signal"), "{stderr}");
     assert!(!stderr.contains("recover"), "{stderr}");
-    let kept = must("cpu0.out", fs::read(recorder.directory.file("trace/cpu0.out")));
+    let kept = fs::read(recorder.directory.file("trace/cpu0.out")).unwrap();
     assert!(kept == before, "the earlier recording has changed");
     Ok(())
 }
 
 /// Full pipe; its reading end must be kept.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
-    let (reading, writing) = must("pipe", rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC));
-    let flags = must("flags", rustix::fs::fcntl_getfl(&writing));
-    must("flags", rustix::fs::fcntl_setfl(&writing, flags | rustix::fs::OFlags::NONBLOCK));
+    let (reading, writing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    let flags = rustix::fs::fcntl_getfl(&writing).unwrap();
+    rustix::fs::fcntl_setfl(&writing, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
     while rustix::io::write(&writing, &[b'.'; 4096]).is_ok() {}
     while rustix::io::write(&writing, b".").is_ok() {}
-    must("flags", rustix::fs::fcntl_setfl(&writing, flags));
+    rustix::fs::fcntl_setfl(&writing, flags).unwrap();
     (reading, writing)
 }
 
@@ -499,7 +537,7 @@ fn a_full_pipe_of_messages_holds_up_nothing() -> Result<(), Skip> {
     let mut recorder = Recorder::spawn_in(&tracefs, Directory::new(&[]), writing, Stdio::null(), what);
     recorder.until_recording();
     let mut said = String::new();
-    must("stderr", File::from(reading).read_to_string(&mut said));
+    File::from(reading).read_to_string(&mut said).unwrap();
     let places = ["event kmem/kfree", "recording to ", "stopped: --duration", "next: "].map(|line| said.find(line));
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{said}");
     assert_eq!(recorder.status().code(), Some(0), "{said}");
@@ -521,7 +559,7 @@ fn a_held_terminal_holds_up_nothing() -> Result<(), Skip> {
     let mut recorder = Recorder::spawn_in(&tracefs, Directory::new(&[]), side.into(), Stdio::null(), what);
     recorder.until_recording();
     // Ctrl-S: from now on the terminal takes nothing, and the status line of each second waits.
-    must("Ctrl-S", File::from(must("terminal", terminal.as_fd().try_clone_to_owned())).write_all(b"\x13"));
+    File::from(terminal.as_fd().try_clone_to_owned().unwrap()).write_all(b"\x13").unwrap();
     sleep(Duration::from_millis(2500));
     recorder.signal(Signal::INT);
     recorder.ends_within(FIRST);
@@ -537,7 +575,7 @@ fn a_report_that_hangs_is_ended_by_a_signal() -> Result<(), Skip> {
     for (options, is_stopped) in [(&["--report", "sites", "-d", "300ms"][..], false), (&["--report", "sites"], true)] {
         let (_reading, writing) = full_pipe();
         let directory = Directory::new(&[]);
-        let stderr = must("stderr", File::create(directory.file("stderr")));
+        let stderr = File::create(directory.file("stderr")).unwrap();
         let what = (&[][..], options, &[][..]);
         let mut recorder = Recorder::spawn_in(&tracefs, directory, stderr.into(), writing.into(), what);
         recorder.until_recording();
@@ -547,8 +585,7 @@ fn a_report_that_hangs_is_ended_by_a_signal() -> Result<(), Skip> {
         until("the next line", LONG, || recorder.stderr().contains("next: "));
         sleep(Duration::from_millis(500));
         assert!(!recorder.is_dead(), "the report does not hang: {}", recorder.stderr());
-        recorder.signal(Signal::TERM);
-        recorder.ends_within(SECOND);
+        recorder.end_by(Signal::TERM);
         assert_eq!(recorder.status().code(), Some(3), "{}", recorder.stderr());
         assert!(recorder.stderr().contains("--report sites: ended by a signal"), "{}", recorder.stderr());
         let found = recorder.check();
@@ -595,18 +632,26 @@ fn a_hangup_that_was_ignored_at_the_start_stays_ignored() -> Result<(), Skip> {
 fn memory_is_locked_and_the_command_has_nothing_of_it() -> Result<(), Skip> {
     let tracefs = can_record()?;
     // The fields of stat are priority, nice level, real-time priority and policy.
-    let ask = "grep -E '^(Sig(Blk|Ign|Cgt)|VmLck|Cpus_allowed):' /proc/self/status; cat /proc/self/oom_score_adj \
-               /proc/self/limits; sed 's/.*) //' /proc/self/stat | cut -d' ' -f16,17,38,39; ls /proc/self/fd; sleep 1";
-    let plain = must("sh", Command::new("sh").args(["-c", ask]).stdin(Stdio::null()).output()).stdout;
+    let end = Directory::new(&[]);
+    let ask = format!(
+        "grep -E '^(Sig(Blk|Ign|Cgt)|VmLck|Cpus_allowed):' /proc/self/status; cat /proc/self/oom_score_adj \
+         /proc/self/limits; sed 's/.*) //' /proc/self/stat | cut -d' ' -f16,17,38,39; ls /proc/self/fd; \
+         until [ -e {} ]; do sleep 0.1; done",
+        end.file("end").display()
+    );
+    let ask = ask.as_str();
+    end.write("end", b"");
+    let plain = Command::new("sh").args(["-c", ask]).stdin(Stdio::null()).output().unwrap().stdout;
+    fs::remove_file(end.file("end")).unwrap();
     let directory = Directory::new(&[]);
-    let [stderr, stdout] = ["stderr", "stdout"].map(|name| must(name, File::create(directory.file(name))));
+    let [stderr, stdout] = ["stderr", "stdout"].map(|name| File::create(directory.file(name)).unwrap());
     let what = (&[][..], &["-v"][..], &["sh", "-c", ask][..]);
     let mut recorder = Recorder::spawn_in(&tracefs, directory, stderr.into(), stdout.into(), what);
-    recorder.until_recording();
-    sleep(Duration::from_millis(300));
-    let proc = |file: &str| must(file, fs::read_to_string(format!("/proc/{}/{file}", recorder.child.id())));
+    until("the recording's begin", LONG, || recorder.stderr().contains("recording to "));
+    let proc = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", recorder.child.id())).unwrap();
     let (status, score) = (proc("status"), proc("oom_score_adj"));
     let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")?.split_whitespace().next()?.parse().ok());
+    end.write("end", b"");
     recorder.ends_within(LONG);
     recorder.assert_clean_end("a command");
     let stderr = recorder.stderr();

@@ -1,12 +1,12 @@
 //! Tests of the recording of stacks, on the running kernel as root. Tests that cannot run here are listed as skipped at the end.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::{Instance, Tracefs};
-use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
-use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
+use kmemtrace_tests::programs::{document, json_lines, program, run, run_to};
+use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use rustix::process::Signal;
@@ -14,6 +14,7 @@ use serde_json::Value;
 
 kmemtrace_tests::tests![
     each_event_that_was_asked_for_has_a_stack,
+    each_vmalloc_area_has_a_stack_unasked,
     a_filter_that_an_event_lacks_is_refused_by_its_name,
     triggers_go_with_the_recorder,
     a_trigger_that_is_removed_is_told,
@@ -27,11 +28,6 @@ fn load() -> [String; 4] {
     [program("kmemload").display().to_string(), "iov".to_owned(), "200".to_owned(), "1000".to_owned()]
 }
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 /// Skips where the kernel has no stacks of page events.
 fn can_record_stacks() -> Result<Tracefs, Skip> {
     let tracefs = can_record()?;
@@ -42,49 +38,20 @@ fn can_record_stacks() -> Result<Tracefs, Skip> {
     }
 }
 
-/// Recording of a command that has ended.
-struct Recorded {
-    directory: Directory,
-    output: Output,
-}
-
-impl Recorded {
-    /// Records `command`; the word INSTANCE in it becomes the instance's path.
-    fn new(options: &[&str], command: &[&str]) -> Recorded {
-        let tracefs = Tracefs::find().unwrap_or_else(|Skip(reason)| panic!("{reason}"));
-        let (directory, instance) = (Directory::new(&[]), instance_name());
-        let path = tracefs.path().join("instances").join(&instance).display().to_string();
-        let mut recorder = Command::new(program("kmemtraced"));
-        recorder.args(["-v", "-B", &instance]).args(options).arg("-o").arg(directory.file("trace")).arg("--");
-        recorder.args(command.iter().map(|word| word.replace("INSTANCE", &path))).stdin(Stdio::null());
-        let output = must("kmemtraced", recorder.output());
-        assert!(!Path::new(&path).exists(), "instance {instance} is left");
-        Recorded { directory, output }
-    }
-
-    fn stderr(&self) -> String {
-        String::from_utf8_lossy(&self.output.stderr).into_owned()
-    }
-
-    fn trace(&self) -> PathBuf {
-        self.directory.file("trace")
-    }
-
-    /// Stacks in the trace, and the events, those of the recorder, too, for which `is_counted`.
-    fn stacks_and_events(&self, is_counted: impl Fn(&Value) -> bool) -> (u64, Vec<Value>) {
-        run_to(0, "kmemtrace-check", &[], &[&self.trace()]);
-        let summary = json(&run_to(0, "kmemtrace-report", &["summary", "--format", "json"], &[&self.trace()]));
-        let stacks = [&summary["stacks_seen"], &summary["events"]["other"]].into_iter().find_map(Value::as_u64);
-        let mut events =
-            json_lines(&run_to(0, "kmemtrace-report", &["events", "--own", "--format", "jsonl"], &[&self.trace()]));
-        events.retain(is_counted);
-        (stacks.unwrap_or_default(), events)
-    }
+/// Stacks in the trace, and the events, those of the recorder, too, for which `is_counted`.
+fn stacks_and_events(recorded: &Recorded, is_counted: impl Fn(&Value) -> bool) -> (u64, Vec<Value>) {
+    run_to(0, "kmemtrace-check", &[], &[&recorded.trace()]);
+    let summary = document(&["summary"], &recorded.trace());
+    let stacks = [&summary["stacks_seen"], &summary["events"]["other"]].into_iter().find_map(Value::as_u64);
+    let mut events =
+        json_lines(&run_to(0, "kmemtrace-report", &["events", "--own", "--format", "jsonl"], &[&recorded.trace()]));
+    events.retain(is_counted);
+    (stacks.unwrap_or_default(), events)
 }
 
 /// Text about stacks in `meta.out`.
 fn stacks_of(trace: &Path) -> Option<String> {
-    must("trace", Trace::open(&[trace.to_owned()])).metadata.stacks
+    Trace::open(&[trace.to_owned()]).unwrap().metadata.stacks
 }
 
 fn is_page_event(event: &Value) -> bool {
@@ -114,7 +81,7 @@ fn each_event_that_was_asked_for_has_a_stack() -> Result<(), Skip> {
         (&["--stack=all"], &is_page_event, None),
         (&["--stack", "--only-command"], &is_page_event, None),
     ] {
-        let recorded = Recorded::new(&[&["-e", "kmem:mm_page_alloc,kmem:mm_page_free"], options].concat(), &load);
+        let recorded = Recorded::new(&[&["-v", "-e", "kmem:mm_page_alloc,kmem:mm_page_free"], options].concat(), &load);
         let stderr = recorded.stderr();
         assert!(recorded.output.status.success() && !stderr.contains("another program"), "{options:?}: {stderr}");
         let asked = stacks_of(&recorded.trace());
@@ -123,7 +90,7 @@ fn each_event_that_was_asked_for_has_a_stack() -> Result<(), Skip> {
         assert!(stderr.contains("stacks with "), "{options:?}: {stderr}");
         let has_all = way == "option all";
         let (stacks, events) =
-            recorded.stacks_and_events(|event| (has_all && is_page_event(event)) || is_counted(event));
+            stacks_and_events(&recorded, |event| (has_all && is_page_event(event)) || is_counted(event));
         assert!(events.len() > 100, "{options:?}: {} events", events.len());
         // Tracing may begin between an event and its stack: a stack without an event on each CPU, which is counted as unmatched.
         assert!(stacks <= (events.len() + AT_THE_ENDS) as u64, "{options:?}: {stacks} stacks, {} events", events.len());
@@ -134,7 +101,35 @@ fn each_event_that_was_asked_for_has_a_stack() -> Result<(), Skip> {
         assert!(without.len() <= AT_THE_ENDS, "{options:?}: {stacks} stacks, {} events: {without:?}", events.len());
     }
     let without = Recorded::new(&["-e", "kmem:mm_page_alloc,kmem:mm_page_free"], &load);
-    assert_eq!((stacks_of(&without.trace()).as_deref(), without.stacks_and_events(is_page_event).0), (Some(""), 0));
+    assert_eq!((stacks_of(&without.trace()).as_deref(), stacks_and_events(&without, is_page_event).0), (Some(""), 0));
+    Ok(())
+}
+
+/// The event of a vmalloc area has no call site. Threads take such areas for their stacks.
+fn each_vmalloc_area_has_a_stack_unasked() -> Result<(), Skip> {
+    can_record_stacks()?.need_event("vmalloc/alloc_vmap_area")?;
+    let threads = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.5 & done; wait";
+    for (options, is_with, way) in [
+        (&["-e", "vmalloc"][..], true, "trigger vmalloc"),
+        (&["-e", "all"], true, "trigger vmalloc"),
+        (&["-e", "all", "--only-command"], true, "trigger vmalloc"),
+        (&["-e", "vmalloc", "--filter", "size > 8192"], true, "trigger vmalloc"),
+        (&["-e", "vmalloc", "--stack"], true, "trigger alloc"),
+        (&["-e", "vmalloc", "--no-stack"], false, ""),
+    ] {
+        let recorded = Recorded::new(options, &["sh", "-c", threads]);
+        let stderr = recorded.stderr();
+        assert!(matches!(recorded.output.status.code(), Some(0 | 1)), "{options:?}: {stderr}");
+        assert_eq!(stacks_of(&recorded.trace()).as_deref(), Some(way), "{options:?}: {stderr}");
+        let is_vmap = |event: &Value| event["event"].as_str().is_some_and(|name| name.contains("vmap_area"));
+        let (_, events) = stacks_and_events(&recorded, is_vmap);
+        let (allocs, frees): (Vec<&Value>, Vec<&Value>) =
+            events.iter().partition(|event| event["event"] == "alloc_vmap_area");
+        let with = |events: &[&Value]| events.iter().filter(|event| event["stack"].is_array()).count();
+        let expected = if is_with { allocs.len() } else { 0 };
+        assert_eq!((with(&allocs), with(&frees)), (expected, 0), "{options:?}: {stderr}");
+        assert!(allocs.len() >= 4, "{options:?}: {} areas", allocs.len());
+    }
     Ok(())
 }
 
@@ -158,18 +153,18 @@ fn a_filter_that_an_event_lacks_is_refused_by_its_name() -> Result<(), Skip> {
 
 fn triggers_go_with_the_recorder() -> Result<(), Skip> {
     let tracefs = can_record_stacks()?;
-    let trigger = |instance: &Instance<'_>| must("trigger", instance.read("events/kmem/kmalloc/trigger"));
-    let top = must("trigger", std::fs::read_to_string(tracefs.path().join("events/kmem/kmalloc/trigger")));
+    let trigger = |instance: &Instance<'_>| instance.read("events/kmem/kmalloc/trigger").unwrap();
+    let top = std::fs::read_to_string(tracefs.path().join("events/kmem/kmalloc/trigger")).unwrap();
     let recorder = Recorder::start(&["--stack"]);
     let by_trigger = trigger(&recorder.instance(&tracefs)).starts_with("stacktrace");
-    let option = must("option", recorder.instance(&tracefs).read("options/stacktrace"));
+    let option = recorder.instance(&tracefs).read("options/stacktrace").unwrap();
     assert_ne!(by_trigger, option.trim() == "1", "one of both ways");
     recorder.signal(Signal::KILL);
     let (name, path) = (recorder.instance_name().to_owned(), recorder.instance(&tracefs).path().to_owned());
     recorder.wait();
     let out = run_to(0, "kmemtraced", &["recover", "-B", &name], &[]);
     assert!(String::from_utf8_lossy(&out).contains(&name) && !path.exists());
-    let now = must("trigger", std::fs::read_to_string(tracefs.path().join("events/kmem/kmalloc/trigger")));
+    let now = std::fs::read_to_string(tracefs.path().join("events/kmem/kmalloc/trigger")).unwrap();
     assert_eq!(now, top, "the top-level buffer has the triggers that it had");
     Ok(())
 }
@@ -194,19 +189,19 @@ fn stacks_of_a_buffer_of_the_boot_are_taken_over() -> Result<(), Skip> {
     ] {
         // An instance made by hand stands for that of the kernel's command line.
         let instance = Instance::new(&tracefs)?;
-        must("trigger", instance.write(file, text));
+        instance.write(file, text).unwrap();
         for event in ["mm_page_alloc", "mm_page_free"] {
-            must("enable", instance.write(&format!("events/kmem/{event}/enable"), "1"));
+            instance.write(&format!("events/kmem/{event}/enable"), "1").unwrap();
         }
-        let found = must(file, instance.read(file));
+        let found = instance.read(file).unwrap();
         let (directory, name) =
             (Directory::new(&[]), instance.path().file_name().unwrap_or_default().to_string_lossy());
         let out = run("kmemtraced", &["--boot", "-B", &name, "-d", "300ms", "-o"], &[&directory.file("trace")]);
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(said.contains("stacks with ") && !said.contains("another program"), "{said}");
         assert_eq!(stacks_of(&directory.file("trace")).as_deref(), Some(asked), "{said}");
-        assert_eq!(must(file, instance.read(file)), found, "as it was");
-        must("stop", instance.write("events/enable", "0"));
+        assert_eq!(instance.read(file).unwrap(), found, "as it was");
+        instance.write("events/enable", "0").unwrap();
     }
     Ok(())
 }
@@ -219,7 +214,7 @@ fn probe_tells_the_cost_of_a_stack() -> Result<(), Skip> {
     let line = out.lines().find_map(|line| line.strip_prefix("stacks")).unwrap_or_else(|| panic!("{out}")).trim();
     assert!(line.contains(", by a trigger: ") || line.contains(", by an option: "), "{line}");
     if let Some((micros, _)) = line.split_once(" us each") {
-        let micros: f64 = must(line, micros.parse());
+        let micros: f64 = micros.parse().unwrap();
         assert!((0.05..100.0).contains(&micros), "{line}");
     }
     assert!(!tracefs.path().join("instances").join(format!("{name}-probe")).exists());
@@ -233,14 +228,14 @@ fn the_words_of_memstrack_leave_a_report_and_no_recording() -> Result<(), Skip> 
     let record_to = |file: &Path, options: &[&str]| {
         let mut recorder = Command::new(program("kmemtraced"));
         recorder.args(["--notui", "-B", &name]).args(options).arg("--output").arg(file).env("TMPDIR", directory.path());
-        must("kmemtraced", recorder.args(["--", "true"]).stdin(Stdio::null()).output())
+        recorder.args(["--", "true"]).stdin(Stdio::null()).output().unwrap()
     };
-    let left = || must("directory", std::fs::read_dir(directory.path())).count();
+    let left = || std::fs::read_dir(directory.path()).unwrap().count();
     let out = record_to(&file, &["--report", "summary", "--buf-size", "1", "--backend", "perf"]);
     let said = String::from_utf8_lossy(&out.stderr);
     let line = said.lines().next().unwrap_or_default();
     assert!(line.contains("kmemtraced -e page --stack -b 1M") && line.contains("kmemtrace-report summary"), "{said}");
-    let report = must("report", std::fs::read_to_string(&file));
+    let report = std::fs::read_to_string(&file).unwrap();
     assert!(report.contains("pages"), "{report}");
     assert_eq!(left(), 1, "the report alone: {said}");
     // A report that cannot be written costs no recording.

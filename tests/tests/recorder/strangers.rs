@@ -2,8 +2,6 @@
 //! for no writer, and believe no planted figures. Some tests need root; tests that cannot run here are listed as
 //! skipped at the end.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -16,7 +14,7 @@ use std::time::{Duration, Instant};
 use kmemtrace_abi::disk::block::crc32c;
 use kmemtrace_tests::generate::{Options, Random, Shape, trace_dir, tree, workload};
 use kmemtrace_tests::live::root;
-use kmemtrace_tests::programs::{json, program, run, run_to, run_within, unfinished};
+use kmemtrace_tests::programs::{json, program, run, run_to, run_within, text, unfinished};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags};
@@ -56,7 +54,7 @@ fn settle() {
 }
 
 fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    text(&output.stderr)
 }
 
 fn one_line(output: &Output, says: &str) {

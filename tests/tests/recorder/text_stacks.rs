@@ -14,11 +14,6 @@ use kmemtrace_tests::runner::Skip;
 
 kmemtrace_tests::tests![stacks_are_those_of_the_kernels_text,];
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 /// Events with a stack, and those without one. Frees of pages have none.
 const WITH: [&str; 3] = ["mm_page_alloc", "kmalloc", "kfree"];
 const WITHOUT: [&str; 2] = ["mm_page_free", "kmem_cache_alloc"];
@@ -41,14 +36,14 @@ fn stacks_are_those_of_the_kernels_text() -> Result<(), Skip> {
         tracefs.need_event(&format!("kmem/{event}"))?;
     }
     record(&instance)?;
-    let text = must("trace", instance.read("trace"));
+    let text = instance.read("trace").unwrap();
     if text.lines().all(|line| !line.ends_with("<stack trace>")) {
         return Err(Skip("this kernel writes the stacks of triggers to its top-level buffer".to_owned()));
     }
     let (want, records) = of_text(&text);
     assert!(want.len() > 2000, "{} stacks are too few to mean anything", want.len());
     let dir = captured(&instance);
-    let mut trace = must("tree", Trace::open(&[dir.path().to_owned()]));
+    let mut trace = Trace::open(&[dir.path().to_owned()]).unwrap();
     let (mut found, mut counts) = (Found::new(), (0, 0));
     for stream in &mut trace.streams {
         let mut items = Vec::new();
@@ -75,29 +70,29 @@ fn stacks_are_those_of_the_kernels_text() -> Result<(), Skip> {
 
 /// Records allocations with stacks, some of them in softirqs.
 fn record(instance: &Instance<'_>) -> Result<(), Skip> {
-    must("buffer size", instance.write("buffer_size_kb", "65536"));
+    instance.write("buffer_size_kb", "65536").unwrap();
     // Each event has a number of its own, in the text, too.
-    must("clock", instance.write("trace_clock", "counter"));
-    must("addresses", instance.write("options/sym-addr", "1"));
-    let enable = |event: &str| must(event, instance.write(&format!("events/kmem/{event}/enable"), "1"));
+    instance.write("trace_clock", "counter").unwrap();
+    instance.write("options/sym-addr", "1").unwrap();
+    let enable = |event: &str| instance.write(&format!("events/kmem/{event}/enable"), "1").unwrap();
     WITH.iter().chain(&WITHOUT).for_each(|event| enable(event));
     // A trigger without its event would write stacks that belong to nothing.
     for event in WITH {
         let trigger = instance.write(&format!("events/kmem/{event}/trigger"), "stacktrace");
         trigger.map_err(|error| Skip(format!("this kernel has no stacktrace trigger: {error}")))?;
     }
-    must("load", load::iov(2000, 9));
-    let socket = must("socket", UdpSocket::bind("127.0.0.1:0"));
-    let to = must("socket", socket.local_addr());
+    load::iov(2000, 9).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = socket.local_addr().unwrap();
     for _ in 0..2000 {
-        must("send", socket.send_to(&[7; 1400], to));
-        must("receive", socket.recv(&mut [0; 2000]));
+        socket.send_to(&[7; 1400], to).unwrap();
+        socket.recv(&mut [0; 2000]).unwrap();
     }
     drop(vec![1u8; 8 << 20]);
     for event in WITH {
-        must("trigger", instance.write(&format!("events/kmem/{event}/trigger"), "!stacktrace"));
+        instance.write(&format!("events/kmem/{event}/trigger"), "!stacktrace").unwrap();
     }
-    must("stop", instance.write("tracing_on", "0"));
+    instance.write("tracing_on", "0").unwrap();
     Ok(())
 }
 
@@ -119,7 +114,7 @@ fn of_text(text: &str) -> (Found, u64) {
         let (mut frames, mut named) = (Vec::new(), None);
         while let Some(frame) = lines.next_if(|line| line.starts_with(" => ")) {
             let address = frame.rsplit_once('<').and_then(|(_, address)| address.strip_suffix('>'));
-            frames.push(must(frame, u64::from_str_radix(address.unwrap_or_default(), 16)));
+            frames.push(u64::from_str_radix(address.unwrap_or_default(), 16).unwrap());
             let symbol = frame.trim_start_matches(" => ");
             let probe = ["trace_event_raw_event_", "__traceiter_"].iter().find_map(|head| symbol.strip_prefix(head));
             named = named.or(probe.and_then(|rest| rest.split([' ', '+']).next()));
@@ -150,17 +145,17 @@ fn parse(line: &str) -> Option<(u32, Bare<'_>)> {
 /// The instance's buffers and formats, as a captured tree.
 fn captured(instance: &Instance<'_>) -> Directory {
     let dir = Directory::new(&[]);
-    let copy = |name: &str| dir.write(name, must(name, instance.read(name)).as_bytes());
+    let copy = |name: &str| dir.write(name, instance.read(name).unwrap().as_bytes());
     copy("events/header_page");
     copy("trace_clock");
     for event in WITH.iter().chain(&WITHOUT) {
         copy(&format!("events/kmem/{event}/format"));
     }
     copy("events/ftrace/kernel_stack/format");
-    let shape = must("header_page", PageShape::parse(&dir.text("events/header_page"), Endian::NATIVE));
-    for cpu in must("per_cpu", instance.cpus()) {
+    let shape = PageShape::parse(&dir.text("events/header_page"), Endian::NATIVE).unwrap();
+    for cpu in instance.cpus().unwrap() {
         let mut bytes = Vec::new();
-        for page in must("trace_pipe_raw", instance.drain(cpu, shape.size)) {
+        for page in instance.drain(cpu, shape.size).unwrap() {
             bytes.extend_from_slice(&page);
             bytes.resize(bytes.len().next_multiple_of(shape.size), 0);
         }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::text::units::bytes;
@@ -15,7 +15,7 @@ use kmemtrace_tests::generate::{Shape, trace_dir};
 use kmemtrace_tests::growing::Growing;
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::load;
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{data, document, json, program, run, run_to, until};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -55,30 +55,21 @@ kmemtrace_tests::tests![
     memory_that_grows_tops_the_list_within_five_seconds,
 ];
 
-fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
-
 fn text(arguments: &[&str], trace: &Path) -> String {
     String::from_utf8_lossy(&run_to(0, REPORT, arguments, &[trace])).into_owned()
 }
 
-/// Panics on an error in the test's environment.
-fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 fn the_last_screen_has_the_figures_of_reports() -> Result<(), Skip> {
     for name in ["amd64-6.1", "amd64-6.18", "s390x-6.1", "ppc64el-6.1", "i386-6.1", "amd64-6.1-lossy"] {
-        let trace = sample(name);
+        let trace = data(name);
         let screen = text(&["top", "--once"], &trace);
-        let totals = json(&run_to(0, REPORT, &["summary", "--format", "json"], &[&trace]))["total"].take();
+        let totals = document(&["summary"], &trace)["total"].take();
         let figure = |member: &str| bytes(totals[member].as_u64().unwrap_or_else(|| panic!("{name}: no {member}")));
         let line = screen.lines().nth(1).unwrap_or_default();
         let live = format!("slab {} live", figure("live_allocated"));
         let peak = format!("peak {}", figure("peak_live_allocated"));
         assert!(line.contains(&live) && line.contains(&peak), "{name}: {live}, {peak}: {screen}");
-        let sites = json(&run_to(0, REPORT, &["sites", "--sort", "live", "--format", "json"], &[&trace]));
+        let sites = document(&["sites", "--sort", "live"], &trace);
         let first = bytes(sites["rows"][0]["live_allocated"].as_u64().unwrap_or(0)).replace("iB", "");
         let row = screen.lines().nth(5).unwrap_or_default();
         assert!(row.contains(&first) && row.contains(" >"), "{name}: {first}: {screen}");
@@ -88,7 +79,7 @@ fn the_last_screen_has_the_figures_of_reports() -> Result<(), Skip> {
 }
 
 fn a_trace_is_played_at_its_own_times() -> Result<(), Skip> {
-    let trace = sample("amd64-6.1");
+    let trace = data("amd64-6.1");
     let screens = text(&["top", "--batch", "3", "--speed", "2"], &trace);
     let times: Vec<&str> = screens.lines().filter_map(|line| line.split("PLAY ").nth(1)?.get(..9)).collect();
     assert_eq!(times, ["+00:00:02", "+00:00:04", "+00:00:06"], "{screens}");
@@ -97,11 +88,39 @@ fn a_trace_is_played_at_its_own_times() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Prints frames of a trace that grows.
-fn top(growing: &Growing, frames: &str) -> Child {
-    let mut top = Command::new(program(REPORT));
-    top.args(["top", "--batch", frames]).arg(growing.directory.path()).stdout(Stdio::piped());
-    must("top", top.spawn())
+/// Frames of a trace that grows, up to its end; a minute of them at most.
+struct Frames {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    /// Text up to now.
+    printed: String,
+}
+
+impl Frames {
+    /// Starts the program, and waits for its first frame.
+    fn of(growing: &Growing) -> Frames {
+        let mut top = Command::new(program(REPORT));
+        top.args(["top", "--batch", "60"]).arg(growing.directory.path()).stdout(Stdio::piped());
+        let mut child = top.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap_or_else(|| panic!("no output")));
+        let mut frames = Frames { child, lines, printed: String::new() };
+        frames.next();
+        frames
+    }
+
+    /// Waits for the next frame: 24 lines, and the empty line in front of another one.
+    fn next(&mut self) {
+        for _ in 0..25 {
+            self.lines.read_line(&mut self.printed).unwrap();
+        }
+    }
+
+    /// All frames, once the program has ended.
+    fn ended(mut self) -> Vec<String> {
+        self.lines.read_to_string(&mut self.printed).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        frames(self.printed.as_bytes())
+    }
 }
 
 /// Time of a share of a trace.
@@ -117,44 +136,36 @@ fn frames(output: &[u8]) -> Vec<String> {
     lines.chunks(25).map(|lines| lines.join("\n")).collect()
 }
 
-/// Screens of a program that has ended.
-fn screens(child: Child) -> Vec<String> {
-    let output = must("top", child.wait_with_output());
-    assert!(output.status.success());
-    frames(&output.stdout)
-}
-
 fn a_trace_that_grows_is_followed_to_its_end() -> Result<(), Skip> {
-    let mut growing = Growing::new(&sample("amd64-6.1"));
-    let child = top(&growing, "6");
-    std::thread::sleep(Duration::from_millis(500));
+    let mut growing = Growing::new(&data("amd64-6.1"));
+    let frames = Frames::of(&growing);
     for percent in (5..100).step_by(5) {
         growing.grow_to(share(&growing, percent));
         std::thread::sleep(Duration::from_millis(100));
     }
     growing.finish();
     let directory = growing.unlock();
-    let screens = screens(child);
+    let screens = frames.ended();
     drop(directory);
     assert!(screens[0].contains(" REC +"), "{screens:?}");
     let last = screens.last().map(String::as_str).unwrap_or_default();
     assert!(last.contains("ENDED") && last.contains("the recorder was stopped") && last.contains("0 lost"), "{last}");
-    let whole = text(&["top", "--once"], &sample("amd64-6.1"));
+    let whole = text(&["top", "--once"], &data("amd64-6.1"));
     assert_eq!(last.lines().nth(1), whole.lines().nth(1), "a block that was there in part was read in part");
     assert_eq!(last.lines().nth(5), whole.lines().nth(5));
     Ok(())
 }
 
 fn blocks_that_were_given_back_are_skipped() -> Result<(), Skip> {
-    let mut growing = Growing::new(&sample("amd64-6.1"));
+    let mut growing = Growing::new(&data("amd64-6.1"));
     growing.grow_to(share(&growing, 95));
     growing.free_old(1);
-    let child = top(&growing, "4");
-    std::thread::sleep(Duration::from_millis(1500));
+    let mut frames = Frames::of(&growing);
+    frames.next();
     growing.finish();
-    std::thread::sleep(Duration::from_millis(500));
+    frames.next();
     let directory = growing.unlock();
-    let screens = screens(child);
+    let screens = frames.ended();
     drop(directory);
     let last = screens.last().map(String::as_str).unwrap_or_default();
     assert!(last.contains("SKIPPED") && last.contains("live figures are estimates"), "{last}");
@@ -164,12 +175,12 @@ fn blocks_that_were_given_back_are_skipped() -> Result<(), Skip> {
 }
 
 fn a_killed_recorder_leaves_the_last_screen() -> Result<(), Skip> {
-    let mut growing = Growing::new(&sample("amd64-6.1"));
+    let mut growing = Growing::new(&data("amd64-6.1"));
     growing.grow_to(share(&growing, 60));
-    let child = top(&growing, "4");
-    std::thread::sleep(Duration::from_millis(1500));
+    let mut frames = Frames::of(&growing);
+    frames.next();
     let directory = growing.unlock();
-    let screens = screens(child);
+    let screens = frames.ended();
     let last = screens.last().map(String::as_str).unwrap_or_default();
     assert!(last.contains("ENDED") && last.contains("the recorder was killed"), "{screens:?}");
     assert!(last.contains(" >"), "rows stay: {last}");
@@ -196,11 +207,11 @@ fn saved(trace: &Path, presses: usize) -> Value {
     place.write("keys", format!("wait 100000s\n{}w\n", "m\n".repeat(presses)).as_bytes());
     let (keys, saved) = (place.file("keys").display().to_string(), place.path().display().to_string());
     let screen = text(&["top", "--once", "--script", &keys, "--save-in", &saved], trace);
-    let file = must(&screen, fs::read_dir(place.path())).flatten().map(|entry| entry.path());
+    let file = fs::read_dir(place.path()).unwrap().flatten().map(|entry| entry.path());
     let file = file.filter(|path| path.extension().is_some_and(|suffix| suffix == "json")).last();
-    let saved = json(&must(&screen, fs::read(file.unwrap_or_else(|| panic!("no file: {screen}")))));
+    let saved = json(&fs::read(file.unwrap_or_else(|| panic!("no file: {screen}"))).unwrap());
     // The members that other documents begin with.
-    let whole = json(&run_to(0, "kmemtrace-report", &["sites", "--format", "json"], &[trace]));
+    let whole = document(&["sites"], trace);
     assert_eq!(saved["completeness"], whole["completeness"]);
     for member in ["input", "first", "last", "cpus"] {
         assert_eq!(saved["trace"][member], whole["trace"][member], "{member}");
@@ -228,7 +239,7 @@ fn all_groupings_have_the_figures_of_views() -> Result<(), Skip> {
 /// Sample of a tree with stacks, and its place.
 fn tree_with_stacks(name: &str) -> (Directory, PathBuf) {
     let tree = Directory::new(&[]);
-    let place = must(name, archive::unpack(&format!("tree-stacks-{name}"), tree.path()));
+    let place = archive::unpack(&format!("tree-stacks-{name}"), tree.path()).unwrap();
     (tree, place)
 }
 
@@ -254,7 +265,7 @@ fn rates_of_a_short_trace_are_over_all_of_it() -> Result<(), Skip> {
     let rates = |arguments: &[&str]| {
         let mut top = Command::new(program(REPORT));
         top.args(["top", "--once"]).args(arguments).arg(trace.path()).env("COLUMNS", "160");
-        let screen = String::from_utf8_lossy(&must("top", top.output()).stdout).into_owned();
+        let screen = String::from_utf8_lossy(&top.output().unwrap().stdout).into_owned();
         let row = screen.lines().nth(5).unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let events = screen.lines().next().and_then(|line| line.split(" ev/s").next()?.rsplit(' ').next());
         (events.map(str::to_owned).unwrap_or_default(), row.join(" "))
@@ -296,10 +307,7 @@ fn nodes_of_stacks_have_peaks_of_their_own() -> Result<(), Skip> {
         place.write("keys", b"wait 100000s\nt\nright\nl\n");
         let screen = text(&["top", "--once", "--script", &place.file("keys").display().to_string()], &tree);
         let mut expected = BTreeSet::new();
-        peaks_of(
-            &json(&run_to(0, REPORT, &["tree", "--by", "stack", "--format", "json"], &[&tree]))["root"],
-            &mut expected,
-        );
+        peaks_of(&document(&["tree", "--by", "stack"], &tree)["root"], &mut expected);
         let rows = screen.lines().skip(5).take_while(|line| !line.is_empty() && !line.starts_with('-'));
         let mut inner = 0;
         for row in rows.filter(|row| row.contains("+ ") || row.contains("- ")) {
@@ -332,7 +340,7 @@ fn a_module_that_loads_has_what_its_thread_allocates() -> Result<(), Skip> {
     machine = machine.thread(101, 0).module_load(3_500, 1, "bar").page_alloc(6_000, 1, 16, 65_536);
     machine = machine.stack(6_000, 1, &[helper, init]).page_free(7_000, 1, 3, 0);
     let trace = Directory::new(&trace_dir(&machine.finish(), 1));
-    let document = json(&run_to(0, REPORT, &["modules", "--format", "json"], &[trace.path()]));
+    let document = document(&["modules"], trace.path());
     let shown = saved(trace.path(), 2);
     let rows = |rows: &Value, name: &str, live: &str| -> BTreeSet<(String, u64)> {
         let rows = rows.as_array().unwrap_or_else(|| panic!("no rows: {rows}"));
@@ -348,7 +356,7 @@ fn a_module_that_loads_has_what_its_thread_allocates() -> Result<(), Skip> {
 }
 
 fn what_is_no_terminal_is_refused_with_the_way_out() -> Result<(), Skip> {
-    let output = run(REPORT, &["top"], &[&sample("amd64-6.1")]);
+    let output = run(REPORT, &["top"], &[&data("amd64-6.1")]);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
         (output.status.code(), error.contains("--batch N"), error.lines().count()),
@@ -370,7 +378,7 @@ fn a_clock_without_seconds_is_named_with_the_way_out() -> Result<(), Skip> {
 
 /// Line of the shell that plays a sample to its end at once.
 fn playing(name: &str) -> String {
-    format!("{} top --speed 1000 '{}'", program(REPORT).display(), sample(name).display())
+    format!("{} top --speed 1000 '{}'", program(REPORT).display(), data(name).display())
 }
 
 fn loss_is_shown_without_colour() -> Result<(), Skip> {
@@ -467,7 +475,7 @@ fn keys_work_on_a_terminal() -> Result<(), Skip> {
         terminal.wait_for("[sites]");
         terminal.press(&["q"]);
         terminal.wait_for("left with 0");
-        let saved = must("saved", fs::read_dir(terminal.directory.path())).flatten();
+        let saved = fs::read_dir(terminal.directory.path()).unwrap().flatten();
         let names: Vec<_> = saved.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         assert!(
             names.iter().any(|name| name.ends_with(".txt")) && names.iter().any(|name| name.ends_with(".json")),
@@ -489,7 +497,7 @@ fn the_terminal_comes_back_after_a_signal() -> Result<(), Skip> {
     let terminal = Terminal::start(&format!("set -m; {line}"), (80, 24))?;
     terminal.wait_for("ENDED");
     let pid = terminal.directory.text("pid");
-    must("kill", Command::new("kill").args(["-TERM", pid.trim()]).status());
+    Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap();
     let screen = terminal.wait_for("left with");
     assert!(!screen.contains("[sites]"), "{screen}");
     Ok(())
@@ -501,14 +509,6 @@ const FIRST_ANSWER: Duration = Duration::from_secs(5);
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Waits until something is there.
-fn wait_until(text: &str, is_there: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_there() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "no {text}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// A command takes 64 MiB of shared memory, and alone is recorded: other programs of the machine take memory, too.
 fn memory_that_grows_tops_the_list_within_five_seconds() -> Result<(), Skip> {
     can_record()?.need_event("kmem/mm_page_alloc")?;
@@ -518,17 +518,17 @@ fn memory_that_grows_tops_the_list_within_five_seconds() -> Result<(), Skip> {
     }
     let place = Directory::new(&[]);
     let held = format!("{SHARED_MEMORY}/kmt-top-{}", std::process::id());
-    let until = |name: &str| format!("until [ -e {} ]; do sleep 0.1; done", place.file(name).display());
-    let (go, end) = (until("go"), until("end"));
+    let wait_for = |name: &str| format!("until [ -e {} ]; do sleep 0.1; done", place.file(name).display());
+    let (go, end) = (wait_for("go"), wait_for("end"));
     let script = format!("trap 'rm -f {held}' EXIT; {go}; head -c 67108864 /dev/zero > {held}; {end}");
     let mut recorder = Command::new(program("kmemtraced"));
     recorder.args(["-e", "page", "--stack", "--flush", "200ms", "--only-command", "-B", &instance_name(), "-o"]);
     recorder.arg(place.file("trace")).args(["--", "sh", "-c", &script]).stderr(Stdio::piped());
-    let recorder = must("kmemtraced", recorder.spawn());
-    wait_until("trace", || place.file("trace/meta.out").exists());
+    let recorder = recorder.spawn().unwrap();
+    until("trace", || place.file("trace/meta.out").exists());
     let mut top = Command::new(program(REPORT));
     top.args(["top", "--batch", "60", "--flush", "200ms"]).arg(place.file("trace")).stdout(Stdio::piped());
-    let mut top = must("top", top.spawn());
+    let mut top = top.spawn().unwrap();
     let output = top.stdout.take().unwrap_or_else(|| panic!("no output"));
     let mut lines = BufReader::new(output).lines().map_while(Result::ok);
     // Once a first screen is there, what was recorded before it has been read.
@@ -544,9 +544,9 @@ fn memory_that_grows_tops_the_list_within_five_seconds() -> Result<(), Skip> {
         screens.push(screen.join("\n"));
     }
     place.write("end", b"");
-    must("top", top.kill());
-    must("top", top.wait());
-    let ended = must("kmemtraced", recorder.wait_with_output());
+    top.kill().unwrap();
+    top.wait().unwrap();
+    let ended = recorder.wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let last = screens.last().map(String::as_str).unwrap_or_default();
     assert!(is_named(last) && elapsed <= FIRST_ANSWER, "{elapsed:?}: {}", screens.join("\n"));
@@ -573,7 +573,7 @@ impl Both {
     /// Process of one of the two programs, by a word of its command line; the recorder's has `--reader`.
     fn process(&self, word: &str) -> Option<Pid> {
         let place = self.terminal.directory.path().display().to_string();
-        must("/proc", fs::read_dir("/proc")).flatten().find_map(|entry| {
+        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
             let pid = entry.file_name().to_str()?.parse::<i32>().ok()?;
             let line = fs::read(entry.path().join("cmdline")).ok()?;
             let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
@@ -584,12 +584,12 @@ impl Both {
 
     fn kill(&self, word: &str) {
         let process = self.process(word).unwrap_or_else(|| panic!("no process with {word}"));
-        must("kill", kill_process(process, Signal::KILL));
+        kill_process(process, Signal::KILL).unwrap();
     }
 
     /// The private directory.
     fn private(&self) -> Option<PathBuf> {
-        let entries = must("directory", fs::read_dir(self.terminal.directory.path())).flatten();
+        let entries = fs::read_dir(self.terminal.directory.path()).unwrap().flatten();
         entries.map(|entry| entry.path()).find(|path| path.display().to_string().contains("/kmemtrace-top-"))
     }
 
@@ -606,16 +606,16 @@ impl Both {
 }
 
 fn a_text_of_page_owner_stands_still() -> Result<(), Skip> {
-    let packed = must("text", fs::read(sample("page_owner-amd64-6.1.txt.zst")));
-    let directory = Directory::new(&[("owners".to_owned(), must("text", zstd::decode_all(&packed[..])))]);
+    let packed = fs::read(data("page_owner-amd64-6.1.txt.zst")).unwrap();
+    let directory = Directory::new(&[("owners".to_owned(), zstd::decode_all(&packed[..]).unwrap())]);
     let owners = directory.file("owners");
-    let totals = json(&run_to(0, REPORT, &["modules", "--format", "json"], &[&owners]));
+    let totals = document(&["modules"], &owners);
     let rows = totals["rows"].as_array().unwrap_or_else(|| panic!("{totals}"));
     let live = bytes(rows.iter().filter_map(|row| row["live_allocated"].as_u64()).sum());
     let once = text(&["top", "--once"], &owners);
     // Keys change what is shown, not the moment.
     let script = directory.file("script");
-    must("script", fs::write(&script, "m\nm\n"));
+    fs::write(&script, "m\nm\n").unwrap();
     let script = script.display().to_string();
     let tasks = text(&["top", "--once", "--script", &script], &owners);
     for screen in [&once, &tasks] {
@@ -625,7 +625,7 @@ fn a_text_of_page_owner_stands_still() -> Result<(), Skip> {
     }
     assert!(once.contains("before page_owner ") && once.contains("sort live v"), "{once}");
     let cut = directory.file("cut");
-    must("text", fs::write(&cut, &must("text", fs::read(&owners))[..20_000]));
+    fs::write(&cut, &fs::read(&owners).unwrap()[..20_000]).unwrap();
     let output = run(REPORT, &["top", "--once"], &[&cut]);
     let (screen, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(screen.contains("incomplete") && told.contains(": line "), "{screen}{told}");
@@ -645,8 +645,8 @@ fn a_text_of_page_owner_stands_still() -> Result<(), Skip> {
 fn buffers_are_shown_beside_any_recorder() -> Result<(), Skip> {
     can_record()?;
     let recorder = Recorder::start(&["--flush", "100ms"]);
-    for cpu in must("CPUs", load::cpus()) {
-        must("load", load::cross(20_000, 100, (cpu, cpu)));
+    for cpu in load::cpus().unwrap() {
+        load::cross(20_000, 100, (cpu, cpu)).unwrap();
     }
     std::thread::sleep(Duration::from_millis(500));
     let screens = text(&["top", "--batch", "2", "--flush", "100ms"], &recorder.trace());
@@ -658,7 +658,7 @@ fn buffers_are_shown_beside_any_recorder() -> Result<(), Skip> {
 /// The screen takes some megabytes for what it counts, and is no answer to who takes memory.
 fn the_screen_shows_itself_with_own_alone() -> Result<(), Skip> {
     can_record()?.need_event("kmem/mm_page_alloc")?;
-    let namespace = must("pid namespace", fs::read_link("/proc/self/ns/pid"));
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap();
     if namespace.as_os_str() != &*format!("pid:[{FIRST_PID_NAMESPACE}]") {
         return Err(Skip("thread ids of events are not those of this pid namespace".to_owned()));
     }
@@ -669,9 +669,9 @@ fn the_screen_shows_itself_with_own_alone() -> Result<(), Skip> {
     for own in [false, true] {
         let mut top = Command::new(program(REPORT));
         top.args(["top", "--batch", "4", "--flush", "100ms", "--script", &keys]).args(own.then_some("--own"));
-        let top = must("top", top.arg(recorder.trace()).stdout(Stdio::piped()).spawn());
+        let top = top.arg(recorder.trace()).stdout(Stdio::piped()).spawn().unwrap();
         let itself = format!("({})", top.id());
-        let last = frames(&must("top", top.wait_with_output()).stdout).pop().unwrap_or_default();
+        let last = frames(&top.wait_with_output().unwrap().stdout).pop().unwrap_or_default();
         assert!(last.contains("[tasks]"), "{last}");
         // An interrupt may allocate while the screen runs, but no megabyte.
         let holds_much = last.lines().any(|line| line.contains(&itself) && line.contains(" M "));
@@ -685,24 +685,24 @@ fn the_screen_shows_itself_with_own_alone() -> Result<(), Skip> {
 fn threads_that_have_ended_have_names() -> Result<(), Skip> {
     can_record()?;
     let place = Directory::new(&[]);
-    must("copy of cp", fs::copy("/bin/cp", place.file("gone-early")));
+    fs::copy("/bin/cp", place.file("gone-early")).unwrap();
     let [copies, end] = ["gone-early", "end"].map(|name| place.file(name).display().to_string());
     let script = format!("{copies} {copies} {copies}-2; touch {copies}-3; until [ -e {end} ]; do sleep 0.1; done");
     let mut recorder = Command::new(program("kmemtraced"));
     recorder.args(["--only-command", "-B", &instance_name(), "-o"]).arg(place.file("trace"));
-    let recorder = must("kmemtraced", recorder.args(["--", "sh", "-c", &script]).stderr(Stdio::piped()).spawn());
-    wait_until("copy", || place.file("gone-early-3").exists());
+    let recorder = recorder.args(["--", "sh", "-c", &script]).stderr(Stdio::piped()).spawn().unwrap();
+    until("copy", || place.file("gone-early-3").exists());
     place.write("keys", b"text mm\n");
     let mut top = Command::new(program(REPORT));
     top.args(["top", "--batch", "60", "--script"]).arg(place.file("keys")).arg(place.file("trace"));
-    let mut top = must("top", top.env("LINES", "60").stdout(Stdio::piped()).spawn());
+    let mut top = top.env("LINES", "60").stdout(Stdio::piped()).spawn().unwrap();
     let output = top.stdout.take().unwrap_or_else(|| panic!("no output"));
     let lines = BufReader::new(output).lines().map_while(Result::ok);
     let lines: Vec<String> = lines.take_while(|line| !line.contains("gone-early (")).collect();
-    must("top", top.kill());
-    must("top", top.wait());
+    top.kill().unwrap();
+    top.wait().unwrap();
     place.write("end", b"");
-    let ended = must("kmemtraced", recorder.wait_with_output());
+    let ended = recorder.wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert!(lines.len() < 60 * 60 && lines.iter().any(|line| line.contains("[tasks]")), "{}", lines.join("\n"));
     let running = lines.iter().filter(|line| line.contains("REC +")).count();
@@ -721,10 +721,10 @@ fn a_recorder_and_its_screen_end_together() -> Result<(), Skip> {
     both.terminal.wait_for("recording goes on");
     both.terminal.press(&["p"]);
     both.terminal.wait_for("REC +");
-    let private = must("private directory", fs::metadata(both.private().unwrap_or_default()));
+    let private = fs::metadata(both.private().unwrap_or_default()).unwrap();
     assert_eq!(private.mode() & 0o777, 0o700);
     let viewer = both.process("--save-in").unwrap_or_else(|| panic!("no screen"));
-    let status = must("status", fs::read_to_string(format!("/proc/{}/status", viewer.as_raw_nonzero())));
+    let status = fs::read_to_string(format!("/proc/{}/status", viewer.as_raw_nonzero())).unwrap();
     let line = |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     assert!(!line("Uid:").split_whitespace().skip(1).any(|id| id == "0"), "{status}");
     assert!(line("CapEff:").ends_with("0000000000000000"), "{status}");
@@ -775,7 +775,7 @@ fn a_recording_is_kept_whole_where_that_is_asked_for() -> Result<(), Skip> {
     assert!(screen.contains("said") && screen.contains("0 lost"), "{screen}");
     let kept = both.terminal.directory.file("kept");
     run_to(0, "kmemtrace-check", &[], &[&kept]);
-    let owner = must("kept", fs::metadata(&kept));
+    let owner = fs::metadata(&kept).unwrap();
     assert_eq!((owner.uid(), owner.mode() & 0o777), (0, 0o700));
     both.assert_clean();
     Ok(())
@@ -785,9 +785,9 @@ fn old_blocks_are_given_back() -> Result<(), Skip> {
     use std::os::unix::fs::MetadataExt;
     can_record()?;
     let recorder = Recorder::start(&["--free-behind", "4M", "--compress", "none", "--flush", "200ms"]);
-    must("load", load::mix(Duration::from_secs(4), Some(1500)));
+    load::mix(Duration::from_secs(4), Some(1500)).unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    let files = ["cpu0.out", "meta.out"].map(|name| must(name, fs::metadata(recorder.trace().join(name))));
+    let files = ["cpu0.out", "meta.out"].map(|name| fs::metadata(recorder.trace().join(name)).unwrap());
     let (len, stored) = (files[0].len(), files[0].blocks() * 512);
     let screen = run_to(0, REPORT, &["top", "--batch", "2", "--flush", "200ms"], &[&recorder.trace()]);
     recorder.stop();

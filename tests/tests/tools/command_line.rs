@@ -1,14 +1,12 @@
 //! The command line of the report: views and their options, help, man pages, completions, and the page about them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_tests::programs::{json_lines, program, run, run_to};
+use kmemtrace_tests::programs::{json_lines, program, run, run_to, stderr};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
@@ -78,13 +76,6 @@ fn sample() -> PathBuf {
     in_tree("tests/data/amd64-6.18")
 }
 
-/// Standard error of a run that ends with `status`.
-fn told(output: &Output, status: i32) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(status), "{stderr}");
-    stderr
-}
-
 /// Text that a run prints which ends well.
 fn text(arguments: &[&str]) -> String {
     String::from_utf8(run_to(0, REPORT, arguments, &[])).unwrap()
@@ -104,7 +95,7 @@ fn options_stand_anywhere_behind_the_view() -> Result<(), Skip> {
         assert!(printed(line) == sites, "{line:?}");
     }
     for line in [&["--format", "json", "sites", dir][..], &["-qn", "3", "sites", dir], &[dir, "sites"]] {
-        let said = told(&run(REPORT, line, &[]), 2);
+        let said = stderr(2, &run(REPORT, line, &[]));
         assert!(
             said.contains("sites: a view stands before its options and trace") && said.lines().count() == 1,
             "{said}"
@@ -128,7 +119,7 @@ fn a_view_wins_over_a_directory_of_its_name() -> Result<(), Skip> {
     }
     let printed = |line: &[&str]| {
         let output = Command::new(program(REPORT)).current_dir(place.path()).args(line).output().unwrap();
-        assert_eq!(told(&output, 0), "");
+        assert_eq!(stderr(0, &output), "");
         output.stdout
     };
     assert!(printed(&["live", "--format", "json"]) == printed(&["live", "--format", "json", "kmemtrace.data"]));
@@ -153,11 +144,11 @@ fn an_option_of_another_view_is_refused_by_name() -> Result<(), Skip> {
         (&["--top", "3"], "summary has no --top"),
         (&["compare"], "compare: name two traces, or one with --before A,B"),
     ] {
-        let line = told(&run(REPORT, line, &[trace.path()]), 2);
+        let line = stderr(2, &run(REPORT, line, &[trace.path()]));
         assert!(line.contains(said) && line.lines().count() == 1, "{line}");
     }
     // A word that another view takes.
-    let refused = |line: &[&str]| told(&run(REPORT, line, &[trace.path()]), 2);
+    let refused = |line: &[&str]| stderr(2, &run(REPORT, line, &[trace.path()]));
     let line = refused(&["compare", "--by", "gfp", "a"]);
     assert!(line.contains("[possible values: function, cache]"), "{line}");
     let line = refused(&["live", "--sort", "wasted"]);
@@ -182,11 +173,11 @@ fn a_mistyped_word_is_told_with_the_nearest_one() -> Result<(), Skip> {
         (&["--pid", "bash"], "a thread id is a number; --comm takes names"),
     ] {
         let output = run(REPORT, line, &[trace.path()]);
-        assert!(told(&output, 2).contains(said), "{line:?}: {output:?}");
+        assert!(stderr(2, &output).contains(said), "{line:?}: {output:?}");
     }
-    assert!(told(&run(REPORT, &["completions", "tcsh"], &[]), 2).contains("bash, zsh, fish"));
+    assert!(stderr(2, &run(REPORT, &["completions", "tcsh"], &[])).contains("bash, zsh, fish"));
     let report = Command::new(program("kmemtraced")).args(["--report", "summry"]).output().unwrap();
-    assert!(told(&report, 2).contains("'summary'"), "{report:?}");
+    assert!(stderr(2, &report).contains("'summary'"), "{report:?}");
     Ok(())
 }
 
@@ -194,7 +185,7 @@ fn a_mistyped_event_is_told_with_the_nearest_one() -> Result<(), Skip> {
     let place = Directory::new(&[]);
     let mut recorder = Command::new(program("kmemtraced"));
     recorder.args(["-q", "-B", "kmemtrace-mistyped", "-e", "kmem_cache_aloc"]).current_dir(place.path());
-    let line = told(&recorder.output().unwrap(), 2);
+    let line = stderr(2, &recorder.output().unwrap());
     if !line.contains("no such event") {
         return Err(Skip(format!("needs root and tracefs: {}", line.trim_end())));
     }
@@ -213,12 +204,12 @@ fn a_filter_that_names_nothing_is_told() -> Result<(), Skip> {
         (["--comm", "zzzzz"], "a value is a whole name, or a pattern with * and ?"),
     ] {
         for view in ["summary", "sites", "events"] {
-            let line = told(&run(REPORT, &[&[view, "--no-index"], &options[..]].concat(), &[&sample]), 0);
+            let line = stderr(0, &run(REPORT, &[&[view, "--no-index"], &options[..]].concat(), &[&sample]));
             assert!(line.contains(said), "{view} {options:?}: {line}");
         }
     }
     // A name that is there is none to correct, whatever else leaves nothing over.
-    let none = told(&run(REPORT, &["sites", "--no-index", "--comm", "kmemstorm", "--kind", "pages"], &[&sample]), 0);
+    let none = stderr(0, &run(REPORT, &["sites", "--no-index", "--comm", "kmemstorm", "--kind", "pages"], &[&sample]));
     assert_eq!(none, "");
     Ok(())
 }
@@ -241,14 +232,14 @@ fn gates_end_with_status_1() -> Result<(), Skip> {
     assert!(loud.contains(&"kind_mismatch_legal") && quiet == ["kind_mismatch", "cache_mismatch"], "{findings}");
     for (view, class) in loud.iter().flat_map(|class| [("summary", class), ("mismatch", class)]) {
         let output = run(REPORT, &[view, "--fail-on", class], &[trace.path()]);
-        assert!(told(&output, 1).contains(class) && !output.stdout.is_empty(), "{output:?}");
+        assert!(stderr(1, &output).contains(class) && !output.stdout.is_empty(), "{output:?}");
     }
     for class in quiet {
-        told(&run(REPORT, &["--fail-on", class], &[trace.path()]), 0);
+        stderr(0, &run(REPORT, &["--fail-on", class], &[trace.path()]));
     }
     // A trace that is not complete says less than the gate: --strict goes first.
     fs::remove_file(trace.file("cpu1.out")).unwrap();
-    told(&run(REPORT, &["--strict", "--fail-on", loud[0]], &[trace.path()]), 3);
+    stderr(3, &run(REPORT, &["--strict", "--fail-on", loud[0]], &[trace.path()]));
     Ok(())
 }
 
@@ -425,7 +416,7 @@ fn man_pages_render_without_warnings() -> Result<(), Skip> {
         man.args(["--warnings", "-E", "UTF-8", "-l"]).arg(&page).env("MANWIDTH", "80").env("LC_ALL", "C.UTF-8");
         let output =
             man.env("MANROFFOPT", "-c").output().map_err(|error| Skip(format!("man cannot be run: {error}")))?;
-        assert_eq!(told(&output, 0), "", "{name}");
+        assert_eq!(stderr(0, &output), "", "{name}");
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         for section in ["NAME", "SYNOPSIS", "OPTIONS", "EXIT STATUS", "SEE ALSO"] {
             assert!(shown.contains(section), "{name} has no {section}: {shown}");
@@ -447,7 +438,7 @@ fn completions_are_scripts_and_complete_views() -> Result<(), Skip> {
         }
         let bash = place.file(&format!("completions/{name}.bash"));
         let parsed = Command::new("bash").arg("-n").arg(&bash).output();
-        assert_eq!(told(&parsed.map_err(|error| Skip(format!("bash cannot be run: {error}")))?, 0), "", "{name}");
+        assert_eq!(stderr(0, &parsed.map_err(|error| Skip(format!("bash cannot be run: {error}")))?), "", "{name}");
     }
     for shell in SHELLS {
         let file = [("bash", "kmemtrace-report.bash"), ("zsh", "_kmemtrace-report"), ("fish", "kmemtrace-report.fish")];

@@ -1,7 +1,5 @@
 //! The queries of docs/fleet.md, run as they stand by DuckDB and PySpark, against the figures of `sites`.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +7,7 @@ use std::process::Command;
 
 use kmemtrace_tests::archive;
 use kmemtrace_tests::generate::{Era, Options, Shape, trace_dir, workload};
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{document, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use serde_json::Value;
@@ -43,7 +41,7 @@ kmemtrace_tests::tests![
     a_table_is_whole_or_not_there => whole_or_not_there,
 ];
 
-fn document() -> PathBuf {
+fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fleet.md").canonicalize().unwrap()
 }
 
@@ -93,7 +91,7 @@ fn export(fleet: &Path, table: &str, host: &str, trace: &Path) {
 fn query(engine: &str, bin: &Path, fleet: &Path, names: &[&str]) -> HashMap<String, Vec<Value>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/query.py");
     let mut command = Command::new(bin.join("python3"));
-    let output = command.arg(script).arg(engine).arg(document()).args(names).current_dir(fleet).output().unwrap();
+    let output = command.arg(script).arg(engine).arg(page()).args(names).current_dir(fleet).output().unwrap();
     assert!(output.status.success(), "{engine}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{engine}: {error}: {}", String::from_utf8_lossy(&output.stdout)))
@@ -106,11 +104,11 @@ fn key(row: &Value, columns: &[&str]) -> String {
 
 /// Rows of `sites` of a host, with kernel, host and the bytes of `cross`.
 fn sites_of(host: &str, trace: &Path) -> Vec<Value> {
-    let cross = json(&run_to(0, REPORT, &["cross", "--format", "json"], &[trace]));
+    let cross = document(&["cross"], trace);
     let columns = ["call_site", "kind"];
     let crossed: HashMap<String, &Value> =
         cross["rows"].as_array().unwrap().iter().map(|row| (key(row, &columns), &row["cross_cpu_bytes"])).collect();
-    let mut sites = json(&run_to(0, REPORT, &["sites", "--format", "json"], &[trace]));
+    let mut sites = document(&["sites"], trace);
     let kernel = sites["trace"]["kernel"].clone();
     let mut rows = std::mem::take(sites["rows"].as_array_mut().unwrap());
     for row in &mut rows {
@@ -203,7 +201,7 @@ fn counts_what_sites_counts(engine: &str) -> Result<(), Skip> {
 /// The shell script of the document, as it stands.
 fn ten_lines() -> Result<(), Skip> {
     let bin = environment("duckdb")?;
-    let document = fs::read_to_string(document()).unwrap();
+    let document = fs::read_to_string(page()).unwrap();
     let script = document.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     assert!(script.lines().count() <= 10, "{script}");
     let (hosts, dir) = (hosts(), Directory::on_disk());

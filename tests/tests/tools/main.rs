@@ -1,6 +1,8 @@
 //! What needs a program that not every machine has: a browser, a compiler, readers of the formats that the report writes.
 //! Tests that cannot run here are listed as skipped at the end.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod command_line;
 mod debug_info;
 mod fleet;

@@ -1,8 +1,6 @@
 //! `quickstart` on machines that lack a toolchain or have an old one. Package manager, rustup, download and compiler are
 //! scripts of the test; each writes a line to standard error, among the lines of `quickstart`.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
 //! Bytes that a reader takes from the disk: at most those of the files, and for a window at most those that the window
 //! needs.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! `static` and `names`: bytes of functions and objects are those of `readelf` and `size`, whatever a tree is like.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +10,7 @@ use std::time::Duration;
 
 use kmemtrace_tests::generate::Random;
 use kmemtrace_tests::guest;
-use kmemtrace_tests::programs::{json, json_lines, run, run_to, run_within};
+use kmemtrace_tests::programs::{document, json, json_lines, run, run_to, run_within};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use serde_json::Value;
@@ -140,8 +138,8 @@ fn by_readelf(file: &Path) -> Result<u64, Skip> {
 }
 
 /// Document of a tree or a kernel.
-fn document(path: &Path) -> Value {
-    let document = json(&run_to(0, REPORT, &["static", "--format", "json"], &[path]));
+fn tree_of(path: &Path) -> Value {
+    let document = document(&["static"], path);
     assert_eq!(document["schema"], "kmemtrace.static/1");
     assert!(document["completeness"].is_null() && document["trace"].is_null());
     assert_sums(&document["root"]);
@@ -218,14 +216,14 @@ fn a_built_tree_has_the_bytes_of_its_objects() -> Result<(), Skip> {
             )
             .unwrap();
         }
-        let (tree, counted) = (document(&built.objects), built.counted());
+        let (tree, counted) = (tree_of(&built.objects), built.counted());
         assert_eq!(files(&tree["root"]), expected(&counted)?);
         assert_eq!(sections(&tree), by_size(counted.values())?);
         assert_eq!((&tree["source"]["objects"], &tree["source"]["left_out"]), (&counted.len().into(), &0.into()));
         if out.is_some() {
             fs::remove_file(built.objects.join("Makefile")).unwrap();
             symlink("../src", built.objects.join("source")).unwrap();
-            assert_eq!(document(&built.objects)["root"], tree["root"]);
+            assert_eq!(tree_of(&built.objects)["root"], tree["root"]);
         }
     }
     Ok(())
@@ -233,7 +231,7 @@ fn a_built_tree_has_the_bytes_of_its_objects() -> Result<(), Skip> {
 
 fn parts_are_those_of_the_sections() -> Result<(), Skip> {
     let built = Built::new(None)?;
-    let tree = document(&built.objects);
+    let tree = tree_of(&built.objects);
     let child = |node: &Value, name: &str| {
         let children = node["children"].as_array().unwrap();
         children.iter().find(|child| child["name"] == name).unwrap_or_else(|| panic!("no {name}: {node}")).clone()
@@ -255,7 +253,7 @@ fn parts_are_those_of_the_sections() -> Result<(), Skip> {
 
 fn loops_and_unreadable_objects_are_told() -> Result<(), Skip> {
     let built = Built::new(None)?;
-    let (root, whole) = (&built.objects, files(&document(&built.objects)["root"]));
+    let (root, whole) = (&built.objects, files(&tree_of(&built.objects)["root"]));
     symlink("..", root.join("fs/loop")).unwrap();
     symlink("itself", root.join("fs/itself")).unwrap();
     // Sources elsewhere that a link brings into the tree.
@@ -302,7 +300,7 @@ fn names_of_files_are_data() -> Result<(), Skip> {
         let text = String::from_utf8_lossy(&text).replace('\u{fffd}', r"\ufffd");
         assert!(text.contains(shown), "{format}: {text}");
     }
-    let tree = document(&built.objects);
+    let tree = tree_of(&built.objects);
     assert!(tree.to_string().contains(r#""name_hex":"3d1b5b33316dff0a2e63""#), "{tree}");
     Ok(())
 }
@@ -310,7 +308,7 @@ fn names_of_files_are_data() -> Result<(), Skip> {
 fn a_linked_kernel_has_the_bytes_of_its_symbols() -> Result<(), Skip> {
     let built = Built::new(None)?;
     let linked = built.vmlinux()?;
-    let kernel = document(&linked);
+    let kernel = tree_of(&linked);
     assert_eq!(kernel["root"]["static"], by_readelf(&linked)?);
     assert_eq!(sections(&kernel), by_size([linked.clone()].iter())?);
     let (found, want) = (files(&kernel["root"]), expected(&built.counted())?);
@@ -328,7 +326,7 @@ fn a_linked_kernel_has_the_bytes_of_its_symbols() -> Result<(), Skip> {
     assert!(quiet.unwrap()["text"].as_u64().unwrap() > 0);
     // The same kernel without debug information: every byte is there, and no folder.
     tool(built.dir.path(), &["objcopy", "--strip-debug", "linked", "bare"])?;
-    let bare = document(&built.dir.file("bare"));
+    let bare = tree_of(&built.dir.file("bare"));
     assert_eq!(bare["root"]["static"], kernel["root"]["static"]);
     let names: BTreeSet<&str> =
         bare["root"]["children"].as_array().unwrap().iter().map(|child| child["name"].as_str().unwrap()).collect();
@@ -338,7 +336,7 @@ fn a_linked_kernel_has_the_bytes_of_its_symbols() -> Result<(), Skip> {
 
 fn formats_have_the_same_bytes() -> Result<(), Skip> {
     let built = Built::new(None)?;
-    let whole = document(&built.objects);
+    let whole = tree_of(&built.objects);
     let lines = json_lines(&run_to(0, REPORT, &["static", "--format", "jsonl"], &[&built.objects]));
     assert_eq!((&lines[0]["schema"], &lines[0]["total"]["static"]), (&whole["schema"], &whole["root"]["static"]));
     let rows: BTreeMap<String, u64> = lines[1..]
@@ -376,7 +374,7 @@ fn formats_have_the_same_bytes() -> Result<(), Skip> {
 
 fn a_branch_has_its_own_bytes() -> Result<(), Skip> {
     let built = Built::new(None)?;
-    let whole = document(&built.objects);
+    let whole = tree_of(&built.objects);
     let of = |branches: &str| {
         let line = ["static", "--format", "json", "-b", branches];
         json(&run_to(0, REPORT, &line, &[&built.objects]))
@@ -492,9 +490,9 @@ fn a_small_kernel_has_the_bytes_of_readelf() -> Result<(), Skip> {
         }
     }
     assert!(objects.len() > 500);
-    assert_eq!(files(&document(&build)["root"]), expected(&objects)?);
+    assert_eq!(files(&tree_of(&build)["root"]), expected(&objects)?);
     let vmlinux = build.join("vmlinux");
-    let linked = document(&vmlinux);
+    let linked = tree_of(&vmlinux);
     assert_eq!(linked["root"]["static"], by_readelf(&vmlinux)?);
     let text = |node: &Value| node["text"].as_u64().unwrap();
     let unknown = linked["root"]["children"].as_array().unwrap().iter().find(|child| child["kind"] == "unknown");

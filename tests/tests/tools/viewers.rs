@@ -1,7 +1,5 @@
 //! Exported files against the readers of their formats: `go tool pprof`, speedscope, Perfetto's own messages.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod speedscope;
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +11,7 @@ use kmemtrace_abi::event::{Action, Event, Kind, StreamItem};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::archive;
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, tree, workload};
-use kmemtrace_tests::programs::{json, json_lines, run, run_to};
+use kmemtrace_tests::programs::{data, json, json_lines, run, run_to};
 use kmemtrace_tests::python;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::reference::Known;
@@ -39,10 +37,6 @@ kmemtrace_tests::tests![
     events_are_those_of_the_view,
     wrong_requests_are_refused_and_leave_no_file,
 ];
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
 
 /// Recording of a made-up machine, with pages and failed allocations; its code was moved by `slide` at boot.
 fn made(slide: u64) -> Directory {

@@ -102,7 +102,7 @@ fn probe_events_are_counted_as_the_kernel_does() -> Result<(), Skip> {
     assert_kept(&out);
     let without = out.text("without_messages");
     assert!(without.contains("\nRCU and bulk frees: not seen (--no-probes)\n"), "{without}");
-    let without = Trace::open(&[out.file("without")]).unwrap_or_else(|error| panic!("{error}"));
+    let without = Trace::open(&[out.file("without")]).unwrap();
     assert_eq!(without.metadata.probes, None);
     let offer = out.text("offer");
     for line in ["caches     not named in", "RCU frees  seen, by fprobe events", "bulk frees seen, by fprobe events"] {
@@ -113,7 +113,7 @@ fn probe_events_are_counted_as_the_kernel_does() -> Result<(), Skip> {
 
 /// Checks definitions, time, group and formats in the files of the recording.
 fn assert_kept(out: &Directory) {
-    let trace = Trace::open(&[out.file("trace")]).unwrap_or_else(|error| panic!("{error}"));
+    let trace = Trace::open(&[out.file("trace")]).unwrap();
     let probes = trace.metadata.probes.unwrap_or_default();
     let definitions = defined(GROUP).replace("ptr=ptr", "ptr").replace("size=size", "size").replace("s=s ", "s ");
     assert_eq!(probes, format!("0\n{}", definitions.trim_end()));
@@ -133,7 +133,7 @@ fn assert_kept(out: &Directory) {
 
 /// Tags and texts of the items in an uncompressed file's blocks of texts.
 fn items(path: &Path) -> Vec<(u16, String)> {
-    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let bytes = fs::read(path).unwrap();
     let (mut items, mut rest) = (Vec::new(), &bytes[..]);
     while let Ok((header, after)) = Header::read_from_prefix(rest) {
         let (payload, next) = after.split_at(header.payload_len.get() as usize);
@@ -313,7 +313,7 @@ fn buffers_of_the_boot_have_probes_from_the_takeover_on() -> Result<(), Skip> {
         assert!(!messages.contains("cannot be"), "{name}: {messages}");
         let during = out.text(&format!("{name}_during"));
         assert!(during.ends_with(&defined(group)), "{name}: {during}");
-        let trace = Trace::open(&[out.file(name)]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let trace = Trace::open(&[out.file(name)]).unwrap();
         let probes = trace.metadata.probes.unwrap_or_default();
         let from: u64 = probes.lines().next().and_then(|line| line.parse().ok()).unwrap_or(0);
         let lines = views::events(&out.file(name));

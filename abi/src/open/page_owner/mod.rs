@@ -13,7 +13,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use self::blocks::{Blocks, Facts, Held};
-use self::text::{Head, Line};
+use self::text::{BlockLine, Head};
 use super::listing::io_error;
 use super::options::OpenOptions;
 use super::regular;
@@ -178,18 +178,18 @@ impl Texts {
             return Ok(());
         };
         match text::line(line).ok_or("is none that the kernel writes")? {
-            Line::Pfn(pfn, allocators) if open.pfn.is_none() => {
+            BlockLine::Pfn(pfn, allocators) if open.pfn.is_none() => {
                 open.pfn = Some(pfn);
                 open.allocators = open.allocators.with(allocators);
             }
-            Line::Pfn(..) => return Err("is a second PFN of one block"),
-            Line::Frame(frame) if open.frames.len() < MAX_FRAMES => {
+            BlockLine::Pfn(..) => return Err("is a second PFN of one block"),
+            BlockLine::Frame(frame) if open.frames.len() < MAX_FRAMES => {
                 open.note(frame);
                 open.frames.push(self.symbols.address(frame));
             }
-            Line::Frame(_) => return Err("is a frame too many"),
-            Line::Note => {}
-            Line::End => {
+            BlockLine::Frame(_) => return Err("is a frame too many"),
+            BlockLine::Note => {}
+            BlockLine::End => {
                 let done = block.take().is_none_or(|block| self.put(block));
                 return if done { Ok(()) } else { Err("ends a block without a PFN") };
             }

@@ -31,7 +31,7 @@ impl Head {
 
 /// Meaning of a line behind a block's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line<'l> {
+pub(super) enum BlockLine<'l> {
     /// Page frame number of the block's first page, and the allocators that types and flags of the page name.
     Pfn(u64, Allocators),
     Frame(Frame<'l>),
@@ -76,21 +76,21 @@ pub(super) fn head(line: &[u8]) -> Result<Head, &'static str> {
 }
 
 /// Reads a line behind a block's first one; `None` for a line that no kernel writes there.
-pub(super) fn line(line: &[u8]) -> Option<Line<'_>> {
+pub(super) fn line(line: &[u8]) -> Option<BlockLine<'_>> {
     if line.is_empty() {
-        return Some(Line::End);
+        return Some(BlockLine::End);
     }
     if let Some(rest) = line.strip_prefix(b"PFN") {
         let (pfn, rest) = rest.strip_prefix(b" ").and_then(number)?;
         let named = [(Allocators::CMA, &b"CMA"[..]), (Allocators::SLAB, b"slab")];
         let named = named.into_iter().filter(|(_, word)| find(rest, word).is_some());
-        return Some(Line::Pfn(pfn, named.fold(Allocators::default(), |all, (one, _)| all.with(one))));
+        return Some(BlockLine::Pfn(pfn, named.fold(Allocators::default(), |all, (one, _)| all.with(one))));
     }
     if let Some(frame) = frame(line.trim_ascii()) {
-        return Some(Line::Frame(frame));
+        return Some(BlockLine::Frame(frame));
     }
     let is_note = line.first().is_some_and(u8::is_ascii_uppercase) && !line.starts_with(BEGIN);
-    is_note.then_some(Line::Note)
+    is_note.then_some(BlockLine::Note)
 }
 
 fn after<'t>(text: &'t [u8], word: &[u8]) -> Option<&'t [u8]> {
@@ -151,23 +151,26 @@ mod tests {
     fn lines_behind_the_head_are_told_apart() {
         let function = |name: &'static str, offset, size, module: Option<&'static str>| {
             let (name, module) = (name.as_bytes(), module.map(str::as_bytes));
-            Some(Line::Frame(Frame::Function { name, offset, size, module }))
+            Some(BlockLine::Frame(Frame::Function { name, offset, size, module }))
         };
         for (text, read) in [
             (
                 "PFN 4096 type Unmovable Block 8 type Unmovable Flags 0x200(slab)",
-                Some(Line::Pfn(4096, Allocators::SLAB)),
+                Some(BlockLine::Pfn(4096, Allocators::SLAB)),
             ),
-            ("PFN 0x1000 type Movable Block 8 type Movable Flags 0x0()", Some(Line::Pfn(4096, Allocators::default()))),
-            ("PFN 1 type CMA Block 8 type CMA Flags 0x0()", Some(Line::Pfn(1, Allocators::CMA))),
+            (
+                "PFN 0x1000 type Movable Block 8 type Movable Flags 0x0()",
+                Some(BlockLine::Pfn(4096, Allocators::default())),
+            ),
+            ("PFN 1 type CMA Block 8 type CMA Flags 0x0()", Some(BlockLine::Pfn(1, Allocators::CMA))),
             (" get_page_from_freelist+0x1d9/0x1130", function("get_page_from_freelist", 0x1d9, 0x1130, None)),
             (" foo.isra.0+0x0/0x20 [foo]", function("foo.isra.0", 0, 0x20, Some("foo"))),
             (" foo+0x1/0x20 [foo 0123456789abcdef]", function("foo", 1, 0x20, Some("foo"))),
             (" [<ffffffff8112c3d1>] foo+0x1/0x20", function("foo", 1, 0x20, None)),
-            (" 0xffffffffc0100040", Some(Line::Frame(Frame::Address(0xffff_ffff_c010_0040)))),
-            ("Charged to memcg /", Some(Line::Note)),
-            ("Page has been migrated, last migrate reason: compaction", Some(Line::Note)),
-            ("", Some(Line::End)),
+            (" 0xffffffffc0100040", Some(BlockLine::Frame(Frame::Address(0xffff_ffff_c010_0040)))),
+            ("Charged to memcg /", Some(BlockLine::Note)),
+            ("Page has been migrated, last migrate reason: compaction", Some(BlockLine::Note)),
+            ("", Some(BlockLine::End)),
             ("Page allocated via order 0, mask 0x0", None),
             ("rubbish", None),
             (" +0x1/0x2", None),

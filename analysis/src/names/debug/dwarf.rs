@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use gimli::{UnitOffset, UnitRef};
 
-use super::lines::{self, Line};
+use super::lines::{self, FileLine};
 use super::paths::Roots;
 use super::sections::{ALONE, Broken, Sections, Slice, Work};
 use super::units::Units;
@@ -121,7 +121,7 @@ struct UnitReader<'r, 'u, 'a> {
 }
 
 impl UnitReader<'_, '_, '_> {
-    fn frames(&mut self, chain: Option<&Chain<'_>>, line: Option<Line>) -> Vec<Frame> {
+    fn frames(&mut self, chain: Option<&Chain<'_>>, line: Option<FileLine>) -> Vec<Frame> {
         let mut frames = Vec::new();
         let (mut file, mut number) = (line.map(|line| line.file), line.map_or(0, |line| line.line));
         for inlined in chain.iter().flat_map(|chain| chain.inlined.iter().rev()) {

@@ -9,7 +9,7 @@ use super::sections::{Broken, Slice, Work};
 
 /// Place of an instruction in the sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct FileLine {
     /// File, by its number in the unit's table.
     pub(super) file: u64,
     /// Line, from 1; 0 if the compiler tells none.
@@ -21,11 +21,11 @@ pub(super) fn lines(
     unit: UnitRef<'_, Slice<'_>>,
     probes: &[u64],
     work: &mut Work,
-) -> Result<HashMap<u64, Line>, Broken> {
+) -> Result<HashMap<u64, FileLine>, Broken> {
     let mut lines = HashMap::new();
     let Some(program) = unit.line_program.clone() else { return Ok(lines) };
     let mut rows = program.rows();
-    let mut before: Option<(u64, Line)> = None;
+    let mut before: Option<(u64, FileLine)> = None;
     while let Some((_, row)) = rows.next_row()? {
         work.take(1)?;
         let address = row.address();
@@ -38,7 +38,7 @@ pub(super) fn lines(
             }
         }
         // The last of several rows with one address counts.
-        let line = Line { file: row.file_index(), line: row.line().map_or(0, std::num::NonZeroU64::get) };
+        let line = FileLine { file: row.file_index(), line: row.line().map_or(0, std::num::NonZeroU64::get) };
         before = (!row.end_sequence()).then_some((address, line));
     }
     Ok(lines)

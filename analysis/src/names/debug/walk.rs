@@ -61,15 +61,15 @@ pub(super) fn chains<'a>(
 
 /// Function that holds an address.
 #[derive(Clone, Copy)]
-struct Found {
+struct FunctionAt {
     offset: UnitOffset,
     /// Bytes of the range that holds the address: of several functions the smallest counts.
     bytes: u64,
 }
 
 /// The function of each probe.
-fn functions(unit: Unit<'_, '_>, probes: &[u64], work: &mut Work) -> Result<HashMap<u64, Found>, Broken> {
-    let mut found: HashMap<u64, Found> = HashMap::new();
+fn functions(unit: Unit<'_, '_>, probes: &[u64], work: &mut Work) -> Result<HashMap<u64, FunctionAt>, Broken> {
+    let mut found: HashMap<u64, FunctionAt> = HashMap::new();
     let mut entries = unit.entries_raw(None)?;
     while !entries.is_empty() {
         work.take(1)?;
@@ -86,7 +86,7 @@ fn functions(unit: Unit<'_, '_>, probes: &[u64], work: &mut Work) -> Result<Hash
         }
         ranges.each(unit, work, |begin, end| {
             for &probe in held(probes, begin, end) {
-                let this = Found { offset, bytes: end - begin };
+                let this = FunctionAt { offset, bytes: end - begin };
                 let best = found.entry(probe).or_insert(this);
                 if this.bytes < best.bytes {
                     *best = this;

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Find of a walk.
-pub(super) enum Found<'f> {
+pub(super) enum WalkItem<'f> {
     /// Regular file, by its path below the root.
     File(&'f Path),
     /// File or folder that cannot be read, and the reason.
@@ -19,7 +19,7 @@ pub(super) enum Found<'f> {
 struct Walk<'w> {
     root: &'w Path,
     is_left_out: &'w dyn Fn(&Path) -> bool,
-    take: &'w mut dyn FnMut(Found<'_>),
+    take: &'w mut dyn FnMut(WalkItem<'_>),
     /// Device and inode of the folders that were entered.
     entered: HashSet<(u64, u64)>,
     /// Folders to enter, by their path below the root.
@@ -36,14 +36,14 @@ struct Walk<'w> {
 pub(super) fn each_file(
     root: &Path,
     is_left_out: &dyn Fn(&Path) -> bool,
-    take: &mut dyn FnMut(Found<'_>),
+    take: &mut dyn FnMut(WalkItem<'_>),
 ) -> io::Result<()> {
     fs::read_dir(root)?;
     let mut walk =
         Walk { root, is_left_out, take, entered: HashSet::new(), to_enter: vec![PathBuf::new()], links: Vec::new() };
     while let Some(folder) = walk.to_enter.pop().or_else(|| walk.links.pop()) {
         if let Err(why) = walk.enter(&folder) {
-            (walk.take)(Found::LeftOut(&root.join(folder), why));
+            (walk.take)(WalkItem::LeftOut(&root.join(folder), why));
         }
     }
     Ok(())
@@ -62,7 +62,7 @@ impl Walk<'_> {
         for entry in fs::read_dir(&path).map_err(told)? {
             match entry {
                 Ok(entry) => entries.push(entry),
-                Err(error) => (self.take)(Found::LeftOut(&path, told(error))),
+                Err(error) => (self.take)(WalkItem::LeftOut(&path, told(error))),
             }
         }
         // The same tree gives the same document, whatever its file system.
@@ -71,10 +71,10 @@ impl Walk<'_> {
             let below = folder.join(entry.file_name());
             match entry.file_type() {
                 _ if (self.is_left_out)(&below) => {}
-                Err(error) => (self.take)(Found::LeftOut(&entry.path(), told(error))),
+                Err(error) => (self.take)(WalkItem::LeftOut(&entry.path(), told(error))),
                 Ok(kind) if kind.is_dir() => self.to_enter.push(below),
                 Ok(kind) if kind.is_symlink() => self.follow(below),
-                Ok(kind) if kind.is_file() => (self.take)(Found::File(&below)),
+                Ok(kind) if kind.is_file() => (self.take)(WalkItem::File(&below)),
                 Ok(_) => {}
             }
         }
@@ -86,11 +86,11 @@ impl Walk<'_> {
         let path = self.root.join(&link);
         match fs::metadata(&path) {
             Ok(data) if data.is_dir() => self.links.push(link),
-            Ok(data) if data.is_file() => (self.take)(Found::File(&link)),
+            Ok(data) if data.is_file() => (self.take)(WalkItem::File(&link)),
             Ok(_) => {}
             // Links to nothing are common in trees, and hide no file that is looked for unless they are named as one.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_elf(&link) => {}
-            Err(error) => (self.take)(Found::LeftOut(&path, error.to_string())),
+            Err(error) => (self.take)(WalkItem::LeftOut(&path, error.to_string())),
         }
     }
 }

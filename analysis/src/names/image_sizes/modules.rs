@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::folders::{self, Found};
+use super::folders::{self, WalkItem};
 use super::linked::{self, Linked};
 use super::sizes::{LeftOut, StaticSizes};
 use crate::names::error::NamesError;
@@ -30,8 +30,8 @@ impl ModuleSizes {
         let mut found = ModuleSizes::default();
         let mut leave_out = Vec::new();
         let walked = folders::each_file(folder, &|_| false, &mut |file| match file {
-            Found::LeftOut(path, why) => leave_out.push(LeftOut { path: path.to_owned(), why }),
-            Found::File(file) => {
+            WalkItem::LeftOut(path, why) => leave_out.push(LeftOut { path: path.to_owned(), why }),
+            WalkItem::File(file) => {
                 let Some(name) = module_name(file) else { return };
                 let path = folder.join(file);
                 match linked::read(&path, Linked::Module) {

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::folders::{self, Found};
+use super::folders::{self, WalkItem};
 use super::sizes::{Counted, SectionPlaces, StaticSizes};
 use super::symbols;
 use super::symbols::SymbolKind;
@@ -41,8 +41,8 @@ pub(super) fn read(root: &Path) -> Result<StaticSizes, NamesError> {
         path.as_os_str() == SOURCE_LINK || OF_THE_BUILD.iter().any(|other| name == *other)
     };
     let walked = folders::each_file(root, &is_left_out, &mut |found| match found {
-        Found::File(file) => tree.add(file),
-        Found::LeftOut(path, why) => tree.sizes.leave_out(path, why),
+        WalkItem::File(file) => tree.add(file),
+        WalkItem::LeftOut(path, why) => tree.sizes.leave_out(path, why),
     });
     walked.map_err(|error| NamesError::read(root, error))?;
     if tree.sizes.objects == 0 {

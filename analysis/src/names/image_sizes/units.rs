@@ -28,7 +28,7 @@ type UnitName = (Box<[u8]>, usize);
 
 /// Names of units while they are read.
 #[derive(Default)]
-struct Names {
+struct UnitNames {
     names: Vec<UnitName>,
     folders: Vec<Box<[u8]>>,
     numbers: HashMap<Box<[u8]>, usize>,
@@ -41,7 +41,7 @@ impl Units {
         let mut work = Work::new();
         let index = units::Units::read(sections, &mut work);
         let mut units = Units { broken: index.broken, ..Units::default() };
-        let mut names = Names::default();
+        let mut names = UnitNames::default();
         for (number, place) in index.places.iter().enumerate() {
             let read = sections.info(place.range.clone()).and_then(|bytes| {
                 let dwarf = sections.dwarf(&bytes, place.abbrev_end);
@@ -86,7 +86,7 @@ impl Units {
     }
 
     /// Adds a unit: its name and its variables.
-    fn add(&mut self, dwarf: &Dwarf<'_>, number: usize, names: &mut Names, work: &mut Work) -> Result<(), Broken> {
+    fn add(&mut self, dwarf: &Dwarf<'_>, number: usize, names: &mut UnitNames, work: &mut Work) -> Result<(), Broken> {
         let header = dwarf.unit_header(ALONE)?;
         let abbreviations = Arc::new(header.abbreviations(&dwarf.debug_abbrev)?);
         let unit = bare_unit(dwarf, header, abbreviations)?;
@@ -147,7 +147,7 @@ impl Units {
     }
 }
 
-impl Names {
+impl UnitNames {
     /// Adds the name of a unit; names beyond the limit are empty.
     fn add(&mut self, name: &[u8], folder: &[u8], number: usize) {
         // Rust names a part of a crate after the path of its source.

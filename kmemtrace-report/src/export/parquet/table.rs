@@ -48,7 +48,8 @@ macro_rules! stored {
 
             fn write(values: &[Self], levels: &[i16], chunk: Chunk<'_, '_>) -> Result<()> {
                 let Some(mut column) = chunk.group.next_column()? else { return Ok(()) };
-                column.typed::<$data_type>().write_batch(values, Some(levels), None)?;
+                let levels = (!levels.is_empty()).then_some(levels);
+                column.typed::<$data_type>().write_batch(values, levels, None)?;
                 column.close()
             }
         })*
@@ -324,6 +325,7 @@ mod tests {
             few: Option<TextId>,
             many: TextId,
             seq: Option<i64>,
+            row: u32,
         }
     }
 
@@ -331,10 +333,10 @@ mod tests {
         let path = dir.file("table.parquet");
         let out = Output::open(Some(&path), true).unwrap();
         let mut table = Table::new(out, Texts::default(), FileRow::columns()).unwrap();
-        for (few, many, seq) in rows {
+        for ((few, many, seq), row) in rows.iter().zip(0..) {
             let few = few.as_ref().map(|few| table.texts.id(few.as_bytes()));
             let many = table.texts.id(many.as_bytes());
-            table.push(FileRow { few, many, seq: *seq }).unwrap();
+            table.push(FileRow { few, many, seq: *seq, row }).unwrap();
         }
         table.finish(Ok(()), &[("trace", "{}".to_owned())]).unwrap();
         SerializedFileReader::new(File::open(path).unwrap()).unwrap()
@@ -357,7 +359,7 @@ mod tests {
                 let values: Vec<&Field> = row.get_column_iter().map(|(_, value)| value).collect();
                 let text = |text: &Option<String>| text.clone().map_or(Field::Null, Field::Str);
                 let number = expected.2.map_or(Field::Null, Field::Long);
-                let wanted = [text(&expected.0), text(&Some(expected.1.clone())), number];
+                let wanted = [text(&expected.0), text(&Some(expected.1.clone())), number, Field::Int(read as i32)];
                 assert_eq!(values, wanted.iter().collect::<Vec<_>>(), "row {read} of {count}");
                 read += 1;
             }

@@ -37,7 +37,7 @@ pub(crate) struct Grid<'a> {
 
 /// Column of the layout: its place in a row, and its width.
 #[derive(Clone, Copy, Debug)]
-struct Shown {
+struct ShownColumn {
     index: usize,
     width: usize,
 }
@@ -53,8 +53,8 @@ impl Grid<'_> {
         out: &mut dyn Write,
     ) -> io::Result<Notes> {
         let widths = self.widths(&self.needs(rows())?);
-        let shown: Vec<Shown> =
-            self.order().into_iter().filter_map(|index| Some(Shown { index, width: widths[index]? })).collect();
+        let shown: Vec<ShownColumn> =
+            self.order().into_iter().filter_map(|index| Some(ShownColumn { index, width: widths[index]? })).collect();
         let titles = shown.iter().map(|column| Cell::painted(self.columns[column.index].title, Paint::Strong));
         self.print(&shown, vec![titles.collect()], out)?;
         let mut notes = Notes::default();
@@ -127,8 +127,8 @@ impl Grid<'_> {
     }
 
     /// Cells of the columns that are shown, cut to their widths.
-    fn fitted(&self, shown: &[Shown], mut row: Vec<Cell>) -> Vec<Cell> {
-        let of_column = |&Shown { index, width }: &Shown| {
+    fn fitted(&self, shown: &[ShownColumn], mut row: Vec<Cell>) -> Vec<Cell> {
+        let of_column = |&ShownColumn { index, width }: &ShownColumn| {
             let mut cell = row.get_mut(index).map(std::mem::take).unwrap_or_default();
             let column = &self.columns[index];
             let mark = self.screen.cut_mark();
@@ -151,7 +151,7 @@ impl Grid<'_> {
     }
 
     /// Writes rows that fit.
-    fn print(&self, shown: &[Shown], rows: Vec<Vec<Cell>>, out: &mut dyn Write) -> io::Result<()> {
+    fn print(&self, shown: &[ShownColumn], rows: Vec<Vec<Cell>>, out: &mut dyn Write) -> io::Result<()> {
         let mut table = plain_table();
         table.add_rows(rows.iter().map(|row| row.iter().map(|cell| cell.text.as_str())));
         for (place, column) in shown.iter().enumerate() {

@@ -19,7 +19,7 @@ use serde_json::Value;
 use serde_json::ser::Formatter;
 
 use nodes::Tree;
-use parts::{Cross, Growth, Table};
+use parts::{Cross, Growth, PageTable};
 
 /// Page, with marks where policy, style, data and script stand.
 const PAGE: &str = include_str!("page.html");
@@ -88,13 +88,13 @@ struct Data<'a> {
     /// Live bytes whose caller is not known.
     wrapped_live: u64,
     tree: Tree,
-    sites: Option<Table>,
-    caches: Option<Table>,
-    mismatch: Option<Table>,
+    sites: Option<PageTable>,
+    caches: Option<PageTable>,
+    mismatch: Option<PageTable>,
     growth: Option<Growth>,
     loss: Option<Vec<(u64, u64)>>,
     cross: Option<Cross>,
-    sizes: Option<Table>,
+    sizes: Option<PageTable>,
 }
 
 impl<'a> Data<'a> {
@@ -104,7 +104,8 @@ impl<'a> Data<'a> {
         summary.get_mut("names").into_iter().for_each(parts::shorten_files);
         summary.get_mut("trace").into_iter().for_each(parts::leave_out_host);
         let first = documents.summary.head.trace.first;
-        let table = |document: &Option<Document<'_>>| document.as_ref().and_then(|document| Table::of(&document.body));
+        let table =
+            |document: &Option<Document<'_>>| document.as_ref().and_then(|document| PageTable::of(&document.body));
         Ok(Data {
             schema: "kmemtrace.page/1",
             title: &documents.title,
@@ -118,7 +119,7 @@ impl<'a> Data<'a> {
             branch: documents.tree.branch.as_deref(),
             wrapped_live: documents.tree.wrapped_live,
             tree: Tree::of(&documents.tree.root, MAX_NODES),
-            sites: Table::of(&documents.sites.body),
+            sites: PageTable::of(&documents.sites.body),
             caches: table(&documents.caches),
             mismatch: table(&documents.mismatch),
             growth: documents.growth.as_ref().and_then(|document| Growth::of(&document.body, first)),

@@ -49,10 +49,7 @@ struct Node<'a> {
 }
 
 /// Tree of a page.
-#[derive(Serialize)]
 pub(super) struct Tree {
-    figures: [&'static str; FIGURES.len()],
-    kinds: [&'static str; KINDS.len()],
     has_static: bool,
     /// Number of nodes that stand in no node of their own.
     folded: usize,
@@ -159,8 +156,6 @@ fn build(nodes: &[Node<'_>], kept: &[bool], has_static: bool) -> Tree {
         count: usize,
         is_there: bool,
     }
-    let figures = FIGURES.map(|figure| figure.map_or("static", |figure| figure.entry().member));
-    let tree = |folded, root| Tree { figures, kinds: KINDS.map(NodeKind::name), has_static, folded, root };
     let mut folds = vec![Folded::default(); nodes.len()];
     // Nodes below a folded one count for its parent, and their figures are in it already.
     let mut fold_of: Vec<usize> = vec![0; nodes.len()];
@@ -204,12 +199,34 @@ fn build(nodes: &[Node<'_>], kept: &[bool], has_static: bool) -> Tree {
             node.children.push(PageNode { name, kind: NodeKind::Others, figures, is_bound, children: Vec::new() });
         }
         if index == 0 {
-            return tree(total_folded, node);
+            return Tree { has_static, folded: total_folded, root: node };
         }
         let parent = nodes[index].parent;
         made[parent].get_or_insert_with(|| page_node(parent)).children.push(node);
     }
-    tree(total_folded, page_node(0))
+    Tree { has_static, folded: total_folded, root: page_node(0) }
+}
+
+impl Serialize for Tree {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Members<'a> {
+            figures: [&'a str; FIGURES.len()],
+            kinds: [&'a str; KINDS.len()],
+            has_static: bool,
+            folded: usize,
+            root: &'a PageNode,
+        }
+        let kinds = KINDS.map(NodeKind::name);
+        let members = Members {
+            figures: FIGURES.map(|figure| figure.map_or("static", |figure| figure.entry().member)),
+            kinds,
+            has_static: self.has_static,
+            folded: self.folded,
+            root: &self.root,
+        };
+        members.serialize(serializer)
+    }
 }
 
 /// `[name, kind, bound, figures…, [children…]]`: the members have no names, because there are many nodes.
@@ -236,8 +253,28 @@ mod tests {
     }
 
     fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeNode {
-        let figures = PrintedStats { allocs: 1, allocated: live, live_objects: 1, ..PrintedStats::default() };
-        let stats = PrintedStats { live_allocated: live, frees: Some(0), ..figures };
+        let stats = PrintedStats {
+            allocs: 1,
+            failed_allocs: Some(0),
+            requested: 0,
+            allocated: live,
+            wasted: 0,
+            frees: Some(0),
+            inferred_frees: Some(0),
+            cross_cpu: None,
+            live_objects: 1,
+            live_requested: 0,
+            live_allocated: live,
+            live_wasted: 0,
+            peak_live_allocated: None,
+            live_is_upper_bound: false,
+            pages_allocated: None,
+            pages_freed: None,
+            pages_inferred: None,
+            live_pages: None,
+            peak_live_pages: None,
+            partial_frees: None,
+        };
         let name = name.as_bytes().into();
         TreeNode { name, kind, stats, children, ..TreeNode::default() }
     }

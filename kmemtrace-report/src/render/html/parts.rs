@@ -30,7 +30,7 @@ const LEFT_OUT: &[&str] = &[
 
 /// Rows of a document.
 #[derive(Serialize)]
-pub(super) struct Table {
+pub(super) struct PageTable {
     columns: Vec<&'static str>,
     rows: Vec<Vec<Value>>,
     /// Sums of the rows left out: of `kmalloc` and `cache`, then of `pages`.
@@ -38,19 +38,19 @@ pub(super) struct Table {
     others_count: usize,
 }
 
-impl Table {
+impl PageTable {
     /// Rows of a body; `None` for a body without rows of one form.
-    pub(super) fn of(body: &Body<'_>) -> Option<Table> {
+    pub(super) fn of(body: &Body<'_>) -> Option<PageTable> {
         Some(match body {
-            Body::Sites(listing) => Table::new(listing),
-            Body::Groups(listing) => Table::new(listing),
-            Body::Caches(listing) => Table::new(listing),
-            Body::Mismatch(listing) => Table::new(listing),
+            Body::Sites(listing) => PageTable::new(listing),
+            Body::Groups(listing) => PageTable::new(listing),
+            Body::Caches(listing) => PageTable::new(listing),
+            Body::Mismatch(listing) => PageTable::new(listing),
             _ => return None,
         })
     }
 
-    fn new<R: Row, O: Row>(listing: &Listing<'_, R, O>) -> Table {
+    fn new<R: Row, O: Row>(listing: &Listing<'_, R, O>) -> PageTable {
         let columns: Vec<&str> = listing.columns.iter().copied().filter(|column| !LEFT_OUT.contains(column)).collect();
         let sum = |others: &O| -> Vec<Value> {
             let members = members_of(others);
@@ -58,7 +58,7 @@ impl Table {
             columns.iter().map(|column| of(column).unwrap_or(Value::Null)).collect()
         };
         let others = listing.others.as_ref();
-        Table {
+        PageTable {
             rows: listing.rows.iter().map(|row| values_of(&row)).collect(),
             others: others.map_or(Vec::new(), |all| all.sums.iter().map(|(_, others)| sum(others)).collect()),
             others_count: others.map_or(0, |all| all.others_count),
@@ -122,7 +122,7 @@ pub(super) struct Cross {
     left_out: usize,
     /// Pairs by allocating and freeing CPU; `None` if the clock orders no events.
     matrix: Option<Vec<Vec<u64>>>,
-    rows: Table,
+    rows: PageTable,
 }
 
 impl Cross {
@@ -131,7 +131,7 @@ impl Cross {
         let Body::Cross(cross) = body else { return None };
         let (cpus, left_out) = cross.matrix.as_ref().map_or((Vec::new(), 0), |matrix| matrix.busiest(MAX_CPUS));
         let matrix = cross.matrix.as_ref().map(|matrix| cpus.iter().map(|&from| matrix.row(from, &cpus)).collect());
-        Some(Cross { left_out, matrix, rows: Table::new(&cross.listing), cpus })
+        Some(Cross { left_out, matrix, rows: PageTable::new(&cross.listing), cpus })
     }
 }
 

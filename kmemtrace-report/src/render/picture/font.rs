@@ -2,6 +2,7 @@
 
 use std::io;
 
+use tiny_skia::PathBuilder;
 use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
 /// Latin-1 and some punctuation of DejaVu Sans; its licence is beside it.
@@ -47,11 +48,11 @@ impl Font {
         text.chars().map(|character| self.advance(self.glyph(character))).sum::<f64>() * size
     }
 
-    /// Hands each glyph's outline to `builder`, in pixels from the start of the baseline, x to the right and y down.
-    pub(crate) fn outline(&self, text: &str, size: f64, builder: &mut dyn OutlineBuilder) {
+    /// Adds each glyph's outline to `path`, in pixels from the start of the baseline, x to the right and y down.
+    pub(crate) fn outline(&self, text: &str, size: f64, path: &mut PathBuilder) {
         let mut at = 0.0;
         for glyph in text.chars().map(|character| self.glyph(character)) {
-            let mut placed = Placed { builder, scale: size / self.units, at };
+            let mut placed = Placed { path, scale: size / self.units, at };
             self.face.outline_glyph(glyph, &mut placed);
             at += self.advance(glyph) * size;
         }
@@ -74,8 +75,8 @@ impl Font {
 }
 
 /// Moves and scales the outline of a glyph.
-struct Placed<'b> {
-    builder: &'b mut dyn OutlineBuilder,
+struct Placed<'p> {
+    path: &'p mut PathBuilder,
     scale: f64,
     at: f64,
 }
@@ -92,22 +93,22 @@ impl Placed<'_> {
 
 impl OutlineBuilder for Placed<'_> {
     fn move_to(&mut self, x: f32, y: f32) {
-        self.builder.move_to(self.x(x), self.y(y));
+        self.path.move_to(self.x(x), self.y(y));
     }
 
     fn line_to(&mut self, x: f32, y: f32) {
-        self.builder.line_to(self.x(x), self.y(y));
+        self.path.line_to(self.x(x), self.y(y));
     }
 
     fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
-        self.builder.quad_to(self.x(x1), self.y(y1), self.x(x), self.y(y));
+        self.path.quad_to(self.x(x1), self.y(y1), self.x(x), self.y(y));
     }
 
     fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
-        self.builder.curve_to(self.x(x1), self.y(y1), self.x(x2), self.y(y2), self.x(x), self.y(y));
+        self.path.cubic_to(self.x(x1), self.y(y1), self.x(x2), self.y(y2), self.x(x), self.y(y));
     }
 
     fn close(&mut self) {
-        self.builder.close();
+        self.path.close();
     }
 }

@@ -25,14 +25,14 @@ pub(crate) struct Label<'l> {
 }
 
 /// Lines of one label, in one size of the font.
-struct Lines {
+struct LabelLines {
     lines: Vec<String>,
     size: f64,
     /// Number of characters that are shown.
     shown: usize,
 }
 
-impl Lines {
+impl LabelLines {
     fn height(&self) -> f64 {
         self.lines.len() as f64 * self.size * LINE
     }
@@ -50,7 +50,7 @@ pub(crate) fn label(font: &Font, cell: &Cell, label: &Label<'_>, fill: Color) ->
 }
 
 /// Lines that fit a box: the folders above, the name and the size, or as many of them as there is room for.
-fn fitted(font: &Font, label: &Label<'_>, [width, height]: [f64; 2]) -> Option<Lines> {
+fn fitted(font: &Font, label: &Label<'_>, [width, height]: [f64; 2]) -> Option<LabelLines> {
     let of_size = |size: f64| {
         let room = (height / (size * LINE)) as usize;
         let name = if room > 0 { font.cut(label.name, size, width)? } else { return None };
@@ -66,16 +66,16 @@ fn fitted(font: &Font, label: &Label<'_>, [width, height]: [f64; 2]) -> Option<L
             lines.insert(0, above.to_owned());
             shown += above.len();
         }
-        Some(Lines { lines, size, shown })
+        Some(LabelLines { lines, size, shown })
     };
     // The greatest font that shows as much as the smallest one.
-    let all: Vec<Lines> = SIZES.into_iter().filter_map(of_size).collect();
+    let all: Vec<LabelLines> = SIZES.into_iter().filter_map(of_size).collect();
     let most = all.iter().map(|lines| lines.shown).max()?;
     all.into_iter().find(|lines| lines.shown == most)
 }
 
 /// Texts of lines around a point, rotated by `angle`.
-fn centred(font: &Font, lines: &Lines, [x, y]: [f64; 2], angle: f64, color: Color) -> Vec<Text> {
+fn centred(font: &Font, lines: &LabelLines, [x, y]: [f64; 2], angle: f64, color: Color) -> Vec<Text> {
     let (sin, cos) = angle.to_radians().sin_cos();
     let first = -(lines.lines.len() as f64 - 1.0) / 2.0;
     let text = |(number, content): (usize, &String)| {
@@ -92,7 +92,7 @@ fn in_rect(font: &Font, label: &Label<'_>, [left, top, width, height]: [f64; 4],
     let (wide, high) = (width - 2.0 * MARGIN, height - 2.0 * MARGIN.min(3.0));
     let upright = fitted(font, label, [wide, high]);
     let turned = if height > 1.5 * width { fitted(font, label, [height - 2.0 * MARGIN, width - 4.0]) } else { None };
-    let shown = |lines: &Option<Lines>| lines.as_ref().map_or(0, |lines| lines.shown);
+    let shown = |lines: &Option<LabelLines>| lines.as_ref().map_or(0, |lines| lines.shown);
     // Upright text is easier to read, even if a little is cut.
     let (lines, angle) = if shown(&turned) > shown(&upright) + 3 { (turned, -90.0) } else { (upright, 0.0) };
     lines.map(|lines| centred(font, &lines, center, angle, color)).unwrap_or_default()
@@ -107,7 +107,7 @@ fn in_disc(font: &Font, label: &Label<'_>, wedge: Wedge, color: Color) -> Vec<Te
 /// Text along the ring where it fits whole, else from the centre outwards.
 fn in_wedge(font: &Font, label: &Label<'_>, wedge: Wedge, color: Color) -> Vec<Text> {
     let (along, outwards) = (along_ring(font, label, wedge), outwards(font, label, wedge));
-    let shown = |lines: &Option<(Lines, f64)>| lines.as_ref().map_or(0, |(lines, _)| lines.shown);
+    let shown = |lines: &Option<(LabelLines, f64)>| lines.as_ref().map_or(0, |(lines, _)| lines.shown);
     let middle = (wedge.from + wedge.to) / 2.0;
     if shown(&along) >= shown(&outwards) {
         let Some((lines, radius)) = along else { return Vec::new() };
@@ -121,7 +121,7 @@ fn in_wedge(font: &Font, label: &Label<'_>, wedge: Wedge, color: Color) -> Vec<T
 }
 
 /// Lines across the middle of a wedge, and the radius of their centre.
-fn along_ring(font: &Font, label: &Label<'_>, wedge: Wedge) -> Option<(Lines, f64)> {
+fn along_ring(font: &Font, label: &Label<'_>, wedge: Wedge) -> Option<(LabelLines, f64)> {
     let half = (wedge.angle() / 2.0).min(85.0).to_radians();
     let width = wedge.outer - wedge.inner;
     let candidate = |(rows, shift): (f64, f64)| {
@@ -142,7 +142,7 @@ fn along_ring(font: &Font, label: &Label<'_>, wedge: Wedge) -> Option<(Lines, f6
         };
         SIZES.into_iter().find_map(fits)
     };
-    let all: Vec<(Lines, f64)> = [(2.0, 0.5), (2.0, 0.25), (2.0, 0.0), (1.0, 0.5), (1.0, 0.25), (1.0, 0.0)]
+    let all: Vec<(LabelLines, f64)> = [(2.0, 0.5), (2.0, 0.25), (2.0, 0.0), (1.0, 0.5), (1.0, 0.25), (1.0, 0.0)]
         .into_iter()
         .filter_map(candidate)
         .collect();
@@ -151,7 +151,7 @@ fn along_ring(font: &Font, label: &Label<'_>, wedge: Wedge) -> Option<(Lines, f6
 }
 
 /// Lines along the radius, and the radius of their centre.
-fn outwards(font: &Font, label: &Label<'_>, wedge: Wedge) -> Option<(Lines, f64)> {
+fn outwards(font: &Font, label: &Label<'_>, wedge: Wedge) -> Option<(LabelLines, f64)> {
     let half = (wedge.angle() / 2.0).min(60.0).to_radians();
     let length = wedge.outer - wedge.inner - 2.0 * MARGIN;
     let radius = (wedge.inner + wedge.outer) / 2.0;
@@ -167,6 +167,6 @@ fn outwards(font: &Font, label: &Label<'_>, wedge: Wedge) -> Option<(Lines, f64)
     let from = needed.max(wedge.inner + MARGIN);
     let length = wedge.outer - MARGIN - from;
     let content = font.cut(label.name, size, length)?;
-    let lines = Lines { shown: content.chars().count(), lines: vec![content], size };
+    let lines = LabelLines { shown: content.chars().count(), lines: vec![content], size };
     Some((lines, from + length / 2.0))
 }

@@ -1,7 +1,7 @@
 //! Layers: each level of a tree as parts of one length, which rings bend and an icicle stacks.
 
 use super::block::Block;
-use super::cell::{Cell, shares, spans};
+use super::cell::{Cell, cells, shares, spans};
 
 /// Share of the length below which a level is left out.
 const LEAST_COVERED: f64 = 0.04;
@@ -13,9 +13,10 @@ pub(crate) type Span = (f64, f64);
 /// `least` become one.
 pub(crate) fn layers(root: &Block, span: Span, least: f64, levels: usize) -> Vec<Cell<Span>> {
     let length = (span.1 - span.0).max(f64::MIN_POSITIVE);
-    let mut layers = Layers { least: root.size as f64 * least / length, levels, cells: Vec::new() };
-    layers.add(root, Vec::new(), None, span);
-    let mut cells = layers.cells;
+    // Size of a cell that is long enough.
+    let least = root.size as f64 * least / length;
+    let mut cells =
+        cells(root, span, |block, depth, _| if depth < levels { shares(block, least) } else { Vec::new() }, spans);
     // A level of a few splinters would take the room of all others.
     let is_covered = |depth: usize| {
         let level = cells.iter().filter(|cell| cell.depth() == depth);
@@ -25,44 +26,4 @@ pub(crate) fn layers(root: &Block, span: Span, least: f64, levels: usize) -> Vec
     cells.retain(|cell| cell.depth() <= shown);
     cells.iter_mut().filter(|cell| cell.depth() == shown).for_each(|cell| cell.has_children = false);
     cells
-}
-
-struct Layers {
-    /// Size of a cell that is long enough.
-    least: f64,
-    levels: usize,
-    cells: Vec<Cell<Span>>,
-}
-
-impl Layers {
-    fn add(&mut self, block: &Block, path: Vec<String>, branch: Option<usize>, span: Span) {
-        let depth = path.len();
-        let shares = if depth < self.levels { shares(block, self.least) } else { Vec::new() };
-        // One grey cell for all children says less than their parent alone.
-        let has_children = shares.iter().any(|share| share.child.is_some());
-        let Block { size, is_vague, .. } = *block;
-        self.cells.push(Cell { path: path.clone(), size, branch, is_vague, has_children, outline: span });
-        if !has_children {
-            return;
-        }
-        for (rank, (share, span)) in spans(&shares, span).enumerate() {
-            let path = [&path[..], std::slice::from_ref(&share.name)].concat();
-            // Branches begin where there are several.
-            let branch = branch.or((shares.len() > 1).then_some(rank));
-            match share.child {
-                Some(child) => self.add(child, path, branch, span),
-                None => {
-                    let has_children = false;
-                    self.cells.push(Cell {
-                        path,
-                        size: share.size,
-                        branch,
-                        is_vague: true,
-                        has_children,
-                        outline: span,
-                    });
-                }
-            }
-        }
-    }
 }

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use tiny_skia::{
     Color as Rgba, FillRule, FilterQuality, Paint, Path, PathBuilder, Pattern, Pixmap, SpreadMode, Stroke, Transform,
 };
-use ttf_parser::OutlineBuilder;
 
 use super::colors;
 use super::drawing::{Color, Drawing, Outline, Piece, Text, Wedge, on_circle};
@@ -131,35 +130,10 @@ fn arc(path: &mut PathBuilder, center: [f64; 2], radius: f64, (from, to): (f64, 
 }
 
 fn paint_text(line: &Text, font: &Font, pixels: &mut Pixmap) {
-    let mut outline = Outlines(PathBuilder::new());
+    let mut outline = PathBuilder::new();
     font.outline(&line.content, line.size, &mut outline);
-    let Some(path) = outline.0.finish() else { return };
+    let Some(path) = outline.finish() else { return };
     let [x, y] = line.at.map(|part| part as f32);
     let place = Transform::from_rotate(line.angle as f32).post_translate(x, y).post_scale(SCALE, SCALE);
     pixels.fill_path(&path, &paint(line.color), FillRule::Winding, place, None);
-}
-
-/// Outlines of glyphs as one path.
-struct Outlines(PathBuilder);
-
-impl OutlineBuilder for Outlines {
-    fn move_to(&mut self, x: f32, y: f32) {
-        self.0.move_to(x, y);
-    }
-
-    fn line_to(&mut self, x: f32, y: f32) {
-        self.0.line_to(x, y);
-    }
-
-    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
-        self.0.quad_to(x1, y1, x, y);
-    }
-
-    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
-        self.0.cubic_to(x1, y1, x2, y2, x, y);
-    }
-
-    fn close(&mut self) {
-        self.0.close();
-    }
 }

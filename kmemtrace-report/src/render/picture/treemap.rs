@@ -1,7 +1,7 @@
 //! Treemap: rectangles within rectangles, areas by size, as square as they can be (Bruls, Huizing and van Wijk, 2000).
 
 use super::block::Block;
-use super::cell::{Cell, Share, shares};
+use super::cell::{Cell, Share, cells, shares, spans};
 use super::drawing::Outline;
 
 /// Area below which cells of one parent become one, in square pixels.
@@ -16,43 +16,20 @@ type Rect = [f64; 4];
 
 /// Cells of a rectangle, the root first.
 pub(crate) fn treemap(root: &Block, rect: Rect) -> Vec<Cell> {
-    let mut map = Map { pixel: root.size as f64 / (rect[2] * rect[3]).max(f64::MIN_POSITIVE), cells: Vec::new() };
-    map.add(root, Vec::new(), None, rect);
-    map.cells
-}
-
-struct Map {
-    /// Size of a square pixel.
-    pixel: f64,
-    cells: Vec<Cell>,
-}
-
-impl Map {
-    fn add(&mut self, block: &Block, path: Vec<String>, branch: Option<usize>, rect: Rect) {
-        let depth = path.len();
-        let is_divided = depth < MAX_LEVELS && rect[2] * rect[3] >= DIVIDED_AREA;
-        let shares = if is_divided { shares(block, self.pixel * LEAST_AREA) } else { Vec::new() };
-        let has_children = shares.iter().any(|share| share.child.is_some());
-        let Block { size, is_vague, .. } = *block;
-        let outline = Outline::Rect(rect);
-        self.cells.push(Cell { path: path.clone(), size, branch, is_vague, has_children, outline });
-        if !has_children {
-            return;
-        }
-        for (rank, (share, rect)) in squarified(&shares, rect).into_iter().enumerate() {
-            let path = [&path[..], std::slice::from_ref(&share.name)].concat();
-            // Branches begin where there are several.
-            let branch = branch.or((shares.len() > 1).then_some(rank));
-            match share.child {
-                Some(child) => self.add(child, path, branch, rect),
-                None => {
-                    let outline = Outline::Rect(rect);
-                    let (size, has_children) = (share.size, false);
-                    self.cells.push(Cell { path, size, branch, is_vague: true, has_children, outline });
-                }
-            }
-        }
-    }
+    // Size of a square pixel.
+    let pixel = root.size as f64 / (rect[2] * rect[3]).max(f64::MIN_POSITIVE);
+    let is_divided = |depth: usize, rect: Rect| depth < MAX_LEVELS && rect[2] * rect[3] >= DIVIDED_AREA;
+    let cells = cells(
+        root,
+        rect,
+        |block, depth, rect| if is_divided(depth, rect) { shares(block, pixel * LEAST_AREA) } else { Vec::new() },
+        squarified,
+    );
+    let outlined = |cell: Cell<Rect>| {
+        let outline = Outline::Rect(cell.outline);
+        cell.with(outline)
+    };
+    cells.into_iter().map(outlined).collect()
 }
 
 /// Rectangles of shares that fill `rect`.
@@ -92,13 +69,8 @@ fn row<'s, 'b>(shares: &'s [Share<'b>], area: f64, left: Rect, placed: &mut Vec<
     let is_column = width >= height;
     let side = if is_column { height } else { width };
     let thickness = if side > 0.0 { (area / side).min(if is_column { width } else { height }) } else { 0.0 };
-    let whole: u128 = shares.iter().map(|share| u128::from(share.size)).sum();
-    let mut before = 0u128;
-    for share in shares {
-        let place = |sum: u128| side * (sum as f64 / whole.max(1) as f64);
-        let begin = place(before);
-        before += u128::from(share.size);
-        let length = place(before) - begin;
+    for (share, (begin, end)) in spans(shares, (0.0, side)) {
+        let length = end - begin;
         let rect = if is_column { [x, y + begin, thickness, length] } else { [x + begin, y, length, thickness] };
         placed.push((share, rect));
     }

@@ -10,7 +10,6 @@ use kmemtrace::documents::row::Name;
 use kmemtrace::documents::sums::{PrintedStats, ToldStats};
 use kmemtrace::{Figure, GroupKey, Kind, SortKey, SourceLine, Space};
 use kmemtrace_abi::text::escape::escape;
-use kmemtrace_abi::trace::PAGE_OWNER;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
@@ -108,7 +107,7 @@ pub(crate) fn groups<'a>(
         return heading::empty("no allocation", options, out);
     }
     let keys = columns(&head.query);
-    if head.trace.input == PAGE_OWNER {
+    if head.trace.one_moment {
         return blocks(&keys, listing, options, out);
     }
     let columns: Vec<Column<'static>> = columns::FIGURES.into_iter().chain(keys.iter().copied()).collect();

@@ -75,6 +75,29 @@ mod tests {
 
     use crate::columns::column::Holds;
 
+    const STATS: PrintedStats = PrintedStats {
+        allocs: 2,
+        failed_allocs: Some(0),
+        requested: 2048,
+        allocated: 4096,
+        wasted: 2048,
+        frees: Some(1),
+        inferred_frees: Some(0),
+        cross_cpu: Some(1),
+        live_objects: 1,
+        live_requested: 5,
+        live_allocated: 1024,
+        live_wasted: 0,
+        peak_live_allocated: None,
+        live_is_upper_bound: true,
+        pages_allocated: None,
+        pages_freed: None,
+        pages_inferred: None,
+        live_pages: None,
+        peak_live_pages: None,
+        partial_frees: None,
+    };
+
     /// Completeness with this verdict, loss and number of gaps.
     fn completeness(verdict: &'static str, lost: u64, gaps: u64) -> CompletenessMembers<'static> {
         CompletenessMembers {

@@ -52,7 +52,7 @@ pub(crate) fn summary(
 }
 
 /// Short list of call-sites.
-struct List<'v, 'a> {
+struct ShortList<'v, 'a> {
     title: &'static str,
     rows: &'v Option<Rows<'a, SiteRow<'a>>>,
     columns: &'static [Column<'static>; 6],
@@ -66,15 +66,16 @@ fn objects(view: &Summary<'_>) -> PrintedStats {
 }
 
 /// Lists of `summary`, the live ones first.
-fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
-    let live = List { title: "Most bytes live now, by call-site", rows: &view.top_live, columns: &TOP_LIVE, limit: 5 };
-    let live_waste = List {
+fn lists<'v, 'a>(view: &'v Summary<'a>) -> [ShortList<'v, 'a>; 3] {
+    let live =
+        ShortList { title: "Most bytes live now, by call-site", rows: &view.top_live, columns: &TOP_LIVE, limit: 5 };
+    let live_waste = ShortList {
         title: "Most bytes wasted by objects live now",
         rows: &view.top_live_waste,
         columns: &TOP_LIVE_WASTE,
         limit: 3,
     };
-    let churn = List {
+    let churn = ShortList {
         title: "Churn: bytes wasted over all allocations (cumulative, most of them freed again)",
         rows: &view.top_sites,
         columns: &TOP_CHURN,
@@ -86,7 +87,7 @@ fn lists<'v, 'a>(view: &'v Summary<'a>) -> [List<'v, 'a>; 3] {
 /// Writes a short list of call-sites; `total` are the sums that they are shares of.
 fn top(
     rows: &Rows<'_, SiteRow<'_>>,
-    list: &List<'_, '_>,
+    list: &ShortList<'_, '_>,
     total: &PrintedStats,
     options: &TableOptions,
     out: &mut dyn Write,

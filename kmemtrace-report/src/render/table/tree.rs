@@ -13,7 +13,7 @@ use crate::columns::{KEY_TREE, TREE};
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 
-/// Writes the table of a tree over folders, or over keys.
+/// Writes the table of `tree`.
 pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let root = &view.root;
     if root.children.is_empty() && root.stats.allocs == 0 && root.static_bytes.is_none() {

@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::Instance;
-use kmemtrace_tests::programs::{program, run_to};
+use kmemtrace_tests::programs::{program, run_to, until};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -27,8 +27,6 @@ const REPORTS: &str = "module_summary,module_top,task_summary,task_top,proc_slab
 const PAGES: [u64; 2] = [16 << 10, 8 << 10];
 /// Pages that may be counted more or less: those of the thread itself, and frees that wait in lists of each CPU.
 const WAITING: u64 = 64;
-/// Longest time that a recorder may take to begin.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Caches of the trace's own text are compared in size and order.
 pub(crate) fn slabs_are_those_that_the_kernel_counted() -> Result<(), Skip> {
@@ -81,14 +79,6 @@ fn memstrack(place: &Directory) -> Result<PathBuf, Skip> {
     Ok(copy.join("memstrack"))
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what} takes too long");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// Recorder that ends with the test, whatever becomes of it.
 struct Running(Child);
 
@@ -103,7 +93,7 @@ fn start(program: &Path, output: &Path, options: &[&str]) -> Running {
     let mut command = Command::new(program);
     command.args(["--notui", "--report", REPORTS, "--output"]).arg(output).args(options);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    Running(child.unwrap_or_else(|error| panic!("{}: {error}", program.display())))
+    Running(child.unwrap())
 }
 
 /// Writes a file in memory, frees a part of it, and returns the thread that did it.

@@ -1,20 +1,18 @@
 //! Reports of memstrack: our figures in its layouts, and memstrack itself beside us where its source is named.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod beside;
 mod expected;
 mod layouts;
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use expected::{Order, Trees};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::corpus;
 use kmemtrace_tests::generate::{Options, Random, Workload, trace_dir, workload};
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{json, program, run, run_to, stderr};
 use kmemtrace_tests::recording::{Directory, seeds};
 use kmemtrace_tests::runner::Skip;
 
@@ -107,13 +105,6 @@ fn names_are_escaped_and_json_parses() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Standard error of a run that ends with `status`.
-fn told(output: &Output, status: i32) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(status), "{stderr}");
-    stderr
-}
-
 fn words_that_are_none_are_refused() -> Result<(), Skip> {
     let directory = Directory::new(&trace_dir(&random_trace(1), 1));
     for (list, said) in [
@@ -123,12 +114,12 @@ fn words_that_are_none_are_refused() -> Result<(), Skip> {
         ("task_top:throttle=101", &["a percentage from 0 to 100"]),
         ("task_top:top=many", &["top=many of task_top", "a number of rows"]),
     ] {
-        let line = told(&run(REPORT, &["--memstrack", list], &[directory.path()]), 2);
+        let line = stderr(2, &run(REPORT, &["--memstrack", list], &[directory.path()]));
         assert!(said.iter().all(|said| line.contains(said)), "{list}: {line}");
         // The recorder refuses it before it records.
         let mut recorder = Command::new(program("kmemtraced"));
         recorder.args(["--report", list, "--notui", "--output"]).arg(directory.file("report"));
-        let line = told(&recorder.output().unwrap(), 2);
+        let line = stderr(2, &recorder.output().unwrap());
         assert!(said.iter().all(|said| line.contains(said)), "{list}: {line}");
         assert!(!directory.file("report").exists());
     }
@@ -137,7 +128,7 @@ fn words_that_are_none_are_refused() -> Result<(), Skip> {
         (&["--memstrack", "task_top", "--format", "json"], "cannot be used with '--format"),
         (&["--memstrack", "task_top", "--kind", "cache"], "cannot be used with '--kind"),
     ] {
-        let line = told(&run(REPORT, line, &[directory.path()]), 2);
+        let line = stderr(2, &run(REPORT, line, &[directory.path()]));
         assert!(line.contains(said), "{line}");
     }
     Ok(())
@@ -150,7 +141,7 @@ fn a_report_without_a_place_is_refused_before_it_records() -> Result<(), Skip> {
     for (file, reason) in [("none/report", "No such file"), (".", "Is a directory"), ("fifo", "No such device")] {
         let mut recorder = Command::new(program("kmemtraced"));
         recorder.args(["--report", "task_summary", "--notui", "-d", "1", "--output"]).arg(directory.file(file));
-        let line = told(&recorder.output().unwrap(), 2);
+        let line = stderr(2, &recorder.output().unwrap());
         assert!(line.contains(reason) && line.contains("name another file with --output"), "{line}");
         assert!(!line.contains("recording"), "{line}");
     }
@@ -166,20 +157,20 @@ fn outputs_fail_as_those_of_views_do() -> Result<(), Skip> {
         command
     };
     let whole = command().output().unwrap();
-    let warnings = told(&whole, 0);
+    let warnings = stderr(0, &whole);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let line = told(&command().stdout(full).output().unwrap(), 2);
+    let line = stderr(2, &command().stdout(full).output().unwrap());
     assert!(line.contains("standard output: cannot be written: No space left"), "{line}");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    assert_eq!(told(&command().stdout(writer).output().unwrap(), 0), "");
+    assert_eq!(stderr(0, &command().stdout(writer).output().unwrap()), "");
     let file = directory.file("report");
     let output = command().arg("-o").arg(&file).output().unwrap();
-    assert_eq!((told(&output, 0), output.stdout.len()), (warnings, 0));
+    assert_eq!((stderr(0, &output), output.stdout.len()), (warnings, 0));
     assert_eq!(fs::read(&file).unwrap(), whole.stdout);
-    let line = told(&command().arg("-o").arg(&file).output().unwrap(), 2);
+    let line = stderr(2, &command().arg("-o").arg(&file).output().unwrap());
     assert!(line.contains("exists already"), "{line}");
-    let line = told(&run(REPORT, &["--memstrack", "task_top"], &[&directory.file("none")]), 2);
+    let line = stderr(2, &run(REPORT, &["--memstrack", "task_top"], &[&directory.file("none")]));
     assert!(line.contains("none: No such file"), "{line}");
     Ok(())
 }
@@ -190,14 +181,14 @@ fn a_layout_that_cannot_mark_loss_leaves_it_to_a_line() -> Result<(), Skip> {
         .find(|(_, machine)| machine.cpus.iter().any(|cpu| cpu.lost().is_some_and(|lost| lost > 0)));
     let (seed, machine) = lossy.unwrap();
     let directory = Directory::new(&trace_dir(&machine, seed));
-    let line = told(&run(REPORT, &["--memstrack", "task_summary"], &[directory.path()]), 0);
+    let line = stderr(0, &run(REPORT, &["--memstrack", "task_summary"], &[directory.path()]));
     assert!(line.contains("events lost, the figures are estimates"), "{line}");
-    told(&run(REPORT, &["--strict", "--memstrack", "task_summary"], &[directory.path()]), 3);
+    stderr(3, &run(REPORT, &["--strict", "--memstrack", "task_summary"], &[directory.path()]));
     // A recording of slab events has no pages.
     let slab = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/amd64-6.18");
     assert!(Trace::open(std::slice::from_ref(&slab)).is_ok());
     let output = run(REPORT, &["--no-index", "--memstrack", "task_summary"], &[&slab]);
-    let line = told(&output, 0);
+    let line = stderr(0, &output);
     assert!(line.contains("kmemtraced -e page --stack"), "{line}");
     let printed = String::from_utf8(output.stdout).unwrap();
     assert_eq!(layouts::section(&printed, "task_summary"), [""; 0]);

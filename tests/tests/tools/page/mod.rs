@@ -1,19 +1,17 @@
 //! The page of `html`: in a headless Chromium where there is one, its bytes everywhere.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod pages;
 
 use std::fs;
 
 use kmemtrace_abi::text::units;
 use kmemtrace_tests::browser::{Browser, key};
-use kmemtrace_tests::programs::{json, run, run_to};
+use kmemtrace_tests::programs::{data, document, json, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use serde_json::{Value, json};
 
-use pages::{REPORT, document, page, place, recording_of, sample, search, texts, traces};
+use pages::{REPORT, page, place, recording_of, search, texts, traces};
 
 /// Script that finds texts that are hard to read.
 const CONTRASTS: &str = include_str!("contrasts.js");
@@ -41,7 +39,7 @@ kmemtrace_tests::tests![
 ];
 
 fn the_same_input_makes_the_same_bytes() -> Result<(), Skip> {
-    let bytes = |jobs: &str| run_to(0, REPORT, &["html", "--jobs", jobs], &[&sample("amd64-6.1")]);
+    let bytes = |jobs: &str| run_to(0, REPORT, &["html", "--jobs", jobs], &[&data("amd64-6.1")]);
     let once = bytes("1");
     assert!(once == bytes("1") && once == bytes("2"), "bytes differ");
     let text = String::from_utf8(once).unwrap();
@@ -53,14 +51,14 @@ fn the_same_input_makes_the_same_bytes() -> Result<(), Skip> {
 }
 
 fn a_page_goes_where_it_is_told() -> Result<(), Skip> {
-    let (dir, file) = page(&sample("amd64-6.18"));
-    let again = run(REPORT, &["html", "-o", file.to_str().unwrap()], &[&sample("amd64-6.18")]);
+    let (dir, file) = page(&data("amd64-6.18"));
+    let again = run(REPORT, &["html", "-o", file.to_str().unwrap()], &[&data("amd64-6.18")]);
     assert_eq!(again.status.code(), Some(2), "a file that is there is kept");
     assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"));
     let missing = run(REPORT, &["html", "-o", dir.file("x").to_str().unwrap()], &[&dir.file("no-trace")]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(!dir.file("x").exists(), "no trace leaves no page");
-    let text = run(REPORT, &["html", "--format", "json"], &[&sample("amd64-6.18")]);
+    let text = run(REPORT, &["html", "--format", "json"], &[&data("amd64-6.18")]);
     assert_eq!(text.status.code(), Some(2), "a page has no other format");
     Ok(())
 }
@@ -92,7 +90,7 @@ fn figures_are_those_of_the_documents() -> Result<(), Skip> {
     let browser = Browser::start()?;
     let n = |value: &Value| value.as_u64().unwrap();
     for name in ["amd64-6.1", "amd64-6.1-lossy", "s390x-6.1"] {
-        let trace = sample(name);
+        let trace = data(name);
         let (_dir, file) = page(&trace);
         browser.open(&file, "");
         let summary = document(&["summary"], &trace);
@@ -140,7 +138,7 @@ fn figures_are_those_of_the_documents() -> Result<(), Skip> {
 
 fn tables_sort_by_every_column() -> Result<(), Skip> {
     let browser = Browser::start()?;
-    let trace = sample("amd64-6.1");
+    let trace = data("amd64-6.1");
     let (_dir, file) = page(&trace);
     browser.open(&file, "");
     let rows = document(&["sites", "--sort", "live"], &trace)["rows"].as_array().unwrap().clone();
@@ -207,7 +205,7 @@ fn tables_sort_by_every_column() -> Result<(), Skip> {
 
 fn keys_walk_over_every_shape() -> Result<(), Skip> {
     let browser = Browser::start()?;
-    let (_dir, file) = page(&sample("amd64-6.1"));
+    let (_dir, file) = page(&data("amd64-6.1"));
     let by_size = "return sized(ROOT.children[0], state.size).map(node => node.name)";
     for shape in SHAPES {
         browser.open(&file, &format!("#shape={shape}"));
@@ -257,7 +255,7 @@ fn keys_walk_over_every_shape() -> Result<(), Skip> {
 
 fn a_search_dims_the_rest_and_says_its_share() -> Result<(), Skip> {
     let browser = Browser::start()?;
-    let trace = sample("amd64-6.1");
+    let trace = data("amd64-6.1");
     let (_dir, file) = page(&trace);
     let rows = document(&["sites"], &trace)["rows"].as_array().unwrap().clone();
     let live = |takes: &dyn Fn(&str) -> bool| -> u64 {
@@ -299,7 +297,7 @@ fn a_search_dims_the_rest_and_says_its_share() -> Result<(), Skip> {
 
 fn the_address_keeps_what_is_shown() -> Result<(), Skip> {
     let browser = Browser::start()?;
-    let (_dir, file) = page(&sample("amd64-6.1"));
+    let (_dir, file) = page(&data("amd64-6.1"));
     browser.open(&file, "");
     browser.click("#shapes [data-shape=rings]");
     browser.run(
@@ -329,7 +327,7 @@ fn the_address_keeps_what_is_shown() -> Result<(), Skip> {
 
 fn loss_is_hatched_and_said() -> Result<(), Skip> {
     let browser = Browser::start()?;
-    let lossy = sample("amd64-6.1-lossy");
+    let lossy = data("amd64-6.1-lossy");
     let (_dir, file) = page(&lossy);
     browser.open(&file, "");
     let events = run_to(0, REPORT, &["events", "--format", "jsonl"], &[&lossy]);
@@ -347,7 +345,7 @@ fn loss_is_hatched_and_said() -> Result<(), Skip> {
     let drawn = browser.run("return document.querySelectorAll('#time figure rect.lossy').length");
     assert_eq!(drawn, loss.as_array().unwrap().len());
     assert!(texts(&browser, "#time .hint")[0].starts_with("hatched: events may be missing"));
-    let (_dir, file) = page(&sample("amd64-6.1"));
+    let (_dir, file) = page(&data("amd64-6.1"));
     browser.open(&file, "");
     assert_eq!(browser.run("return document.querySelectorAll('#time .lossy').length"), 0);
     Ok(())
@@ -378,7 +376,7 @@ fn names_are_text() -> Result<(), Skip> {
 }
 
 fn a_saved_document_makes_a_page_that_names_what_it_lacks() -> Result<(), Skip> {
-    let (dir, trace) = (Directory::new(&[]), sample("amd64-6.1-lossy"));
+    let (dir, trace) = (Directory::new(&[]), data("amd64-6.1-lossy"));
     let saved = dir.file("sites.json");
     run_to(0, REPORT, &["sites", "--format", "json", "-o", saved.to_str().unwrap()], &[&trace]);
     let (_dir, file) = page(&saved);
@@ -399,7 +397,7 @@ fn a_saved_document_makes_a_page_that_names_what_it_lacks() -> Result<(), Skip> 
 fn folders_are_walked_and_searched() -> Result<(), Skip> {
     let deep = format!("{}end.c", "d/".repeat(300));
     let files = ["fs/ext4/inode.c", "fs/ext4/dir.c", "fs/<b>\u{202e}/x.c", "mm/util.c", &deep];
-    let mut sites = document(&["sites"], &sample("amd64-6.1"));
+    let mut sites = document(&["sites"], &data("amd64-6.1"));
     let rows = sites["rows"].as_array_mut().unwrap();
     for (number, row) in rows.iter_mut().enumerate() {
         let file = files[number % files.len()];
@@ -439,7 +437,7 @@ fn folders_are_walked_and_searched() -> Result<(), Skip> {
 fn text_is_readable_in_both_themes() -> Result<(), Skip> {
     let browser = Browser::start()?;
     for name in ["amd64-6.1", "amd64-6.1-lossy"] {
-        let (_dir, file) = page(&sample(name));
+        let (_dir, file) = page(&data(name));
         for theme in ["light", "dark"] {
             browser.set_media("prefers-color-scheme", theme);
             for shape in SHAPES {

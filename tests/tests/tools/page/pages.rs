@@ -5,16 +5,11 @@ use std::path::{Path, PathBuf};
 use kmemtrace_tests::browser::Browser;
 use kmemtrace_tests::generate::symbols::Function;
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_tests::programs::{json, run_to};
+use kmemtrace_tests::programs::{data, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::scenario::Scenario;
-use serde_json::Value;
 
 pub(crate) const REPORT: &str = "kmemtrace-report";
-
-pub(crate) fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
-}
 
 /// Page of a trace, in a directory of its own.
 pub(crate) fn page(trace: &Path) -> (Directory, PathBuf) {
@@ -22,11 +17,6 @@ pub(crate) fn page(trace: &Path) -> (Directory, PathBuf) {
     let file = dir.file("page.html");
     run_to(0, REPORT, &["html", "-o", file.to_str().unwrap()], &[trace]);
     (dir, file)
-}
-
-/// Document of a view.
-pub(crate) fn document(view: &[&str], trace: &Path) -> Value {
-    json(&run_to(0, REPORT, &[view, &["--format", "json"]].concat(), &[trace]))
 }
 
 /// Recording of functions with these names, each with a call-site; the last ones belong to modules.
@@ -66,9 +56,9 @@ pub(crate) fn traces() -> Vec<(&'static str, PathBuf, Option<Directory>)> {
     let pages = Scenario::new(Shape::plain(), 2).page_alloc(10, 0, 77, 4096).page_alloc(20, 1, 78, 8192);
     let (pages, pages_dir) = written(&trace_dir(&pages.page_free(30, 1, 77, 0).finish(), 1));
     vec![
-        ("complete", sample("amd64-6.1"), None),
-        ("lossy", sample("amd64-6.1-lossy"), None),
-        ("complete", sample("s390x-6.1"), None),
+        ("complete", data("amd64-6.1"), None),
+        ("lossy", data("amd64-6.1-lossy"), None),
+        ("complete", data("s390x-6.1"), None),
         ("complete", empty, empty_dir),
         ("corrupt", corrupt, corrupt_dir),
         ("complete", pages, pages_dir),

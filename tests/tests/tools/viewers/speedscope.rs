@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kmemtrace_tests::npm;
-use kmemtrace_tests::programs::{json, run_to};
+use kmemtrace_tests::programs::{data, json, run_to};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
-use super::{REPORT, data, exported};
+use super::{REPORT, exported};
 
 /// Texts of the page in its view of functions, once the file is loaded.
 fn texts(page: &Path, file: &Path) -> Result<Vec<String>, Skip> {

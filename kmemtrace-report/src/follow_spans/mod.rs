@@ -22,7 +22,7 @@ use crate::views::view::Needs;
 use crate::{exit, report};
 use held::Held;
 use input::Input;
-use lines::Lines;
+use lines::SpanLines;
 use stop::{Next, Stop};
 
 /// Prints spans as they end, and the totals at the end.
@@ -44,7 +44,7 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
     let base = query.follow(&mut trace, asked)?;
     let mut follower = Follower::new(&base, &trace);
     let mut out = Output::open(args.output.as_deref(), args.force)?;
-    let mut lines = Lines::new(request, &base, &mut out);
+    let mut lines = SpanLines::new(request, &base, &mut out);
     let (mut written, mut held) = (Ok(()), Held::new(matches!(input, Input::Stream(_))));
     loop {
         if input.is_full() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kmemtrace::live::{Detail, LiveName, LiveRow, Shares, SizeShare};
 use kmemtrace_abi::text::units::grouped;
 
-use super::view::{Paint, Pen, View, WIDE};
+use super::view::{Paint, Pen, ScreenView, WIDE};
 use super::{figures, rows, who};
 use crate::render::cut;
 
@@ -22,7 +22,7 @@ const AGES: u16 = 43;
 const SIZES: u16 = 33;
 
 /// Draws the pane.
-pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
+pub(super) fn draw(view: ScreenView<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
     let width = pen.area().width;
     pen.put(0, lines.start, &"-".repeat(usize::from(width)), Paint::Faint);
     let all = view.state.rows(view.snapshot);
@@ -56,7 +56,7 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
 }
 
 /// Threads whose allocations are live, and the times of the row's first and last allocation.
-fn who_and_when(view: View<'_>, row: &LiveRow, detail: &Detail) -> String {
+fn who_and_when(view: ScreenView<'_>, row: &LiveRow, detail: &Detail) -> String {
     let share =
         |(name, live): &(Arc<LiveName>, u64)| format!("{} {}", who::name(name), figures::percent(*live, row.live));
     let threads = detail.shares.iter().flat_map(|shares| &shares.threads);
@@ -86,7 +86,7 @@ fn sizes(detail: &Detail) -> Vec<String> {
 }
 
 /// Lines about a row.
-fn words(view: View<'_>, row: &LiveRow, detail: &Detail, width: usize, mark: char) -> Vec<String> {
+fn words(view: ScreenView<'_>, row: &LiveRow, detail: &Detail, width: usize, mark: char) -> Vec<String> {
     // An inner node of a tree has no more than its sums.
     let requested = if detail.requested > 0 { detail.requested } else { row.live.saturating_sub(row.wasted) };
     let LiveRow { objects, live, wasted, allocs_now, frees_now, cross_cpu, frees, .. } = row;

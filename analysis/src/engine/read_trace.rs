@@ -15,34 +15,35 @@ use crate::account::grouping::GroupKey;
 use crate::account::over_time::{OverTime, OverTimeFigures};
 use crate::account::place_paths::PlaceSteps;
 use crate::account::row_paths::{Nodes, SharedPaths};
+use crate::engine::add_up;
 use crate::engine::config::{RunConfig, batch};
-use crate::engine::figures;
 use crate::engine::peaks::PeakTracker;
+use crate::engine::read_in_order::bytes_to_read;
 use crate::engine::scheduler::{Finished, MAX_ROUNDS, Partition, Scheduler, StageTimes};
-use crate::engine::sequential::bytes_to_read;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::memory::hashing::Seed;
 use crate::order::merge::Chunk;
 use crate::order::merger::Merger;
-use crate::order::pair_event::{Filter, PairEvent, PairEventReader};
+use crate::order::pair_event::{PairEvent, PairEventReader};
 use crate::pairing::pairs::Pairing;
 use crate::pairing::result::PairingResult;
 use crate::progress::Progress;
+use crate::query::filter::EventFilter;
 
 /// Interval between two looks at the memory of the process.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// Memory that grows with the trace, for messages.
-const KEPT: &str = "live objects, freed addresses and their sizes";
+pub(super) const KEPT: &str = "live objects, freed addresses and their sizes";
 
 /// Memory for each event between two stages, in bytes, with its key and its change of the live bytes.
 const EVENT_BYTES: usize = size_of::<PairEvent>() + 32;
 
 /// Pairs all events of `trace` that `filter` takes, within the bounds that `bounds` gives for its first key. `known_first` is the
 /// first key of a trace of which only a part is read.
-pub(crate) fn run<F: Filter + Clone + Send>(
+pub(crate) fn run(
     trace: &mut Trace,
     mut config: RunConfig<'_>,
-    filter: &F,
+    filter: &EventFilter<'_>,
     bounds: impl FnOnce(u64) -> (u64, u64),
     known_first: Option<u64>,
     progress: &mut dyn Progress,
@@ -93,7 +94,7 @@ pub(crate) fn run<F: Filter + Clone + Send>(
         return Err(config.budget.exceeded(KEPT, order.events, LESS_OF_THE_TRACE));
     }
     note_times(times, &order, &config);
-    let collected = figures::collect(partitions, &classes, &config, order.events)?;
+    let collected = add_up::collect(partitions, &classes, &config, order.events)?;
     trace.streams = streams;
     // Losses without a place are known at the end, too late for the gaps of the merge.
     let is_late = trace.dropped_beyond(order.missing) > 0 || trace.streams.iter().any(|s| s.report().late_loss);
@@ -133,10 +134,10 @@ impl Sizes {
 }
 
 /// Reads each stream up to its first event.
-fn read_first<F: Filter>(
+fn read_first(
     streams: &mut [CpuStream],
     merger: &mut Merger<PairEvent>,
-    reader: &mut PairEventReader<'_, F>,
+    reader: &mut PairEventReader<'_>,
     batch: usize,
 ) {
     for (stream, number) in streams.iter_mut().zip(0u16..) {
@@ -159,19 +160,15 @@ fn partitions<'a>(
     let partition = |part| {
         let mut pairing = Pairing::new(&config.rules, classes, seed, part, parts);
         pairing.set_max_bytes(sizes.table_bytes);
-        // More threads have a partition each, and those grow at the same time.
-        if config.parallelism.threads == 2 {
-            pairing.move_in_halves();
-        }
         Partition::new(pairing, (parts == 1).then(&peaks))
     };
     (0..parts as usize).map(partition).collect()
 }
 
 /// Runs all stages to their ends; stops where the memory limit is exceeded.
-fn work<F: Filter + Clone + Send>(
+fn work(
     scheduler: &Scheduler<'_>,
-    reader: PairEventReader<'_, F>,
+    reader: PairEventReader<'_>,
     config: &RunConfig<'_>,
     to_read: u64,
     progress: &mut dyn Progress,

@@ -9,11 +9,11 @@ use crate::account::grouping::GroupKey;
 use crate::cache::{AnalysisRequest, Index, Restricted};
 use crate::engine::config::RunConfig;
 use crate::engine::init_sites::{self, InitFacts};
-use crate::engine::pipeline;
+use crate::engine::read_trace;
 use crate::error::AnalysisError;
-use crate::order::pair_event::Filter;
 use crate::pairing::result::PairingResult;
 use crate::progress::Progress;
+use crate::query::filter::EventFilter;
 use crate::query::window::AskedWindow;
 
 /// One run: a trace, its index, the request and the configuration.
@@ -28,22 +28,17 @@ pub(crate) struct AnalysisRun<'a> {
 type Outcome = Result<(MergeStats, PairingResult, Completeness), AnalysisError>;
 
 impl AnalysisRun<'_> {
-    /// Runs over the whole trace, or a window of it; `is_filtered`: a filter selects allocations, which no index answers.
-    pub(crate) fn run<F: Filter + Clone + Send>(
-        self,
-        filter: &F,
-        is_filtered: bool,
-        window: Option<AskedWindow<'_>>,
-    ) -> Outcome {
+    /// Runs over the whole trace, or a window of it; no index answers where the filter selects allocations.
+    pub(crate) fn run(self, filter: &EventFilter<'_>, window: Option<AskedWindow<'_>>) -> Outcome {
         match window {
             Some(window) => self.of_window(filter, window),
-            None if is_filtered => self.through(filter, |_| (0, u64::MAX)),
+            None if filter.selects() => self.through(filter, |_| (0, u64::MAX)),
             None => self.of_all(filter),
         }
     }
 
     /// Answers from the index, else by a pass over the whole trace.
-    fn of_all<F: Filter + Clone + Send>(mut self, filter: &F) -> Outcome {
+    fn of_all(mut self, filter: &EventFilter<'_>) -> Outcome {
         if let Some(index) = &mut self.index
             && let Some(answer) = index.answer(self.request, &mut self.trace.names)
             && self.config.has_room_for(answer.1.live.len(), 0)
@@ -53,7 +48,7 @@ impl AnalysisRun<'_> {
         self.prepare();
         let whole = |_| (0, u64::MAX);
         let request = (self.config.facts, self.request);
-        let (order, mut paired) = pipeline::run(self.trace, self.config, filter, whole, None, self.progress)?;
+        let (order, mut paired) = read_trace::run(self.trace, self.config, filter, whole, None, self.progress)?;
         find_init_sites(self.trace, request, &mut paired, whole, self.progress)?;
         let completeness = completeness(self.trace, &order, &paired);
         if let Some(index) = &self.index {
@@ -63,13 +58,13 @@ impl AnalysisRun<'_> {
     }
 
     /// Reads the files' parts that a window needs, if the index has seek points, else all.
-    fn of_window<F: Filter + Clone + Send>(mut self, filter: &F, window: AskedWindow<'_>) -> Outcome {
+    fn of_window(mut self, filter: &EventFilter<'_>, window: AskedWindow<'_>) -> Outcome {
         if let Some(index) = &mut self.index
             && let Some(Restricted { bounds, completeness, first }) =
                 index.restrict(self.trace, |first| window.resolve(first))
         {
             let (order, mut paired) =
-                pipeline::run(self.trace, self.config.clone(), filter, |_| bounds, Some(first), self.progress)?;
+                read_trace::run(self.trace, self.config.clone(), filter, |_| bounds, Some(first), self.progress)?;
             let request = (self.config.facts, self.request);
             find_init_sites(self.trace, request, &mut paired, |_| bounds, self.progress)?;
             if index.was_good(self.trace) {
@@ -81,10 +76,10 @@ impl AnalysisRun<'_> {
     }
 
     /// Reads the whole trace.
-    fn through<F: Filter + Clone + Send>(mut self, filter: &F, window: impl Fn(u64) -> (u64, u64)) -> Outcome {
+    fn through(mut self, filter: &EventFilter<'_>, window: impl Fn(u64) -> (u64, u64)) -> Outcome {
         self.prepare();
         let request = (self.config.facts, self.request);
-        let (order, mut paired) = pipeline::run(self.trace, self.config, filter, &window, None, self.progress)?;
+        let (order, mut paired) = read_trace::run(self.trace, self.config, filter, &window, None, self.progress)?;
         find_init_sites(self.trace, request, &mut paired, window, self.progress)?;
         let completeness = completeness(self.trace, &order, &paired);
         if let Some(index) = &self.index {

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::filter::RowFilter;
 use super::keys::{Command, Key, press};
 use super::state::{ScreenState, Sort};
-use super::{Look, Memory, Recording, Subject, View, draw, text};
+use super::{Look, Memory, Recording, ScreenView, Subject, draw, text};
 
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
@@ -51,6 +51,14 @@ fn row(name: Arc<LiveName>, kind: Kind, growth: i64, live: u64) -> LiveRow {
         median_age: Some(12 * SECOND),
         path: Arc::default(),
     }
+}
+
+/// Row of a stack of pages.
+fn stack(number: u32, module: u32, path: &[u32], frames: &[&[u8]], live: u64) -> LiveRow {
+    let symbol = |name: &[u8]| Some(LiveSymbol { name: name.into(), offset: 16, module: None });
+    let name = LiveName::Stack(frames.iter().map(|name| (1, symbol(name))).collect());
+    let row = row(site(1, b"x", 0, None), Kind::Pages, live as i64, live);
+    LiveRow { key: LiveKey::Stack(number, module), name: Arc::new(name), path: Arc::from(path), ..row }
 }
 
 /// Snapshot after the mock-up.
@@ -109,12 +117,20 @@ fn subject() -> Subject {
 
 fn shown_as(snapshot: &Snapshot, subject: &Subject, state: &ScreenState, width: u16, height: u16) -> String {
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
-    draw(View { snapshot, subject, state, look: Look::default() }, &mut buffer);
+    draw(ScreenView { snapshot, subject, state, look: Look::default() }, &mut buffer);
     text(&buffer)
 }
 
 fn shown(snapshot: &Snapshot, width: u16, height: u16) -> String {
     shown_as(snapshot, &subject(), &ScreenState::default(), width, height)
+}
+
+/// Lines of the table from a column on, without the kind of memory.
+fn table_lines(snapshot: &Snapshot, state: &ScreenState, from: usize) -> Vec<String> {
+    let screen = shown_as(snapshot, &subject(), state, 80, 24);
+    let table = screen.lines().skip(5).take_while(|line| !line.is_empty() && !line.starts_with('-'));
+    let lines = table.map(|line| line.chars().skip(from).collect::<String>().replace("pages", ""));
+    lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
 #[test]
@@ -358,25 +374,14 @@ fn keys_sort_filter_choose_and_freeze() {
 
 #[test]
 fn stacks_are_a_tree_that_opens_where_it_is_asked_to() {
-    let symbol = |name: &[u8]| Some(LiveSymbol { name: name.into(), offset: 16, module: None });
-    let stack = |number: u32, path: &[u32], frames: &[&[u8]], live: u64| {
-        let frames = frames.iter().map(|name| (1, symbol(name))).collect();
-        let (key, path) = (LiveKey::Stack(number, 0), Arc::from(path));
-        let row = row(site(1, b"x", 0, None), Kind::Pages, live as i64, live);
-        LiveRow { key, name: Arc::new(LiveName::Stack(frames)), path, ..row }
-    };
     let rows = vec![
-        stack(1, &[0, 1, 2], &[b"alloc_a", b"ioctl", b"entry"], 4 * MIB),
-        stack(2, &[0, 1, 3], &[b"alloc_b", b"ioctl", b"entry"], 2 * MIB),
-        stack(3, &[4], &[b"ret_from_fork"], MIB),
+        stack(1, 0, &[0, 1, 2], &[b"alloc_a", b"ioctl", b"entry"], 4 * MIB),
+        stack(2, 0, &[0, 1, 3], &[b"alloc_b", b"ioctl", b"entry"], 2 * MIB),
+        stack(3, 0, &[4], &[b"ret_from_fork"], MIB),
     ];
     let snapshot = Snapshot { rows, group: LiveGroup::Stacks, node_peaks: vec![9 * MIB, 0, 0, 0, 0], ..snapshot() };
     let mut state = ScreenState { group: LiveGroup::Stacks, ..ScreenState::default() };
-    let lines = |state: &ScreenState| -> Vec<String> {
-        let screen = shown_as(&snapshot, &subject(), state, 80, 24);
-        let table = screen.lines().skip(5).take_while(|line| !line.is_empty() && !line.starts_with('-'));
-        table.map(|line| line.trim_end().trim_end_matches("pages").trim_end().to_owned()).collect()
-    };
+    let lines = |state: &ScreenState| table_lines(&snapshot, state, 0);
     let closed = ["    +6M   6.00 M   9.00 M >+ entry+0x10", "    +1M   1.00 M   1.00 M    ret_from_fork+0x10"];
     assert_eq!(lines(&state), closed);
     press(&mut state, &snapshot, 10, Key::Right);
@@ -407,13 +412,6 @@ fn stacks_are_a_tree_that_opens_where_it_is_asked_to() {
 
 #[test]
 fn stacks_of_a_module_open_below_it() {
-    let symbol = |name: &[u8]| Some(LiveSymbol { name: name.into(), offset: 16, module: None });
-    let stack = |number: u32, module: u32, path: &[u32], frames: &[&[u8]], live: u64| {
-        let frames = frames.iter().map(|name| (1, symbol(name))).collect();
-        let (key, path) = (LiveKey::Stack(number, module), Arc::from(path));
-        let row = row(site(1, b"x", 0, None), Kind::Pages, live as i64, live);
-        LiveRow { key, name: Arc::new(LiveName::Stack(frames)), path, ..row }
-    };
     let module = |number: u32, name: Option<&[u8]>, live: u64| {
         let row = row(site(1, b"x", 0, None), Kind::Pages, live as i64, live);
         LiveRow { key: LiveKey::Module(number), name: Arc::new(LiveName::Module(name.map(Into::into))), ..row }
@@ -428,12 +426,7 @@ fn stacks_of_a_module_open_below_it() {
     let groups = vec![LiveGroup::Sites, LiveGroup::Stacks, LiveGroup::Modules];
     let snapshot = Snapshot { rows, below, group: LiveGroup::Modules, groups, ..snapshot() };
     let mut state = ScreenState { group: LiveGroup::Modules, ..ScreenState::default() };
-    let lines = |state: &ScreenState| -> Vec<String> {
-        let screen = shown_as(&snapshot, &subject(), state, 80, 24);
-        let table = screen.lines().skip(5).take_while(|line| !line.is_empty() && !line.starts_with('-'));
-        let names = table.map(|line| line.chars().skip(33).collect::<String>().replace("pages", ""));
-        names.map(|line| line.trim_end().to_owned()).collect()
-    };
+    let lines = |state: &ScreenState| table_lines(&snapshot, state, 33);
     let press_all = |state: &mut ScreenState, keys: &[&str]| {
         keys.iter().for_each(|key| _ = press(state, &snapshot, 10, Key::named(key).unwrap()));
     };

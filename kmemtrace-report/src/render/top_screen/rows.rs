@@ -6,12 +6,12 @@ use kmemtrace::live::{LiveGroup, LiveRow};
 
 use super::state::Sort;
 use super::tree::{Fold, Shown};
-use super::view::{Paint, Pen, View, WIDE};
+use super::view::{Paint, Pen, ScreenView, WIDE};
 use super::{figures, who};
 use crate::render::cut;
 
 /// Column of figures.
-struct Column {
+struct FigureColumn {
     title: String,
     width: usize,
     sort: Option<Sort>,
@@ -24,8 +24,8 @@ const MOST_DEPTH: u16 = 12;
 const ORIGIN: usize = 14;
 
 /// Columns of figures at a width.
-fn columns(view: View<'_>, width: u16) -> Vec<Column> {
-    let column = |title: &str, width, sort, figure| Column { title: title.to_owned(), width, sort, figure };
+fn columns(view: ScreenView<'_>, width: u16) -> Vec<FigureColumn> {
+    let column = |title: &str, width, sort, figure| FigureColumn { title: title.to_owned(), width, sort, figure };
     let title = figures::window(view.state.window()).replace("min", "m");
     let growth_width = if width < WIDE { 7 } else { 8 };
     let growth = column(&format!("+{title}"), growth_width, Some(Sort::Growth), |row| figures::change(row.growth));
@@ -58,7 +58,7 @@ fn columns(view: View<'_>, width: u16) -> Vec<Column> {
 }
 
 /// Draws heading and rows; returns the number of rows that there is room for.
-pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) -> usize {
+pub(super) fn draw(view: ScreenView<'_>, pen: &mut Pen<'_>, lines: Range<u16>) -> usize {
     let width = pen.area().width;
     let columns = columns(view, width);
     heading(view, pen, &columns, lines.start);
@@ -81,7 +81,7 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>, lines: Range<u16>) -> usiz
     room
 }
 
-fn heading(view: View<'_>, pen: &mut Pen<'_>, columns: &[Column], y: u16) {
+fn heading(view: ScreenView<'_>, pen: &mut Pen<'_>, columns: &[FigureColumn], y: u16) {
     let order = if view.state.is_reversed { "^" } else { "v" };
     let mark = |sort: Option<Sort>| if sort == Some(view.state.sort) { order } else { "" };
     let mut x = 0;
@@ -94,7 +94,7 @@ fn heading(view: View<'_>, pen: &mut Pen<'_>, columns: &[Column], y: u16) {
 }
 
 /// Words in place of rows.
-fn nothing(view: View<'_>) -> String {
+fn nothing(view: ScreenView<'_>) -> String {
     if !view.state.is_answered_by(view.snapshot) {
         return String::new();
     }
@@ -111,9 +111,9 @@ fn nothing(view: View<'_>) -> String {
 
 /// Draws a row; `others` is the number of rows below that are not shown.
 fn draw_row(
-    view: View<'_>,
+    view: ScreenView<'_>,
     pen: &mut Pen<'_>,
-    columns: &[Column],
+    columns: &[FigureColumn],
     y: u16,
     row: &Shown<'_>,
     (is_chosen, others): (bool, usize),
@@ -155,6 +155,6 @@ fn branch(depth: u16, fold: Fold) -> String {
 }
 
 /// Mark in place of characters that were cut.
-pub(super) fn cut_mark(view: View<'_>) -> char {
+pub(super) fn cut_mark(view: ScreenView<'_>) -> char {
     if view.look.is_unicode { '…' } else { '~' }
 }

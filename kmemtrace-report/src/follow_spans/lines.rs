@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 
 use kmemtrace::Trace;
-use kmemtrace::documents::head::{CompletenessMembers, Filters, QueryMembers, TraceMembers};
-use kmemtrace::documents::latency::{self as documents, ShrinkerRow};
+use kmemtrace::documents::head::{Filters, QueryMembers, TraceMembers};
+use kmemtrace::documents::latency as documents;
 use kmemtrace::documents::{Body, Document};
 use kmemtrace::follow::FollowerBase;
 use kmemtrace::latency::{EndedSpan, EndedTotals, Latency};
 use kmemtrace_abi::text::units;
-use serde::Serialize;
+use serde_json::json;
 
 use crate::args::Format;
 use crate::cli::Request;
@@ -23,7 +23,7 @@ use crate::terminal::output::Output;
 const SCHEMA: &str = "kmemtrace.follow/1";
 
 /// Writer of the lines.
-pub(super) struct Lines<'a> {
+pub(super) struct SpanLines<'a> {
     base: &'a FollowerBase,
     request: &'a Request,
     options: TableOptions,
@@ -31,51 +31,10 @@ pub(super) struct Lines<'a> {
     has_begun: bool,
 }
 
-/// First line of JSON Lines.
-#[derive(Serialize)]
-struct Begin<'a> {
-    schema: &'static str,
-    trace: TraceMembers<'a>,
-    query: QueryMembers<'a>,
-}
-
-/// Last line of JSON Lines.
-#[derive(Serialize)]
-struct End<'a> {
-    totals: Totals,
-    completeness: &'a CompletenessMembers<'a>,
-    shrinkers: Vec<ShrinkerRow<'a>>,
-}
-
-/// Totals of a run.
-#[derive(Serialize)]
-struct Totals {
-    listed: Sums,
-    stalls: Sums,
-    late_events: u64,
-}
-
-/// Sums over spans.
-#[derive(Serialize)]
-struct Sums {
-    count: u64,
-    total: Option<u64>,
-    max: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    suspect: Option<Suspect>,
-}
-
-/// Spans that loss may have touched.
-#[derive(Serialize)]
-struct Suspect {
-    count: u64,
-    total: Option<u64>,
-}
-
-impl<'a> Lines<'a> {
-    pub(super) fn new(request: &'a Request, base: &'a FollowerBase, out: &'a mut Output) -> Lines<'a> {
+impl<'a> SpanLines<'a> {
+    pub(super) fn new(request: &'a Request, base: &'a FollowerBase, out: &'a mut Output) -> SpanLines<'a> {
         let options = options(request);
-        Lines { base, request, options, out, has_begun: false }
+        SpanLines { base, request, options, out, has_begun: false }
     }
 
     /// Writes the first line; `first` is the key of the first event.
@@ -84,11 +43,11 @@ impl<'a> Lines<'a> {
             return Ok(());
         }
         let filters = Filters(&self.request.asked.filters);
-        let begin = Begin {
-            schema: SCHEMA,
-            trace: TraceMembers::of_begun(self.base.info(), first.unwrap_or(0)),
-            query: QueryMembers { filters, time: None, by: Vec::new() },
-        };
+        let begin = json!({
+            "schema": SCHEMA,
+            "trace": TraceMembers::of_begun(self.base.info(), first.unwrap_or(0)),
+            "query": QueryMembers { filters, time: None, by: Vec::new() },
+        });
         line(&begin, self.out)
     }
 
@@ -131,15 +90,9 @@ pub(super) fn totals(
 ) -> io::Result<()> {
     let known = |time: u64| latency.has_durations().then_some(time);
     let spans = documents::latency(latency);
-    let stalls = match &spans.body {
-        Body::Latency(view) => Sums {
-            count: view.tasks.iter().map(|task| task.count).sum(),
-            total: view.tasks.iter().try_fold(0u64, |sum, task| Some(sum.saturating_add(task.total?))),
-            max: view.tasks.iter().filter_map(|task| task.max).max(),
-            suspect: None,
-        },
-        _ => return Ok(()),
-    };
+    let Body::Latency(view) = &spans.body else { return Ok(()) };
+    let stalls: u64 = view.tasks.iter().map(|task| task.count).sum();
+    let waited = view.tasks.iter().try_fold(0u64, |sum, task| Some(sum.saturating_add(task.total?)));
     let document = documents::shrinkers(latency, false, None);
     if request.format() == Format::Table {
         let options = options(request);
@@ -154,21 +107,28 @@ pub(super) fn totals(
         if listed.suspect.0 > 0 {
             text += &format!("; {} more that loss may have touched", units::grouped(listed.suspect.0));
         }
-        text += &format!(". In all {} waited {}.", cells::counted(stalls.count, "stall"), duration(stalls.total));
+        text += &format!(". In all {} waited {}.", cells::counted(stalls, "stall"), duration(waited));
         heading::text(&text, &options, out)?;
         // The threshold chose the lines above; shrinkers count whatever their stalls took.
         let filters = options.filters.into_iter().filter(|(option, _)| option != "threshold").collect();
         return table::table(&document, &TableOptions { filters, ..options }, out);
     }
     let Document { head, body: Body::Shrinkers(shrinkers) } = &document else { return Ok(()) };
-    let suspect = Suspect { count: listed.suspect.0, total: known(listed.suspect.1) };
-    let listed =
-        Sums { count: listed.count, total: known(listed.total), max: known(listed.max), suspect: Some(suspect) };
-    let end = End {
-        totals: Totals { listed, stalls, late_events },
-        completeness: &head.completeness,
-        shrinkers: shrinkers.rows.iter().collect(),
-    };
+    let (suspects, suspect_time) = listed.suspect;
+    let end = json!({
+        "totals": {
+            "listed": {
+                "count": listed.count,
+                "total": known(listed.total),
+                "max": known(listed.max),
+                "suspect": { "count": suspects, "total": known(suspect_time) },
+            },
+            "stalls": { "count": stalls, "total": waited, "max": view.tasks.iter().filter_map(|task| task.max).max() },
+            "late_events": late_events,
+        },
+        "completeness": head.completeness,
+        "shrinkers": shrinkers.rows.iter().collect::<Vec<_>>(),
+    });
     line(&end, out)
 }
 

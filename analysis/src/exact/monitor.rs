@@ -13,7 +13,7 @@ use kmemtrace_tests::generate::Random;
 use kmemtrace_tests::growing::Growing;
 use kmemtrace_tests::recording::seeds;
 
-use super::stacks::{Known, Sums, made, replay, trace};
+use super::stacks::{Known, StackSums, made, replay, trace};
 use crate::ModuleRule;
 use crate::live::{
     Fed, LiveGroup, LiveKey, LiveName, LiveRow, Monitor, MonitorBase, MonitorOptions, ObjectNames, Selection,
@@ -80,7 +80,7 @@ fn live_figures_are_those_of_a_replay() {
                 let sums = found.entry(key(row)).or_default();
                 *sums = (sums.0 + row.allocs, sums.1 + row.live, sums.2 + row.peak);
             }
-            let figures = |sums: &Sums| (sums.allocs, sums.live, sums.peak);
+            let figures = |sums: &StackSums| (sums.allocs, sums.live, sums.peak);
             let mut expected: BTreeMap<_, _> =
                 expected.iter().map(|(key, sums)| (key.clone(), figures(sums))).collect();
             if matches!(group, LiveGroup::Uses | LiveGroup::Caches) {

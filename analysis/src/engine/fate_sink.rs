@@ -6,33 +6,22 @@ use kmemtrace_abi::event::{Event, Kind, Space};
 
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::stacks::StackNumber;
-use crate::engine::object::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
+use crate::engine::object_fate::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
 use crate::order::pair_event::{NO_PID, PairAction, PairEvent};
 use crate::pairing::fate::{Ended, Fate, ObjectPages};
-use crate::pairing::loss::{LossState, OpenFindings, Suspicion};
+use crate::pairing::loss::{OpenFindings, Suspicion};
 use crate::pairing::pairs::{Number, PairingOptions, PairingSink};
 use crate::pairing::result::Live;
 use crate::pairing::slot::AllocInfo;
 
-/// Object or event alone, with numbers for its names. Few are kept: those whose suspicion is open.
+/// Fate with numbers for its names. Few are kept: those whose suspicion is open.
 #[derive(Clone, Copy, Debug)]
-struct Found {
-    fate: Fate,
-    seq: u64,
-    at: u64,
-    cpu: u32,
-    pid: Option<i32>,
-    address: u64,
-    call_site: u64,
-    kind: Kind,
+struct NumberedFate {
+    object: ObjectFate<'static>,
     stack: StackNumber,
     cache: CacheNumber,
-    requested: u64,
-    allocated: u64,
-    pages: Option<ObjectPages>,
-    end: Option<ObjectEnd>,
-    /// CPU, call-site, kind and cache of the free.
-    free: Option<(u32, u64, Kind, CacheNumber)>,
+    /// Cache that the free names.
+    free_cache: CacheNumber,
 }
 
 /// Fates of objects on their way to the caller's sink.
@@ -43,9 +32,8 @@ pub(super) struct Fates<'a> {
     /// Places of the window's events in the total order.
     seqs: Vec<u64>,
     places: Places,
-    loss: LossState,
     /// Fates whose suspicion the next window decides.
-    open: Vec<Found>,
+    open: Vec<NumberedFate>,
     is_all_suspect: bool,
     page_bytes: Option<u64>,
     /// Set once the sink has ended the pass.
@@ -74,7 +62,6 @@ impl<'a> Fates<'a> {
             cpus: &rules.cpus,
             seqs: Vec::new(),
             places: Places::default(),
-            loss: LossState::default(),
             open: Vec::new(),
             is_all_suspect,
             page_bytes: rules.page_bytes,
@@ -91,13 +78,8 @@ impl<'a> Fates<'a> {
         Some(ObjectPages { allocated: pages, freed, inferred, live, freed_elsewhere })
     }
 
-    /// Begins a window: a gap may begin at the last one's frontier, which decides on the fates that were left open.
-    pub(super) fn begin_window(&mut self, gap_at_last_frontier: bool, complete_until: Option<u64>) {
-        match self.loss.begin_window(gap_at_last_frontier, complete_until) {
-            OpenFindings::Suspect => self.decide(true),
-            OpenFindings::Unexplained => self.decide(false),
-            OpenFindings::StillOpen => {}
-        }
+    /// Forgets the places of the last window's events.
+    pub(super) fn begin_window(&mut self) {
         self.seqs.clear();
     }
 
@@ -127,7 +109,7 @@ impl<'a> Fates<'a> {
         self.cpus.get(usize::from(stream)).copied().unwrap_or(0)
     }
 
-    fn take(&mut self, found: Found, suspicion: Option<Suspicion>) {
+    fn take(&mut self, found: NumberedFate, suspicion: Option<Suspicion>) {
         match suspicion {
             Some(_) if self.is_all_suspect => self.hand_over(&found, Some(true)),
             Some(Suspicion::Open) => self.open.push(found),
@@ -135,60 +117,35 @@ impl<'a> Fates<'a> {
         }
     }
 
-    fn hand_over(&mut self, found: &Found, suspect: Option<bool>) {
+    fn hand_over(&mut self, found: &NumberedFate, suspect: Option<bool>) {
         if self.has_ended {
             return;
         }
-        self.names.learn_cache(found.cache.max(found.free.map_or(0, |(.., cache)| cache)));
+        self.names.learn_cache(found.cache.max(found.free_cache));
         self.names.learn_stack(found.stack);
-        let names = &self.names;
-        let free = found.free.map(|(cpu, call_site, kind, cache)| ObjectFree {
-            cpu,
-            call_site,
-            kind,
-            cache: names.cache(cache),
-        });
+        let (names, of) = (&self.names, found.object);
         let object = ObjectFate {
-            fate: found.fate,
-            seq: found.seq,
-            at: found.at,
-            cpu: found.cpu,
-            pid: found.pid,
-            comm: found.pid.and_then(|pid| names.comms.get(&pid)).map(|comm| &**comm),
-            address: found.address,
-            call_site: found.call_site,
-            kind: found.kind,
+            comm: of.pid.and_then(|pid| names.comms.get(&pid)).map(|comm| &**comm),
             stack: names.stack(found.stack),
             cache: names.cache(found.cache),
-            requested: found.requested,
-            allocated: found.allocated,
-            pages: found.pages,
-            end: found.end,
-            free,
+            free: of.free.map(|free| ObjectFree { cache: names.cache(found.free_cache), ..free }),
             suspect,
+            ..of
         };
         self.has_ended = self.sink.object(&object).is_break();
     }
 
     /// An object as the tables kept it.
-    fn object(&mut self, fate: Fate, address: u64, info: &AllocInfo, class: &Class, cpu: u32) -> Found {
-        Found {
-            fate,
-            seq: self.places.seq(info),
-            at: info.at,
-            cpu,
-            pid: (info.pid != NO_PID).then(|| info.pid.cast_signed()),
+    fn object(&mut self, fate: Fate, address: u64, info: &AllocInfo, class: &Class, cpu: u32) -> NumberedFate {
+        let pid = (info.pid != NO_PID).then(|| info.pid.cast_signed());
+        let object = ObjectFate {
             address,
             call_site: self.names.call_site(class.origin),
-            kind: class.kind,
-            stack: self.names.stack_of_row(class.row),
-            cache: class.cache,
             requested: class.requested,
             allocated: class.allocated,
-            pages: None,
-            end: None,
-            free: None,
-        }
+            ..alone(fate, (self.places.seq(info), info.at), (cpu, pid), class.kind)
+        };
+        NumberedFate { object, stack: self.names.stack_of_row(class.row), cache: class.cache, free_cache: 0 }
     }
 
     /// Hands over the live objects, oldest first; `classes` are theirs.
@@ -197,20 +154,44 @@ impl<'a> Fates<'a> {
         for object in &live {
             let Some(class) = classes.get(object.class as usize) else { continue };
             let mut found = self.object(Fate::Live, object.address, &object.alloc_info, class, object.cpu);
-            found.pages = match object.pages {
+            let of = &mut found.object;
+            of.pages = match object.pages {
                 Some(pages) => {
                     // The class has the sizes of the pages that are live.
                     let bytes = self.page_bytes.unwrap_or(0).saturating_mul(pages.allocated.into());
-                    (found.requested, found.allocated) = (bytes, bytes);
+                    (of.requested, of.allocated) = (bytes, bytes);
                     Some(pages.into())
                 }
-                None => self.whole_block(class.kind, found.allocated, Fate::Live, false),
+                None => self.whole_block(class.kind, of.allocated, Fate::Live, false),
             };
             self.hand_over(&found, None);
             if self.has_ended {
                 return;
             }
         }
+    }
+}
+
+/// Event of its own, without an address, sizes and names.
+fn alone(fate: Fate, (seq, at): (u64, u64), (cpu, pid): (u32, Option<i32>), kind: Kind) -> ObjectFate<'static> {
+    ObjectFate {
+        fate,
+        seq,
+        at,
+        cpu,
+        pid,
+        comm: None,
+        address: 0,
+        call_site: 0,
+        kind,
+        stack: &[],
+        cache: None,
+        requested: 0,
+        allocated: 0,
+        pages: None,
+        end: None,
+        free: None,
+        suspect: None,
     }
 }
 
@@ -228,47 +209,53 @@ impl PairingSink for WindowFates<'_, '_> {
 
     fn freed(&mut self, _: Number, _: &Class, _: u64) {}
 
+    fn decide_open(&mut self, open: OpenFindings) {
+        match open {
+            OpenFindings::Suspect => self.fates.decide(true),
+            OpenFindings::Unexplained => self.fates.decide(false),
+            OpenFindings::StillOpen => {}
+        }
+    }
+
     fn tie(&self, number: Number) -> u32 {
         self.fates.seq(number) as u32
     }
 
     fn ended(&mut self, object: &Ended, fate: Fate, event: &PairEvent, number: Number, suspicion: Suspicion) {
         let fates = &mut *self.fates;
-        let (cpu, (requested, allocated)) = (fates.cpu(object.stream), object.sizes);
-        let end = Some(ObjectEnd { seq: fates.seq(number), at: event.at });
-        // A free has its call-site in `requested` and its cache in `extra`.
-        // Deferred and bulk frees go with either kind.
-        let has_kind = !matches!(event.action, PairAction::Deferred | PairAction::BulkFree);
-        let kind = if has_kind { event.kind } else { object.class.kind };
-        let free = (fate == Fate::Pair).then(|| (fates.cpu(event.stream), event.requested, kind, event.extra));
-        let found = fates.object(fate, object.address, &object.info, &object.class, cpu);
-        let pages = object
-            .pages
-            .or_else(|| fates.whole_block(object.class.kind, allocated, fate, object.stream != event.stream));
-        fates.take(Found { requested, allocated, pages, end, free, ..found }, Some(suspicion));
+        let cpu = fates.cpu(object.stream);
+        let mut found = fates.object(fate, object.address, &object.info, &object.class, cpu);
+        let of = &mut found.object;
+        (of.requested, of.allocated) = object.sizes;
+        of.end = Some(ObjectEnd { seq: fates.seq(number), at: event.at });
+        let is_elsewhere = object.stream != event.stream;
+        of.pages = object.pages.or_else(|| fates.whole_block(object.class.kind, of.allocated, fate, is_elsewhere));
+        if fate == Fate::Pair {
+            // Deferred and bulk frees go with either kind.
+            let has_kind = !matches!(event.action, PairAction::Deferred | PairAction::BulkFree);
+            let kind = if has_kind { event.kind } else { object.class.kind };
+            // A free has its call-site in `requested` and its cache in `extra`.
+            let (cpu, call_site) = (fates.cpu(event.stream), event.requested);
+            of.free = Some(ObjectFree { cpu, call_site, kind, cache: None });
+            found.free_cache = event.extra;
+        }
+        fates.take(found, Some(suspicion));
     }
 
     fn alone(&mut self, fate: Fate, event: &PairEvent, number: Number, suspicion: Option<Suspicion>) {
         let Some(of) = self.events.get(number.serial as usize) else { return };
         let fates = &mut *self.fates;
-        let is_failed = fate == Fate::Failed;
-        let found = Found {
-            fate,
-            seq: fates.seq(number),
-            at: event.at,
-            cpu: of.cpu,
-            pid: of.pid,
-            address: if is_failed { 0 } else { event.address },
-            call_site: if is_failed { fates.names.site_of_class(event.class) } else { of.call_site },
-            kind: event.kind,
-            stack: if is_failed { fates.names.stack_of_class(event.class) } else { 0 },
-            cache: if is_failed { fates.names.cache_of_class(event.class) } else { event.extra },
-            requested: if is_failed { of.requested } else { 0 },
-            allocated: 0,
-            pages: None,
-            end: None,
-            free: None,
+        let mut object = alone(fate, (fates.seq(number), event.at), (of.cpu, of.pid), event.kind);
+        let (stack, cache) = if fate == Fate::Failed {
+            object.requested = of.requested;
+            let (call_site, stack, cache) = fates.names.of_class(event.class);
+            object.call_site = call_site;
+            (stack, cache)
+        } else {
+            (object.address, object.call_site) = (event.address, of.call_site);
+            (0, event.extra)
         };
+        let found = NumberedFate { object, stack, cache, free_cache: 0 };
         fates.take(found, suspicion);
     }
 }
@@ -330,30 +317,14 @@ impl FoundNames<'_> {
         index.and_then(|index| self.stacks.get(index)).map_or(&[], |frames| frames)
     }
 
-    /// Stack of a class; failed allocations are rare.
+    /// Call-site, stack and cache of a class; failed allocations are rare.
     #[cold]
-    fn stack_of_class(&mut self, class: u32) -> StackNumber {
-        self.class(class).map_or(0, |class| self.stack_of_row(class.row))
-    }
-
-    /// Cache of a class; failed allocations are rare.
-    #[cold]
-    fn cache_of_class(&self, class: u32) -> CacheNumber {
-        self.class(class).map_or(0, |class| class.cache)
-    }
-
-    /// Call-site of a class, for pages the one of their stack.
-    #[cold]
-    fn site_of_class(&mut self, class: u32) -> u64 {
-        self.class(class).map_or(0, |class| self.call_site(class.origin))
-    }
-
-    fn class(&self, class: u32) -> Option<Class> {
+    fn of_class(&mut self, class: u32) -> (u64, StackNumber, CacheNumber) {
         let mut found = None;
         self.classes.from(class as usize, |class| {
             found.get_or_insert(*class);
         });
-        found
+        found.map_or((0, 0, 0), |class| (self.call_site(class.origin), self.stack_of_row(class.row), class.cache))
     }
 }
 

@@ -14,20 +14,20 @@ pub(crate) type RowId = (LiveKey, Kind);
 /// Row of the table: one of the snapshot, or a node that several rows add up to.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown<'a> {
-    row: Row<'a>,
+    row: ShownRow<'a>,
     /// Place in the tree; none in a list.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<NodePlace>,
 }
 
 #[derive(Clone, Debug)]
-enum Row<'a> {
+enum ShownRow<'a> {
     Listed(&'a LiveRow),
     Sum(Box<LiveRow>),
 }
 
 /// Place of a node in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct NodePlace {
     pub(crate) depth: u16,
     pub(crate) fold: Fold,
     /// Key of the one row below the node, where there are no more.
@@ -46,7 +46,7 @@ pub(crate) enum Fold {
 impl<'a> Shown<'a> {
     /// Row of a list.
     pub(crate) fn listed(row: &'a LiveRow) -> Shown<'a> {
-        Shown { row: Row::Listed(row), place: None }
+        Shown { row: ShownRow::Listed(row), place: None }
     }
 
     /// Key and kind: they tell the row apart from all others.
@@ -60,8 +60,8 @@ impl Deref for Shown<'_> {
 
     fn deref(&self) -> &LiveRow {
         match &self.row {
-            Row::Listed(row) => row,
-            Row::Sum(row) => row,
+            ShownRow::Listed(row) => row,
+            ShownRow::Sum(row) => row,
         }
     }
 }
@@ -143,12 +143,8 @@ pub(crate) fn modules<'a>(
         let mut shown = Shown::listed(row);
         let has_stacks = |row: &&LiveRow| !matches!(row.key, LiveKey::Stack(0, _));
         let stacks = below.get(&shown.id()).filter(|rows| rows.iter().any(has_stacks));
-        let fold = match stacks {
-            None => Fold::Leaf,
-            Some(_) if open.contains(&shown.id()) => Fold::Open,
-            Some(_) => Fold::Closed,
-        };
-        shown.place = Some(Place { depth: 0, fold, only: None });
+        let fold = tree.fold(shown.id(), stacks.is_some());
+        shown.place = Some(NodePlace { depth: 0, fold, only: None });
         tree.shown.push(shown);
         if let Some(rows) = stacks.filter(|_| fold == Fold::Open) {
             tree.list(Node::tree(rows), 1);
@@ -158,6 +154,14 @@ pub(crate) fn modules<'a>(
 }
 
 impl<'a> Tree<'_, 'a> {
+    fn fold(&self, id: RowId, has_below: bool) -> Fold {
+        match (has_below, self.open.contains(&id)) {
+            (false, _) => Fold::Leaf,
+            (true, true) => Fold::Open,
+            (true, false) => Fold::Closed,
+        }
+    }
+
     /// Lists the nodes below one, and below these. Stacks have a limit of frames, so that this ends soon.
     fn list(&mut self, node: Node<'a>, depth: u16) {
         let mut level = Vec::new();
@@ -169,13 +173,9 @@ impl<'a> Tree<'_, 'a> {
             }
             let sum = sum(self.snapshot, number, outermost..=node.level, &node.rows);
             let id = (sum.key, sum.kind);
-            let fold = match (node.below.is_empty(), self.open.contains(&id)) {
-                (true, _) => Fold::Leaf,
-                (false, true) => Fold::Open,
-                (false, false) => Fold::Closed,
-            };
+            let fold = self.fold(id, !node.below.is_empty());
             let only = if let [row] = &node.rows[..] { Some(row.key) } else { None };
-            level.push(Shown { row: Row::Sum(Box::new(sum)), place: Some(Place { depth, fold, only }) });
+            level.push(Shown { row: ShownRow::Sum(Box::new(sum)), place: Some(NodePlace { depth, fold, only }) });
             below.insert(id, node);
         }
         (self.sort)(&mut level);

@@ -88,14 +88,14 @@ pub(crate) enum Recording {
 
 /// Everything that the screen shows.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
+pub(crate) struct ScreenView<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) subject: &'a Subject,
     pub(crate) state: &'a ScreenState,
     pub(crate) look: Look,
 }
 
-impl View<'_> {
+impl ScreenView<'_> {
     /// True where nothing is known but what is held now.
     pub(super) fn is_still(&self) -> bool {
         self.subject.state == Recording::Still

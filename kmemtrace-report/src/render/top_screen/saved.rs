@@ -3,11 +3,11 @@
 use kmemtrace_abi::text::escape::escape;
 use serde_json::{Value, json};
 
-use super::{View, who};
+use super::{ScreenView, who};
 
 /// Rows of the screen in its order, and the totals.
-pub(crate) fn json(view: View<'_>) -> Value {
-    let View { snapshot, subject, state, .. } = view;
+pub(crate) fn json(view: ScreenView<'_>) -> Value {
+    let ScreenView { snapshot, subject, state, .. } = view;
     let is_known = !view.is_still();
     let rows = state.listed(snapshot).into_iter().map(|row| {
         json!({

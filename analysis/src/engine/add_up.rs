@@ -15,7 +15,7 @@ use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::names::caches::CacheFrom;
 use crate::pairing::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
 use crate::pairing::learn::{CacheLearner, LearnedName};
-use crate::pairing::pairs::PairingOptions;
+use crate::pairing::pairs::{Pairing, PairingOptions};
 use crate::pairing::result::{Counts, Live, PairingResult};
 
 /// Counts and findings of all partitions, before they are added to rows.
@@ -38,8 +38,12 @@ pub(super) fn collect(
     config: &RunConfig<'_>,
     events: u64,
 ) -> Result<Collected, AnalysisError> {
-    let (live, known) =
-        if config.rules.lists_live { list_live(&mut partitions, classes, config, events)? } else { Default::default() };
+    let (live, known) = if config.rules.lists_live {
+        let mut pairings: Vec<_> = partitions.iter_mut().map(|part| &mut part.pairing).collect();
+        list_live(&mut pairings, classes, config, events)?
+    } else {
+        Default::default()
+    };
     let knows_nodes = config.rules.nodes.is_some();
     let mut paired = PairingResult { live, classes: known, knows_nodes, ..PairingResult::default() };
     // Figures stand twice in memory while each gets its key.
@@ -69,21 +73,21 @@ fn has_unseen_frees(counts: &Counts, cache: CacheNumber) -> bool {
 }
 
 /// The live objects of all partitions, oldest first, with their classes. The tables go as the list grows.
-fn list_live(
-    partitions: &mut [Partition<'_>],
+pub(super) fn list_live(
+    pairings: &mut [&mut Pairing<'_>],
     classes: &Classes,
     config: &RunConfig<'_>,
     events: u64,
 ) -> Result<(Vec<Live>, Vec<Class>), AnalysisError> {
-    let rows: usize = partitions.iter().map(|part| part.pairing.live_objects()).sum();
+    let rows: usize = pairings.iter().map(|pairing| pairing.live_objects()).sum();
     // The list takes less memory than the tables whose place it takes.
-    if !config.has_room_for(rows, partitions.iter().map(|part| part.pairing.table_bytes()).sum()) {
+    if !config.has_room_for(rows, pairings.iter().map(|pairing| pairing.table_bytes()).sum()) {
         return Err(config.budget.exceeded("rows of live objects", events, LESS_OF_THE_TRACE));
     }
     let (mut live, mut known) = (Vec::new(), Vec::new());
     live.reserve_exact(rows);
     classes.from(0, |class| known.push(*class));
-    partitions.iter_mut().for_each(|part| part.pairing.list_live(&mut live, &mut known));
+    pairings.iter_mut().for_each(|pairing| pairing.list_live(&mut live, &mut known));
     live.sort_unstable_by_key(|object| (object.alloc_info.at, object.alloc_info.tie, object.address));
     Ok((live, known))
 }
@@ -104,7 +108,7 @@ impl Collected {
             return Err(AnalysisError::TooMany { limit: MAX_CLASSES });
         }
         paired.rows = numbers.rows.iter().copied().zip(figures).collect();
-        add_sums(&mut paired, peaks, rules.page_bytes);
+        add_sums(&mut paired, peaks, rules);
         add_findings(&mut paired, rules, &findings, &numbers, &bounds, all_suspect);
         if !all_suspect {
             paired.learned = learned(learners, &numbers);
@@ -133,13 +137,16 @@ fn learned(learners: Vec<CacheLearner>, numbers: &Numbers) -> HashMap<(u64, u64)
 }
 
 /// Adds peaks to the rows, and sums of each kind and in all.
-fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, page_bytes: Option<u64>) {
+fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, rules: &PairingOptions) {
+    let page_bytes = rules.page_bytes;
     paired.peak_at = peaks.peak_at;
-    let tells_frames = !paired.counts.has_whole_blocks;
+    let has_whole_blocks = paired.counts.has_whole_blocks;
+    let is_known = !has_whole_blocks || page_bytes.is_some();
+    let tells_frames = rules.tells_frames && !has_whole_blocks;
     for (index, (RowKey { kind, .. }, figures)) in paired.rows.iter_mut().enumerate() {
         figures.peak_live_allocated = Some(peaks.peak(index));
         if kind.space() == Space::Pages {
-            figures.set_pages(peaks.peak(index), page_bytes, tells_frames);
+            figures.set_pages(peaks.peak(index), page_bytes, (is_known, tells_frames));
         }
         paired.kinds[*kind].add(figures);
         if kind.space() == Space::Slab {
@@ -152,7 +159,7 @@ fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, page_bytes: Option<
     }
     paired.total.peak_live_allocated = Some(total);
     let of_kind = &mut paired.kinds[Kind::Pages];
-    of_kind.set_pages(kinds[Kind::Pages], page_bytes, tells_frames);
+    of_kind.set_pages(kinds[Kind::Pages], page_bytes, (is_known, tells_frames));
     // An event that leaves parts of several rows is one event of the kind.
     of_kind.partial_frees = tells_frames.then_some(paired.counts.partial_frees);
 }

@@ -20,7 +20,7 @@ mod who;
 
 use ratatui::buffer::Buffer;
 
-pub(crate) use view::{Look, Memory, Recording, Subject, View};
+pub(crate) use view::{Look, Memory, Recording, ScreenView, Subject};
 use view::{Paint, Pen};
 
 /// Least size of the screen.
@@ -29,7 +29,7 @@ const LEAST: (u16, u16) = (60, 10);
 const TALL: u16 = 18;
 
 /// Draws the screen. Returns the number of rows that the table has room for.
-pub(crate) fn draw(view: View<'_>, buffer: &mut Buffer) -> usize {
+pub(crate) fn draw(view: ScreenView<'_>, buffer: &mut Buffer) -> usize {
     let area = buffer.area;
     let mut pen = Pen { buffer, look: view.look };
     if area.width < LEAST.0 || area.height < LEAST.1 {

@@ -7,25 +7,25 @@ use kmemtrace_abi::text::units::grouped;
 use super::figures::{count, curve, long_bytes, long_change, moment, percent, window};
 use super::rows::cut_mark;
 use super::state::Sort;
-use super::view::{Memory, Paint, Pen, Recording, View, WIDE};
+use super::view::{Memory, Paint, Pen, Recording, ScreenView, WIDE};
 use crate::render::cut;
 
 /// Fall of MemFree below which a share of it says nothing, in bytes.
 const LEAST_TAKEN: u64 = 16 << 20;
 
 /// Part of a line: a text, its emphasis, and its rank: parts of the highest rank go first where the line is too short.
-struct Part {
+struct LinePart {
     text: String,
     paint: Paint,
     rank: u8,
 }
 
-fn part(text: impl Into<String>, paint: Paint, rank: u8) -> Part {
-    Part { text: text.into(), paint, rank }
+fn part(text: impl Into<String>, paint: Paint, rank: u8) -> LinePart {
+    LinePart { text: text.into(), paint, rank }
 }
 
 /// Draws the lines above the table; returns the number of the first line below them.
-pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>) -> u16 {
+pub(super) fn draw(view: ScreenView<'_>, pen: &mut Pen<'_>) -> u16 {
     let lines = [
         title(view, pen.area().width),
         totals(view, pen.area().width),
@@ -39,7 +39,7 @@ pub(super) fn draw(view: View<'_>, pen: &mut Pen<'_>) -> u16 {
 }
 
 /// Writes the parts that fit a line, two blanks between them.
-fn line(pen: &mut Pen<'_>, y: u16, mut parts: Vec<Part>) {
+fn line(pen: &mut Pen<'_>, y: u16, mut parts: Vec<LinePart>) {
     let width = pen.area().width;
     parts.retain(|part| !part.text.is_empty());
     while used(&parts, width) > usize::from(width) {
@@ -59,14 +59,14 @@ fn gap(width: u16) -> usize {
 }
 
 /// Columns of the parts of a line, and of the gaps between them.
-fn used(parts: &[Part], width: u16) -> usize {
+fn used(parts: &[LinePart], width: u16) -> usize {
     let texts = parts.iter().filter(|part| !part.text.is_empty());
     texts.map(|part| cut::width(&part.text) + gap(width)).sum::<usize>().saturating_sub(gap(width))
 }
 
 /// Program, trace, state of the recording, rate and loss.
-fn title(view: View<'_>, width: u16) -> Vec<Part> {
-    let View { snapshot, subject, state, .. } = view;
+fn title(view: ScreenView<'_>, width: u16) -> Vec<LinePart> {
+    let ScreenView { snapshot, subject, state, .. } = view;
     let at = moment(snapshot.elapsed);
     let is_over = snapshot.is_over_memory;
     let (recording, paint) = match &subject.state {
@@ -133,7 +133,7 @@ fn title(view: View<'_>, width: u16) -> Vec<Part> {
 }
 
 /// Share of the addresses on the screen that have a symbol, in percent, rounded down; `None` where there are no addresses.
-fn known_symbols(view: View<'_>) -> Option<usize> {
+fn known_symbols(view: ScreenView<'_>) -> Option<usize> {
     let (mut all, mut known) = (0, 0);
     let mut count = |site: u64, symbol: &Option<LiveSymbol>| {
         all += usize::from(site != 0);
@@ -150,7 +150,7 @@ fn known_symbols(view: View<'_>) -> Option<usize> {
 }
 
 /// Totals of each space.
-fn totals(view: View<'_>, width: u16) -> Vec<Part> {
+fn totals(view: ScreenView<'_>, width: u16) -> Vec<LinePart> {
     let seconds = window(view.state.window());
     let short = seconds.replace(' ', "");
     let spaces = [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc];
@@ -174,7 +174,7 @@ fn totals(view: View<'_>, width: u16) -> Vec<Part> {
 }
 
 /// Curve of live bytes: of pages where they were recorded, else of slab objects.
-fn history(view: View<'_>, width: u16) -> Vec<Part> {
+fn history(view: ScreenView<'_>, width: u16) -> Vec<LinePart> {
     if view.is_still() {
         return vec![part("peaks, changes and frees are not in this text", Paint::Faint, 0)];
     }
@@ -203,7 +203,7 @@ fn history(view: View<'_>, width: u16) -> Vec<Part> {
 const MOST_BUFFERS: usize = 4;
 
 /// Part of the kernel's buffers that was full lately, `!` where events were lost: of each CPU, or of the fullest where they are many.
-fn buffers(view: View<'_>) -> String {
+fn buffers(view: ScreenView<'_>) -> String {
     let Snapshot { filled, lossy_cpus, .. } = view.snapshot;
     let percent = |filled: u32, is_lossy: bool| format!(" {}%{}", filled.div_ceil(10), if is_lossy { "!" } else { "" });
     match filled.iter().map(|(_, filled)| *filled).max() {
@@ -217,7 +217,7 @@ fn buffers(view: View<'_>) -> String {
 }
 
 /// Memory of the machine that is recorded, and the share of its fall that live pages explain.
-fn memory(view: View<'_>, width: u16) -> String {
+fn memory(view: ScreenView<'_>, width: u16) -> String {
     let Some(Memory { available, taken }) = view.subject.memory else { return String::new() };
     let text = format!("MemAvailable {}", long_bytes(available));
     let pages = &view.snapshot.totals[Space::Pages];
@@ -231,7 +231,7 @@ fn memory(view: View<'_>, width: u16) -> String {
 const STEPS: u8 = 4;
 
 /// Groupings, sort key, window, filter and mark. A filter is always there: without it, its figures would pass for the machine's.
-fn settings(view: View<'_>, width: u16) -> Vec<Part> {
+fn settings(view: ScreenView<'_>, width: u16) -> Vec<LinePart> {
     let filter = view.state.filter.text.as_str();
     if filter.is_empty() {
         return settings_after(view, 0, "");
@@ -249,8 +249,8 @@ fn settings(view: View<'_>, width: u16) -> Vec<Part> {
 }
 
 /// Settings after some of the steps that make room.
-fn settings_after(view: View<'_>, step: u8, filter: &str) -> Vec<Part> {
-    let View { state, snapshot, .. } = view;
+fn settings_after(view: ScreenView<'_>, step: u8, filter: &str) -> Vec<LinePart> {
+    let ScreenView { state, snapshot, .. } = view;
     let group = |group: LiveGroup| {
         if group == state.group { format!("[{}]", group.name()) } else { format!(" {} ", group.name()) }
     };
@@ -284,7 +284,7 @@ fn settings_after(view: View<'_>, step: u8, filter: &str) -> Vec<Part> {
 }
 
 /// Draws the line of keys, the filter that is being typed, or a message.
-pub(super) fn draw_keys(view: View<'_>, pen: &mut Pen<'_>, y: u16) {
+pub(super) fn draw_keys(view: ScreenView<'_>, pen: &mut Pen<'_>, y: u16) {
     const KEYS: &str = "? help  / filter  s sort  m group  t tree  p freeze  0 mark  [ ] window  Enter detail  q quit";
     const SHORT: &str = "? help  / filter  s sort  m group  t tree  p freeze  0 mark  [ ] window q quit";
     const WIDE_KEYS: &str = "? help   / filter   s sort   m next group   t tree   p freeze   0 mark   [ ] window   Enter detail   w save   q quit";

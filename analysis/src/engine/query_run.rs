@@ -13,19 +13,16 @@ use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{Addresses, Scope, SymbolSource, Trace, TraceInfo};
 
-use crate::account::completeness::Completeness;
-use crate::account::completeness::MergeStats;
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
-use crate::account::own_threads::OwnThreads;
 use crate::analysis::{Analysis, compares};
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
+use crate::engine::index_or_pass::AnalysisRun;
 use crate::engine::init_sites::{self, InitFacts};
-use crate::engine::pass::AnalysisRun;
-use crate::engine::sequential;
+use crate::engine::read_in_order;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
@@ -37,18 +34,12 @@ use crate::names::options::NameOptions;
 use crate::names::resolver::Places;
 use crate::names::slabinfo::Slabinfo;
 use crate::names::symbol_files::{self, SymbolFile, joined};
-#[cfg(feature = "fast")]
-use crate::order::pair_event::{All, AllWithKeys};
 use crate::pairing::learn::LearnedName;
 use crate::pairing::pairs::PairingOptions;
 use crate::pairing::result::PairingResult;
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
-#[cfg(not(feature = "fast"))]
-use crate::query::any_filter::AnyFilter;
-use crate::query::filter::Selected;
-#[cfg(feature = "fast")]
-use crate::query::own::ButOwn;
+use crate::query::filter::{EventFilter, Selected};
 use crate::query::select::Select;
 use crate::query::time::TimeWindow;
 use crate::query::window::AskedWindow;
@@ -147,7 +138,7 @@ impl Query {
         let caches = self.cache_names(trace, is_answered, progress)?;
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
-        let filter = Selected::new(&select, &names, &caches);
+        let filter = EventFilter::new(Selected::new(&select, &names, &caches), own_threads.as_deref(), self.shows_own);
         let (gfp_names, parallelism) = (trace.metadata.gfp_names.clone(), self.parallelism());
         let (loads, by_area) = (self.module_loads(trace, progress)?, self.place_nodes(trace, &names, progress)?);
         let config = RunConfig {
@@ -170,8 +161,7 @@ impl Query {
             notes: self.notes.clone(),
         };
         let pass = AnalysisRun { trace, index, config, request, progress };
-        let known = known_threads(own_threads.as_deref(), request.grouping);
-        let (order, mut paired, mut completeness) = analyse(pass, filter, known, self.shows_own, window)?;
+        let (order, mut paired, mut completeness) = pass.run(&filter, window)?;
         completeness.set_unpaired(paired.counts.all_inferred, paired.counts.all_without_alloc);
         self.check_sorted(budget, &paired, order.events)?;
         self.name_rows(&names, &mut paired)?;
@@ -238,6 +228,7 @@ impl Query {
             compares: ByKind::from_fn(|kind| compares(&self.select.kind, kind)),
             lists_live: request.lists_live,
             is_of_one_moment: !trace.info.capabilities.past,
+            tells_frames: trace.info.capabilities.frames,
             counts_free_sites: self.free_sites,
             page_bytes: trace.info.page_bytes,
         }
@@ -309,7 +300,7 @@ impl Query {
         if !is_asked || !trace.may_have_stacks() || !trace.tells_module_loads() {
             return Ok(None);
         }
-        Ok(Some(sequential::module_loads(&mut trace.reopen()?, progress)))
+        Ok(Some(read_in_order::module_loads(&mut trace.reopen()?, progress)))
     }
 
     /// Figures over time; a trace whose places are not known has no nodes of places.
@@ -364,7 +355,7 @@ impl Query {
             let text = match SymbolFile::read(path, &trace.metadata.kallsyms)? {
                 SymbolFile::Placed(text) => text,
                 SymbolFile::Unplaced(text) => {
-                    let sites = sequential::call_sites(&mut trace.reopen()?, progress).into_iter();
+                    let sites = read_in_order::call_sites(&mut trace.reopen()?, progress).into_iter();
                     symbol_files::check_unplaced(path, &text, &trace.metadata.modules, sites)?;
                     text
                 }
@@ -484,12 +475,6 @@ fn keep_init_sites(
     Ok(())
 }
 
-/// The recorder's own threads. A filter with own threads, be they none, reads the flags of events, which tell the context.
-fn known_threads(own: Option<&[i32]>, grouping: Grouping) -> Option<OwnThreads<'_>> {
-    let own = own.filter(|threads| !threads.is_empty());
-    own.or(grouping.has(GroupKey::Context).then_some(&[])).map(OwnThreads::new)
-}
-
 /// Bytes of MemFree in the text of `/proc/meminfo`.
 fn memfree(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -500,34 +485,6 @@ fn memfree(text: &[u8]) -> Option<u64> {
 /// Refuses a trace whose events were handed out before: its streams are at their ends.
 pub(crate) fn begin(trace: &mut Trace) -> Result<(), AnalysisError> {
     if trace.begin() { Ok(()) } else { Err(AnalysisError::AlreadyRead) }
-}
-
-/// Runs the analysis with the filters of the query: with the feature `fast` each combination is compiled on its own, else one piece
-/// of code asks at each event.
-fn analyse(
-    pass: AnalysisRun<'_>,
-    selected: Option<Selected<'_>>,
-    own: Option<OwnThreads<'_>>,
-    shows_own: bool,
-    window: Option<AskedWindow<'_>>,
-) -> Result<(MergeStats, PairingResult, Completeness), AnalysisError> {
-    #[cfg(not(feature = "fast"))]
-    {
-        let is_filtered = selected.is_some();
-        pass.run(&AnyFilter { selected, own, shows_own }, is_filtered, window)
-    }
-    #[cfg(feature = "fast")]
-    {
-        let has_keys = pass.config.grouping.others().next().is_some();
-        match (selected, own) {
-            (None, None) if has_keys => pass.run(&AllWithKeys, false, window),
-            (None, None) => pass.run(&All, false, window),
-            (None, Some(own)) if has_keys => pass.run(&ButOwn { filter: AllWithKeys, own, shows_own }, false, window),
-            (None, Some(own)) => pass.run(&ButOwn { filter: All, own, shows_own }, false, window),
-            (Some(filter), None) => pass.run(&filter, true, window),
-            (Some(filter), Some(own)) => pass.run(&ButOwn { filter, own, shows_own }, true, window),
-        }
-    }
 }
 
 /// Key of the last event: from the end blocks of finished files, or the index, else by a pass of its own over the trace.
@@ -545,7 +502,7 @@ fn last_key(trace: &Trace, index: Option<&Index>, progress: &mut dyn Progress) -
     if let Some(last) = index.and_then(Index::last_key) {
         return Ok(last);
     }
-    Ok(sequential::last_key(&mut trace.reopen()?, progress))
+    Ok(read_in_order::last_key(&mut trace.reopen()?, progress))
 }
 
 /// True where `kfree` frees objects of any cache: from Linux 6.4 on (`Documentation/core-api/memory-allocation.rst`).
