@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     } else {
         let threads = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let traces;
-        (traces, status) = check_all(&options.paths, &options.of_text(), threads, options.strict, &mut complain);
+        (traces, status) = check_all(&options.paths, &options.of_text(), (threads, options.strict), &mut complain);
         let is_silent = traces.is_empty() || options.quiet && status == exit::OK;
         if !is_silent {
             match options.format {
@@ -78,8 +78,7 @@ fn main() -> ExitCode {
 fn check_all(
     paths: &[PathBuf],
     of_text: &OpenOptions,
-    threads: usize,
-    strict: bool,
+    (threads, strict): (usize, bool),
     complain: &mut dyn FnMut(&str),
 ) -> (Vec<CheckedTrace>, u8) {
     let (mut traces, mut status) = (Vec::new(), exit::OK);
@@ -128,7 +127,7 @@ mod tests {
     fn check(paths: &[PathBuf], strict: bool) -> (u8, Vec<String>) {
         let mut complaints = Vec::new();
         let (_, status) =
-            check_all(paths, &OpenOptions::default(), 2, strict, &mut |message| complaints.push(message.to_owned()));
+            check_all(paths, &OpenOptions::default(), (2, strict), &mut |message| complaints.push(message.to_owned()));
         (status, complaints)
     }
 

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use kmemtrace_tests::programs::program;
 use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::texts;
 
 /// Traces that the documents name.
 const TRACES: [&str; 8] = ["kmemtrace.data", "before", "after", "BEFORE", "AFTER", "trace", "tree", "relay-amd64-6.1"];
@@ -68,6 +69,7 @@ fn commands_of_the_documents_are_understood() {
     }
     let owners = File::open(in_tree("tests/data/page_owner-amd64-6.1.txt.zst")).unwrap();
     fs::write(directory.file("owners.txt"), zstd::decode_all(owners).unwrap()).unwrap();
+    fs::write(directory.file("trace.txt"), texts::made(texts::KERNELS[0], 1, 50).text).unwrap();
     // The folder that a debug package is unpacked to.
     fs::create_dir_all(directory.file("usr/lib/debug")).unwrap();
     let folder = program("kmemtrace-report").parent().unwrap().to_owned();
