@@ -649,6 +649,9 @@ fn memory_is_locked_and_the_command_has_nothing_of_it() -> Result<(), Skip> {
     let mut recorder = Recorder::spawn_in(&tracefs, directory, stderr.into(), stdout.into(), what);
     until("the recording's begin", LONG, || recorder.stderr().contains("recording to "));
     let proc = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", recorder.child.id())).unwrap();
+    until("the OOM score", LONG, || {
+        proc("oom_score_adj").trim() == "-900" || recorder.stderr().contains("the OOM killer may choose this process")
+    });
     let (status, score) = (proc("status"), proc("oom_score_adj"));
     let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")?.split_whitespace().next()?.parse().ok());
     end.write("end", b"");
