@@ -4,7 +4,6 @@ use kmemtrace_abi::event::Names;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::content::read_all;
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::completeness::MergeStats;
 use crate::account::grouping::{Grouping, RowKey};
@@ -66,6 +65,11 @@ fn grouping_number<S: Serializer>(grouping: &Grouping, serializer: S) -> Result<
 fn numbered_grouping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Grouping, D::Error> {
     let number = u8::deserialize(deserializer)?;
     KEPT.get(usize::from(number)).copied().ok_or_else(|| D::Error::custom("unknown grouping"))
+}
+
+/// The value that all of `bytes` stand for.
+pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
 /// Bytes of the result of `request`: names, then sums, then live objects with their classes. Numbers of caches are those of `names`.

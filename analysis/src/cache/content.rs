@@ -7,7 +7,7 @@ use kmemtrace_abi::disk::seek_index::{SeekIndex, SeekPoint};
 use kmemtrace_abi::fault::Verdict;
 use serde::{Deserialize, Serialize};
 
-use super::answer::AnalysisRequest;
+use super::answer::{AnalysisRequest, read_all};
 use super::identity::Identity;
 use crate::account::completeness::Completeness;
 
@@ -95,11 +95,6 @@ impl Content {
         let mut numbered = files.iter().enumerate();
         numbered.all(|(number, file)| is_possible(file, self.identity().size(number))).then_some(files)
     }
-}
-
-/// The value that all of `bytes` stand for.
-pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
-    postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
 /// The bytes of an index.
