@@ -67,6 +67,11 @@ fn numbered_grouping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Group
     KEPT.get(usize::from(number)).copied().ok_or_else(|| D::Error::custom("unknown grouping"))
 }
 
+/// The value that all of `bytes` stand for.
+pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
+}
+
 /// Bytes of the result of `request`: names, then sums, then live objects with their classes. Numbers of caches are those of `names`.
 pub(super) fn write(
     request: AnalysisRequest,
