@@ -145,11 +145,6 @@ fn sums_fit(order: &MergeStats, paired: &PairingResult) -> bool {
     paired.counts.other <= order.events && all_fit().is_some()
 }
 
-/// The value that all of `bytes` stand for.
-pub(super) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
-    postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
-}
-
 #[cfg(test)]
 mod tests {
     use kmemtrace_abi::trace::Trace;
