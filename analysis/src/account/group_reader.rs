@@ -193,6 +193,12 @@ impl<'a> GroupReader<'a> {
         self.facts
     }
 
+    /// True where rows have keys beside the call-site.
+    #[inline(always)]
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
     /// The keys of an allocation as one number, see [`crate::account::grouping::RowKey::others`].
     #[inline]
     pub(crate) fn others(&mut self, event: &Event, kind: Kind, numbers: EventNumbers) -> u64 {

@@ -9,6 +9,7 @@ use crate::account::classes::{CacheNumber, Classes, UNSELECTED};
 use crate::account::group_reader::{EventNumbers, GroupReader, OwnerValues};
 use crate::account::grouping::RowKey;
 use crate::account::stack_reader::{EventStack, StackReader};
+use crate::account::stacks::StackNumber;
 use crate::memory::hashing::{FRAME_BITS, Seed, part};
 use crate::order::merge::{Chunk, Keyed};
 use crate::query::filter::EventFilter;
@@ -288,8 +289,7 @@ impl EventSink for PairEventSink<'_> {
         let class = match (takes, allocates) {
             (true, true) => {
                 let sizes = if event.failed { (0, 0) } else { (event.requested, event.allocated) };
-                let owner = event.owner.and_then(|owner| self.owner(owner, names));
-                let others = self.groups.others(&event, kind, EventNumbers { cache, stack, owner });
+                let others = if self.groups.has_keys() { self.others(&event, kind, (cache, stack), names) } else { 0 };
                 self.class((event.call_site, kind), Some(others), cache, sizes, event.allocated)
             }
             (true, false) => 0,
@@ -378,6 +378,13 @@ impl PairEventSink<'_> {
             Some(&number) if number != 0 => number,
             _ => self.new_cache(name, names),
         }
+    }
+
+    /// The row's keys but the call-site. A call, so that passes without such keys stay small.
+    #[inline(never)]
+    fn others(&mut self, event: &Event, kind: Kind, (cache, stack): (CacheNumber, StackNumber), names: &Names) -> u64 {
+        let owner = event.owner.and_then(|owner| self.owner(owner, names));
+        self.groups.others(event, kind, EventNumbers { cache, stack, owner })
     }
 
     /// Values of an owner; those of all before it are known then, too.
