@@ -46,6 +46,9 @@ impl Origin {
     }
 }
 
+/// Fills its buffer with the next bytes, unless they end.
+pub(crate) type ReadAgain<'a> = dyn FnMut(&mut [u8]) -> io::Result<usize> + 'a;
+
 /// The unread part of a file.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -132,7 +135,7 @@ impl Window {
 
     /// Another reader of the same bytes, from the first one on: each call fills its buffer unless the bytes end. The window does not
     /// notice. `None` where the bytes come through a stream.
-    pub(crate) fn again(&self) -> Option<Box<dyn FnMut(&mut [u8]) -> io::Result<usize> + '_>> {
+    pub(crate) fn again(&self) -> Option<Box<ReadAgain<'_>>> {
         match &self.origin {
             Origin::File(file) => {
                 let mut at = 0;

@@ -30,6 +30,9 @@ type Key = (Box<[u8]>, Option<Box<[u8]>>, u64);
 
 const NO_SIZE: u64 = u64::MAX;
 
+/// Address behind the last frame of a function, and its module.
+type Placed = (u64, Option<Box<[u8]>>);
+
 /// Functions of a text, each with its range.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
@@ -40,7 +43,7 @@ pub(super) struct Symbols {
     taken: u64,
     taken_without_offset: u64,
     /// Functions with addresses: start, address behind the last frame, and module.
-    placed: HashMap<u64, (u64, Option<Box<[u8]>>)>,
+    placed: HashMap<u64, Placed>,
 }
 
 impl Symbols {

@@ -247,7 +247,7 @@ mod tests {
         bytes[16] = 10;
         let parsed = |bytes: &[u8]| Attr::parse(bytes, Endian::Little).unwrap();
         assert!(parsed(&bytes).leaves_out_events());
-        bytes[25] = (sample::PERIOD >> 8) as u8 | bytes[25];
+        bytes[25] |= (sample::PERIOD >> 8) as u8;
         assert!(!parsed(&bytes).leaves_out_events(), "with its period in each sample the kernel records all");
         bytes[41] |= 1 << 2;
         assert!(parsed(&bytes).leaves_out_events());

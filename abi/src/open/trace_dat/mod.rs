@@ -271,8 +271,7 @@ fn systems<'f>(
     (shape, endian): (PageShape, Endian),
     formats: &'f [(String, EventFormat)],
 ) -> BTreeSet<&'f str> {
-    let of_id: HashMap<u16, &str> =
-        formats.iter().filter_map(|(system, format)| Some((u16::try_from(format.id).ok()?, system.as_str()))).collect();
+    let of_id: HashMap<u16, &str> = formats.iter().map(|(system, format)| (format.id, system.as_str())).collect();
     let mut found = BTreeSet::new();
     for part in &buffer.parts {
         let mut part = bytes_of(part, buffer, file, endian);
