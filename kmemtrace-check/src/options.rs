@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// Bytes of a page on the machine of a text [default: 4096]
     #[arg(long, value_name = "BYTES")]
     pub(crate) page_size: Option<u64>,
+    /// Ring buffer of a trace.dat that has events of several; '' is the main one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) buffer: Option<String>,
     /// Exit with 3 unless every file is ok
     #[arg(long)]
     pub(crate) strict: bool,
@@ -63,6 +66,7 @@ impl Options {
             release: self.release.clone(),
             clock: self.clock.clone(),
             page_bytes: self.page_size,
+            buffer: self.buffer.clone(),
             ..OpenOptions::default()
         }
     }

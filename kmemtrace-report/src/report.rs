@@ -345,7 +345,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         release: args.of_text.release.clone(),
         clock: args.of_text.clock.clone(),
         page_bytes: args.of_text.page_size,
-        buffer: None,
+        buffer: args.of_text.buffer.clone(),
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
@@ -353,9 +353,12 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         None => error,
     })?;
     check_page_owner(&request.args, &trace)?;
-    if trace.info.input != InputKind::Other(FTRACE_TEXT)
-        && let Some(option) = args.of_text.given().next()
-    {
+    let takes = |option: &&str| match trace.info.input {
+        InputKind::Other(FTRACE_TEXT) => *option != "--buffer",
+        InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
+        _ => false,
+    };
+    if let Some(option) = args.of_text.given().find(|option| !takes(option)) {
         anyhow::bail!(
             "{option}: {} is no text of events and tells this itself; leave the option out",
             input_name(&trace)

@@ -77,6 +77,8 @@ pub fn random_tree(seed: u64, events: usize) -> (Options, Workload) {
     let mut random = Random::new(seed);
     let mut options = Options::random(&mut random, events);
     options.cpus = (0..1 + random.below(4) as u32).collect();
+    // Bytes of per-CPU memory are of all CPUs of the trace.
+    options.shape.possible_cpus = options.shape.possible_cpus.min(1) * options.cpus.len() as u64;
     options.missing.retain(|&cpu| cpu > 0 && options.cpus.contains(&cpu));
     (options.cut, options.recorder_loss, options.nodes, options.kernel) = (Vec::new(), false, false, true);
     // The generator puts no list of symbols into a tree.

@@ -1,7 +1,7 @@
 //! Files of other programs, and packed ones: known by their content, opened once, and held to be read again.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -95,7 +95,14 @@ fn input(path: &Path) -> Result<Option<Input>, OpenError> {
         return Ok(None);
     }
     let path = path.to_owned();
-    Ok(Some(match spool::unpacked(&file, &sample).map_err(io_error(&path))? {
+    let unpacked = spool::unpacked(&file, &sample).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput => {
+            let packed = foreign::known(&sample).unwrap_or_default();
+            no_trace(&path, &format!("cannot be unpacked: {error} ({packed})"))
+        }
+        _ => io_error(&path)(error),
+    })?;
+    Ok(Some(match unpacked {
         Some(file) => Input {
             sample: self::sample(&file).map_err(io_error(&path))?,
             path,

@@ -274,6 +274,9 @@ pub(crate) struct TextArgs {
     /// Bytes of a page on the machine of a text [default: 4096]
     #[arg(long, value_name = "SIZE", value_parser = page_size, hide_short_help = true)]
     pub(crate) page_size: Option<u64>,
+    /// Ring buffer of a trace.dat that has events of several; '' is the main one
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub(crate) buffer: Option<String>,
 }
 
 impl TextArgs {
@@ -283,6 +286,7 @@ impl TextArgs {
             ("--release", self.release.is_some()),
             ("--clock", self.clock.is_some()),
             ("--page-size", self.page_size.is_some()),
+            ("--buffer", self.buffer.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
     }

@@ -401,7 +401,8 @@ mod tests {
                     };
                     assert_eq!(field("common_pid"), event.pid.map(|p| u64::from(p as u32)));
                     if event.action != Action::Other {
-                        let address = field("ptr").or(field("pfn")).or(field("page"));
+                        let keys = ["ptr", "pfn", "page", "addr", "va_start"];
+                        let address = keys.into_iter().find_map(field);
                         assert_eq!(address, Some(event.address));
                         assert_eq!(field("call_site").unwrap_or(0), event.call_site);
                     }

@@ -459,6 +459,18 @@ fn no_index_makes_a_report_fail() {
     }
 }
 
+/// A time of a file, in nanoseconds, as the index has it: seven bits a byte, the least first, of twice the number.
+fn varint(seconds: i64, nanos: i64) -> Vec<u8> {
+    let mut rest = (i128::from(seconds) * 1_000_000_000 + i128::from(nanos)) * 2;
+    let mut bytes = Vec::new();
+    while rest > 0x7f {
+        bytes.push(0x80 | (rest & 0x7f) as u8);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+    bytes
+}
+
 #[test]
 fn damage_without_a_new_time_stamp_is_found_on_reading() {
     let files = trace_dir(&workload(11, &Options::plain(Shape::plain(), 1, 20_000)), 11);
@@ -466,19 +478,21 @@ fn damage_without_a_new_time_stamp_is_found_on_reading() {
     let dir = directory(&files);
     let options = ["sites", "--time", "30%,70%"];
     with(&options, dir.path());
+    let times = || {
+        let now = fs::metadata(dir.file(name)).unwrap();
+        [(now.mtime(), now.mtime_nsec()), (now.ctime(), now.ctime_nsec())].map(|(s, ns)| varint(s, ns))
+    };
+    let before = times();
     let mut rotten = bytes.clone();
     rotten[bytes.len() / 4..bytes.len() / 4 * 3].iter_mut().step_by(1000).for_each(|byte| *byte ^= 0x40);
     fs::write(dir.file(name), &rotten).unwrap();
     // The index is changed to name the file as it is now.
     let mut index = fs::read(dir.file(INDEX)).unwrap();
-    let at = index.windows(name.len()).position(|bytes| bytes == name.as_bytes()).unwrap() + name.len() + 24;
-    let now = fs::metadata(dir.file(name)).unwrap();
-    for (number, (seconds, nanos)) in
-        [(now.mtime(), now.mtime_nsec()), (now.ctime(), now.ctime_nsec())].into_iter().enumerate()
-    {
-        let time = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-        index[at + 16 * number..][..16].copy_from_slice(&time.to_le_bytes());
-    }
+    let mark = index.windows(name.len()).position(|bytes| bytes == name.as_bytes()).unwrap();
+    let after = mark + index[mark..].windows(before[0].len()).position(|bytes| bytes == before[0]).unwrap();
+    let (old, new) = (before.concat(), times().concat());
+    assert_eq!((&index[after..after + old.len()], new.len()), (&old[..], old.len()));
+    index[after..after + new.len()].copy_from_slice(&new);
     seal(&mut index);
     // Reports that read all data find the damage, too.
     for options in [&options[..], &["events", "--time", "30%,70%"], &["caches"]] {

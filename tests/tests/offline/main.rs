@@ -14,6 +14,7 @@ mod ftrace_text;
 mod index;
 mod latency;
 mod names;
+mod other_programs;
 mod outside;
 mod pack;
 mod page_owner;

@@ -309,6 +309,7 @@ fn figures_of_frees_and_slab_objects_are_null() {
         "live_wasted",
         "pages_allocated",
         "live_pages",
+        "largest",
     ];
     assert_eq!(numbers(&summary["kinds"]["pages"]), of_pages);
     assert_eq!(summary["completeness"]["inferred_frees"], Value::Null);

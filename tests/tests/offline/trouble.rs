@@ -189,7 +189,7 @@ fn a_mistyped_command_line_is_told_from_a_bad_trace() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&[], 2, "kmemtrace.data: No such file"),
         (&["site", dir], 2, "site: is no view (summary, sites, "),
-        (&[dir, "sites"], 2, "sites: a view stands before its trace"),
+        (&[dir, "sites"], 2, "sites: a view stands before its options and trace"),
         (&[dir, second], 2, "is a directory: name one alone"),
         (&[cpu0, cpu0], 2, "are both of CPU 0"),
         (&[cpu0, theirs.to_str().unwrap()], 3, "are of different recordings: keep"),
@@ -241,10 +241,10 @@ fn a_file_of_another_program_is_named_and_so_is_the_remedy() {
     // An archive has the blocks of the trace in it.
     tar.extend(fs::read(trace.file("cpu0.out")).unwrap());
     for (name, bytes, said) in [
-        ("x.dat", b"\x17\x08\x44tracing6\0rest".to_vec(), "x.dat: a trace.dat of trace-cmd; cannot be read yet"),
-        ("perf.data", b"PERFILE2\0\0".to_vec(), "perf.data: a perf.data of perf; cannot be read yet"),
+        ("x.dat", b"\x17\x08\x44tracing6\0rest".to_vec(), "x.dat: a damaged trace.dat: the byte order makes no sense"),
+        ("perf.data", b"PERFILE2\0\0".to_vec(), "perf.data: a perf.data that ends inside its header"),
         ("x.tar", tar, "x.tar: a tar archive; unpack it"),
-        ("x.gz", b"\x1f\x8b\x08\0".to_vec(), "x.gz: compressed with gzip; unpack it"),
+        ("x.gz", b"\x1f\x8b\x08\0".to_vec(), "x.gz: cannot be unpacked: unexpected end of file (compressed with gzip; unpack it"),
         ("ls", b"\x7fELF\x02\x01".to_vec(), "ls: an ELF file"),
         ("notes", b"Thursday\n".to_vec(), "notes: a text; not a trace"),
         ("nothing", Vec::new(), "nothing: an empty file; not a trace"),

@@ -22,7 +22,7 @@ const USUAL_PAGE_BYTES: u64 = 4096;
 
 /// Texts of one trace, after the first pass.
 #[derive(Debug)]
-pub(in crate::open) struct Texts {
+pub(crate) struct Texts {
     pub(super) texts: Vec<Text>,
     pub(super) known: Known,
     pub(super) kallsyms: Vec<u8>,
@@ -49,10 +49,7 @@ pub(super) struct Text {
 }
 
 /// Reads the files a first time; `None` if the first of them is no text of events.
-pub(in crate::open) fn read(
-    files: Vec<(PathBuf, Arc<File>)>,
-    options: &OpenOptions,
-) -> Result<Option<Texts>, OpenError> {
+pub(crate) fn read(files: Vec<(PathBuf, Arc<File>)>, options: &OpenOptions) -> Result<Option<Texts>, OpenError> {
     let release = options.release.as_deref().and_then(Release::parse);
     let (mut shared, mut texts) = (Shared::default(), Vec::new());
     let count = files.len();

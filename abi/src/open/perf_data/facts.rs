@@ -4,19 +4,19 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use super::super::trace_dat::container::Container;
-use super::super::trace_dat::items::{Items, Stop};
+use crate::open::trace_dat::container::Container;
+use crate::open::trace_dat::items::{Items, Stop};
 use crate::target::Endian;
 
 /// Numbers of features.
 pub(super) mod feature {
-    pub(in super::super) const TRACING_DATA: u32 = 1;
-    pub(in super::super) const HOSTNAME: u32 = 3;
-    pub(in super::super) const OSRELEASE: u32 = 4;
-    pub(in super::super) const ARCH: u32 = 6;
-    pub(in super::super) const NRCPUS: u32 = 7;
-    pub(in super::super) const CMDLINE: u32 = 11;
-    pub(in super::super) const NUMA_TOPOLOGY: u32 = 14;
+    pub(crate) const TRACING_DATA: u32 = 1;
+    pub(crate) const HOSTNAME: u32 = 3;
+    pub(crate) const OSRELEASE: u32 = 4;
+    pub(crate) const ARCH: u32 = 6;
+    pub(crate) const NRCPUS: u32 = 7;
+    pub(crate) const CMDLINE: u32 = 11;
+    pub(crate) const NUMA_TOPOLOGY: u32 = 14;
 }
 
 /// Words of a command line, NUMA nodes or CPUs, at most: a file may name any number.

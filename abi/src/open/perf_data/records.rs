@@ -9,18 +9,18 @@ use crate::target::{Endian, u32_of, u64_of};
 
 /// Types of records: `enum perf_event_type`, and perf's own from 64 on (`tools/lib/perf/include/perf/event.h` of Linux 6.18).
 pub(super) mod kind {
-    pub(in super::super) const LOST: u32 = 2;
-    pub(in super::super) const COMM: u32 = 3;
-    pub(in super::super) const SAMPLE: u32 = 9;
-    pub(in super::super) const LOST_SAMPLES: u32 = 13;
-    pub(in super::super) const HEADER_ATTR: u32 = 64;
-    pub(in super::super) const HEADER_TRACING_DATA: u32 = 66;
-    pub(in super::super) const FINISHED_ROUND: u32 = 68;
-    pub(in super::super) const ID_INDEX: u32 = 69;
-    pub(in super::super) const AUXTRACE: u32 = 71;
-    pub(in super::super) const HEADER_FEATURE: u32 = 80;
-    pub(in super::super) const COMPRESSED: u32 = 81;
-    pub(in super::super) const COMPRESSED2: u32 = 83;
+    pub(crate) const LOST: u32 = 2;
+    pub(crate) const COMM: u32 = 3;
+    pub(crate) const SAMPLE: u32 = 9;
+    pub(crate) const LOST_SAMPLES: u32 = 13;
+    pub(crate) const HEADER_ATTR: u32 = 64;
+    pub(crate) const HEADER_TRACING_DATA: u32 = 66;
+    pub(crate) const FINISHED_ROUND: u32 = 68;
+    pub(crate) const ID_INDEX: u32 = 69;
+    pub(crate) const AUXTRACE: u32 = 71;
+    pub(crate) const HEADER_FEATURE: u32 = 80;
+    pub(crate) const COMPRESSED: u32 = 81;
+    pub(crate) const COMPRESSED2: u32 = 83;
 }
 
 /// Bytes of a record's header: type (u32), misc (u16), bytes in all (u16).

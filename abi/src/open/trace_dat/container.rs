@@ -13,17 +13,17 @@ const MAX_PARTS: u32 = 1 << 13;
 
 /// Numbers of options, as trace-cmd has them (`include/private/trace-cmd-private.h`, version 3.1).
 pub(super) mod option {
-    pub(in super::super) const DONE: u16 = 0;
-    pub(in super::super) const CPUSTAT: u16 = 2;
-    pub(in super::super) const BUFFER: u16 = 3;
-    pub(in super::super) const TRACECLOCK: u16 = 4;
-    pub(in super::super) const UNAME: u16 = 5;
-    pub(in super::super) const CPUCOUNT: u16 = 8;
-    pub(in super::super) const HEADER_INFO: u16 = 16;
-    pub(in super::super) const EVENT_FORMATS: u16 = 18;
-    pub(in super::super) const KALLSYMS: u16 = 19;
-    pub(in super::super) const CMDLINES: u16 = 21;
-    pub(in super::super) const BUFFER_TEXT: u16 = 22;
+    pub(crate) const DONE: u16 = 0;
+    pub(crate) const CPUSTAT: u16 = 2;
+    pub(crate) const BUFFER: u16 = 3;
+    pub(crate) const TRACECLOCK: u16 = 4;
+    pub(crate) const UNAME: u16 = 5;
+    pub(crate) const CPUCOUNT: u16 = 8;
+    pub(crate) const HEADER_INFO: u16 = 16;
+    pub(crate) const EVENT_FORMATS: u16 = 18;
+    pub(crate) const KALLSYMS: u16 = 19;
+    pub(crate) const CMDLINES: u16 = 21;
+    pub(crate) const BUFFER_TEXT: u16 = 22;
 }
 
 /// Sub-buffers of one CPU.
@@ -59,12 +59,12 @@ impl Buffer {
 
 /// The contents of a file, but for its sub-buffers.
 #[derive(Debug, Default)]
-pub(in crate::open) struct Container {
+pub(crate) struct Container {
     /// The size of pages in the head, in bytes.
     pub(super) page_bytes: u32,
-    pub(in crate::open) header_page: Vec<u8>,
+    pub(crate) header_page: Vec<u8>,
     /// (system, format text) of each event.
-    pub(in crate::open) formats: Vec<(String, String)>,
+    pub(crate) formats: Vec<(String, String)>,
     pub(super) kallsyms: Vec<u8>,
     pub(super) cmdlines: Vec<u8>,
     pub(super) clock: Option<String>,
@@ -94,7 +94,7 @@ impl Container {
     }
 
     /// Takes what version 6 and the tracing data of perf have in common, up to the formats of events.
-    pub(in crate::open) fn take_descriptions(&mut self, items: &mut Items<impl Read>) -> Result<(), Stop> {
+    pub(crate) fn take_descriptions(&mut self, items: &mut Items<impl Read>) -> Result<(), Stop> {
         self.take_header_info(items)?;
         for _ in 0..items.u32("the formats of ftrace")? {
             items.text("the formats of ftrace")?;

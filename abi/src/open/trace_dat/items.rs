@@ -11,7 +11,7 @@ const MAX_TEXT: u64 = 1 << 30;
 
 /// Why the items of a file cannot be read.
 #[derive(Debug)]
-pub(in crate::open) enum Stop {
+pub(crate) enum Stop {
     /// The file ends inside the named item.
     Cut(&'static str),
     /// The named item makes no sense.
@@ -21,7 +21,7 @@ pub(in crate::open) enum Stop {
 }
 
 /// Reader of items.
-pub(in crate::open) struct Items<R> {
+pub(crate) struct Items<R> {
     from: R,
     at: u64,
     endian: Endian,
@@ -29,16 +29,16 @@ pub(in crate::open) struct Items<R> {
 
 impl<R: Read> Items<R> {
     /// Items from the byte `at` of the file on.
-    pub(in crate::open) fn new(from: R, at: u64, endian: Endian) -> Items<R> {
+    pub(crate) fn new(from: R, at: u64, endian: Endian) -> Items<R> {
         Items { from, at, endian }
     }
 
     /// The same items, whose numbers are in this byte order.
-    pub(in crate::open) fn in_order(self, endian: Endian) -> Items<R> {
+    pub(crate) fn in_order(self, endian: Endian) -> Items<R> {
         Items { endian, ..self }
     }
 
-    pub(in crate::open) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Stop> {
+    pub(crate) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Stop> {
         let mut bytes = [0; N];
         self.from.read_exact(&mut bytes).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => Stop::Cut(what),
@@ -48,23 +48,23 @@ impl<R: Read> Items<R> {
         Ok(bytes)
     }
 
-    pub(in crate::open) fn u16(&mut self, what: &'static str) -> Result<u16, Stop> {
+    pub(crate) fn u16(&mut self, what: &'static str) -> Result<u16, Stop> {
         let bytes = self.array(what)?;
         Ok(if self.endian == Endian::Little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
     }
 
-    pub(in crate::open) fn u32(&mut self, what: &'static str) -> Result<u32, Stop> {
+    pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32, Stop> {
         let bytes = self.array(what)?;
         Ok(if self.endian == Endian::Little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
     }
 
-    pub(in crate::open) fn u64(&mut self, what: &'static str) -> Result<u64, Stop> {
+    pub(crate) fn u64(&mut self, what: &'static str) -> Result<u64, Stop> {
         let bytes = self.array(what)?;
         Ok(if self.endian == Endian::Little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) })
     }
 
     /// `len` bytes. Memory is taken as bytes are there, whatever the length says.
-    pub(in crate::open) fn bytes(&mut self, len: u64, what: &'static str) -> Result<Vec<u8>, Stop> {
+    pub(crate) fn bytes(&mut self, len: u64, what: &'static str) -> Result<Vec<u8>, Stop> {
         if len > MAX_TEXT {
             return Err(Stop::Odd(what));
         }
@@ -75,19 +75,19 @@ impl<R: Read> Items<R> {
     }
 
     /// A text behind its length in 8 bytes.
-    pub(in crate::open) fn text(&mut self, what: &'static str) -> Result<Vec<u8>, Stop> {
+    pub(crate) fn text(&mut self, what: &'static str) -> Result<Vec<u8>, Stop> {
         let len = self.u64(what)?;
         self.bytes(len, what)
     }
 
     /// A text behind its length in 4 bytes.
-    pub(in crate::open) fn short_text(&mut self, what: &'static str) -> Result<Vec<u8>, Stop> {
+    pub(crate) fn short_text(&mut self, what: &'static str) -> Result<Vec<u8>, Stop> {
         let len = self.u32(what)?;
         self.bytes(len.into(), what)
     }
 
     /// A string up to its NUL.
-    pub(in crate::open) fn string(&mut self, what: &'static str) -> Result<String, Stop> {
+    pub(crate) fn string(&mut self, what: &'static str) -> Result<String, Stop> {
         let mut bytes = Vec::new();
         loop {
             match self.array::<1>(what)? {

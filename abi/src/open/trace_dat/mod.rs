@@ -78,7 +78,10 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
     let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
     let len = file.metadata().map_err(io_error(path))?.len();
     let (mut streams, missing) = streams(path, buffer, file, (endian, len), &format);
-    let clock = buffer.clock.as_deref().or(container.clock.as_deref()).map(clock_name);
+    // Version 7 has the clock's name for each buffer, which trace-cmd 3.1 sets to "local" whatever the clock is: a text with brackets is
+    // the kernel's own.
+    let own = buffer.clock.as_deref().filter(|clock| clock.contains('['));
+    let clock = own.or(container.clock.as_deref()).or(buffer.clock.as_deref()).map(clock_name);
     let metadata = Metadata {
         kallsyms: container.kallsyms,
         comms: header::comms(&container.cmdlines),

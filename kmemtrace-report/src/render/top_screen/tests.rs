@@ -143,7 +143,7 @@ live, 60 s  .......::::::-------======+++++++******######%
  +60 sv     LIVE     PEAK   NOW/s  WHO
    +31M    402 M    402 M   +512K >foo_ring_alloc+0x58 [foo]       pages
   +411K   1.38 M   1.38 M       0  foo_ctx_new+0x8e [foo]          kmalloc-2k
-   -96K   58.0 M   58.0 M       0  evil\\x1b[2J\\u{202e}+0x0
+   -96K   58.0 M   58.0 M       0  evil\\x1b[2J\\u{202e}
 
 
 

@@ -1,0 +1,370 @@
+//! Files of trace-cmd and perf: the sub-buffers of a captured tree in a `trace.dat`, its records as the samples of a `perf.data`. Each has
+//! the figures of the tree.
+
+use std::fs;
+
+use kmemtrace_abi::kernel::format::{EventFormat, PageShape};
+use kmemtrace_abi::kernel::subbuffer::SubBuffer;
+use kmemtrace_abi::target::{Endian, Little};
+use kmemtrace_tests::archive;
+use kmemtrace_tests::programs::{document, run, run_to, stderr};
+use kmemtrace_tests::recording::Directory;
+use serde_json::Value;
+
+/// A captured tree, taken apart.
+struct Tree {
+    _dir: Directory,
+    path: std::path::PathBuf,
+    is_big: bool,
+    header_page: Vec<u8>,
+    formats: Vec<(String, Vec<Vec<u8>>)>,
+    /// Sub-buffers and statistics of each CPU.
+    cpus: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Tree {
+    fn of(sample: &str) -> Tree {
+        let dir = Directory::new(&[]);
+        let path = archive::unpack(sample, dir.path()).unwrap();
+        let mut formats = Vec::new();
+        for system in fs::read_dir(path.join("events")).unwrap().map(|entry| entry.unwrap().path()) {
+            if !system.is_dir() {
+                continue;
+            }
+            let events = fs::read_dir(&system).unwrap().map(|event| event.unwrap().path().join("format"));
+            let texts = events.filter_map(|format| fs::read(format).ok()).collect();
+            formats.push((system.file_name().unwrap().to_string_lossy().into_owned(), texts));
+        }
+        let cpu = |n: usize| {
+            let cpu = path.join(format!("per_cpu/cpu{n}"));
+            Some((fs::read(cpu.join("trace_pipe_raw")).ok()?, fs::read(cpu.join("stats")).unwrap_or_default()))
+        };
+        Tree {
+            is_big: sample.contains("s390x"),
+            header_page: fs::read(path.join("events/header_page")).unwrap(),
+            formats,
+            cpus: (0..).map_while(cpu).collect(),
+            path,
+            _dir: dir,
+        }
+    }
+
+    fn text(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path.join(name)).unwrap_or_default()
+    }
+
+    fn u16(&self, n: usize) -> Vec<u8> {
+        self.number(n as u64, 2)
+    }
+
+    fn u32(&self, n: usize) -> Vec<u8> {
+        self.number(n as u64, 4)
+    }
+
+    fn u64(&self, n: usize) -> Vec<u8> {
+        self.number(n as u64, 8)
+    }
+
+    fn number(&self, n: u64, len: usize) -> Vec<u8> {
+        if self.is_big { n.to_be_bytes()[8 - len..].to_vec() } else { n.to_le_bytes()[..len].to_vec() }
+    }
+
+    fn described(&self) -> Vec<u8> {
+        let mut bytes = [b"header_page\0", &self.u64(self.header_page.len())[..], &self.header_page].concat();
+        bytes.extend([b"header_event\0", &self.u64(1)[..], b"\n", &self.u32(0)].concat());
+        bytes.extend(self.u32(self.formats.len()));
+        for (system, texts) in &self.formats {
+            bytes.extend([system.as_bytes(), b"\0", &self.u32(texts.len())].concat());
+            texts.iter().for_each(|text| bytes.extend([&self.u64(text.len())[..], text].concat()));
+        }
+        bytes
+    }
+
+    fn head(&self, version: &str) -> Vec<u8> {
+        let mut head = b"\x17\x08\x44tracing".to_vec();
+        head.extend([version.as_bytes(), &[0, u8::from(self.is_big), 8]].concat());
+        head.extend(self.u32(4096));
+        head
+    }
+
+    fn option(&self, id: usize, data: &[u8]) -> Vec<u8> {
+        [&self.u16(id)[..], &self.u32(data.len()), data].concat()
+    }
+
+    fn stats(&self) -> Vec<u8> {
+        let stats = self.cpus.iter().enumerate();
+        stats.flat_map(|(n, (_, text))| self.option(2, &[format!("CPU: {n}\n").as_bytes(), text].concat())).collect()
+    }
+
+    /// A `trace.dat` of version 6.
+    fn version_6(&self) -> Vec<u8> {
+        let (kallsyms, comms) = (self.text("kallsyms"), self.text("saved_cmdlines"));
+        let mut file = [self.head("6"), self.described()].concat();
+        file.extend([&self.u32(kallsyms.len())[..], &kallsyms, &self.u32(0), &self.u64(comms.len()), &comms].concat());
+        file.extend([&self.u32(self.cpus.len())[..], b"options  \0"].concat());
+        file.extend(
+            [self.option(4, &self.text("trace_clock")), self.option(5, &self.text("uname")), self.stats()].concat(),
+        );
+        file.extend([&self.u16(0)[..], b"flyrecord\0"].concat());
+        let clock = self.text("trace_clock");
+        let table = file.len() + self.cpus.len() * 16 + 8 + clock.len();
+        let mut at = table.next_multiple_of(65536);
+        for (bytes, _) in &self.cpus {
+            file.extend([self.u64(at), self.u64(bytes.len())].concat());
+            at += bytes.len().next_multiple_of(65536);
+        }
+        file.extend([&self.u64(clock.len())[..], &clock].concat());
+        for (bytes, _) in &self.cpus {
+            file.resize(file.len().next_multiple_of(65536), 0);
+            file.extend(bytes);
+        }
+        file
+    }
+
+    /// A `trace.dat` of version 7, with another buffer before the one that has the events.
+    fn version_7(&self, compression: &str) -> Vec<u8> {
+        let pack = |bytes: &[u8]| match compression {
+            "zstd" => zstd::bulk::compress(bytes, 1).unwrap(),
+            _ => bytes.to_vec(),
+        };
+        let packs = usize::from(compression != "none");
+        let mut file = [&self.head("7")[..], compression.as_bytes(), b"\0\0"].concat();
+        let first = file.len();
+        file.extend(self.u64(0));
+        let mut section = |id: usize, body: &[u8], packs: usize| {
+            let at = file.len();
+            let stored = match packs {
+                0 => body.to_vec(),
+                _ => [self.u32(pack(body).len()), self.u32(body.len()), pack(body)].concat(),
+            };
+            file.extend([self.u16(id), self.u16(packs), self.u32(0), self.u64(stored.len()), stored].concat());
+            at
+        };
+        let described = self.described();
+        let header = [b"header_page\0", &self.u64(self.header_page.len())[..], &self.header_page].concat();
+        let header_len = header.len() + b"header_event\0".len() + 8 + 1;
+        let comms = self.text("saved_cmdlines");
+        let kallsyms = self.text("kallsyms");
+        let places = [
+            (16, section(16, &described[..header_len], packs)),
+            (18, section(18, &described[header_len + 4..], packs)),
+            (19, section(19, &[&self.u32(kallsyms.len())[..], &kallsyms].concat(), packs)),
+            (21, section(21, &[&self.u64(comms.len())[..], &comms].concat(), packs)),
+        ];
+        let buffer = section(3, &[], 0);
+        let mut parts = Vec::new();
+        for (n, (bytes, _)) in self.cpus.iter().enumerate() {
+            let at = section(99, &[], 0) + 16;
+            let chunks: Vec<&[u8]> = bytes.chunks(3 * 4096).collect();
+            let stored: Vec<u8> = match packs {
+                0 => bytes.clone(),
+                _ => {
+                    let chunk =
+                        |chunk: &&[u8]| [self.u32(pack(chunk).len()), self.u32(chunk.len()), pack(chunk)].concat();
+                    [self.u32(chunks.len()), chunks.iter().flat_map(chunk).collect()].concat()
+                }
+            };
+            let there = section(98, &stored, 0);
+            assert_eq!(there, at);
+            parts.extend([self.u32(n), self.u64(there + 16), self.u64(stored.len() - 4 * packs)].concat());
+        }
+        // A buffer's parts are compressed if its section has the flag.
+        let buffer = if packs == 1 { section(3, b"", 1) } else { buffer };
+        let size = self.header_page_size();
+        let option = |buffer: usize, name: &str, parts: &[u8], cpus: usize| {
+            let data = [
+                self.u64(buffer),
+                [name.as_bytes(), b"\0local\0"].concat(),
+                self.u32(size),
+                self.u32(cpus),
+                parts.to_vec(),
+            ];
+            self.option(3, &data.concat())
+        };
+        let mut options: Vec<u8> = places.iter().flat_map(|&(id, at)| self.option(id, &self.u64(at))).collect();
+        options.extend(
+            [self.option(4, &self.text("trace_clock")), self.option(5, &self.text("uname")), self.stats()].concat(),
+        );
+        options.extend(option(buffer, "", &[], 0));
+        options.extend(option(buffer, "kmem", &parts, self.cpus.len()));
+        options.extend(self.option(0, &self.u64(0)));
+        let at = section(0, &options, 0);
+        file[first..first + 8].copy_from_slice(&self.u64(at));
+        file
+    }
+
+    /// Bytes of a sub-buffer.
+    fn header_page_size(&self) -> usize {
+        let text = String::from_utf8_lossy(&self.header_page).into_owned();
+        let data = text.lines().find(|line| line.contains("char data")).unwrap();
+        let number = |name: &str| -> usize {
+            data.split(name).nth(1).unwrap().split(';').next().unwrap().trim().parse().unwrap()
+        };
+        number("offset:") + number("size:")
+    }
+}
+
+/// Document without the members that a container does not have.
+fn plain(mut document: Value) -> Value {
+    let trace = document["trace"].as_object_mut().unwrap();
+    for member in
+        ["input", "recording", "boot", "host", "scope", "page_bytes_from", "page_bytes", "symbols", "deferred"]
+    {
+        trace.remove(member);
+    }
+    document
+}
+
+#[test]
+fn a_trace_dat_has_the_figures_of_the_tree_with_its_sub_buffers() {
+    for sample in ["tree-s390x-6.1", "tree-stacks-amd64-6.1", "tree-spaces-amd64-6.18", "tree-latency-amd64-6.1"] {
+        let tree = Tree::of(sample);
+        let dir = Directory::new(&[]);
+        for (name, bytes) in [("6", tree.version_6()), ("7", tree.version_7("none")), ("7z", tree.version_7("zstd"))] {
+            dir.write("trace.dat", &bytes);
+            let file = dir.file("trace.dat");
+            let views: &[&[&str]] = match sample {
+                "tree-latency-amd64-6.1" => &[&["latency"], &["stalls"]],
+                _ => &[&["summary"], &["sites"], &["live"], &["mismatch"], &["sites", "--by", "task"], &["cross"]],
+            };
+            for view in views {
+                assert_eq!(
+                    plain(document(view, &file)),
+                    plain(document(view, &tree.path)),
+                    "{sample}, version {name}: {view:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_trace_dat_is_read_up_to_the_cut_or_refused_in_one_sentence() {
+    let tree = Tree::of("tree-s390x-6.1");
+    let dir = Directory::new(&[]);
+    let cut = |bytes: &[u8]| dir.write("trace.dat", bytes);
+    let whole = tree.version_6();
+    cut(&whole[..whole.len() - 5000]);
+    let summary = document(&["summary"], &dir.file("trace.dat"));
+    assert_eq!(summary["completeness"]["verdict"], "truncated");
+    assert!(summary["events"]["total"].as_u64().unwrap() > 10_000);
+    let refused = |bytes: &[u8]| {
+        cut(bytes);
+        stderr(3, &run("kmemtrace-report", &["summary"], &[&dir.file("trace.dat")]))
+    };
+    assert!(refused(&whole[..5000]).contains("a trace.dat that ends before"));
+    let newer = tree.version_7("none");
+    assert!(refused(&newer[..newer.len() - 100]).contains("a trace.dat that ends before the options"));
+}
+
+#[test]
+fn no_byte_of_a_trace_dat_makes_a_report_fail() {
+    let tree = Tree::of("tree-spaces-amd64-6.18");
+    let dir = Directory::new(&[]);
+    for whole in [tree.version_6(), tree.version_7("zstd")] {
+        for n in 0..150 {
+            let mut bytes = whole.clone();
+            // Heads, tables and options: the rest are texts and sub-buffers.
+            let at = if n % 3 == 0 { n } else { bytes.len() - 1 - (n * 7) % bytes.len().min(4000) };
+            bytes[at] ^= 1 << (n % 8);
+            dir.write("trace.dat", &bytes);
+            let status = run("kmemtrace-report", &["summary"], &[&dir.file("trace.dat")]).status.code();
+            assert!(matches!(status, Some(0 | 2 | 3)), "byte {at}: {status:?}");
+        }
+    }
+}
+
+#[test]
+fn one_of_several_buffers_is_asked_for() {
+    let dir = Directory::new(&[]);
+    let tree = Tree::of("tree-s390x-6.1");
+    dir.write("trace.dat", &tree.version_7("none"));
+    let file = dir.file("trace.dat");
+    run_to(0, "kmemtrace-report", &["summary", "--buffer", "kmem"], &[&file]);
+    let message = stderr(2, &run("kmemtrace-report", &["summary", "--buffer", "other"], &[&file]));
+    assert!(message.contains("has no buffer 'other'; it has '' (no events), 'kmem' ("), "{message}");
+}
+
+/// Records of a tree as samples, in the order of their CPUs.
+fn perf_data(tree: &Tree) -> Vec<u8> {
+    const SAMPLE_TYPE: usize = 1 << 16 | 1 << 2 | 1 << 7 | 1 << 10;
+    let shape = PageShape::parse(&String::from_utf8_lossy(&tree.header_page), Endian::Little).unwrap();
+    let texts = tree.formats.iter().flat_map(|(_, texts)| texts);
+    let ids: Vec<u16> = texts.map(|text| EventFormat::parse(&String::from_utf8_lossy(text)).unwrap().id).collect();
+    let mut data = Vec::new();
+    let record =
+        |kind: usize, body: &[u8]| [&tree.u32(kind)[..], &tree.u16(0), &tree.u16(8 + body.len()), body].concat();
+    for (cpu, (pages, _)) in tree.cpus.iter().enumerate() {
+        for page in pages.chunks(shape.size) {
+            let sub_buffer = SubBuffer::parse::<Little>(&shape, page).unwrap();
+            for entry in sub_buffer.records::<Little>().map(Result::unwrap) {
+                let id = usize::from(u16::from_le_bytes([entry.payload[0], entry.payload[1]]));
+                let raw = [&tree.u32(entry.payload.len())[..], entry.payload].concat();
+                let mut body = [tree.u64(id), tree.u64(entry.time as usize), tree.u32(cpu), tree.u32(0), raw].concat();
+                body.resize(body.len().next_multiple_of(8), 0);
+                data.extend(record(9, &body));
+            }
+        }
+        data.extend(record(68, &[]));
+    }
+    let attr = |id: u16| {
+        let mut attr = [tree.u32(2), tree.u32(128), tree.u64(id.into()), tree.u64(1), tree.u64(SAMPLE_TYPE)].concat();
+        // sample_id_all and use_clockid, CLOCK_MONOTONIC.
+        attr.extend([tree.u64(0), tree.u64(1 << 18 | 1 << 25)].concat());
+        attr.resize(92, 0);
+        attr.extend(tree.u32(1));
+        attr.resize(128, 0);
+        attr
+    };
+    let attrs_at = 104 + 8 * ids.len();
+    let data_at = attrs_at + 144 * ids.len();
+    let mut file = [b"PERFILE2", &tree.u64(104)[..], &tree.u64(144)].concat();
+    file.extend([attrs_at, 144 * ids.len(), data_at, data.len(), 0, 0].map(|n| tree.u64(n)).concat());
+    // Tracing data, release and architecture.
+    file.extend([1 << 1 | 1 << 4 | 1 << 6, 0, 0, 0].map(|n| tree.u64(n)).concat());
+    ids.iter().for_each(|&id| file.extend(tree.u64(id.into())));
+    ids.iter().enumerate().for_each(|(n, &id)| file.extend([attr(id), tree.u64(104 + 8 * n), tree.u64(8)].concat()));
+    file.extend(&data);
+    let uname = String::from_utf8_lossy(&tree.text("uname")).into_owned();
+    let string = |text: &str| [&tree.u32(64)[..], text.as_bytes(), &vec![0; 64 - text.len()]].concat();
+    let features = [
+        [tree.head("0.6"), tree.described(), tree.u32(0), tree.u32(0), tree.u64(0)].concat(),
+        string(uname.split(' ').nth(2).unwrap()),
+        string("x86_64"),
+    ];
+    let mut at = file.len() + 16 * features.len();
+    for feature in &features {
+        file.extend([tree.u64(at), tree.u64(feature.len())].concat());
+        at += feature.len();
+    }
+    [file, features.concat()].concat()
+}
+
+#[test]
+fn a_perf_data_has_the_figures_of_the_records_that_its_samples_hold() {
+    let tree = Tree::of("tree-spaces-amd64-6.18");
+    let dir = Directory::new(&[]);
+    let whole = perf_data(&tree);
+    dir.write("perf.data", &whole);
+    let kinds = |document: Value| {
+        let mut kinds = document["kinds"].clone();
+        // Areas get their call site from stacks, which are records of their own in a tree.
+        kinds.as_object_mut().unwrap().remove("vmalloc");
+        (kinds, document["total"].clone(), document["findings"].clone())
+    };
+    let [found, expected] = [dir.file("perf.data"), tree.path.clone()].map(|path| document(&["summary"], &path));
+    assert_eq!(found["completeness"]["verdict"], "complete");
+    assert_eq!((&found["trace"]["input"], &found["trace"]["clock"]), (&"perf.data".into(), &"mono".into()));
+    assert_eq!(kinds(found), kinds(expected));
+    // The head and the attributes; then the file's end, where the features are.
+    for n in 0..200 {
+        let mut bytes = whole.clone();
+        let at = if n % 2 == 0 { n * 5 % 2000 } else { bytes.len() - 1 - n * 37 % 3000 };
+        bytes[at] ^= 1 << (n % 8);
+        dir.write("perf.data", &bytes);
+        let status = run("kmemtrace-report", &["summary"], &[&dir.file("perf.data")]).status.code();
+        assert!(matches!(status, Some(0 | 2 | 3)), "byte {at}: {status:?}");
+    }
+    dir.write("perf.data", &whole[..whole.len() / 2]);
+    run("kmemtrace-report", &["summary"], &[&dir.file("perf.data")]);
+}
