@@ -118,11 +118,7 @@ fn run_full(request: &Request) -> anyhow::Result<u8> {
     }
 }
 
-/// Message of a program without the feature.
-#[cfg(not(feature = "full"))]
-const SMALL: &str = "this small kmemtrace-report cannot do that; use one built with the feature full";
-
 #[cfg(not(feature = "full"))]
 fn run_full(request: &Request) -> anyhow::Result<u8> {
-    anyhow::bail!("{}: {SMALL}", request.view.name)
+    anyhow::bail!("{}: {}", request.view.name, terminal::messages::SMALL)
 }

@@ -34,7 +34,7 @@ use with_pictures::static_rings;
 
 #[cfg(not(feature = "full"))]
 fn static_rings(_: &std::path::Path, _: Option<&str>, _: &std::path::Path) -> anyhow::Result<()> {
-    anyhow::bail!("trace-analyze: {}", crate::SMALL)
+    anyhow::bail!("trace-analyze: {}", crate::terminal::messages::SMALL)
 }
 
 #[cfg(feature = "full")]

@@ -180,7 +180,7 @@ fn of_document(request: &Request, query: Query, saved: &Path) -> anyhow::Result<
 #[cfg(not(feature = "full"))]
 fn of_document(_: &Request, _: Query, saved: &Path) -> anyhow::Result<Analysis> {
     let path = escape(saved.as_os_str().as_encoded_bytes());
-    anyhow::bail!("{path}: a saved document: {}", crate::SMALL)
+    anyhow::bail!("{path}: a saved document: {}", crate::terminal::messages::SMALL)
 }
 
 /// Prints the comparison of two traces, or of two windows of one.

@@ -1,6 +1,7 @@
 //! Words that options choose from: formats, shapes and colours.
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use kmemtrace::documents::AccountStyle;
 
 /// Output formats.
@@ -95,4 +96,13 @@ pub(crate) enum Color {
     Always,
     /// Nowhere
     Never,
+}
+
+/// Parser of a word that names one of the values.
+pub(super) fn one_of<T: Copy + Send + Sync>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let words = PossibleValuesParser::new(all.iter().map(|&one| name(one)));
+    words.try_map(move |word| all.iter().copied().find(|&one| name(one) == word).ok_or("no such word"))
 }

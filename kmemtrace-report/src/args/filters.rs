@@ -2,7 +2,7 @@
 
 use clap::ArgMatches;
 
-use super::one_of;
+use super::choices::one_of;
 use kmemtrace::{Branch, Context, Glob, Kind, Select, Site, SizeRange};
 
 /// Filters on objects. Options are ANDed, the values of one option are ORed.

@@ -13,7 +13,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::Parser;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValuesParser;
 
 use kmemtrace::documents::AccountStyle;
 use kmemtrace_abi::clock::Clock;
@@ -24,6 +24,7 @@ use kmemtrace_abi::text::duration;
 use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
+use choices::one_of;
 pub(crate) use choices::{ChartShape, Color, ExportTo, Format, Style, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{SortBy, Word};
@@ -442,10 +443,4 @@ fn percent(text: &str) -> Result<f64, String> {
 fn throttle(text: &str) -> Result<f64, String> {
     let number = percent(text).ok().filter(|n| *n > 0.0 && *n <= 100.0);
     number.ok_or_else(|| "a share is a number above 0 and up to 100: 80; without --throttle all are shown".to_owned())
-}
-
-/// Parser of a word that names one of the values.
-fn one_of<T: Copy + Send + Sync>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T> {
-    let words = PossibleValuesParser::new(all.iter().map(|&one| name(one)));
-    words.try_map(move |word| all.iter().copied().find(|&one| name(one) == word).ok_or("no such word"))
 }

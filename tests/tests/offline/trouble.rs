@@ -244,7 +244,11 @@ fn a_file_of_another_program_is_named_and_so_is_the_remedy() {
         ("x.dat", b"\x17\x08\x44tracing6\0rest".to_vec(), "x.dat: a damaged trace.dat: the byte order makes no sense"),
         ("perf.data", b"PERFILE2\0\0".to_vec(), "perf.data: a perf.data that ends inside its header"),
         ("x.tar", tar, "x.tar: a tar archive; unpack it"),
-        ("x.gz", b"\x1f\x8b\x08\0".to_vec(), "x.gz: cannot be unpacked: unexpected end of file (compressed with gzip; unpack it"),
+        (
+            "x.gz",
+            b"\x1f\x8b\x08\0".to_vec(),
+            "x.gz: cannot be unpacked: unexpected end of file (compressed with gzip; unpack it",
+        ),
         ("ls", b"\x7fELF\x02\x01".to_vec(), "ls: an ELF file"),
         ("notes", b"Thursday\n".to_vec(), "notes: a text; not a trace"),
         ("nothing", Vec::new(), "nothing: an empty file; not a trace"),

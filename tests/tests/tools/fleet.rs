@@ -89,7 +89,7 @@ fn export(fleet: &Path, table: &str, host: &str, trace: &Path) {
 
 /// Rows of queries of the document.
 fn query(engine: &str, bin: &Path, fleet: &Path, names: &[&str]) -> HashMap<String, Vec<Value>> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/query.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools/fleet/query.py");
     let mut command = Command::new(bin.join("python3"));
     let output = command.arg(script).arg(engine).arg(page()).args(names).current_dir(fleet).output().unwrap();
     assert!(output.status.success(), "{engine}: {}", String::from_utf8_lossy(&output.stderr));

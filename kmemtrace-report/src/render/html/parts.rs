@@ -26,6 +26,9 @@ const LEFT_OUT: &[&str] = &[
     "requested",
     "inferred_frees",
     "live_requested",
+    "largest",
+    "deferred_frees",
+    "bulk_frees",
 ];
 
 /// Rows of a document.
