@@ -70,6 +70,25 @@ impl CheckedFile {
         CheckedFile { facts, is_there, worst_gap: None, is_foreign: false, holes: Holes::default() }
     }
 
+    /// The file with the facts of another part of it: a file of another program holds several CPUs.
+    fn with(mut self, other: CheckedFile) -> CheckedFile {
+        let (facts, more) = (&mut self.facts, other.facts);
+        let earliest = [facts.first, more.first].into_iter().flatten().min();
+        (facts.first, facts.last) = (earliest, facts.last.max(more.last));
+        facts.events += more.events;
+        facts.gaps += more.gaps;
+        facts.lost = facts.lost.zip(more.lost).map(|(lost, more)| lost.saturating_add(more));
+        facts.bytes = facts.bytes.max(more.bytes);
+        facts.verdict = facts.verdict.max(more.verdict);
+        more.faults.into_iter().for_each(|fault| facts.add(fault));
+        facts.faults_left_out += more.faults_left_out;
+        let is_worse =
+            other.worst_gap.is_some_and(|gap| self.worst_gap.is_none_or(|worst| weight(&gap) > weight(&worst)));
+        self.worst_gap = if is_worse { other.worst_gap } else { self.worst_gap };
+        self.is_there |= other.is_there;
+        self
+    }
+
     /// Adds a finding to those of the reader.
     pub(crate) fn add(&mut self, fault: Fault) {
         self.facts.add(fault);
@@ -115,7 +134,8 @@ fn weight(gap: &Gap) -> (u64, u64) {
 pub(crate) fn read(path: PathBuf, options: OpenOptions, threads: usize) -> Result<CheckedTrace, OpenError> {
     let is_dir = path.is_dir();
     let mut trace = Trace::open_with(std::slice::from_ref(&path), OpenOptions { alike: true, ..options })?;
-    if !is_dir {
+    let is_foreign = matches!(trace.info.input, InputKind::TraceDat | InputKind::Other(_));
+    if !is_dir && !is_foreign {
         // A single file is checked alone, without the recording's other CPUs.
         let missing = std::mem::take(&mut trace.info.missing);
         trace.streams.retain(|s| !missing.contains(&s.cpu()));
@@ -126,11 +146,14 @@ pub(crate) fn read(path: PathBuf, options: OpenOptions, threads: usize) -> Resul
         read_apart(&mut trace.streams, &trace.names, threads)
     };
     for file in &mut files {
-        file.is_foreign = matches!(trace.info.input, InputKind::Other(_));
+        file.is_foreign = is_foreign;
         file.is_there = !file.facts.cpu.is_some_and(|cpu| trace.info.missing.contains(&cpu));
     }
     let total_overruns = trace.total_overruns();
     files.extend(trace.metadata.report.map(|facts| CheckedFile::new(facts, true)));
+    if is_foreign {
+        files = files.into_iter().reduce(CheckedFile::with).into_iter().collect();
+    }
     Ok(CheckedTrace { path, is_dir, info: trace.info, files, findings: Vec::new(), total_overruns })
 }
 
