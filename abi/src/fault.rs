@@ -105,10 +105,10 @@ codes! {
     UnknownLoss = 109, Warning, Lossy, "events lost for a reason that is not known here",
         "A newer version of the recorder tells of lost events and gives a reason that this program does not know. Time and number are \
          right, and findings of that time are suspect. Use a newer kmemtrace to learn the reason.";
-    Untold = 110, Warning, Lossy, "the text does not tell of lost events",
+    Untold = 110, Warning, Lossy, "the input does not tell of lost events",
         "The kernel or a tool printed the events without saying whether some were lost: `perf script` does so without \
          --show-lost-events, and so do headers of the tracer that do not count entries (before Linux 3.3), dumps on a console, and the text of \
-         one CPU whose header counts the entries of all. Figures are right if nothing was lost.";
+         one CPU whose header counts the entries of all. `perf record` with -F, or with -c above 1, leaves events out. Figures are right if nothing was lost.";
     CutInBlock = 201, Error, Truncated, "ends inside a block",
         "The file stops in the middle of a block: the recorder was killed, the machine stopped or the copy is incomplete. \
          Every earlier block is whole and is reported.";

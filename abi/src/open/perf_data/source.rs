@@ -17,6 +17,7 @@ use crate::kernel::subbuffer;
 use crate::kernel::unknown::UnknownEvents;
 use crate::stream::source::{EventSource, Lost, SourceEnd};
 use crate::target::{Big, Endian, Little, u64_of};
+use crate::text::units::counted;
 
 /// Markers in call chains from here on; one tells what the addresses behind it are of.
 const FIRST_MARKER: u64 = (-4095i64).cast_unsigned();
@@ -156,6 +157,8 @@ struct Decoded {
     /// Time of the last event.
     last: Option<u64>,
     frames: Vec<u64>,
+    /// Events lost, and in how many gaps.
+    lost: (u64, u64),
 }
 
 impl Decoded {
@@ -171,6 +174,7 @@ impl Decoded {
         let (body, endian) = (record.body(), shared.endian);
         if record.kind == kind::LOST {
             let lost = u64_of(endian, body, 8);
+            self.lost = (self.lost.0.saturating_add(lost.unwrap_or(0)), self.lost.1 + 1);
             let gap = Gap { from: self.last, to: Some(time), cpu, lost, cause: GapCause::Overrun };
             return items.push(StreamItem::Gap(gap));
         }
@@ -240,6 +244,7 @@ impl EventSource for CpuRecords {
                 self.is_at_end = true;
                 if self.lost_at_end > 0 {
                     let lost = Some(self.lost_at_end);
+                    self.decoded.lost = (self.decoded.lost.0.saturating_add(self.lost_at_end), self.decoded.lost.1 + 1);
                     let gap = Gap { from: self.decoded.last, to: None, cpu: self.cpu, lost, cause: GapCause::Overrun };
                     items.push(StreamItem::Gap(gap));
                 }
@@ -249,8 +254,20 @@ impl EventSource for CpuRecords {
     }
 
     fn end(&mut self) -> SourceEnd {
+        let fault = |code, message| Fault { code, offset: 0, block: None, message };
+        let (lost, gaps) = self.decoded.lost;
+        let mut faults = Vec::new();
+        if gaps > 0 {
+            let message = format!("{} lost on CPU {} in {}", counted(lost, "event"), self.cpu, counted(gaps, "gap"));
+            faults.push(fault(Code::Overrun, message));
+        }
+        if self.leaves_out {
+            let message =
+                "perf took samples at a rate, so the kernel left out events: record without -F and -c".to_owned();
+            faults.push(fault(Code::Untold, message));
+        }
         let lost = if self.leaves_out { Lost::Told(None) } else { Lost::OfGaps };
-        SourceEnd { lost, ..SourceEnd::default() }
+        SourceEnd { lost, faults, ..SourceEnd::default() }
     }
 
     fn bytes_read(&self) -> u64 {
