@@ -90,6 +90,7 @@ pub(crate) fn u16_at<O: TargetOrder>(bytes: &[u8], offset: usize) -> Option<u16>
 }
 
 /// The u32 at `offset` in this order.
+#[cfg(feature = "inputs")]
 pub(crate) fn u32_of(endian: Endian, bytes: &[u8], offset: usize) -> Option<u32> {
     match endian {
         Endian::Little => u32_at::<Little>(bytes, offset),
@@ -98,6 +99,7 @@ pub(crate) fn u32_of(endian: Endian, bytes: &[u8], offset: usize) -> Option<u32>
 }
 
 /// The u64 at `offset` in this order.
+#[cfg(feature = "inputs")]
 pub(crate) fn u64_of(endian: Endian, bytes: &[u8], offset: usize) -> Option<u64> {
     match endian {
         Endian::Little => u64_at::<Little>(bytes, offset),

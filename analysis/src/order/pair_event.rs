@@ -183,14 +183,17 @@ impl<'a> PairEventReader<'a> {
     ) -> (Chunk<PairEvent>, bool) {
         used.clear();
         (self.sink.number, self.sink.chunk) = (number, used);
-        let more = stream.decode(&mut self.names, &mut self.sink, batch);
+        let more = match self.sink.is_plain() {
+            true => stream.decode(&mut self.names, &mut Fed::<true>(&mut self.sink), batch),
+            false => stream.decode(&mut self.names, &mut Fed::<false>(&mut self.sink), batch),
+        };
         (std::mem::take(&mut self.sink.chunk), !more)
     }
 
     /// Events of the stream up to the key `until` that wait for their stacks in vain; `None` where there are none.
     pub(crate) fn read_waiting(&mut self, number: u16, stream: &mut CpuStream, until: u64) -> Option<Chunk<PairEvent>> {
         (self.sink.number, self.sink.chunk) = (number, Chunk::default());
-        let has_any = stream.end_waiting(&mut self.names, &mut self.sink, until);
+        let has_any = stream.end_waiting(&mut self.names, &mut Fed::<false>(&mut self.sink), until);
         has_any.then(|| std::mem::take(&mut self.sink.chunk))
     }
 
@@ -205,7 +208,7 @@ impl<'a> PairEventReader<'a> {
         self.sink.chunk.clear();
         for event in events {
             self.sink.number = stream(event.cpu);
-            event.hand_to(&mut self.sink, names);
+            event.hand_to(&mut Fed::<false>(&mut self.sink), names);
         }
         ordered.append(&mut self.sink.chunk.events);
     }
@@ -259,16 +262,45 @@ struct PairEventSink<'a> {
     chunk: Chunk<PairEvent>,
 }
 
-impl EventSink for PairEventSink<'_> {
+/// The sink as events come to it. `PLAIN`: no option selects events, and rows have no keys but the call site, so that the compiler drops
+/// the fields that these look at; most passes are so.
+struct Fed<'s, 'a, const PLAIN: bool>(&'s mut PairEventSink<'a>);
+
+impl<const PLAIN: bool> EventSink for Fed<'_, '_, PLAIN> {
     const MARKS: bool = false;
 
     #[inline(always)]
-    fn event(&mut self, mut event: Event, names: &Names) {
+    fn event(&mut self, event: Event, names: &Names) {
+        self.0.event::<PLAIN>(event, names);
+    }
+
+    #[cold]
+    fn probe_event(&mut self, event: &Event, names: &Names) {
+        self.0.probe_event(event, names);
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.0.chunk.gaps.push(gap);
+    }
+
+    fn module_load(&mut self, load: ModuleLoad<'_>) {
+        self.0.classes.note_load();
+        self.0.groups.take_load(load);
+    }
+}
+
+impl PairEventSink<'_> {
+    fn is_plain(&self) -> bool {
+        !self.filter.selects() && !self.groups.has_keys()
+    }
+
+    #[inline(always)]
+    fn event<const PLAIN: bool>(&mut self, mut event: Event, names: &Names) {
         let EventStack { number: stack, site } = self.stacks.read(&event, names);
         if matches!(event.action, Action::Alloc(_)) {
             event.call_site = site;
         }
-        let takes = self.filter.takes(&event, names);
+        let takes = if PLAIN { self.filter.takes_unselected(&event) } else { self.filter.takes(&event, names) };
         let cache = event.cache.map_or(0, |name| self.cache(name, names));
         let (action, kind) = match event.action {
             Action::Alloc(kind) if event.failed => (PairAction::Failed, kind),
@@ -289,7 +321,8 @@ impl EventSink for PairEventSink<'_> {
         let class = match (takes, allocates) {
             (true, true) => {
                 let sizes = if event.failed { (0, 0) } else { (event.requested, event.allocated) };
-                let others = if self.groups.has_keys() { self.others(&event, kind, (cache, stack), names) } else { 0 };
+                let has_keys = !PLAIN && self.groups.has_keys();
+                let others = if has_keys { self.others(&event, kind, (cache, stack), names) } else { 0 };
                 self.class((event.call_site, kind), Some(others), cache, sizes, event.allocated)
             }
             (true, false) => 0,
@@ -357,17 +390,6 @@ impl EventSink for PairEventSink<'_> {
         self.chunk.events.push(event);
     }
 
-    fn gap(&mut self, gap: Gap) {
-        self.chunk.gaps.push(gap);
-    }
-
-    fn module_load(&mut self, load: ModuleLoad<'_>) {
-        self.classes.note_load();
-        self.groups.take_load(load);
-    }
-}
-
-impl PairEventSink<'_> {
     fn number_of(&self, cpu: u32) -> u16 {
         self.numbers.get(cpu as usize).copied().unwrap_or(0)
     }
@@ -380,8 +402,8 @@ impl PairEventSink<'_> {
         }
     }
 
-    /// The row's keys but the call-site. A call, so that passes without such keys stay small.
-    #[inline(never)]
+    /// The row's keys but the call-site.
+    #[inline]
     fn others(&mut self, event: &Event, kind: Kind, (cache, stack): (CacheNumber, StackNumber), names: &Names) -> u64 {
         let owner = event.owner.and_then(|owner| self.owner(owner, names));
         self.groups.others(event, kind, EventNumbers { cache, stack, owner })

@@ -45,10 +45,15 @@ impl<'a> EventFilter<'a> {
         self.has_own && self.own.allocates(event)
     }
 
+    /// As [`EventFilter::takes`], where no option selects events.
+    #[inline(always)]
+    pub(crate) fn takes_unselected(&self, event: &Event) -> bool {
+        self.shows_own || !self.is_own(event)
+    }
+
     #[inline(always)]
     pub(crate) fn takes(&mut self, event: &Event, names: &Names) -> bool {
-        (self.shows_own || !self.is_own(event))
-            && self.selected.as_mut().is_none_or(|selected| selected.takes(event, names))
+        self.takes_unselected(event) && self.selected.as_mut().is_none_or(|selected| selected.takes(event, names))
     }
 }
 
