@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use crate::target::{Endian, u32_of, u64_of};
 
 /// Type of an attribute whose `config` is the id of a trace event.
@@ -44,11 +46,24 @@ pub(super) struct Attr {
     pub(super) event: Option<u16>,
     sample_type: u64,
     read_format: u64,
+    /// Offsets of fields in a sample.
+    places: Places,
     /// Events between two samples, or samples a second.
     period: u64,
     is_frequency: bool,
     /// Clock of the times, where the user has chosen one: a `clockid_t`.
     pub(super) clock: Option<i32>,
+}
+
+/// Offsets of fields in a sample, in bytes; those before the first field of variable length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Places {
+    /// The event's id; `None` where samples have none.
+    id: Option<usize>,
+    time: usize,
+    cpu: usize,
+    /// Begin of what follows.
+    end: usize,
 }
 
 impl Attr {
@@ -62,14 +77,23 @@ impl Attr {
         let flags = at(40)?;
         let flag = |bit: u32| flags & if endian == Endian::Little { 1 << bit } else { 1 << (63 - bit) } != 0;
         let event = (u32_of(endian, bytes, 0)? == TRACEPOINT).then(|| at(8)).flatten();
-        Some(Attr {
+        let attr = Attr {
+            places: Places::default(),
             event: event.filter(|&id| id <= MAX_EVENT_ID).map(|id| id as u16),
             sample_type: at(24)?,
             read_format: at(32)?,
             period: at(16)?,
             is_frequency: flag(10),
             clock: flag(25).then(|| u32_of(endian, bytes, 92)).flatten().map(u32::cast_signed),
-        })
+        };
+        let id = [sample::IDENTIFIER, sample::ID].into_iter().find(|&bit| attr.has(bit));
+        let places = Places {
+            id: id.map(|bit| attr.before(bit)),
+            time: attr.before(sample::TIME),
+            cpu: attr.before(sample::CPU),
+            end: attr.before(0),
+        };
+        Some(Attr { places, ..attr })
     }
 
     /// True if the kernel leaves out some events: it counts them, or takes samples at a rate.
@@ -117,7 +141,7 @@ impl Attr {
 
     /// Takes a sample's body apart; `None` where it is cut short.
     pub(super) fn sample<'b>(&self, body: &'b [u8], endian: Endian) -> Option<Sample<'b>> {
-        let mut at = self.before(0);
+        let mut at = self.places.end;
         if self.has(sample::READ) {
             at = at.checked_add(self.read_len(body, at, endian)?)?;
         }
@@ -134,8 +158,7 @@ impl Attr {
 
     /// Time and CPU of a sample.
     pub(super) fn place(&self, body: &[u8], endian: Endian) -> Option<(u64, u32)> {
-        let time = u64_of(endian, body, self.before(sample::TIME))?;
-        Some((time, u32_of(endian, body, self.before(sample::CPU))?))
+        Some((u64_of(endian, body, self.places.time)?, u32_of(endian, body, self.places.cpu)?))
     }
 
     /// Time and CPU in the fields at the end of a record that is no sample (`sample_id_all`).
@@ -161,13 +184,16 @@ pub(super) struct Sample<'b> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attrs {
     list: Vec<Attr>,
-    by_id: HashMap<u64, usize>,
+    by_id: HashMap<u64, usize, RandomState>,
+    /// Index of the first attribute of a trace event, else of the first one.
+    first: usize,
 }
 
 impl Attrs {
     pub(super) fn add(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
         self.by_id.extend(ids.map(|id| (id, self.list.len())));
         self.list.push(attr);
+        self.first = self.list.iter().position(|attr| attr.event.is_some()).unwrap_or(0);
     }
 
     /// Attributes of trace events.
@@ -177,10 +203,7 @@ impl Attrs {
 
     /// The attribute of the event that a sample is of: the one with its id, or the only one there is a choice of.
     pub(super) fn of_sample(&self, body: &[u8], endian: Endian) -> Option<&Attr> {
-        self.of_id(|attr| {
-            let bit = if attr.has(sample::IDENTIFIER) { sample::IDENTIFIER } else { sample::ID };
-            attr.has(bit).then(|| u64_of(endian, body, attr.before(bit))).flatten()
-        })
+        self.of_id(|attr| u64_of(endian, body, attr.places.id?))
     }
 
     /// The attribute of the event that a record is of which is no sample.
@@ -198,7 +221,7 @@ impl Attrs {
 
     /// Either all attributes have the id at one place, or all have the same fields: perf refuses to read other files.
     fn of_id(&self, id: impl Fn(&Attr) -> Option<u64>) -> Option<&Attr> {
-        let first = self.traced().next().or(self.list.first())?;
+        let first = self.list.get(self.first)?;
         let found = id(first).and_then(|id| self.by_id.get(&id)).and_then(|&index| self.list.get(index));
         Some(found.unwrap_or(first))
     }

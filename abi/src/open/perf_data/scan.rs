@@ -40,6 +40,23 @@ pub(super) struct Cpu {
     pub(super) lost: [u64; 2],
 }
 
+impl Cpu {
+    /// Adds a record to the runs; returns the number of new ones.
+    fn extend(&mut self, record: &Record<'_>) -> usize {
+        let (start, end) = (record.offset, record.offset + record.bytes.len() as u64);
+        match self.runs.last_mut() {
+            Some(run) if run.end == start => {
+                run.end = end;
+                0
+            }
+            _ => {
+                self.runs.push(Run { start, end });
+                1
+            }
+        }
+    }
+}
+
 /// End of a round of perf's: all earlier records of the round before have been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round {
@@ -98,7 +115,8 @@ impl Scan {
                 let found = self.cpus.entry(cpu).or_default();
                 found.is_unordered |= time < found.last;
                 found.last = found.last.max(time);
-                self.extend(cpu, record);
+                self.runs += found.extend(record);
+                self.limit_runs();
             }
             kind::LOST | kind::LOST_SAMPLES => {
                 let attr = self.attrs.of_other(body, endian);
@@ -108,9 +126,10 @@ impl Scan {
                     return;
                 }
                 let lost = u64_of(endian, body, at).unwrap_or(0);
-                let found = &mut self.cpus.entry(cpu).or_default().lost[index];
-                *found = found.saturating_add(lost);
-                self.extend(cpu, record);
+                let found = self.cpus.entry(cpu).or_default();
+                found.lost[index] = found.lost[index].saturating_add(lost);
+                self.runs += found.extend(record);
+                self.limit_runs();
             }
             kind::COMM => self.take_comm(body, endian),
             kind::ID_INDEX => {
@@ -164,25 +183,11 @@ impl Scan {
         }
     }
 
-    /// Adds a record to the runs of its CPU.
-    fn extend(&mut self, cpu: u32, record: &Record<'_>) {
-        let (start, end) = (record.offset, record.offset + record.bytes.len() as u64);
-        let Some(found) = self.cpus.get_mut(&cpu) else { return };
-        match found.runs.last_mut() {
-            Some(run) if run.end == start => run.end = end,
-            _ => {
-                found.runs.push(Run { start, end });
-                self.runs += 1;
-                if self.runs > MAX_RUNS {
-                    self.join_runs();
-                }
-            }
+    /// Makes one run of two neighbours of each CPU where there are too many.
+    fn limit_runs(&mut self) {
+        if self.runs <= MAX_RUNS {
+            return;
         }
-    }
-
-    /// Makes one run of two neighbours of each CPU.
-    #[cold]
-    fn join_runs(&mut self) {
         self.runs = 0;
         for cpu in self.cpus.values_mut() {
             let joined = cpu.runs.chunks(2).map(|two| Run { start: two[0].start, end: two[two.len() - 1].end });
