@@ -2,13 +2,13 @@
 
 /// Known formats: offset and bytes of the mark, what the file is, and the remedy.
 const FORMATS: [(usize, &[u8], &str, &str); 23] = [
-    (0, b"\x17\x08\x44tracing", "a trace.dat of trace-cmd", SMALL),
-    (0, b"PERFILE2", "a perf.data of perf", SMALL),
-    (0, b"2ELIFREP", "a perf.data of perf", SMALL),
-    (0, b"PERFFILE", "a perf.data of perf", SMALL),
+    (0, b"\x17\x08\x44tracing", "a trace.dat of trace-cmd", BY_INPUTS),
+    (0, b"PERFILE2", "a perf.data of perf", BY_INPUTS),
+    (0, b"2ELIFREP", "a perf.data of perf", BY_INPUTS),
+    (0, b"PERFFILE", "a perf.data of perf", BY_INPUTS),
     (0, b"\xc1\x1f\xfc\xc1", "a stream of the Common Trace Format (CTF, LTTng)", OTHER_TRACER),
     (0, b"\xc1\xfc\x1f\xc1", "a stream of the Common Trace Format (CTF, LTTng)", OTHER_TRACER),
-    (0, b"# tracer:", "text of ftrace (trace or trace_pipe)", SMALL),
+    (0, b"# tracer:", "text of ftrace (trace or trace_pipe)", BY_INPUTS),
     (0, b"\x89kmIDX\r\n", "the report.index beside a trace", "name the trace's directory"),
     (0, b"\x1f\x8b", "compressed with gzip", UNPACK),
     (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", UNPACK),
@@ -28,8 +28,12 @@ const FORMATS: [(usize, &[u8], &str, &str); 23] = [
     (0, b"S'", "a Python pickle, as trace_analyze saved them", "save a document from the trace with --save-db"),
 ];
 
-/// Remedy for files that programs without the feature `inputs` meet.
-const SMALL: &str = "this small program does not read it; use one built with the feature full";
+/// Remedy for files that programs with the feature `inputs` read, where they are not in a directory of others.
+const BY_INPUTS: &str = if cfg!(feature = "inputs") {
+    "name the file itself"
+} else {
+    "this small program does not read it; use one built with the feature full"
+};
 const OTHER_TRACER: &str = "it is not read here; record with kmemtraced, trace-cmd or perf";
 const UNPACK: &str = "unpack it, and name what comes out";
 const NO_TRACE: &str = "not a trace: name a trace directory, or files out of one";
@@ -72,8 +76,8 @@ mod tests {
         let mut tar = vec![0; 512];
         tar[257..262].copy_from_slice(b"ustar");
         for (bytes, said) in [
-            (&b"\x17\x08\x44tracing6\0"[..], "a trace.dat of trace-cmd; this small program"),
-            (b"PERFILE2\x68", "a perf.data of perf; this small"),
+            (&b"\x17\x08\x44tracing6\0"[..], "a trace.dat of trace-cmd; "),
+            (b"PERFILE2\x68", "a perf.data of perf; "),
             (b"\x1f\x8b\x08", "compressed with gzip; unpack"),
             (&tar, "a tar archive"),
             (b"\x7fELF\x02", "an ELF file"),

@@ -184,8 +184,8 @@ impl<'a> PairEventReader<'a> {
         used.clear();
         (self.sink.number, self.sink.chunk) = (number, used);
         let more = match self.sink.is_plain() {
-            true => stream.decode(&mut self.names, &mut Fed::<true>(&mut self.sink), batch),
-            false => stream.decode(&mut self.names, &mut Fed::<false>(&mut self.sink), batch),
+            true => stream.decode(&mut self.names, &mut DecodedEvents::<true>(&mut self.sink), batch),
+            false => stream.decode(&mut self.names, &mut DecodedEvents::<false>(&mut self.sink), batch),
         };
         (std::mem::take(&mut self.sink.chunk), !more)
     }
@@ -193,7 +193,7 @@ impl<'a> PairEventReader<'a> {
     /// Events of the stream up to the key `until` that wait for their stacks in vain; `None` where there are none.
     pub(crate) fn read_waiting(&mut self, number: u16, stream: &mut CpuStream, until: u64) -> Option<Chunk<PairEvent>> {
         (self.sink.number, self.sink.chunk) = (number, Chunk::default());
-        let has_any = stream.end_waiting(&mut self.names, &mut Fed::<false>(&mut self.sink), until);
+        let has_any = stream.end_waiting(&mut self.names, &mut DecodedEvents::<false>(&mut self.sink), until);
         has_any.then(|| std::mem::take(&mut self.sink.chunk))
     }
 
@@ -208,7 +208,7 @@ impl<'a> PairEventReader<'a> {
         self.sink.chunk.clear();
         for event in events {
             self.sink.number = stream(event.cpu);
-            event.hand_to(&mut Fed::<false>(&mut self.sink), names);
+            event.hand_to(&mut DecodedEvents::<false>(&mut self.sink), names);
         }
         ordered.append(&mut self.sink.chunk.events);
     }
@@ -262,11 +262,11 @@ struct PairEventSink<'a> {
     chunk: Chunk<PairEvent>,
 }
 
-/// The sink as events come to it. `PLAIN`: no option selects events, and rows have no keys but the call site, so that the compiler drops
-/// the fields that these look at; most passes are so.
-struct Fed<'s, 'a, const PLAIN: bool>(&'s mut PairEventSink<'a>);
+/// Hands decoded events to the sink. With `PLAIN` no option selects events and rows have no key but the call site: the compiler then drops
+/// the loads of all other fields. Most passes are plain.
+struct DecodedEvents<'s, 'a, const PLAIN: bool>(&'s mut PairEventSink<'a>);
 
-impl<const PLAIN: bool> EventSink for Fed<'_, '_, PLAIN> {
+impl<const PLAIN: bool> EventSink for DecodedEvents<'_, '_, PLAIN> {
     const MARKS: bool = false;
 
     #[inline(always)]

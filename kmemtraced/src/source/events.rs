@@ -291,15 +291,18 @@ pub(crate) fn formats(fs: &KernelFs, events: &[String]) -> anyhow::Result<Vec<(S
 mod tests {
     use super::*;
 
+    /// Adds an event to a made-up tracefs.
+    fn add_event(tracefs: &std::path::Path, event: &str) {
+        let event = tracefs.join("events").join(event);
+        std::fs::create_dir_all(&event).unwrap();
+        std::fs::write(event.join("enable"), "0").unwrap();
+    }
+
     #[test]
     fn pages_and_slabs_come_with_the_events_of_modules_where_they_exist() {
         let dir = tempfile::tempdir().unwrap();
         let fs = KernelFs::at(dir.path()).unwrap();
-        let add = |event: &str| {
-            let event = dir.path().join("events").join(event);
-            std::fs::create_dir_all(&event).unwrap();
-            std::fs::write(event.join("enable"), "0").unwrap();
-        };
+        let add = |event: &str| add_event(dir.path(), event);
         let page = || choose(&fs, &["page".to_owned()]);
         add("module/module_load");
         assert!(page().is_err(), "no event of pages");
@@ -316,11 +319,7 @@ mod tests {
     fn percpu_and_vmalloc_are_what_the_kernel_has_of_them() {
         let dir = tempfile::tempdir().unwrap();
         let fs = KernelFs::at(dir.path()).unwrap();
-        let add = |event: &str| {
-            let event = dir.path().join("events").join(event);
-            std::fs::create_dir_all(&event).unwrap();
-            std::fs::write(event.join("enable"), "0").unwrap();
-        };
+        let add = |event: &str| add_event(dir.path(), event);
         let of = |asked: &str| choose(&fs, &[asked.to_owned()]).map_err(|error| format!("{error:#}"));
         ["kmem/kmalloc", "kmem/kfree", "module/module_load"].into_iter().for_each(add);
         assert_eq!(of("vmalloc").unwrap_err(), "-e vmalloc: this kernel has no vmalloc events: Linux 6.2 or later");
@@ -384,11 +383,7 @@ mod tests {
     fn latency_takes_what_a_kernel_has_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let fs = KernelFs::at(dir.path()).unwrap();
-        let add = |event: &str| {
-            let event = dir.path().join("events").join(event);
-            std::fs::create_dir_all(&event).unwrap();
-            std::fs::write(event.join("enable"), "0").unwrap();
-        };
+        let add = |event: &str| add_event(dir.path(), event);
         let choose = |asked: &[&str]| choose(&fs, &asked.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
         add("vmscan/mm_vmscan_direct_reclaim_begin");
         let error = format!("{:#}", choose(&["latency"]).unwrap_err());

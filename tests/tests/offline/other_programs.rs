@@ -7,7 +7,7 @@ use kmemtrace_abi::kernel::format::{EventFormat, PageShape};
 use kmemtrace_abi::kernel::subbuffer::SubBuffer;
 use kmemtrace_abi::target::{Endian, Little};
 use kmemtrace_tests::archive;
-use kmemtrace_tests::programs::{document, run, run_to, stderr};
+use kmemtrace_tests::programs::{check, document, run, run_to, stderr};
 use kmemtrace_tests::recording::Directory;
 use serde_json::Value;
 
@@ -247,6 +247,7 @@ fn a_cut_trace_dat_is_read_up_to_the_cut_or_refused_in_one_sentence() {
     cut(&whole[..whole.len() - 5000]);
     let summary = document(&["summary"], &dir.file("trace.dat"));
     assert_eq!(summary["completeness"]["verdict"], "truncated");
+    assert_eq!(check(&dir.file("trace.dat"))["files"][0]["verdict"], "truncated");
     assert!(summary["events"]["total"].as_u64().unwrap() > 10_000);
     let refused = |bytes: &[u8]| {
         cut(bytes);
@@ -365,6 +366,13 @@ fn a_perf_data_has_the_figures_of_the_records_that_its_samples_hold() {
         let status = run("kmemtrace-report", &["summary"], &[&dir.file("perf.data")]).status.code();
         assert!(matches!(status, Some(0 | 2 | 3)), "byte {at}: {status:?}");
     }
-    dir.write("perf.data", &whole[..whole.len() / 2]);
-    run("kmemtrace-report", &["summary"], &[&dir.file("perf.data")]);
+    let refused = |bytes: &[u8]| {
+        dir.write("perf.data", bytes);
+        stderr(3, &run("kmemtrace-report", &["summary"], &[&dir.file("perf.data")]))
+    };
+    assert!(refused(&whole[..whole.len() / 2]).contains("a perf.data that is cut: it lacks the formats"));
+    let mut one_of_several = whole.clone();
+    // The feature of a directory has an empty section, behind those of the file.
+    one_of_several[72 + 3] |= 1;
+    assert!(refused(&one_of_several).contains("record without --threads"));
 }

@@ -17,6 +17,7 @@ pub(super) mod feature {
     pub(crate) const NRCPUS: u32 = 7;
     pub(crate) const CMDLINE: u32 = 11;
     pub(crate) const NUMA_TOPOLOGY: u32 = 14;
+    pub(crate) const DIR_FORMAT: u32 = 24;
 }
 
 /// Words of a command line, NUMA nodes or CPUs, at most: a file may name any number.
@@ -36,6 +37,8 @@ pub(super) struct Facts {
     pub(super) nodes: HashMap<u32, u32>,
     /// Bytes of a page.
     pub(super) page_bytes: Option<u64>,
+    /// The file is one of a directory that `perf record --threads` wrote.
+    pub(super) is_of_directory: bool,
     /// Layout of sub-buffers, and formats of events; `None` where the file has no tracing data.
     pub(super) described: Option<Container>,
 }
@@ -52,6 +55,7 @@ impl Facts {
             // Those that are available, then those that are online.
             feature::NRCPUS => self.cpus = items.u32("the number of CPUs").ok(),
             feature::CMDLINE => self.command = words(items).unwrap_or_default(),
+            feature::DIR_FORMAT => self.is_of_directory = true,
             feature::NUMA_TOPOLOGY => self.nodes = nodes(items).unwrap_or_default(),
             _ => {}
         }

@@ -72,6 +72,8 @@ pub(super) struct Scanned {
     found: Scan,
     /// perf has not finished the file.
     is_unfinished: bool,
+    /// The file ends before its data do.
+    is_cut: bool,
 }
 
 /// A part of the file.
@@ -113,7 +115,7 @@ pub(super) fn scan(path: &Path, file: Arc<File>) -> Result<Scanned, OpenError> {
     found.read(&file, endian, start, end);
     let (file, found) =
         if found.is_compressed { expanded(path, &file, endian, (start, end), found)? } else { (file, found) };
-    Ok(Scanned { path: path.to_owned(), file, endian, found, is_unfinished })
+    Ok(Scanned { path: path.to_owned(), file, endian, found, is_unfinished, is_cut: end > len })
 }
 
 /// The attributes in a file's header.
@@ -318,11 +320,21 @@ pub(super) fn open(scanned: &Scanned) -> Result<Trace, OpenError> {
 fn described(scanned: &Scanned) -> Result<&Container, OpenError> {
     let Scan { attrs, facts, .. } = &scanned.found;
     let refused = |reason: &str| no_trace(&scanned.path, reason);
+    if facts.is_of_directory {
+        return Err(refused(
+            "one of several files of perf record --threads, which are not read together: record without --threads",
+        ));
+    }
     let without = "a perf.data without trace events: record them with perf record -a -e 'kmem:*'";
     let Some(described) = &facts.described else {
-        return Err(refused(match scanned.is_unfinished {
-            true => "a perf.data that perf has not finished: it lacks the formats of its events",
-            false => without,
+        return Err(refused(match scanned {
+            Scanned { is_unfinished: true, .. } => {
+                "a perf.data that perf has not finished: it lacks the formats of its events, which perf writes last"
+            }
+            Scanned { is_cut: true, .. } => {
+                "a perf.data that is cut: it lacks the formats of its events, which stand at its end; copy it again"
+            }
+            _ => without,
         }));
     };
     if attrs.traced().next().is_none() {
