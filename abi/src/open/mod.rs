@@ -7,7 +7,11 @@ mod ftrace_text;
 pub(crate) mod header;
 #[cfg(feature = "inputs")]
 mod inputs;
+#[cfg(feature = "inputs")]
+mod lines;
 mod listing;
+#[cfg(feature = "inputs")]
+mod moment;
 mod options;
 mod page_owner;
 #[cfg(feature = "inputs")]

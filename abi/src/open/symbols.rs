@@ -13,7 +13,7 @@ const MAX_FUNCTIONS: usize = 1 << 22;
 
 /// Frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame<'l> {
+pub(crate) enum Frame<'l> {
     /// `function+0x1f/0x40 [module]`.
     Function { name: &'l [u8], offset: u64, size: u64, module: Option<&'l [u8]> },
     /// `function [module]`, without the offset.

@@ -6,7 +6,6 @@
 
 mod entry;
 mod head;
-mod lines;
 mod record;
 mod refusal;
 mod scan;

@@ -6,7 +6,6 @@ use std::io;
 
 use super::entry::{Entry, entry};
 use super::head::{Form, Head, Time, decimal, strip};
-use super::lines::{Line, Lines};
 use super::record::{self, Caller, Content, Pointer};
 use super::refusal::{self, Refusal};
 use super::sites::{self, Sites};
@@ -14,6 +13,7 @@ use crate::event::{Action, ByKind, Gap, GapCause};
 use crate::fault::{Code, Fault};
 use crate::kernel::profile::EventProfile;
 use crate::kernel::release::Release;
+use crate::open::lines::{Line, Lines};
 use crate::open::listing::MAX_CPUS;
 use crate::stream::report::MAX_FAULTS;
 

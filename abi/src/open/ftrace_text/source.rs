@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::entry::{Entry, entry};
 use super::head::Head;
-use super::lines::Lines;
 use super::record::{self, Caller, Content, Object};
 use super::scan::value;
 use super::sites::Known;
@@ -14,6 +13,7 @@ use super::texts::{Text, Texts};
 use crate::event::{Action, Event, Kind, NameId, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
+use crate::open::lines::Lines;
 use crate::stack::StackId;
 use crate::stream::source::{EventSource, SourceEnd};
 

@@ -14,19 +14,19 @@ const BUFFER: usize = MAX_LINE;
 
 /// A line without its end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line<'l> {
-    pub(super) bytes: &'l [u8],
+pub(crate) struct Line<'l> {
+    pub(crate) bytes: &'l [u8],
     /// Number of the line, from 1.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// Offset of its first byte.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// The file has the whole line, with its newline.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 /// Reader of lines.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     file: Arc<File>,
     buffer: Vec<u8>,
     /// Bytes of the buffer that have been handed out.
@@ -38,17 +38,17 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(file: Arc<File>) -> Lines {
+    pub(crate) fn new(file: Arc<File>) -> Lines {
         Lines { file, buffer: Vec::new(), taken: 0, read: 0, number: 0, has_ended: false }
     }
 
     /// Bytes handed out.
-    pub(super) fn bytes_read(&self) -> u64 {
+    pub(crate) fn bytes_read(&self) -> u64 {
         self.read - (self.buffer.len() - self.taken) as u64
     }
 
     /// The next line; `None` at the end of the file.
-    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         let mut len = memchr(b'\n', &self.buffer[self.taken..]);
         if len.is_none() && !self.has_ended {
             self.fill()?;
