@@ -2,6 +2,7 @@
 
 use crate::kind::Kind;
 use crate::open::symbols::Frame;
+use crate::listed::SlabColumns;
 use crate::owner::Allocators;
 
 /// What a reader made of a line.
@@ -72,7 +73,7 @@ pub(crate) enum Fact<'t> {
 }
 
 /// Kind of an entry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum EntryKind {
     /// The text tells it.
     Told(Kind),
@@ -161,16 +162,3 @@ pub(crate) struct Traces<'l> {
     pub(crate) nodes: Option<&'l [u8]>,
 }
 
-/// Columns of slabinfo; `None`: the text does not tell, or tells a rounded number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SlabColumns {
-    pub(crate) active_objs: Option<u64>,
-    pub(crate) num_objs: Option<u64>,
-    pub(crate) objsize: Option<u64>,
-    pub(crate) objperslab: Option<u64>,
-    pub(crate) pagesperslab: Option<u64>,
-    pub(crate) active_slabs: Option<u64>,
-    pub(crate) num_slabs: Option<u64>,
-    /// Bytes of all slabs, where the text has them; else they are num_slabs × pagesperslab × page size.
-    pub(crate) bytes: Option<u64>,
-}

@@ -4,5 +4,7 @@
 //! (`form`, one table). A reader makes [`Entry`]s and hands them to an [`Out`], which keeps stacks, owners and names once and adds
 //! up entries that are alike (`collect`). The collected entries are the trace's only source of events.
 
+#[allow(dead_code, reason = "readers make traces of it")]
+pub(crate) mod collect;
 #[allow(dead_code, reason = "readers and the collector use it")]
 pub(crate) mod entry;
