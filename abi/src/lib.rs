@@ -14,6 +14,7 @@ pub mod fault;
 pub mod fields;
 pub mod kernel;
 mod kind;
+pub mod listed;
 pub mod open;
 pub mod owner;
 pub mod random;

@@ -35,6 +35,17 @@ pub const BEFORE_PAGE_OWNER: &[u8] = b"before page_owner";
 /// Addresses of functions that an input names without an address: no kernel has code there. Documents have null for them.
 pub const MADE_UP: std::ops::Range<u64> = 1 << 62..(1 << 62) + (1 << 32);
 
+/// Addresses that stand for stacks by their numbers, where a text tells the number alone.
+pub const HANDLES: std::ops::Range<u64> = MADE_UP.end..MADE_UP.end + (1 << 32);
+
+/// Address that stands for a call site that a text does not tell.
+pub const NO_SITE: u64 = HANDLES.end;
+
+/// True for an address that no input has told: [`MADE_UP`], [`HANDLES`], [`NO_SITE`].
+pub fn is_made_up(address: u64) -> bool {
+    (MADE_UP.start..=NO_SITE).contains(&address)
+}
+
 /// Kinds of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
@@ -91,6 +102,8 @@ pub enum Addresses {
 pub enum PageBytesFrom {
     /// The recording, or the files of a captured tree.
     Trace,
+    /// The text itself: blocks of an order that fit one size alone.
+    Text,
     /// The command line.
     Option,
     /// Nothing: the most usual size.
@@ -100,10 +113,11 @@ pub enum PageBytesFrom {
 }
 
 impl PageBytesFrom {
-    /// `"trace"`, `"option"`, `"guess"` or `"machine"`, as documents have it.
+    /// `"trace"`, `"text"`, `"option"`, `"guess"` or `"machine"`, as documents have it.
     pub fn name(self) -> &'static str {
         match self {
             PageBytesFrom::Trace => "trace",
+            PageBytesFrom::Text => "text",
             PageBytesFrom::Option => "option",
             PageBytesFrom::Guess => "guess",
             PageBytesFrom::Machine => "machine",
@@ -241,6 +255,47 @@ pub struct TraceInfo {
     pub recording: Option<String>,
     /// Source of the names of call-sites; `None` where the input names functions itself, as a text of page_owner does.
     pub symbols: Option<SymbolSource>,
+    /// Facts of a text that lists what is live at one moment; `None` for other inputs.
+    pub text: Option<Box<TextInfo>>,
+}
+
+/// Facts of a text that lists what is live at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct TextInfo {
+    /// Form, as documents have it: `dump`, `slabtop`.
+    pub form: &'static str,
+    /// Name of the form for people: `page_owner dump`.
+    pub title: &'static str,
+    /// What the text has many of: `blocks`, `lines`.
+    pub unit: &'static str,
+    /// Number of them.
+    pub entries: u64,
+    /// Lines that are none of the form's.
+    pub skipped_lines: u64,
+    /// Blocks that lack what their count needs.
+    pub skipped_blocks: u64,
+    /// Some entry has a stack.
+    pub has_stacks: bool,
+    /// Some entry has a time.
+    pub has_times: bool,
+    /// Some entry has a thread: its id or its command.
+    pub has_threads: bool,
+    /// Some entry names its cache.
+    pub has_caches: bool,
+    /// Each entry is one object, with its address.
+    pub has_objects: bool,
+    /// Lines of the form may be missing, so that sums over all lines are not known.
+    pub lacks_lines: bool,
+    /// Some sizes were rounded.
+    pub is_rounded: bool,
+    /// Time of day at which the text was made, in seconds since 1970, as it tells.
+    pub taken_at: Option<i64>,
+    /// Counters of meminfo, zoneinfo or an OOM report: name and bytes, in the order of the text.
+    pub counters: Vec<(Box<[u8]>, u64)>,
+    /// Processes of an OOM report: id, command, resident bytes.
+    pub processes: Vec<(i32, Box<[u8]>, u64)>,
+    /// Warnings for people, a sentence each.
+    pub warnings: Vec<String>,
 }
 
 impl TraceInfo {
@@ -296,6 +351,8 @@ pub struct Metadata {
     pub started: Option<(u64, u64)>,
     /// Findings about `meta.out`; `None`: there is no such file.
     pub report: Option<FileReport>,
+    /// File and line of call sites that the input tells itself, by their addresses.
+    pub sources: HashMap<u64, (Box<[u8]>, u32)>,
 }
 
 /// Greatest number of thread ids that a recording may have: several for each CPU that a kernel can have.
@@ -475,6 +532,7 @@ impl Trace {
             boot: None,
             recording: None,
             symbols: None,
+            text: None,
         };
         let keys = info.keys();
         streams.iter_mut().for_each(|stream| stream.set_keys(keys));

@@ -160,6 +160,7 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         boot: header.boot,
         recording: recording.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
         symbols: None,
+        text: None,
     };
     let metadata = Metadata { started: header.started, ..metadata };
     if metadata.stacks.as_deref() == Some("") {

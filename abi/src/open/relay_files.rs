@@ -81,6 +81,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         boot: None,
         recording: None,
         symbols: None,
+        text: None,
     };
     Ok(Trace {
         has_begun: false,

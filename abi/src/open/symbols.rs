@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use crate::trace::{BEFORE_PAGE_OWNER, MADE_UP, WITHOUT_OFFSET};
 
 /// Limit of a function's size: a text may claim any.
@@ -25,10 +27,15 @@ pub(crate) enum Frame<'l> {
     Address(u64),
 }
 
-/// Function by name, module and size; [`NO_SIZE`] where no offset is told either.
-type Key = (Box<[u8]>, Option<Box<[u8]>>, u64);
-
 const NO_SIZE: u64 = u64::MAX;
+
+/// Range of a function: return addresses are above `begin`, and at most `begin + bytes`.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    begin: u64,
+    /// [`NO_SIZE`] where no offset is told.
+    bytes: u64,
+}
 
 /// Address behind the last frame of a function, and its module.
 type Placed = (u64, Option<Box<[u8]>>);
@@ -36,7 +43,15 @@ type Placed = (u64, Option<Box<[u8]>>);
 /// Functions of a text, each with its range.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    ranges: HashMap<Key, u64>,
+    /// By name, and behind a line's end the module. Equal offsets in functions of one name are one call site, whatever their sizes, so
+    /// the first range that is long enough counts.
+    ranges: HashMap<Box<[u8]>, Vec<Range>, RandomState>,
+    /// Number of all ranges.
+    functions: usize,
+    /// Latest key of `ranges` that was looked for.
+    key: Vec<u8>,
+    /// File and line of functions that are told with them, by address.
+    sources: HashMap<u64, (Box<[u8]>, u32)>,
     /// The functions as lines of `/proc/kallsyms`.
     lines: Vec<u8>,
     /// Bytes of [`MADE_UP`] that are taken, and of [`WITHOUT_OFFSET`].
@@ -56,12 +71,12 @@ impl Symbols {
     pub(super) fn address(&mut self, frame: Frame<'_>) -> u64 {
         match frame {
             Frame::Address(address) => address,
-            Frame::Name { name, module } => self.range(name, module, NO_SIZE).map_or(0, |begin| begin + 1),
+            Frame::Name { name, module } => self.range(name, module, (0, NO_SIZE)).map_or(0, |begin| begin + 1),
             Frame::Function { name, offset, size, module } => {
-                let bytes = size.max(offset).min(MAX_BYTES);
                 // Return addresses are looked up at the address less one: one at the function's first byte counts as at its second.
-                let offset = offset.clamp(1, bytes.max(1));
-                self.range(name, module, bytes).map_or(0, |begin| begin + offset)
+                let offset = offset.clamp(1, MAX_BYTES);
+                let begin = self.range(name, module, (offset, size.clamp(offset, MAX_BYTES)));
+                begin.map_or(0, |begin| begin + offset)
             }
             Frame::Placed { name, offset, module, address } => {
                 self.place(address.saturating_sub(offset), address, (name, module));
@@ -70,27 +85,64 @@ impl Symbols {
         }
     }
 
-    /// Start of a function; `None` if there is no room for it.
-    fn range(&mut self, name: &[u8], module: Option<&[u8]>, bytes: u64) -> Option<u64> {
-        let key = (name.into(), module.map(Box::from), bytes);
-        if let Some(&begin) = self.ranges.get(&key) {
-            return Some(begin);
+    /// Address that stands for a line of source.
+    #[cfg(feature = "inputs")]
+    pub(super) fn source(&mut self, (file, line): (&[u8], u32), function: &[u8], module: Option<&[u8]>) -> u64 {
+        self.key.clear();
+        let line_bytes = line.to_le_bytes();
+        for part in [b"\n", file, b"\n", &line_bytes, b"\n", function, b"\n", module.unwrap_or_default()] {
+            self.key.extend_from_slice(part);
         }
-        let (area, taken, bytes) = match bytes {
+        if let Some(known) = self.ranges.get(&self.key[..]).and_then(|ranges| ranges.first()) {
+            return known.begin + 1;
+        }
+        let Some(begin) = self.new_range(function, module, NO_SIZE) else { return 0 };
+        self.sources.insert(begin + 1, (file.into(), line));
+        begin + 1
+    }
+
+    /// File and line of functions that were told with them, by address.
+    #[cfg(feature = "inputs")]
+    pub(super) fn take_sources(&mut self) -> HashMap<u64, (Box<[u8]>, u32)> {
+        std::mem::take(&mut self.sources)
+    }
+
+    /// Start of a function that reaches to an offset; `None` if there is no room for it.
+    fn range(&mut self, name: &[u8], module: Option<&[u8]>, (offset, bytes): (u64, u64)) -> Option<u64> {
+        self.key.clear();
+        self.key.extend_from_slice(name);
+        if let Some(module) = module {
+            self.key.push(b'\n');
+            self.key.extend_from_slice(module);
+        }
+        let known = self.ranges.get(&self.key[..]).map_or(&[][..], Vec::as_slice);
+        let is_it = |range: &&Range| (range.bytes == NO_SIZE) == (bytes == NO_SIZE) && offset <= range.bytes;
+        if let Some(range) = known.iter().find(is_it) {
+            return Some(range.begin);
+        }
+        // A text may claim ever greater offsets: few ranges reach all of them.
+        let bytes = if known.is_empty() || bytes == NO_SIZE { bytes } else { bytes.max(offset.next_power_of_two()) };
+        self.new_range(name, module, bytes)
+    }
+
+    /// Makes a range for the latest key.
+    fn new_range(&mut self, name: &[u8], module: Option<&[u8]>, bytes: u64) -> Option<u64> {
+        let (area, taken, len) = match bytes {
             NO_SIZE => (WITHOUT_OFFSET, &mut self.taken_without_offset, 1),
             bytes => (MADE_UP.start..WITHOUT_OFFSET.start, &mut self.taken, bytes),
         };
         let begin = area.start + *taken;
-        if self.ranges.len() >= MAX_FUNCTIONS || area.end - begin <= bytes + 1 {
+        if self.functions >= MAX_FUNCTIONS || area.end - begin <= len + 1 {
             return None;
         }
-        *taken += bytes + 1;
+        *taken += len + 1;
+        self.functions += 1;
         self.add_line(begin, name, module);
-        if begin / PAGE != (begin + bytes) / PAGE {
+        if begin / PAGE != (begin + len) / PAGE {
             // Readers end a function with its page, where one of another module is next.
-            self.add_symbol(begin + bytes + 1, b'd', b"_end", module);
+            self.add_symbol(begin + len + 1, b'd', b"_end", module);
         }
-        self.ranges.insert(key, begin);
+        self.ranges.entry(self.key.clone().into_boxed_slice()).or_default().push(Range { begin, bytes });
         Some(begin)
     }
 

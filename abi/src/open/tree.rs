@@ -262,6 +262,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         boot: texts.find("boot_id").as_deref().and_then(some_text),
         recording,
         symbols: None,
+        text: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let metadata = Metadata { report: (!alone).then_some(report), ..named };

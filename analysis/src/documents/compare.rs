@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::event::{Kind, Space};
+use kmemtrace_abi::listed::SlabColumns;
 use serde::{Serialize, Serializer};
 
 use super::head::{CompletenessMembers, TraceMembers};
 use super::ranked::{Listing, Others, SpaceSums};
 use super::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use super::sums::{Ordering, PrintedStats, Saturation};
+use crate::account::figures::Figure;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
@@ -107,14 +109,102 @@ impl Serialize for Sides {
 }
 
 row! {
-    /// Differences, second less first.
+    /// Differences, second less first; `None` where a side does not tell the figure.
     pub struct Change {
         /// Live bytes.
-        pub live_allocated: i64,
+        pub live_allocated: Option<i64>,
         /// Bytes allocated.
-        pub allocated: i64,
+        pub allocated: Option<i64>,
         /// Number of allocations.
-        pub allocs: i64,
+        pub allocs: Option<i64>,
+        /// Differences that texts of one moment have, too.
+        pub text: TextChange,
+    }
+}
+
+/// Differences between two texts of one moment; recordings have none of these members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextChange(Option<Box<TextDifferences>>);
+
+/// Differences of live objects, live pages, and where the texts have them of the columns of slabinfo.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct TextDifferences {
+    live_objects: Option<i64>,
+    live_pages: Option<i64>,
+    slab: Option<SlabChange>,
+}
+
+row! {
+    /// Differences of the columns of slabinfo.
+    pub struct SlabChange {
+        /// Objects in use.
+        pub active_objs: Option<i64>,
+        /// All objects.
+        pub num_objs: Option<i64>,
+        /// Bytes of an object.
+        pub objsize: Option<i64>,
+        /// Objects of a slab.
+        pub objperslab: Option<i64>,
+        /// Pages of a slab.
+        pub pagesperslab: Option<i64>,
+        /// Slabs with objects in use.
+        pub active_slabs: Option<i64>,
+        /// All slabs.
+        pub num_slabs: Option<i64>,
+        /// Bytes of all slabs.
+        pub bytes: Option<i64>,
+    }
+}
+
+impl SlabChange {
+    /// Differences of two rows; a side without the row is all 0.
+    fn of(before: Option<SlabColumns>, after: Option<SlabColumns>) -> Option<SlabChange> {
+        let zeros = SlabColumns {
+            active_objs: Some(0),
+            num_objs: Some(0),
+            objsize: Some(0),
+            objperslab: Some(0),
+            pagesperslab: Some(0),
+            active_slabs: Some(0),
+            num_slabs: Some(0),
+            bytes: Some(0),
+        };
+        before.or(after)?;
+        let [before, after] = [before, after].map(|columns| columns.unwrap_or(zeros));
+        let less = |before: Option<u64>, after: Option<u64>| Some(difference(before?.into(), after?.into()));
+        Some(SlabChange {
+            active_objs: less(before.active_objs, after.active_objs),
+            num_objs: less(before.num_objs, after.num_objs),
+            objsize: less(before.objsize, after.objsize),
+            objperslab: less(before.objperslab, after.objperslab),
+            pagesperslab: less(before.pagesperslab, after.pagesperslab),
+            active_slabs: less(before.active_slabs, after.active_slabs),
+            num_slabs: less(before.num_slabs, after.num_slabs),
+            bytes: less(before.bytes, after.bytes),
+        })
+    }
+}
+
+impl TextChange {
+    /// Difference of live objects.
+    pub fn live_objects(&self) -> Option<i64> {
+        self.0.as_ref()?.live_objects
+    }
+
+    /// Difference of live pages.
+    pub fn live_pages(&self) -> Option<i64> {
+        self.0.as_ref()?.live_pages
+    }
+}
+
+impl Field for TextChange {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        let Some(differences) = &self.0 else { return };
+        differences.live_objects.put("live_objects", take);
+        differences.live_pages.put("live_pages", take);
+        if let Some(slab) = &differences.slab {
+            take("slab", Cell::Figures(slab));
+        }
     }
 }
 
@@ -174,7 +264,8 @@ pub struct CompareBody<'a> {
 impl CompareBody<'_> {
     /// True where live bytes of `kmalloc` and `cache` grew by more than `percent`; from 0 by anything.
     pub fn grew_over(&self, percent: f64) -> bool {
-        let [before, after] = [&self.totals.slab.before, &self.totals.slab.after].map(|figures| figures.live_allocated);
+        let [before, after] =
+            [&self.totals.slab.before, &self.totals.slab.after].map(|figures| figures.live_allocated.unwrap_or(0));
         after > before && (before == 0 || (after - before) as f64 > before as f64 * percent / 100.0)
     }
 }
@@ -183,7 +274,8 @@ impl<'a> Side<'a> {
     fn of(analysis: &'a Analysis) -> Side<'a> {
         let (first, last) = (analysis.order.first.unwrap_or(0), analysis.order.last.unwrap_or(0));
         let keys = analysis.info.keys();
-        let is_time = keys.unit == Unit::Nanoseconds;
+        let has_times = analysis.info.text.as_ref().is_none_or(|text| text.has_times);
+        let is_time = keys.unit == Unit::Nanoseconds && has_times;
         Side {
             completeness: CompletenessMembers::of(&analysis.completeness, false),
             trace: TraceMembers::of(analysis),
@@ -219,6 +311,12 @@ impl Merged {
                 Merged::Several(sum)
             }
         };
+    }
+
+    /// Columns of slabinfo; rows of a cache are not merged.
+    fn slab(&self, analysis: &Analysis) -> Option<SlabColumns> {
+        let Merged::One(row) = self else { return None };
+        analysis.paired.extras.get(&analysis.paired.rows[*row].0)?.slab
     }
 
     /// Sums; all 0 without a row.
@@ -287,13 +385,6 @@ fn difference(before: u128, after: u128) -> i64 {
     if after < before { -size } else { size }
 }
 
-fn change([before, after]: &[Stats; 2]) -> Change {
-    Change {
-        live_allocated: difference(before.live_allocated, after.live_allocated),
-        allocated: difference(before.allocated, after.allocated),
-        allocs: difference(before.allocs.into(), after.allocs.into()),
-    }
-}
 
 /// Facts that turn sums into the figures of a row.
 #[derive(Clone, Copy)]
@@ -303,6 +394,35 @@ struct Printing {
 }
 
 impl Printing {
+    /// Difference of a figure.
+    fn change_of(self, figure: Figure, [before, after]: &[Stats; 2]) -> Option<i64> {
+        let [first, second] = self.orderings;
+        Some(difference(first.figure(figure, before)?, second.figure(figure, after)?))
+    }
+
+    fn change(self, stats: &[Stats; 2]) -> Change {
+        let is_of_texts = self.orderings.iter().all(|ordering| !ordering.capabilities.past);
+        let texts = || TextDifferences {
+            live_objects: self.change_of(Figure::LiveObjects, stats),
+            live_pages: self.change_of(Figure::LivePages, stats),
+            slab: None,
+        };
+        Change {
+            live_allocated: self.change_of(Figure::LiveAllocated, stats),
+            allocated: self.change_of(Figure::Allocated, stats),
+            allocs: self.change_of(Figure::Allocs, stats),
+            text: TextChange(is_of_texts.then(|| Box::new(texts()))),
+        }
+    }
+
+    /// Place of a row: greatest change first, of live bytes, then of all bytes; of texts, then of pages, then of objects.
+    fn rank(self, stats: &[Stats; 2]) -> Reverse<[u64; 4]> {
+        let change = |figure| self.change_of(figure, stats).map_or(0, i64::unsigned_abs);
+        let is_of_texts = self.orderings.iter().all(|ordering| !ordering.capabilities.past);
+        let of_texts = [Figure::LivePages, Figure::LiveObjects].map(|figure| if is_of_texts { change(figure) } else { 0 });
+        Reverse([change(Figure::LiveAllocated), change(Figure::Allocated), of_texts[0], of_texts[1]])
+    }
+
     fn sides(self, stats: &[Stats; 2]) -> Sides {
         let [before, after] = stats;
         let rate = |[before, after]: [f64; 2]| self.seconds.map(|seconds| [before / seconds[0], after / seconds[1]]);
@@ -311,7 +431,7 @@ impl Printing {
         Sides {
             before: PrintedStats::new(before, self.orderings[0]),
             after: PrintedStats::new(after, self.orderings[1]),
-            change: change(stats),
+            change: self.change(stats),
             per_second: allocated.zip(allocs).map(|(allocated, allocs)| Rates { allocated, allocs }),
         }
     }
@@ -325,22 +445,41 @@ pub(super) fn compare<'a>(
     saturation: &Saturation,
 ) -> CompareBody<'a> {
     let sides = [before, after];
-    let [first, second] = sides.map(Side::of);
+    let [mut first, mut second] = sides.map(Side::of);
+    if first.seconds.is_none() || second.seconds.is_none() {
+        (first.seconds, second.seconds) = (None, None);
+    }
     let seconds = first.seconds.zip(second.seconds).map(|(a, b)| [a, b]).filter(|both| both.iter().all(|s| *s > 0.0));
     let orderings = sides.map(|side| Ordering::of(&side.info));
     let printing = Printing { orderings, seconds };
     let stats = move |kind: Kind, [first, second]: &[Merged; 2]| {
         let is_of_pages = kind.space() == Space::Pages;
-        [first.stats(before, is_of_pages), second.stats(after, is_of_pages)]
+        let mut sides = [first.stats(before, is_of_pages), second.stats(after, is_of_pages)];
+        // A side without the row is 0 in all figures that the other one tells.
+        let told = sides.each_ref().map(|stats| stats.told);
+        for (side, told) in sides.iter_mut().zip([told[1], told[0]]) {
+            if side.told.is_empty() && !told.is_empty() {
+                *side = Stats { told, live_pages: Some(0), pages_allocated: Some(0), largest: Some(0), ..Stats::default() };
+            }
+        }
+        sides
+    };
+    let slab = move |merged: &[Merged; 2]| {
+        let [first, second] = merged;
+        SlabChange::of(first.slab(before), second.slab(after))
+    };
+    let sides_of = move |kind: Kind, merged: &[Merged; 2]| {
+        let mut sides = printing.sides(&stats(kind, merged));
+        if let Some(differences) = &mut sides.change.text.0 {
+            differences.slab = slab(merged);
+        }
+        sides
     };
     let mut rows: Vec<(SideKey<'a>, Kind, [Merged; 2])> =
         pairs(before, after).into_iter().map(|((name, kind), merged)| (name, kind, merged)).collect();
     // Stable: rows that changed as much stay in the order of names and kinds.
-    rows.sort_by_cached_key(|(_, kind, merged)| {
-        let change = change(&stats(*kind, merged));
-        Reverse((change.live_allocated.unsigned_abs(), change.allocated.unsigned_abs()))
-    });
-    let template = rows.first().map(|(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(*kind, merged))));
+    rows.sort_by_cached_key(|(_, kind, merged)| printing.rank(&stats(*kind, merged)));
+    let template = rows.first().map(|(name, kind, merged)| row_of(name, *kind, sides_of(*kind, merged)));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let checked = |stats: [Stats; 2]| {
         stats.iter().for_each(|stats| saturation.check(stats));
@@ -359,7 +498,7 @@ pub(super) fn compare<'a>(
     for (_, kind, merged) in &rows {
         checked(stats(*kind, merged));
     }
-    let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(*kind, merged))));
+    let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, *kind, sides_of(*kind, merged)));
     CompareBody {
         totals: SpaceSums::new("total", shown, |space| {
             printing.sides(&checked(sides.map(|side| side.of_space(space).clone())))

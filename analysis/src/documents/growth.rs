@@ -94,7 +94,7 @@ pub(super) fn growth<'a>(
         }
         let figures = SliceFigures::of(growth, index);
         totals[key.kind.space()].add(&figures, saturation);
-        if stats.allocs > 0 {
+        if stats.allocs > 0 || !stats.told.is_empty() {
             rows.push((Reverse(figures.grown()), naming.place(*key), key.kind, index));
         }
     }

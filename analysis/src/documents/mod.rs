@@ -46,6 +46,7 @@ pub mod stacks;
 pub mod static_sizes;
 pub mod summary;
 pub mod sums;
+pub mod text_members;
 pub mod tree;
 
 use std::sync::LazyLock;
@@ -65,6 +66,7 @@ use holders::HoldersBody;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
+use text_members::TextNaming;
 pub use tree::TreeOptions;
 use tree::{Counted, Leaf, TreeBody};
 
@@ -84,7 +86,7 @@ pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
     of("summary", analysis, |sums| {
         let mut summary = summary::summary(analysis, sums);
         if analysis.grouping == Grouping::SITE {
-            let top = |by| Some(sites::top(&analysis.paired, Naming::of(analysis), by, TOP_SITES, sums.1));
+            let top = |by| Some(sites::top(&analysis.paired, (Naming::of(analysis), TextNaming::of(analysis)), by, TOP_SITES, sums.1));
             summary.top_sites = top(|stats| stats.wasted);
             summary.top_live = top(|stats| stats.live_allocated);
             summary.top_live_waste = top(|stats| stats.live_wasted);
@@ -99,6 +101,7 @@ pub fn sites<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
     if [Grouping::SITE, Grouping::KIND].contains(&analysis.grouping) {
         return of("sites", analysis, |sums| {
+            let naming = (naming, TextNaming::of(analysis));
             Body::Sites(sites::sites(grouped(analysis, Grouping::SITE), naming, shape, sums))
         });
     }
@@ -111,7 +114,7 @@ pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     of("caches/2", analysis, |sums| {
         Body::Caches(caches::caches(
             grouped(analysis, Grouping::CACHE),
-            naming,
+            (naming, TextNaming::of(analysis)),
             analysis.slabinfo.as_ref(),
             analysis.aliases.as_ref(),
             shape,

@@ -66,8 +66,7 @@ impl SortKey {
     /// Figure of a row; 0 where the clock does not tell it.
     pub(super) fn of(self, stats: &Stats, ordering: Ordering) -> u128 {
         match self {
-            SortKey::Figure(figure) if !ordering.knows(figure.entry().known) => 0,
-            SortKey::Figure(figure) => stats.get(figure).unwrap_or(0),
+            SortKey::Figure(figure) => ordering.figure(figure, stats).unwrap_or(0),
             SortKey::Oldest { is_descending: true } => stats.oldest.map_or(0, u128::from),
             SortKey::Oldest { is_descending: false } => stats.oldest.map_or(0, |oldest| u128::MAX - u128::from(oldest)),
             SortKey::Growth | SortKey::Static | SortKey::Current | SortKey::Site | SortKey::Key { .. } => 0,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::fields::{FieldValue, RecordFields};
-use kmemtrace_abi::trace::MADE_UP;
+use kmemtrace_abi::trace::is_made_up;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
@@ -121,7 +121,7 @@ pub struct Address(pub u64);
 impl Address {
     /// The address, if the input tells it.
     pub fn told(self) -> Option<Address> {
-        (!MADE_UP.contains(&self.0)).then_some(self)
+        (!is_made_up(self.0)).then_some(self)
     }
 }
 

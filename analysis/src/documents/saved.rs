@@ -24,8 +24,8 @@ use serde::Deserialize;
 use super::sums::PrintedStats;
 use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
-use crate::account::figures::{Figure, FigureUnit};
-use crate::account::grouping::{Grouping, RowKey};
+use crate::account::figures::{Availability, Figure, FigureUnit};
+use crate::account::grouping::{Grouping, RowKey, Through};
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
@@ -273,13 +273,17 @@ impl Saved {
                 return Err(format!("has the call-site {call_site:#x} twice"));
             }
             let (symbol, module) = (name(&row.symbol, &row.symbol_hex), name(&row.module, &row.module_hex));
+            let is_lacking = |figure: &Figure| figure.entry().known == Availability::Always && row.stats.get(*figure).is_none();
+            if let Some(figure) = Figure::ALL.into_iter().find(is_lacking) {
+                return Err(format!("is no saved document of call-sites: a row lacks {}", figure.entry().member));
+            }
             let stats = row.stats.sums();
             let counts = Figure::ALL.into_iter().filter(|figure| figure.entry().unit == FigureUnit::Count);
             counted = counts.filter_map(|figure| stats.get(figure)).fold(counted, |sum, n| sum + n);
             let place = Arc::new(row.place(|file| areas.of_file(file).map(|area| area.as_bytes().into())));
             symbols.push((call_site, symbol, module));
             if symbols.last().is_some_and(|symbols| query.select.takes_row(kind, symbols, &place)) {
-                paired.rows.push((RowKey { site: call_site, others: 0, kind }, stats));
+                paired.rows.push((RowKey { site: call_site, others: 0, kind, through: Through::Nothing }, stats));
             } else {
                 unselected = unselected.saturating_add(stats.allocs);
             }
@@ -491,6 +495,7 @@ impl SavedCompleteness {
             missing_cpus: self.missing_cpus,
             inferred_frees: Some(self.inferred_frees),
             frees_without_alloc: Some(self.frees_without_alloc),
+            skipped: None,
             unknown: UnknownEvents::default(),
             stacks: 0,
             stacks_unmatched: 0,
@@ -546,6 +551,7 @@ impl SavedTrace {
             boot: self.boot,
             recording: self.recording,
             symbols: SYMBOLS.into_iter().find(|symbols| self.symbols.as_deref() == Some(symbols.name())),
+            text: None,
         }
     }
 }

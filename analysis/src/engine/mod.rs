@@ -6,6 +6,7 @@
 //! | | `index_or_pass` | takes the result from `report.index`, or reads the trace and keeps the result |
 //! | | `read_trace` | reads, merges, pairs and counts, on one thread or several: `scheduler` has the stages, `peaks` the live bytes |
 //! | | `add_up` | adds the partitions up |
+//! | | `read_text` | adds up the entries of a text of one moment, in place of `read_trace` |
 //! | events in order: `Query::observe` | `observe` | one thread: `read_in_order` |
 //! | objects one by one: `Query::objects` | `objects` | the same pass with a pairing, whose fates `fate_sink` turns into `object_fate` |
 //!
@@ -22,5 +23,6 @@ pub(crate) mod observe;
 pub(crate) mod peaks;
 pub(crate) mod query_run;
 pub(crate) mod read_in_order;
+mod read_text;
 pub(crate) mod read_trace;
 pub(crate) mod scheduler;

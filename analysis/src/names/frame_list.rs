@@ -78,6 +78,17 @@ impl FrameList {
         self.patterns.iter().find(|(_, pattern)| pattern.matches(name)).map(|(class, _)| *class)
     }
 
+    /// Section of a function by the rule of sites of texts, where a name may be in several; `None` for a function that may be a site.
+    pub(crate) fn section(&self, function: &[u8]) -> Option<FrameClass> {
+        const SECTIONS: [FrameClass; 4] =
+            [FrameClass::Tracing, FrameClass::Allocator, FrameClass::Vmalloc, FrameClass::Slabs];
+        let name = plain_name(function);
+        let has = |section: &FrameClass| {
+            self.patterns.iter().any(|(class, pattern)| class == section && pattern.matches(name))
+        };
+        SECTIONS.into_iter().find(has)
+    }
+
     /// True for a function that asks for no memory of this space itself: the site of an allocation is a frame further out.
     pub fn is_passed_over(&self, function: &[u8], space: Space) -> bool {
         match self.class(function) {

@@ -7,7 +7,7 @@ use kmemtrace_abi::stream::CpuStream;
 
 use crate::account::classes::{CacheNumber, Classes, UNSELECTED};
 use crate::account::group_reader::{EventNumbers, GroupReader, OwnerValues};
-use crate::account::grouping::RowKey;
+use crate::account::grouping::{RowKey, Through};
 use crate::account::stack_reader::{EventStack, StackReader};
 use crate::account::stacks::StackNumber;
 use crate::memory::hashing::{FRAME_BITS, Seed, part};
@@ -467,7 +467,8 @@ impl PairEventSink<'_> {
         let class = if is_selected {
             let site = if self.by_site { call_site } else { 0 };
             let from = self.groups.cache_from(kind, cache, (call_site, allocated));
-            self.classes.class(RowKey { site, others, kind }, call_site, (cache, from), sizes)
+            let key = RowKey { site, others, kind, through: Through::Nothing };
+            self.classes.class(key, call_site, (cache, from), sizes)
         } else {
             self.classes.unselected(call_site, kind, cache)
         };

@@ -11,6 +11,7 @@ use crate::account::free_sites::FreeSites;
 use crate::account::grouping::{RowKey, ValueLists};
 use crate::account::growth::Growth;
 use crate::account::live_curve::LiveCurve;
+use crate::account::row_extras::JoinedExtras;
 use crate::account::row_paths::Nodes;
 use crate::account::stacks::KnownStacks;
 use crate::account::stats::Stats;
@@ -184,6 +185,9 @@ pub(crate) struct PairingResult {
     pub(crate) learned: HashMap<(u64, u64), LearnedName>,
     /// Best origin of the names of the caches of a row's objects, where rows are made of caches.
     pub(crate) caches_from: HashMap<RowKey, CacheFrom, RandomState>,
+    /// Members that rows of a text of one moment have beside the figures.
+    #[serde(skip)]
+    pub(crate) extras: HashMap<RowKey, JoinedExtras, RandomState>,
     /// Some event told of the load of a module.
     pub(crate) has_loads: bool,
     /// Call-sites in the initialisation of modules, where a document may name them.

@@ -51,12 +51,13 @@ fn write(stacks: &BTreeMap<String, u128>, out: &mut Output) -> io::Result<()> {
 }
 
 fn weight_of(stats: &PrintedStats, weight: Weight) -> u64 {
-    match weight {
+    let weight = match weight {
         Weight::Allocs => stats.allocs,
         Weight::Allocated => stats.allocated,
         Weight::Wasted => stats.wasted,
         Weight::Live => stats.live_allocated,
-    }
+    };
+    weight.unwrap_or(0)
 }
 
 /// Line of a row: the functions of its stack, or module and functions of its call-site, the outermost first.

@@ -1,6 +1,7 @@
 //! What a text of one moment tells: entries of memory that is held, and facts of the whole text.
 
 use crate::kind::Kind;
+use crate::listed::SlabColumns;
 use crate::open::symbols::Frame;
 use crate::owner::Allocators;
 
@@ -74,15 +75,13 @@ pub(crate) enum Fact<'t> {
 }
 
 /// Kind of an entry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum EntryKind {
     /// The text tells it.
     Told(Kind),
     /// The functions that its stack passes over tell it, and without a stack the cache's name.
     #[default]
     OfStack,
-    /// A line of allocinfo.
-    Tag,
 }
 
 /// Site of an entry.
@@ -163,18 +162,4 @@ pub(crate) struct Traces<'l> {
     /// Lists of numbers as printed: `0-1,4`.
     pub(crate) cpus: Option<&'l [u8]>,
     pub(crate) nodes: Option<&'l [u8]>,
-}
-
-/// Columns of slabinfo; `None`: the text does not tell, or tells a rounded number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SlabColumns {
-    pub(crate) active_objs: Option<u64>,
-    pub(crate) num_objs: Option<u64>,
-    pub(crate) objsize: Option<u64>,
-    pub(crate) objperslab: Option<u64>,
-    pub(crate) pagesperslab: Option<u64>,
-    pub(crate) active_slabs: Option<u64>,
-    pub(crate) num_slabs: Option<u64>,
-    /// Bytes of all slabs, where the text has them; else they are num_slabs × pagesperslab × page size.
-    pub(crate) bytes: Option<u64>,
 }

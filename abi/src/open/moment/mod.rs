@@ -4,15 +4,18 @@
 //! (`form`, one table). A reader makes [`Entry`]s and hands them to an [`Out`], which keeps stacks, owners and names once and adds
 //! up entries that are alike (`collect`). The collected entries are the trace's only source of events.
 
-#![allow(dead_code, reason = "readers are used once the door knows them")]
+#![allow(dead_code, reason = "readers and the collector are used once the door knows them")]
 
 mod alloc_traces;
 mod allocinfo;
+pub(crate) mod collect;
 mod crash_slabs;
 pub(crate) mod entry;
 mod kmemleak;
+mod meminfo;
 mod memleak;
 mod numbers;
+mod oom;
 mod places;
 mod slab_report;
 mod slabinfo;
@@ -20,3 +23,4 @@ mod slabtop;
 #[cfg(test)]
 mod trial;
 mod vmallocinfo;
+mod zoneinfo;

@@ -214,7 +214,7 @@ impl Texts {
                 *latest = (at, comm.clone());
             }
         }
-        let owner = Owner { tgid: head.tgid, comm, allocators, is_released };
+        let owner = Owner { tgid: head.tgid, comm, allocators, is_released, listed: None };
         let facts = Facts { gfp: head.gfp, owner: self.owners.intern(&owner), pid: head.pid, order: head.order };
         let stack = (!frames.is_empty()).then(|| self.stacks.intern(&frames));
         let at = if self.options.at_free_before { head.freed_at.unwrap_or(0) } else { at };

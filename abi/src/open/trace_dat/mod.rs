@@ -113,6 +113,7 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         boot: None,
         recording: None,
         symbols: None,
+        text: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     Ok(Trace {

@@ -33,25 +33,26 @@ fn name(names: &CompareNames<'_>) -> Cell {
 
 fn sides(sides: &Sides, kind: &str, name: Cell, options: &TableOptions) -> Vec<Cell> {
     let (before, after) = (&sides.before, &sides.after);
-    let is_there = |side: &PrintedStats| side.allocs + side.failed_allocs.unwrap_or(0) > 0;
+    let is_there = |side: &PrintedStats| !side.is_empty();
     let seen = match (is_there(before), is_there(after)) {
         (false, true) => "new",
         (true, false) => "gone",
         _ => "",
     };
     let rate = sides.per_second.map(|rates| (rates.allocated[1] - rates.allocated[0]) as i64);
-    let live = |figures: &kmemtrace::documents::sums::PrintedStats| {
+    let change = |change: Option<i64>| change.map_or("-".to_owned(), |change| cells::change(change, options));
+    let live = |figures: &PrintedStats| {
         cells::upper(figures.live_is_upper_bound, cells::bytes(figures.live_allocated, options))
     };
     vec![
         kind.into(),
         seen.into(),
-        cells::signed(sides.change.allocs).into(),
-        cells::change(sides.change.allocated, options).into(),
+        sides.change.allocs.map_or("-".to_owned(), cells::signed).into(),
+        change(sides.change.allocated).into(),
         rate.map_or("-".to_owned(), |rate| cells::change(rate, options)).into(),
         live(before),
         live(after),
-        cells::change(sides.change.live_allocated, options).into(),
+        change(sides.change.live_allocated).into(),
         name,
     ]
 }
@@ -70,15 +71,17 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
         return heading::empty("neither side has an allocation", options, out);
     }
     let change = &view.totals.slab;
-    let live = cells::change(change.change.live_allocated, options);
-    let percent = match (change.before.live_allocated, change.change.live_allocated) {
-        (0, _) => String::new(),
-        (before, by) => format!(" ({:+.1}%)", by as f64 * 100.0 / before as f64),
-    };
-    heading::text(&format!("live bytes of kmalloc and cache: {live}{percent}"), options, out)?;
+    if let Some(by) = change.change.live_allocated {
+        let percent = match change.before.live_allocated {
+            None | Some(0) => String::new(),
+            Some(before) => format!(" ({:+.1}%)", by as f64 * 100.0 / before as f64),
+        };
+        let live = cells::change(by, options);
+        heading::text(&format!("live bytes of kmalloc and cache: {live}{percent}"), options, out)?;
+    }
     writeln!(out)?;
     let row = |row: CompareRow<'_>| sides(&row.sides, row.kind.name(), name(&row.names), options);
-    let is_shown = |space: Space, sum: &Sides| space == Space::Slab || sum.before.allocs + sum.after.allocs > 0;
+    let is_shown = |space: Space, sum: &Sides| space == Space::Slab || !sum.before.is_empty() || !sum.after.is_empty();
     let rest = listing.others.iter().flat_map(|others| {
         let text = figures::others_text(others.others_count);
         let shown = others.sums.iter().filter(|(space, sum)| is_shown(*space, sum));

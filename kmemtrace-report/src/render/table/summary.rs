@@ -35,7 +35,7 @@ pub(crate) fn summary(
     let mut notes = kinds(view, options, out)?;
     writeln!(out)?;
     facts(head, view, options, out)?;
-    if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.allocs == 0)) {
+    if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.is_empty())) {
         writeln!(out)?;
         return heading::empty("no allocation", options, out);
     }
@@ -151,9 +151,9 @@ fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut 
     };
     let peak = of_total(|total| total.peak_live_allocated);
     // Pages stand beside the total, of which they are no part.
-    let pages = view.kinds.told(Kind::Pages).filter(|pages| pages.allocs > 0);
+    let pages = view.kinds.told(Kind::Pages).filter(|pages| !pages.is_empty());
     if let Some(pages) = pages {
-        let live = of_total(|total| Some(total.live_allocated));
+        let live = of_total(|total| total.live_allocated);
         line("live", live + &pages_beside(pages, pages.live_allocated, pages.live_pages, options))?;
     }
     let at = cells::moment(&head.trace, view.total.peak_at);
@@ -248,7 +248,7 @@ fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut d
     // A bound is no reason to suspect a call-site: its objects may be gone.
     let is_sure = |row: &SiteRow<'_>| row.kind.space() == Space::Slab && !row.stats.live_is_upper_bound;
     let top_live = view.top_live.as_ref().and_then(|rows| rows.iter().find(is_sure));
-    let top_live = top_live.map_or(0, |row| row.stats.live_allocated);
+    let top_live = top_live.and_then(|row| row.stats.live_allocated).unwrap_or(0);
     let is_many = |part: u64, whole: u64| part > 0 && u128::from(part) * 100 >= u128::from(whole) * u128::from(MANY);
     let mut commands: Vec<(&str, &str, &str)> = Vec::new();
     if head.completeness.verdict != "complete" {
@@ -257,11 +257,11 @@ fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut d
     if errors(&view.findings) > Some(0) {
         commands.push(("kmemtrace-report", " mismatch", "both call-sites of each error"));
     }
-    if is_many(top_live, total.live_allocated) {
+    if is_many(top_live, total.live_allocated.unwrap_or(0)) {
         commands.push(("kmemtrace-report", " live", "call-sites of the memory that is live"));
         commands.push(("kmemtrace-report", " live --by comm,site", "the commands that allocated it"));
     }
-    if is_many(total.wasted, total.allocated) {
+    if is_many(total.wasted.unwrap_or(0), total.allocated.unwrap_or(0)) {
         commands.push(("kmemtrace-report", " sites", "the call-sites that waste most"));
     }
     if is_many(view.pairs.cross_cpu.unwrap_or(0), view.pairs.paired.unwrap_or(0)) {
