@@ -163,9 +163,10 @@ pub(crate) struct Collector {
     asked_page_bytes: Option<u64>,
     kernel: Option<String>,
     arch: Option<String>,
-    /// Why the text must not be read.
-    refusal: Option<&'static str>,
     info: TextInfo,
+    /// Reason for which the text is not read as a list of who holds memory.
+    refusal: Option<&'static str>,
+    /// Each with its number, and line and offset of the first one.
     troubles: Vec<(Trouble, u64, u64, u64)>,
     /// Number of the line that is read, from 1, and the offset of its first byte.
     line: (u64, u64),
@@ -208,8 +209,8 @@ impl Collector {
             asked_page_bytes: options.page_bytes,
             kernel: None,
             arch: None,
-            refusal: None,
             info: TextInfo::default(),
+            refusal: None,
             troubles: Vec::new(),
             line: (0, 0),
         }
@@ -317,10 +318,10 @@ impl Collector {
     /// The trace of what was collected; `is_live`: the text is of the kernel that runs.
     ///
     /// # Errors
-    /// A text that must not be read as a list of who holds memory.
+    /// [`OpenError::Choose`] for a text that is no list of who holds memory.
     pub(crate) fn into_trace(mut self, path: &Path, form: FormName, is_live: bool) -> Result<Trace, OpenError> {
-        if let Some(refusal) = self.refusal {
-            return Err(OpenError::Choose { path: path.to_owned(), reason: refusal.to_owned() });
+        if let Some(reason) = self.refusal {
+            return Err(OpenError::Choose { path: path.to_owned(), reason: reason.to_owned() });
         }
         self.store.sort();
         self.numbers = HashMap::default();
@@ -371,6 +372,7 @@ impl Out for Collector {
         if entry.is_released && !self.released {
             return;
         }
+        let kind = if entry.kind == EntryKind::Tag { EntryKind::Told(Kind::Tag) } else { entry.kind };
         let limit = self.asked_page_bytes.unwrap_or(USUAL_PAGE_BYTES);
         let bytes_of_pages = entry.pages.map_or(Some(0), |pages| pages.checked_mul(limit));
         let told = [entry.objects, entry.requested, entry.allocated, entry.wasted, bytes_of_pages.or(Some(u64::MAX))];
@@ -396,7 +398,7 @@ impl Out for Collector {
         }
         let (site, handle) = self.site(entry.site);
         let facts = Facts {
-            kind: entry.kind,
+            kind,
             site,
             handle,
             gfp: entry.gfp,
@@ -415,10 +417,10 @@ impl Out for Collector {
         let facts = self.number_of(facts);
         let is_slab = matches!(entry.beside, Beside::Slab(_));
         // Kinds that stacks tell are known once the stacks were looked at.
-        if let EntryKind::Told(kind) = entry.kind {
+        if let EntryKind::Told(kind) = kind {
             self.has[kind] = true;
         }
-        self.is_of_pages |= entry.kind == EntryKind::Told(Kind::Pages) || is_slab;
+        self.is_of_pages |= kind == EntryKind::Told(Kind::Pages) || is_slab;
         let info = &mut self.info;
         info.entries += 1;
         info.has_stacks |= stack.is_some();
@@ -436,9 +438,9 @@ impl Out for Collector {
             Fact::PageBytes(bytes) => self.page_bytes = Some(bytes),
             Fact::TakenAt(seconds) => self.info.taken_at = Some(seconds),
             Fact::MayLackLines => self.info.lacks_lines = true,
-            Fact::Refusal(reason) => self.refusal = Some(reason),
             Fact::Counter(name, bytes) => self.info.counters.push((name.into(), bytes)),
             Fact::Process(pid, comm, bytes) => self.info.processes.push((pid, comm.into(), bytes)),
+            Fact::Refusal(reason) => self.refusal = Some(reason),
             Fact::HandleStack(handle, frames) => {
                 if !frames.is_empty() {
                     let stack = self.stacks.intern(frames);
@@ -533,6 +535,7 @@ impl Entries {
         };
         let kind = match facts.kind {
             EntryKind::Told(kind) => kind,
+            EntryKind::Tag => Kind::Tag,
             EntryKind::OfStack => Kind::Kmalloc,
         };
         let stack = alike.oldest.stack.or(of_handle);

@@ -1,7 +1,7 @@
 //! What a text of one moment tells: entries of memory that is held, and facts of the whole text.
 
 use crate::kind::Kind;
-use crate::listed::SlabColumns;
+pub(crate) use crate::listed::SlabColumns;
 use crate::open::symbols::Frame;
 use crate::owner::Allocators;
 
@@ -82,6 +82,8 @@ pub(crate) enum EntryKind {
     /// The functions that its stack passes over tell it, and without a stack the cache's name.
     #[default]
     OfStack,
+    /// A line of allocinfo.
+    Tag,
 }
 
 /// Site of an entry.
