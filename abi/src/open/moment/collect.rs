@@ -164,6 +164,8 @@ pub(crate) struct Collector {
     kernel: Option<String>,
     arch: Option<String>,
     info: TextInfo,
+    /// Why the text must not be read.
+    pub(crate) refusal: Option<&'static str>,
     troubles: Vec<(Trouble, u64, u64, u64)>,
     /// Number of the line that is read, from 1, and the offset of its first byte.
     line: (u64, u64),
@@ -207,6 +209,7 @@ impl Collector {
             kernel: None,
             arch: None,
             info: TextInfo::default(),
+            refusal: None,
             troubles: Vec::new(),
             line: (0, 0),
         }
@@ -408,8 +411,10 @@ impl Out for Collector {
         let facts = self.number_of(facts);
         let is_slab = matches!(entry.beside, Beside::Slab(_));
         // Kinds that stacks tell are known once the stacks were looked at.
-        if let EntryKind::Told(kind) = entry.kind {
-            self.has[kind] = true;
+        match entry.kind {
+            EntryKind::Told(kind) => self.has[kind] = true,
+            EntryKind::Tag => self.has[Kind::Tag] = true,
+            EntryKind::OfStack => {}
         }
         self.is_of_pages |= entry.kind == EntryKind::Told(Kind::Pages) || is_slab;
         let info = &mut self.info;
@@ -429,6 +434,7 @@ impl Out for Collector {
             Fact::PageBytes(bytes) => self.page_bytes = Some(bytes),
             Fact::TakenAt(seconds) => self.info.taken_at = Some(seconds),
             Fact::MayLackLines => self.info.lacks_lines = true,
+            Fact::Refusal(why) => self.refusal = Some(why),
             Fact::Counter(name, bytes) => self.info.counters.push((name.into(), bytes)),
             Fact::Process(pid, comm, bytes) => self.info.processes.push((pid, comm.into(), bytes)),
             Fact::HandleStack(handle, frames) => {
@@ -526,6 +532,7 @@ impl Entries {
         let kind = match facts.kind {
             EntryKind::Told(kind) => kind,
             EntryKind::OfStack => Kind::Kmalloc,
+            EntryKind::Tag => Kind::Tag,
         };
         let stack = alike.oldest.stack.or(of_handle);
         Event {

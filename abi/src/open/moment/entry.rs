@@ -2,7 +2,7 @@
 
 use crate::kind::Kind;
 use crate::open::symbols::Frame;
-use crate::listed::SlabColumns;
+pub(crate) use crate::listed::SlabColumns;
 use crate::owner::Allocators;
 
 /// What a reader made of a line.
@@ -68,6 +68,8 @@ pub(crate) enum Fact<'t> {
     Counter(&'t [u8], u64),
     /// Process of an OOM report: id, command, resident bytes.
     Process(i32, &'t [u8], u64),
+    /// The text must not be read as a list of who holds memory, for this reason: exit status 2.
+    Refusal(&'static str),
     /// Stack of a handle: the number, the frames' addresses, innermost first.
     HandleStack(u64, &'t [u64]),
 }
@@ -80,6 +82,8 @@ pub(crate) enum EntryKind {
     /// The functions that its stack passes over tell it, and without a stack the cache's name.
     #[default]
     OfStack,
+    /// A line of allocinfo.
+    Tag,
 }
 
 /// Site of an entry.
