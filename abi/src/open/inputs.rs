@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
-use super::{foreign, ftrace_text, page_owner, perf_data, regular, spool, trace_dat};
+use super::{foreign, ftrace_text, moment, page_owner, perf_data, regular, spool, trace_dat};
 use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, Trace};
 
@@ -23,6 +23,8 @@ pub(super) enum Held {
     Events(Arc<ftrace_text::Texts>),
     /// A text of page_owner that was packed.
     Owners(PathBuf, Arc<File>),
+    /// Another text of one moment.
+    Moment(PathBuf, Arc<File>),
     /// A `trace.dat`.
     TraceDat(PathBuf, Arc<File>),
     /// A `perf.data`, and what the first pass over it has found.
@@ -46,6 +48,11 @@ impl Held {
             && page_owner::begins(sample)
         {
             return Ok(Some(Held::Owners(path.clone(), Arc::clone(file))));
+        }
+        if let [Input { path, file, sample, .. }] = &inputs[..]
+            && moment::begins(sample, path, options)
+        {
+            return Ok(Some(Held::Moment(path.clone(), Arc::clone(file))));
         }
         if let [Input { path, file, sample, .. }] = &inputs[..] {
             if trace_dat::begins(sample) {
@@ -75,6 +82,7 @@ impl Held {
         match self {
             Held::Events(texts) => ftrace_text::open(texts, options),
             Held::Owners(path, file) => page_owner::open_held(path, file, options),
+            Held::Moment(path, file) => moment::open(path, file, options),
             Held::TraceDat(path, file) => trace_dat::open(path, file, options),
             Held::PerfData(scanned) => perf_data::open(scanned),
         }

@@ -1,7 +1,7 @@
 //! Options of opening a trace.
 
-/// Wishes of the caller: `released`, `alike` and `at_free_before` for inputs that list what is live at one moment, the others for texts of
-/// events.
+/// Wishes of the caller: `released`, `alike`, `at_free_before`, and those behind `page_bytes`, are for texts that list what is live at one
+/// moment, the others for texts of events.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Memory that was given back is read, too.
@@ -19,4 +19,12 @@ pub struct OpenOptions {
     pub clock: Option<String>,
     /// Bytes of a page.
     pub page_bytes: Option<u64>,
+    /// Form of a text of one moment, where its content does not tell it.
+    pub form: Option<String>,
+    /// Cache that a text of one moment is of.
+    pub cache_name: Option<String>,
+    /// Bytes of each object of that cache.
+    pub object_size: Option<u64>,
+    /// Time of each text of a series, in the order of their names or of the texts in one file.
+    pub times: Vec<i64>,
 }

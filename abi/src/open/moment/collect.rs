@@ -164,8 +164,9 @@ pub(crate) struct Collector {
     kernel: Option<String>,
     arch: Option<String>,
     info: TextInfo,
-    /// Why the text must not be read.
-    pub(crate) refusal: Option<&'static str>,
+    /// Reason for which the text is not read as a list of who holds memory.
+    refusal: Option<&'static str>,
+    /// Each with its number, and line and offset of the first one.
     troubles: Vec<(Trouble, u64, u64, u64)>,
     /// Number of the line that is read, from 1, and the offset of its first byte.
     line: (u64, u64),
@@ -302,9 +303,10 @@ impl Collector {
                 Trouble::SkippedBlock(why) if count == 1 => {
                     (Code::BadText, format!("line {line}: a block that {why} was left out"))
                 }
-                Trouble::SkippedBlock(why) => {
-                    (Code::BadText, format!("{count} blocks were left out: each {why}; the first one is at line {line}"))
-                }
+                Trouble::SkippedBlock(why) => (
+                    Code::BadText,
+                    format!("{count} blocks were left out: each {why}; the first one is at line {line}"),
+                ),
                 Trouble::Cut(why) => (Code::TextCut, format!("line {line}: the text {why}; the other blocks count")),
                 Trouble::Dropped => (Code::DroppedLines, format!("line {line}: lines of the text were dropped")),
             };
@@ -316,8 +318,11 @@ impl Collector {
     /// The trace of what was collected; `is_live`: the text is of the kernel that runs.
     ///
     /// # Errors
-    /// More sources than a trace may have: never.
+    /// [`OpenError::Choose`] for a text that is no list of who holds memory.
     pub(crate) fn into_trace(mut self, path: &Path, form: FormName, is_live: bool) -> Result<Trace, OpenError> {
+        if let Some(reason) = self.refusal {
+            return Err(OpenError::Choose { path: path.to_owned(), reason: reason.to_owned() });
+        }
         self.store.sort();
         self.numbers = HashMap::default();
         let (page_bytes, from) = self.page_size(is_live);
@@ -367,6 +372,7 @@ impl Out for Collector {
         if entry.is_released && !self.released {
             return;
         }
+        let kind = if entry.kind == EntryKind::Tag { EntryKind::Told(Kind::Tag) } else { entry.kind };
         let limit = self.asked_page_bytes.unwrap_or(USUAL_PAGE_BYTES);
         let bytes_of_pages = entry.pages.map_or(Some(0), |pages| pages.checked_mul(limit));
         let told = [entry.objects, entry.requested, entry.allocated, entry.wasted, bytes_of_pages.or(Some(u64::MAX))];
@@ -392,7 +398,7 @@ impl Out for Collector {
         }
         let (site, handle) = self.site(entry.site);
         let facts = Facts {
-            kind: entry.kind,
+            kind,
             site,
             handle,
             gfp: entry.gfp,
@@ -411,12 +417,10 @@ impl Out for Collector {
         let facts = self.number_of(facts);
         let is_slab = matches!(entry.beside, Beside::Slab(_));
         // Kinds that stacks tell are known once the stacks were looked at.
-        match entry.kind {
-            EntryKind::Told(kind) => self.has[kind] = true,
-            EntryKind::Tag => self.has[Kind::Tag] = true,
-            EntryKind::OfStack => {}
+        if let EntryKind::Told(kind) = kind {
+            self.has[kind] = true;
         }
-        self.is_of_pages |= entry.kind == EntryKind::Told(Kind::Pages) || is_slab;
+        self.is_of_pages |= kind == EntryKind::Told(Kind::Pages) || is_slab;
         let info = &mut self.info;
         info.entries += 1;
         info.has_stacks |= stack.is_some();
@@ -434,9 +438,9 @@ impl Out for Collector {
             Fact::PageBytes(bytes) => self.page_bytes = Some(bytes),
             Fact::TakenAt(seconds) => self.info.taken_at = Some(seconds),
             Fact::MayLackLines => self.info.lacks_lines = true,
-            Fact::Refusal(why) => self.refusal = Some(why),
             Fact::Counter(name, bytes) => self.info.counters.push((name.into(), bytes)),
             Fact::Process(pid, comm, bytes) => self.info.processes.push((pid, comm.into(), bytes)),
+            Fact::Refusal(reason) => self.refusal = Some(reason),
             Fact::HandleStack(handle, frames) => {
                 if !frames.is_empty() {
                     let stack = self.stacks.intern(frames);
@@ -531,8 +535,8 @@ impl Entries {
         };
         let kind = match facts.kind {
             EntryKind::Told(kind) => kind,
-            EntryKind::OfStack => Kind::Kmalloc,
             EntryKind::Tag => Kind::Tag,
+            EntryKind::OfStack => Kind::Kmalloc,
         };
         let stack = alike.oldest.stack.or(of_handle);
         Event {

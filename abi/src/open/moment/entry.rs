@@ -1,8 +1,8 @@
 //! What a text of one moment tells: entries of memory that is held, and facts of the whole text.
 
 use crate::kind::Kind;
-use crate::open::symbols::Frame;
 pub(crate) use crate::listed::SlabColumns;
+use crate::open::symbols::Frame;
 use crate::owner::Allocators;
 
 /// What a reader made of a line.
@@ -165,4 +165,3 @@ pub(crate) struct Traces<'l> {
     pub(crate) cpus: Option<&'l [u8]>,
     pub(crate) nodes: Option<&'l [u8]>,
 }
-

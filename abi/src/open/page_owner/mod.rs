@@ -21,6 +21,7 @@ use super::symbols::{Frame, Symbols, find};
 use crate::event::{Action, ByKind, Event, Kind, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
+use crate::listed::{Amounts, Listed};
 use crate::owner::{Allocators, Owner, Owners};
 use crate::stack::Stacks;
 use crate::stream::source::EventSource;
@@ -79,6 +80,16 @@ fn read(path: &Path, mut texts: Texts, is_live: bool) -> Result<Trace, OpenError
     trace.info.page_bytes = Some(bytes);
     trace.info.page_bytes_from = if is_live { PageBytesFrom::Machine } else { PageBytesFrom::Guess };
     trace.info.capabilities = InputCapabilities::one_moment(ByKind::from_fn(|kind| kind == Kind::Pages));
+    trace.info.text = Some(Box::new(crate::trace::TextInfo {
+        form: "dump",
+        title: "page_owner dump",
+        unit: "blocks",
+        has_stacks: true,
+        has_times: true,
+        has_threads: true,
+        has_objects: true,
+        ..Default::default()
+    }));
     trace.metadata = metadata;
     Ok(trace)
 }
@@ -266,6 +277,16 @@ impl EventSource for Pages {
             && let Some(Held { at, pfn, stack, facts }) = self.blocks.take()
         {
             let bytes = page_bytes(self.page_bytes, facts.order.into());
+            let amounts = Amounts {
+                objects: Some(1),
+                requested: Some(bytes),
+                allocated: Some(bytes),
+                wasted: Some(0),
+                pages: Some(1 << facts.order),
+            };
+            let listed = Listed { entries: 1, amounts, newest: at, ..Listed::default() };
+            let owner = self.owners.get(facts.owner).cloned().unwrap_or_default();
+            let owner = Owner { listed: Some(Box::new(listed)), ..owner };
             items.push(StreamItem::Event(Event {
                 address: pfn,
                 requested: bytes,
@@ -274,7 +295,7 @@ impl EventSource for Pages {
                 pid: facts.pid,
                 order: Some(facts.order),
                 stack: stack.map(|stack| names.stacks.intern(self.stacks.get(stack))),
-                owner: self.owners.get(facts.owner).map(|owner| names.owners.intern(owner)),
+                owner: Some(names.owners.intern(&owner)),
                 action: Action::Alloc(Kind::Pages),
                 ..Event::new(at, 0, name)
             }));
