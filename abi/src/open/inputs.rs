@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
-use super::{archive, foreign, ftrace_text, moment, page_owner, perf_data, regular, spool, trace_dat};
+use super::{archive, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat};
 use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, Trace};
 
@@ -21,9 +21,7 @@ const SAMPLE: u64 = 64 << 10;
 pub(super) enum Held {
     /// Texts of events.
     Events(Arc<ftrace_text::Texts>),
-    /// A text of page_owner that was packed.
-    Owners(PathBuf, Arc<File>),
-    /// Another text of one moment.
+    /// Texts of one moment.
     Moment(PathBuf, Arc<File>),
     /// A `trace.dat`.
     TraceDat(PathBuf, Arc<File>),
@@ -45,15 +43,9 @@ impl Held {
     pub(super) fn of(paths: &[PathBuf], options: &OpenOptions) -> Result<Option<Held>, OpenError> {
         let inputs = paths.iter().map(|path| input(path));
         let Some(inputs) = inputs.collect::<Result<Option<Vec<Input>>, OpenError>>()? else { return Ok(None) };
-        let inputs =
-            inputs.into_iter().map(|input| unarchived(input, options)).collect::<Result<Vec<_>, OpenError>>()?.concat();
-        if let [Input { path, file, sample, is_unpacked: true }] = &inputs[..]
-            && page_owner::begins(sample)
-        {
-            return Ok(Some(Held::Owners(path.clone(), Arc::clone(file))));
-        }
+        let inputs = inputs.into_iter().map(unarchived).collect::<Result<Vec<_>, OpenError>>()?.concat();
         if let [Input { path, file, sample, .. }] = &inputs[..]
-            && moment::begins(sample, path, options)
+            && moment::begins(sample)
         {
             return Ok(Some(Held::Moment(path.clone(), Arc::clone(file))));
         }
@@ -84,7 +76,6 @@ impl Held {
     pub(super) fn open(&self, options: &OpenOptions) -> Result<Trace, OpenError> {
         match self {
             Held::Events(texts) => ftrace_text::open(texts, options),
-            Held::Owners(path, file) => page_owner::open_held(path, file, options),
             Held::Moment(path, file) => moment::open(path, file, options),
             Held::TraceDat(path, file) => trace_dat::open(path, file, options),
             Held::PerfData(scanned) => perf_data::open(scanned),
@@ -125,13 +116,13 @@ fn input(path: &Path) -> Result<Option<Input>, OpenError> {
 }
 
 /// The members of an archive that are read, in place of the archive; another input as it is.
-fn unarchived(input: Input, options: &OpenOptions) -> Result<Vec<Input>, OpenError> {
+fn unarchived(input: Input) -> Result<Vec<Input>, OpenError> {
     if !archive::begins(&input.sample) {
         return Ok(vec![input]);
     }
-    let is_read = |path: &Path, sample: &[u8]| {
-        let is_text = page_owner::begins(sample) || moment::begins(sample, path, options);
-        is_text || trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(b"# tracer:")
+    let is_read = |_: &Path, sample: &[u8]| {
+        moment::begins(sample)
+            || trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(b"# tracer:")
     };
     let members = archive::members(&input.path, &input.file, &is_read)?;
     if members.is_empty() {
