@@ -15,6 +15,7 @@ mod kmemleak;
 mod memleak;
 mod numbers;
 mod places;
+pub(crate) mod series;
 mod slab_report;
 mod slabinfo;
 mod slabtop;
