@@ -34,6 +34,8 @@ mod owner_lines;
 mod page_size;
 mod places;
 #[cfg(feature = "inputs")]
+mod series;
+#[cfg(feature = "inputs")]
 mod slab_report;
 #[cfg(feature = "inputs")]
 mod slabinfo;
