@@ -339,6 +339,8 @@ pub struct TextInfo {
     pub counters: Vec<(Box<[u8]>, u64)>,
     /// Processes of an OOM report: id, command, resident bytes.
     pub processes: Vec<(i32, Box<[u8]>, u64)>,
+    /// Names of the other texts that were named with it, or stand in the same file.
+    pub others: Vec<&'static str>,
     /// Warnings for people, a sentence each.
     pub warnings: Vec<String>,
 }

@@ -25,6 +25,8 @@ pub struct OpenOptions {
     pub cache_name: Option<String>,
     /// Bytes of each object of that cache.
     pub object_size: Option<u64>,
+    /// Kinds of texts of one moment that the caller reads, as documents name the input; empty for all.
+    pub kinds: Vec<&'static str>,
     /// Time of each text of a series, in the order of their names or of the texts in one file.
     pub times: Vec<i64>,
 }

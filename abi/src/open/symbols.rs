@@ -1,10 +1,10 @@
 //! Functions that texts name, as `%pS` prints them. Without an address a function gets a range of its own in [`MADE_UP`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::RandomState;
 
-use crate::trace::{BEFORE_PAGE_OWNER, MADE_UP, WITHOUT_OFFSET};
+use crate::trace::{BEFORE_PAGE_OWNER, MADE_UP, WITHOUT_OFFSET, is_made_up};
 
 /// Limit of a function's size: a text may claim any.
 const MAX_BYTES: u64 = 1 << 24;
@@ -46,6 +46,8 @@ pub(super) struct Symbols {
     /// By name, and behind a line's end the module. Equal offsets in functions of one name are one call site, whatever their sizes, so
     /// the first range that is long enough counts.
     ranges: HashMap<Box<[u8]>, Vec<Range>, RandomState>,
+    /// Keys of all ranges by their begins.
+    begins: BTreeMap<u64, Box<[u8]>>,
     /// Number of all ranges.
     functions: usize,
     /// Latest key of `ranges` that was looked for.
@@ -82,6 +84,26 @@ impl Symbols {
                 self.place(address.saturating_sub(offset), address, (name, module));
                 address
             }
+        }
+    }
+
+    /// Addresses of other symbols as addresses of these.
+    pub(super) fn moved(&mut self, other: &Symbols, address: u64) -> u64 {
+        let found = other.begins.range(..address).next_back().filter(|_| is_made_up(address) && address < MADE_UP.end);
+        let Some((begin, key)) = found else { return address };
+        if let Some((file, line)) = other.sources.get(&address) {
+            let mut parts = key.rsplitn(3, |byte| *byte == b'\n');
+            let module = parts.next().filter(|module| !module.is_empty());
+            return self.source((file, *line), parts.next().unwrap_or_default(), module);
+        }
+        let (name, module) = match key.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (&key[..end], Some(&key[end + 1..])),
+            None => (&key[..], None),
+        };
+        let ranges = other.ranges.get(&key[..]).map_or(&[][..], Vec::as_slice);
+        match ranges.iter().find(|range| range.begin == *begin).map(|range| range.bytes) {
+            Some(NO_SIZE) | None => self.address(Frame::Name { name, module }),
+            Some(size) => self.address(Frame::Function { name, offset: address - begin, size, module }),
         }
     }
 
@@ -142,7 +164,9 @@ impl Symbols {
             // Readers end a function with its page, where one of another module is next.
             self.add_symbol(begin + len + 1, b'd', b"_end", module);
         }
-        self.ranges.entry(self.key.clone().into_boxed_slice()).or_default().push(Range { begin, bytes });
+        let key = self.key.clone().into_boxed_slice();
+        self.begins.insert(begin, key.clone());
+        self.ranges.entry(key).or_default().push(Range { begin, bytes });
         Some(begin)
     }
 
