@@ -275,6 +275,34 @@ pub struct TraceInfo {
     pub text: Option<Box<TextInfo>>,
 }
 
+/// Source of the times of a series of texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlicesFrom {
+    /// The caller.
+    Option,
+    /// The texts.
+    Text,
+    /// Names of the files.
+    Name,
+    /// Times at which the files were changed.
+    Files,
+    /// Nothing: the order of the names.
+    Nothing,
+}
+
+impl SlicesFrom {
+    /// `"option"`, `"text"`, `"name"`, `"mtime"` or `"none"`, as documents have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SlicesFrom::Option => "option",
+            SlicesFrom::Text => "text",
+            SlicesFrom::Name => "name",
+            SlicesFrom::Files => "mtime",
+            SlicesFrom::Nothing => "none",
+        }
+    }
+}
+
 /// Facts of a text that lists what is live at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct TextInfo {
@@ -300,12 +328,16 @@ pub struct TextInfo {
     pub has_caches: bool,
     /// Each entry is one object, with its address.
     pub has_objects: bool,
+    /// Some entry tells the number of its stack, which no text has.
+    pub has_handles_alone: bool,
     /// Lines of the form may be missing, so that sums over all lines are not known.
     pub lacks_lines: bool,
     /// Some sizes were rounded.
     pub is_rounded: bool,
-    /// Time of day at which the text was made, in seconds since 1970, as it tells.
+    /// Time of day at which the text was made, in seconds since 1970.
     pub taken_at: Option<i64>,
+    /// Source of the times of a series that the text is of; `None` for a single text.
+    pub slices_from: Option<SlicesFrom>,
     /// Counters of meminfo, zoneinfo or an OOM report: name and bytes, in the order of the text.
     pub counters: Vec<(Box<[u8]>, u64)>,
     /// Processes of an OOM report: id, command, resident bytes.
@@ -466,6 +498,8 @@ pub struct Trace {
     pub inputs: Vec<PathBuf>,
     /// Whatever it takes to open them again; `None` for a trace that is read once.
     pub(crate) origin: Option<Arc<dyn Origin>>,
+    /// Earlier texts of the same input, oldest first, of a text of one moment; empty for other inputs.
+    pub series: Vec<Trace>,
     /// Facts about all of it.
     pub info: TraceInfo,
     /// One stream for each of `info.cpus`, in that order; a missing CPU's yields one gap.
@@ -562,6 +596,7 @@ impl Trace {
             has_begun: false,
             inputs,
             origin: None,
+            series: Vec::new(),
             info,
             streams,
             names: Names::new(),

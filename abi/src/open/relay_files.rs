@@ -88,6 +88,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         has_begun: false,
         inputs: Vec::new(),
         origin: None,
+        series: Vec::new(),
         info,
         streams,
         names,

@@ -271,6 +271,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         has_begun: false,
         inputs: Vec::new(),
         origin: None,
+        series: Vec::new(),
         info,
         streams,
         names,

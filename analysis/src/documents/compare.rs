@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::event::{Kind, Space};
 use kmemtrace_abi::listed::SlabColumns;
+use kmemtrace_abi::trace::is_made_up;
 use serde::{Serialize, Serializer};
 
+use super::group::GroupNaming;
 use super::head::{CompletenessMembers, TraceMembers};
+use super::names_of_texts::{CommonNames, identity};
 use super::ranked::{Listing, Others, SpaceSums};
 use super::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use super::sums::{Ordering, PrintedStats, Saturation};
@@ -28,6 +31,8 @@ enum SideKey<'a> {
     Function(&'a [u8], Option<&'a [u8]>),
     /// Cache.
     Cache(Option<&'a [u8]>),
+    /// Values of the keys of a row of two texts of one moment.
+    Common(Vec<Vec<u8>>),
 }
 
 /// Names of a row of `compare`.
@@ -47,6 +52,8 @@ pub enum CompareNames<'a> {
         /// Name of the cache.
         cache: Name<'a>,
     },
+    /// Values of the keys of a row of two texts of one moment.
+    Common(CommonNames<'a>),
 }
 
 impl Field for CompareNames<'_> {
@@ -58,6 +65,7 @@ impl Field for CompareNames<'_> {
                 call_site.put("call_site", take);
             }
             CompareNames::Cache { cache } => cache.put("cache", take),
+            CompareNames::Common(names) => names.put("", take),
         }
     }
 }
@@ -293,8 +301,8 @@ enum Merged {
     None,
     /// Number of the row.
     One(usize),
-    /// Sums of several rows: peaks do not add up.
-    Several(Box<Stats>),
+    /// One of several rows, and their sums: peaks do not add up.
+    Several(Box<(usize, Stats)>),
 }
 
 impl Merged {
@@ -304,13 +312,22 @@ impl Merged {
             Merged::One(first) => {
                 let mut sum = analysis.paired.rows[first].1.clone();
                 sum.add(&analysis.paired.rows[row].1);
-                Merged::Several(Box::new(sum))
+                Merged::Several(Box::new((first, sum)))
             }
             Merged::Several(mut sum) => {
-                sum.add(&analysis.paired.rows[row].1);
+                sum.1.add(&analysis.paired.rows[row].1);
                 Merged::Several(sum)
             }
         };
+    }
+
+    /// A row of it; `None` without any.
+    fn row(&self) -> Option<usize> {
+        match self {
+            Merged::None => None,
+            Merged::One(row) => Some(*row),
+            Merged::Several(sum) => Some(sum.0),
+        }
     }
 
     /// Columns of slabinfo; rows of a cache are not merged.
@@ -332,7 +349,7 @@ impl Merged {
                 none
             }
             Merged::One(row) => analysis.paired.rows[*row].1.clone(),
-            Merged::Several(sum) => (**sum).clone(),
+            Merged::Several(sum) => sum.1.clone(),
         }
     }
 }
@@ -355,16 +372,27 @@ fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
     let is_one_trace = !before.inputs.is_empty() && before.inputs == after.inputs;
     let same_addresses = is_one_trace || bases[0].is_some() && bases[0] == bases[1];
     let mut pairs = Pairs::new();
-    let is_known = [Grouping::SITE, Grouping::CACHE].contains(&after.grouping) && before.grouping == after.grouping;
+    let is_known = [Grouping::SITE, Grouping::CACHE].contains(&after.grouping) || has_common_keys(after);
+    let is_known = is_known && before.grouping == after.grouping;
+    let namings = [before, after].map(GroupNaming::of);
     for (side, analysis) in [before, after].into_iter().enumerate().filter(|_| is_known) {
         for (row, (key, stats)) in analysis.paired.rows.iter().enumerate() {
             if !stats.is_empty() {
-                let name = side_key(analysis, *key, side == 0 && !same_addresses);
+                let name = match has_common_keys(after) {
+                    true => SideKey::Common(identity(&namings[side].names(*key), true)),
+                    false => side_key(analysis, *key, side == 0 && !same_addresses),
+                };
                 pairs.entry((name, key.kind)).or_default()[side].add(analysis, row);
             }
         }
     }
     pairs
+}
+
+/// True where rows of texts of one moment are of keys that recordings are not compared by, and of call sites that have lines.
+fn has_common_keys(analysis: &Analysis) -> bool {
+    let is_of_site = [Grouping::SITE, Grouping::CACHE].contains(&analysis.grouping);
+    analysis.info.text.is_some() && !is_of_site
 }
 
 fn side_key<'a>(analysis: &'a Analysis, key: RowKey, before_alone: bool) -> SideKey<'a> {
@@ -375,7 +403,7 @@ fn side_key<'a>(analysis: &'a Analysis, key: RowKey, before_alone: bool) -> Side
     match analysis.symbolizer().lookup(key.site) {
         Some(symbol) => SideKey::Function(symbol.name, symbol.module),
         // Events without a call-site are alike in all traces.
-        None => SideKey::Address { site: key.site, before_alone: before_alone && key.site != 0 },
+        None => SideKey::Address { site: key.site, before_alone: before_alone && key.site != 0 && !is_made_up(key.site) },
     }
 }
 
@@ -469,6 +497,13 @@ pub(super) fn compare<'a>(
         let [first, second] = merged;
         SlabChange::of(first.slab(before), second.slab(after))
     };
+    let namings = sides.map(GroupNaming::of);
+    let has_keys = has_common_keys(after);
+    let common = move |merged: &[Merged; 2]| {
+        let of = |side: usize| Some((side, merged[side].row()?));
+        let (side, row) = of(1).or_else(|| of(0)).filter(|_| has_keys)?;
+        Some(CommonNames::of(namings[side].names(sides[side].paired.rows[row].0)))
+    };
     let sides_of = move |kind: Kind, merged: &[Merged; 2]| {
         let mut sides = printing.sides(&stats(kind, merged));
         if let Some(differences) = &mut sides.change.text.0 {
@@ -480,7 +515,7 @@ pub(super) fn compare<'a>(
         pairs(before, after).into_iter().map(|((name, kind), merged)| (name, kind, merged)).collect();
     // Stable: rows that changed as much stay in the order of names and kinds.
     rows.sort_by_cached_key(|(_, kind, merged)| printing.rank(&stats(*kind, merged)));
-    let template = rows.first().map(|(name, kind, merged)| row_of(name, *kind, sides_of(*kind, merged)));
+    let template = rows.first().map(|(name, kind, merged)| row_of(name, common(merged), *kind, sides_of(*kind, merged)));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let checked = |stats: [Stats; 2]| {
         stats.iter().for_each(|stats| saturation.check(stats));
@@ -499,7 +534,7 @@ pub(super) fn compare<'a>(
     for (_, kind, merged) in &rows {
         checked(stats(*kind, merged));
     }
-    let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, *kind, sides_of(*kind, merged)));
+    let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, common(merged), *kind, sides_of(*kind, merged)));
     CompareBody {
         totals: SpaceSums::new("total", shown, |space| {
             printing.sides(&checked(sides.map(|side| side.of_space(space).clone())))
@@ -510,8 +545,9 @@ pub(super) fn compare<'a>(
     }
 }
 
-fn row_of<'a>(name: &SideKey<'a>, kind: Kind, sides: Sides) -> CompareRow<'a> {
+fn row_of<'a>(name: &SideKey<'a>, common: Option<CommonNames<'a>>, kind: Kind, sides: Sides) -> CompareRow<'a> {
     let names = match *name {
+        SideKey::Common(_) => CompareNames::Common(common.unwrap_or_else(CommonNames::none)),
         SideKey::Cache(cache) => CompareNames::Cache { cache: cache.map(Into::into) },
         SideKey::Function(function, module) => {
             CompareNames::Function { function: Some(function.into()), module: module.map(Into::into), call_site: None }
@@ -524,6 +560,10 @@ fn row_of<'a>(name: &SideKey<'a>, kind: Kind, sides: Sides) -> CompareRow<'a> {
 }
 
 /// Words of the keys that make the rows of `compare`.
-pub(super) fn words(grouping: Grouping) -> Vec<&'static str> {
+pub(super) fn words(analysis: &Analysis) -> Vec<&'static str> {
+    let grouping = analysis.grouping;
+    if has_common_keys(analysis) {
+        return grouping.keys().map(GroupKey::name).collect();
+    }
     vec![if grouping.has(GroupKey::Site) { "function" } else { "cache" }]
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::group::{GroupNames, GroupNaming};
 use super::ranked::{Listing, Others, SpaceSums};
-use super::row::{Rows, row};
+use super::row::{Cell, Field, Rows, TakeMember, row};
 use super::sums::{Ordering, Saturation, saturated};
 use crate::account::grouping::RowKey;
 use crate::account::growth::Growth;
@@ -28,36 +28,63 @@ row! {
 row! {
     /// Figures of each slice.
     pub struct SliceFigures {
-        /// Live bytes at the end of each slice.
-        pub live_allocated: Vec<u64>,
-        /// Number of allocations in each slice.
-        pub allocs: Vec<u64>,
+        /// Live bytes at the end of each slice; `None` where texts do not tell bytes.
+        pub live_allocated: Option<Vec<u64>>,
+        /// Live objects at each text, where the texts do not tell bytes.
+        pub live_objects: ObjectCounts,
+        /// Number of allocations in each slice; `None` for a series of texts.
+        pub allocs: Option<Vec<u64>>,
+    }
+}
+
+/// Live objects at each text of a series; no member where it is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectCounts(pub Option<Vec<u64>>);
+
+impl Field for ObjectCounts {
+    fn put(&self, name: &'static str, take: &mut TakeMember<'_>) {
+        if let Some(counts) = &self.0 {
+            take(name, Cell::Counts(counts));
+        }
     }
 }
 
 impl SliceFigures {
-    fn none(slices: usize) -> SliceFigures {
-        SliceFigures { live_allocated: vec![0; slices], allocs: vec![0; slices] }
+    pub(super) fn none(slices: usize) -> SliceFigures {
+        let zeros = || Some(vec![0; slices]);
+        SliceFigures { live_allocated: zeros(), live_objects: ObjectCounts::default(), allocs: zeros() }
+    }
+
+    /// Live bytes, or live objects where these are not told.
+    pub fn live(&self) -> &[u64] {
+        self.live_allocated.as_ref().or(self.live_objects.0.as_ref()).map_or(&[], Vec::as_slice)
     }
 
     fn of(growth: &Growth, row: usize) -> SliceFigures {
         let live = growth.live(row).into_iter().map(|bytes| saturated(bytes.max(0).cast_unsigned()));
-        SliceFigures { live_allocated: live.collect(), allocs: growth.allocs(row) }
+        SliceFigures {
+            live_allocated: Some(live.collect()),
+            live_objects: ObjectCounts::default(),
+            allocs: Some(growth.allocs(row)),
+        }
     }
 
-    fn add(&mut self, other: &SliceFigures, saturation: &Saturation) {
-        let add = |sums: &mut [u64], more: &[u64]| {
+    pub(super) fn add(&mut self, other: &SliceFigures, saturation: &Saturation) {
+        let add = |sums: &mut Option<Vec<u64>>, more: &Option<Vec<u64>>| {
+            let Some(more) = more else { return };
+            let sums = sums.get_or_insert_with(|| vec![0; more.len()]);
             let pairs = sums.iter_mut().zip(more);
             pairs.for_each(|(sum, n)| *sum = saturation.sum(u128::from(*sum) + u128::from(*n)));
         };
         add(&mut self.live_allocated, &other.live_allocated);
+        add(&mut self.live_objects.0, &other.live_objects.0);
         add(&mut self.allocs, &other.allocs);
     }
 
     /// Live bytes at the end less those at the end of the first slice.
     pub fn grown(&self) -> i128 {
         let at = |slice: Option<&u64>| i128::from(slice.copied().unwrap_or(0));
-        at(self.live_allocated.last()) - at(self.live_allocated.first())
+        at(self.live().last()) - at(self.live().first())
     }
 }
 
@@ -66,6 +93,9 @@ impl SliceFigures {
 pub struct GrowthBody<'a> {
     /// Order keys at which the slices end: the first key beyond each.
     pub slices: Vec<u64>,
+    /// Source of the times of a series of texts; `None` for other inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slices_from: Option<&'static str>,
     /// Sums of all rows.
     #[serde(flatten)]
     pub totals: SpaceSums<SliceFigures>,
@@ -84,7 +114,7 @@ pub(super) fn growth<'a>(
     let Some(growth) = &paired.growth else {
         let listing = Listing::new(Rows::new(0, |_| unused()), None, None);
         let totals = SpaceSums::new("total", ordering, |_| SliceFigures::none(0));
-        return GrowthBody { slices: Vec::new(), totals, listing };
+        return GrowthBody { slices: Vec::new(), slices_from: None, totals, listing };
     };
     let mut totals = BySpace::from_fn(|_| SliceFigures::none(growth.len()));
     let mut rows = Vec::new();
@@ -115,7 +145,7 @@ pub(super) fn growth<'a>(
     let rows: Vec<usize> = rows.into_iter().map(|(.., index)| index).collect();
     let totals = SpaceSums::new("total", ordering, |space| totals[space].clone());
     let listing = Listing { stacks, ..Listing::new(Rows::of(rows, move |index| make(*index)), others, template) };
-    GrowthBody { slices: growth.ends().collect(), totals, listing }
+    GrowthBody { slices: growth.ends().collect(), slices_from: None, totals, listing }
 }
 
 /// Row of an empty list.

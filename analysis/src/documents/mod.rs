@@ -34,10 +34,12 @@ pub mod latency;
 pub mod live;
 pub mod live_groups;
 pub mod mismatch;
+pub mod names_of_texts;
 pub mod naming;
 pub mod ranked;
 pub mod row;
 pub mod saved;
+pub(crate) mod series;
 pub mod shown;
 pub mod sites;
 pub mod stack_frame;
@@ -156,6 +158,19 @@ pub fn growth<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     of("growth", analysis, |sums| Body::Growth(Box::new(growth::growth(&analysis.paired, naming, shape.top, sums))))
 }
 
+/// `growth` of a series of texts of one moment, the oldest first, by the keys of the query.
+/// `None` without a text.
+pub fn growth_of_texts<'a>(texts: &[&'a Analysis], shape: &Shape) -> Option<Document<'a>> {
+    let last = *texts.last()?;
+    let saturation = Saturation::default();
+    let body = Body::Growth(Box::new(series::series(texts, shape.top, &saturation)));
+    let by = last.grouping.keys().map(GroupKey::name).collect();
+    let head = Head::new("growth", last, by, saturation.has_occurred());
+    let worst = texts.iter().max_by_key(|text| text.completeness.verdict).unwrap_or(&last);
+    let completeness = CompletenessMembers::of(&worst.completeness, saturation.has_occurred());
+    Some(Document { head: Head { completeness, ..head }, body })
+}
+
 /// `tree`: sums by folder, file, function and call-site of the kernel's sources, or by area. The query is [`crate::Query::by_site`];
 /// nodes have peaks of their own where it is one [`crate::Query::with_place_nodes`], too. The tree has one space,
 /// [`Analysis::shown_space`].
@@ -224,7 +239,7 @@ pub fn compare<'a>(before: &'a Analysis, after: &'a Analysis, shape: &Shape) -> 
     let saturation = Saturation::default();
     let body = compare::compare(before, after, shape.top, &saturation);
     let worse = if before.completeness.verdict > after.completeness.verdict { before } else { after };
-    let head = Head::new("compare", after, compare::words(after.grouping), false);
+    let head = Head::new("compare", after, compare::words(after), false);
     let completeness = CompletenessMembers::of(&worse.completeness, saturation.has_occurred());
     Ok(Document { head: Head { completeness, ..head }, body: Body::Compare(Box::new(body)) })
 }

@@ -301,6 +301,7 @@ cells! {
     i64: |n| Cell::Change(*n);
     Option<i64>: |n| n.map_or(Cell::Null, Cell::Change);
     Vec<u64>: |counts| Cell::Counts(counts);
+    Option<Vec<u64>>: |counts| counts.as_deref().map_or(Cell::Null, Cell::Counts);
     Option<&'static str>: |word| word.map_or(Cell::Null, Cell::Word);
     &'static str: |word| Cell::Word(word);
     Kind: |kind| Cell::Word(kind.name());

@@ -59,6 +59,12 @@ impl Ordering {
         Ordering { is_known: agreement != Agreement::Nothing, capabilities, is_probed: true, lacks_lines: false }
     }
 
+    /// Ordering of no trace.
+    pub(super) fn of_nothing() -> Ordering {
+        let capabilities = InputCapabilities::one_moment(kmemtrace_abi::event::ByKind::default());
+        Ordering { is_known: false, capabilities, is_probed: false, lacks_lines: false }
+    }
+
     /// Ordering of a trace.
     pub(super) fn of(info: &TraceInfo) -> Ordering {
         let InputCapabilities { past, .. } = info.capabilities;

@@ -327,6 +327,8 @@ impl Collector {
             ..Metadata::default()
         };
         let has_stacks = self.info.has_stacks || !handles.is_empty();
+        let lacks_stack = |handle: &u64| !handles.contains_key(handle);
+        let has_handles_alone = facts.iter().filter_map(|facts| facts.handle).any(|handle| lacks_stack(&handle));
         let entries = Entries {
             path: path.to_owned(),
             page_bytes,
@@ -347,7 +349,7 @@ impl Collector {
         info.capabilities = InputCapabilities::one_moment(has);
         (info.kernel, info.arch) = (self.kernel, self.arch);
         let FormName { form, title, unit, has_objects, .. } = form;
-        info.text = Some(Box::new(TextInfo { form, title, unit, has_stacks, has_objects, ..self.info }));
+        info.text = Some(Box::new(TextInfo { form, title, unit, has_stacks, has_objects, has_handles_alone, ..self.info }));
         trace.metadata = metadata;
         Ok(trace)
     }

@@ -33,6 +33,7 @@ mod oom;
 mod owner_lines;
 mod page_size;
 mod places;
+mod series;
 #[cfg(feature = "inputs")]
 mod slab_report;
 #[cfg(feature = "inputs")]

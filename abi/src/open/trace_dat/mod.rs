@@ -121,6 +121,7 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         has_begun: false,
         inputs: Vec::new(),
         origin: None,
+        series: Vec::new(),
         info,
         streams,
         names,

@@ -96,7 +96,7 @@ struct Grown {
 
 impl Slices {
     fn of(figures: &SliceFigures) -> Slices {
-        Slices { live_allocated: figures.live_allocated.clone(), allocs: figures.allocs.clone() }
+        Slices { live_allocated: figures.live().to_vec(), allocs: figures.allocs.clone().unwrap_or_default() }
     }
 }
 
@@ -107,7 +107,7 @@ impl Growth {
         let rows = growth.listing.rows.iter().map(|row| Grown {
             names: members_of(&row.names).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             kind: row.kind.name(),
-            live_allocated: row.slices.live_allocated,
+            live_allocated: row.slices.live().to_vec(),
         });
         Some(Growth {
             slices: growth.slices.iter().map(|end| end.saturating_sub(first)).collect(),

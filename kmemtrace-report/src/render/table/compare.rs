@@ -1,20 +1,29 @@
 //! Table of `compare`: two traces, or two windows of one, side by side.
 
-use kmemtrace::Space;
+use kmemtrace::{Kind, Space};
 use std::io::{self, Write};
 
 use kmemtrace::documents::compare::{CompareBody, CompareNames, CompareRow, Sides};
 use kmemtrace::documents::sums::PrintedStats;
 
+use kmemtrace_abi::text::escape::escape;
+
 use super::options::TableOptions;
-use super::{cells, figures, heading};
+use super::{cells, figures, groups, heading};
 use crate::columns::COMPARE;
 use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 
-fn name(names: &CompareNames<'_>) -> Cell {
+fn name(names: &CompareNames<'_>, options: &TableOptions) -> Cell {
     match names {
+        CompareNames::Common(names) => {
+            let keys = groups::cells(names.names(), Kind::Kmalloc, options).into_iter().map(|cell| cell.text);
+            let frames = names.stack().map(|stack| stack.iter().map(|frame| escape(frame).into_owned()).collect::<Vec<_>>());
+            let stack = frames.map(|frames| if frames.is_empty() { "(no stack)".to_owned() } else { frames.join(" < ") });
+            let parts: Vec<String> = keys.filter(|text| !text.is_empty()).chain(stack).collect();
+            parts.join("  ").into()
+        }
         CompareNames::Cache { cache } => cells::shown(cache).unwrap_or("(no name)".to_owned()).into(),
         CompareNames::Function { function, module, call_site } => {
             let mut text = match (cells::shown(function), call_site) {
@@ -80,7 +89,7 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
         heading::text(&format!("live bytes of kmalloc and cache: {live}{percent}"), options, out)?;
     }
     writeln!(out)?;
-    let row = |row: CompareRow<'_>| sides(&row.sides, row.kind.name(), name(&row.names), options);
+    let row = |row: CompareRow<'_>| sides(&row.sides, row.kind.name(), name(&row.names, options), options);
     let is_shown = |space: Space, sum: &Sides| space == Space::Slab || !sum.before.is_empty() || !sum.after.is_empty();
     let rest = listing.others.iter().flat_map(|others| {
         let text = figures::others_text(others.others_count);

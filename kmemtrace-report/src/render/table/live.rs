@@ -48,7 +48,8 @@ pub(crate) fn live<'a>(
             cells::upper(is_bound, cells::bytes(row.live_allocated, options)),
             cells::bar(row.live_allocated.unwrap_or(0), all, &options.screen),
         ];
-        figures.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+        let names = groups::cells_through(&row.names, row.kind, &row.text, options);
+        figures.into_iter().chain(names).collect::<Vec<Cell>>()
     };
     let rest = others.into_iter().flat_map(|others| {
         let sums =

@@ -33,6 +33,9 @@ pub(crate) fn summary(
                                   kmemtrace-report latency, shrinkers, stalls and waits.";
         return heading::text(NO_OBJECTS, options, out);
     }
+    if head.trace.text.is_some() {
+        return of_text(view, options, out);
+    }
     let mut notes = kinds(view, options, out)?;
     writeln!(out)?;
     facts(head, view, options, out)?;
@@ -50,6 +53,23 @@ pub(crate) fn summary(
     findings(&view.findings, options, out)?;
     heading::footer(notes, options, out)?;
     next(head, view, options, out)
+}
+
+/// Writes the summary of a text of one moment: what it tells of live memory, and nothing of the past.
+fn of_text(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let mut notes = kinds(view, options, out)?;
+    if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.is_empty())) {
+        writeln!(out)?;
+        return heading::empty("no allocation", options, out);
+    }
+    let total = objects(view);
+    let [live, ..] = lists(view);
+    if let Some(rows) = live.rows.as_ref().filter(|rows| !rows.is_empty()) {
+        writeln!(out)?;
+        heading::title("Most memory, by call-site", options, out)?;
+        notes |= top(rows, &live, &total, options, out)?;
+    }
+    heading::footer(notes, options, out)
 }
 
 /// Short list of call-sites.
@@ -107,7 +127,7 @@ fn top(
                     cells::percent(part, whole).into()
                 }
                 (_, Holds::Bar) => std::mem::take(&mut bar),
-                (_, Holds::Site) => cells::site(&row.site, row.kind),
+                (_, Holds::Site) => cells::site_through(&row.site, row.kind, &row.text),
                 (_, Holds::Path) => cells::source(&row.site.place),
                 _ => figures::cell(column, &row.stats, row.kind.name(), options),
             });
@@ -122,7 +142,8 @@ fn top(
 fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<Notes> {
     let name = |kind: &str| match kind {
         "total" => "total of both".to_owned(),
-        "pages" => "pages (apart)".to_owned(),
+        "pages" if !options.screen.is_of_text => "pages (apart)".to_owned(),
+        "tag" => "tag (sum of lines)".to_owned(),
         "vmalloc" => "vmalloc (address space)".to_owned(),
         kind => kind.to_owned(),
     };
@@ -136,7 +157,12 @@ fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io:
     };
     // The total stands below its parts, pages below the total.
     let rank = |row: &TotalRow| ["kmalloc", "cache", "total"].iter().position(|&kind| kind == row.kind).unwrap_or(3);
-    let mut rows: Vec<TotalRow> = view.rows.iter().collect();
+    // Kinds that a text of one moment does not tell are left out, and the total of both where one of them alone is told.
+    let told = view.rows.iter().filter(|row| row.stats.0.is_some() && ["kmalloc", "cache"].contains(&row.kind)).count();
+    let is_shown = |row: &TotalRow| {
+        !options.screen.is_of_text || row.stats.0.is_some() && (row.kind != "total" || told > 1)
+    };
+    let mut rows: Vec<TotalRow> = view.rows.iter().filter(is_shown).collect();
     rows.sort_by_key(rank);
     let grid = Grid { columns: &KINDS, ranked: None, screen: &options.screen };
     grid.write(|| rows.iter().cloned().map(row), out)
