@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
-use super::{foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat};
+use super::{archive, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat};
 use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, Trace};
 
@@ -30,6 +30,7 @@ pub(super) enum Held {
 }
 
 /// A file, unpacked.
+#[derive(Clone, Debug)]
 struct Input {
     path: PathBuf,
     file: Arc<File>,
@@ -42,6 +43,7 @@ impl Held {
     pub(super) fn of(paths: &[PathBuf], options: &OpenOptions) -> Result<Option<Held>, OpenError> {
         let inputs = paths.iter().map(|path| input(path));
         let Some(inputs) = inputs.collect::<Result<Option<Vec<Input>>, OpenError>>()? else { return Ok(None) };
+        let inputs = inputs.into_iter().map(unarchived).collect::<Result<Vec<_>, OpenError>>()?.concat();
         if let [Input { path, file, sample, .. }] = &inputs[..]
             && moment::begins(sample)
         {
@@ -111,6 +113,25 @@ fn input(path: &Path) -> Result<Option<Input>, OpenError> {
         },
         None => Input { path, file: Arc::new(file), sample, is_unpacked: is_stdin },
     }))
+}
+
+/// The members of an archive that are read, in place of the archive; another input as it is.
+fn unarchived(input: Input) -> Result<Vec<Input>, OpenError> {
+    if !archive::begins(&input.sample) {
+        return Ok(vec![input]);
+    }
+    let is_read = |_: &Path, sample: &[u8]| {
+        moment::begins(sample) || trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(b"# tracer:")
+    };
+    let members = archive::members(&input.path, &input.file, &is_read)?;
+    if members.is_empty() {
+        return Ok(vec![input]);
+    }
+    let held = |(path, file): (PathBuf, File)| {
+        let sample = self::sample(&file).map_err(io_error(&path))?;
+        Ok(Input { path, file: Arc::new(file), sample, is_unpacked: true })
+    };
+    members.into_iter().map(held).collect()
 }
 
 fn sample(file: &File) -> io::Result<Vec<u8>> {

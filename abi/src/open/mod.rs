@@ -1,6 +1,8 @@
 //! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, a captured `tree`, texts of one `moment`, or
 //! with the feature `inputs` a text of events (`ftrace_text`), a `trace_dat` or a `perf_data`. Packed files and standard input are unpacked into a `spool`.
 
+#[cfg(feature = "inputs")]
+mod archive;
 mod foreign;
 #[cfg(feature = "inputs")]
 mod ftrace_text;
@@ -20,6 +22,8 @@ mod relay_files;
 mod spool;
 pub mod stream;
 mod symbols;
+#[cfg(feature = "inputs")]
+mod tar;
 #[cfg(feature = "inputs")]
 mod trace_dat;
 mod tree;
