@@ -32,6 +32,9 @@ pub const WITHOUT_OFFSET: std::ops::Range<u64> = (1 << 62) + (1 << 31)..MADE_UP.
 /// Symbol of memory that was allocated before page_owner began: no function, so that an offset in it says nothing.
 pub const BEFORE_PAGE_OWNER: &[u8] = b"before page_owner";
 
+/// Symbol of memory whose stack page_owner could not keep; no function, either.
+pub const NO_STACK: &[u8] = b"no stack";
+
 /// Addresses of functions that an input names without an address: no kernel has code there. Documents have null for them.
 pub const MADE_UP: std::ops::Range<u64> = 1 << 62..(1 << 62) + (1 << 32);
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
-use super::{foreign, ftrace_text, moment, page_owner, perf_data, regular, spool, trace_dat};
+use super::{archive, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat};
 use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, Trace};
 
@@ -21,9 +21,7 @@ const SAMPLE: u64 = 64 << 10;
 pub(super) enum Held {
     /// Texts of events.
     Events(Arc<ftrace_text::Texts>),
-    /// A text of page_owner that was packed.
-    Owners(PathBuf, Arc<File>),
-    /// Another text of one moment.
+    /// Texts of one moment.
     Moment(PathBuf, Arc<File>),
     /// A `trace.dat`.
     TraceDat(PathBuf, Arc<File>),
@@ -32,6 +30,7 @@ pub(super) enum Held {
 }
 
 /// A file, unpacked.
+#[derive(Clone, Debug)]
 struct Input {
     path: PathBuf,
     file: Arc<File>,
@@ -44,13 +43,9 @@ impl Held {
     pub(super) fn of(paths: &[PathBuf], options: &OpenOptions) -> Result<Option<Held>, OpenError> {
         let inputs = paths.iter().map(|path| input(path));
         let Some(inputs) = inputs.collect::<Result<Option<Vec<Input>>, OpenError>>()? else { return Ok(None) };
-        if let [Input { path, file, sample, is_unpacked: true }] = &inputs[..]
-            && page_owner::begins(sample)
-        {
-            return Ok(Some(Held::Owners(path.clone(), Arc::clone(file))));
-        }
+        let inputs = inputs.into_iter().map(unarchived).collect::<Result<Vec<_>, OpenError>>()?.concat();
         if let [Input { path, file, sample, .. }] = &inputs[..]
-            && moment::begins(sample, path, options)
+            && moment::begins(sample)
         {
             return Ok(Some(Held::Moment(path.clone(), Arc::clone(file))));
         }
@@ -81,7 +76,6 @@ impl Held {
     pub(super) fn open(&self, options: &OpenOptions) -> Result<Trace, OpenError> {
         match self {
             Held::Events(texts) => ftrace_text::open(texts, options),
-            Held::Owners(path, file) => page_owner::open_held(path, file, options),
             Held::Moment(path, file) => moment::open(path, file, options),
             Held::TraceDat(path, file) => trace_dat::open(path, file, options),
             Held::PerfData(scanned) => perf_data::open(scanned),
@@ -119,6 +113,25 @@ fn input(path: &Path) -> Result<Option<Input>, OpenError> {
         },
         None => Input { path, file: Arc::new(file), sample, is_unpacked: is_stdin },
     }))
+}
+
+/// The members of an archive that are read, in place of the archive; another input as it is.
+fn unarchived(input: Input) -> Result<Vec<Input>, OpenError> {
+    if !archive::begins(&input.sample) {
+        return Ok(vec![input]);
+    }
+    let is_read = |_: &Path, sample: &[u8]| {
+        moment::begins(sample) || trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(b"# tracer:")
+    };
+    let members = archive::members(&input.path, &input.file, &is_read)?;
+    if members.is_empty() {
+        return Ok(vec![input]);
+    }
+    let held = |(path, file): (PathBuf, File)| {
+        let sample = self::sample(&file).map_err(io_error(&path))?;
+        Ok(Input { path, file: Arc::new(file), sample, is_unpacked: true })
+    };
+    members.into_iter().map(held).collect()
 }
 
 fn sample(file: &File) -> io::Result<Vec<u8>> {

@@ -1,19 +1,18 @@
-//! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, a captured `tree`, a text of `page_owner`, or
+//! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, a captured `tree`, texts of one `moment`, or
 //! with the feature `inputs` a text of events (`ftrace_text`), a `trace_dat` or a `perf_data`. Packed files and standard input are unpacked into a `spool`.
 
+#[cfg(feature = "inputs")]
+mod archive;
 mod foreign;
 #[cfg(feature = "inputs")]
 mod ftrace_text;
 pub(crate) mod header;
 #[cfg(feature = "inputs")]
 mod inputs;
-#[cfg(feature = "inputs")]
 mod lines;
 mod listing;
-#[cfg(feature = "inputs")]
 mod moment;
 mod options;
-mod page_owner;
 #[cfg(feature = "inputs")]
 mod perf_data;
 mod recording;
@@ -23,6 +22,8 @@ mod relay_files;
 mod spool;
 pub mod stream;
 mod symbols;
+#[cfg(feature = "inputs")]
+mod tar;
 #[cfg(feature = "inputs")]
 mod trace_dat;
 mod tree;
@@ -76,7 +77,7 @@ impl Origin for Opened {
 
 fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Trace, OpenError> {
     if let [path] = paths
-        && let Some(trace) = page_owner::open(path, options)
+        && let Some(trace) = moment::open_path(path, options)
     {
         return trace;
     }

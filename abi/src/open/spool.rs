@@ -30,6 +30,16 @@ pub(super) fn of_stdin() -> io::Result<File> {
     COPY.get_or_init(|| copy).try_clone()
 }
 
+/// True for the first bytes of a packed file.
+pub(super) fn is_packed(sample: &[u8]) -> bool {
+    [GZIP, ZSTD, XZ].iter().any(|mark| sample.starts_with(mark))
+}
+
+/// A copy of what `from` reads.
+pub(super) fn copy(from: &mut impl Read) -> io::Result<File> {
+    Spool::fill(from)
+}
+
 /// The file that was packed into `file`; `None` for a file that is not packed. `sample` is its first bytes.
 pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
     let mut packed = BufReader::with_capacity(BLOCK, ReadAt::new(file));

@@ -108,7 +108,6 @@ impl Symbols {
     }
 
     /// Address that stands for a line of source.
-    #[cfg(feature = "inputs")]
     pub(super) fn source(&mut self, (file, line): (&[u8], u32), function: &[u8], module: Option<&[u8]>) -> u64 {
         self.key.clear();
         let line_bytes = line.to_le_bytes();
@@ -124,7 +123,6 @@ impl Symbols {
     }
 
     /// File and line of functions that were told with them, by address.
-    #[cfg(feature = "inputs")]
     pub(super) fn take_sources(&mut self) -> HashMap<u64, (Box<[u8]>, u32)> {
         std::mem::take(&mut self.sources)
     }

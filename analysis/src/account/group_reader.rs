@@ -76,7 +76,11 @@ impl OwnerValues {
             comm: owner.comm.as_ref().map_or(0, |comm| classes.cache(comm)),
             allocators: classes.cache(owner.allocators.names().as_bytes()).into(),
             is_released: owner.is_released,
-            module: owner.listed.as_ref().and_then(|listed| listed.module.as_ref()).map_or(0, |name| classes.cache(name)),
+            module: owner
+                .listed
+                .as_ref()
+                .and_then(|listed| listed.module.as_ref())
+                .map_or(0, |name| classes.cache(name)),
         }
     }
 

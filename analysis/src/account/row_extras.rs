@@ -141,12 +141,7 @@ mod tests {
     use super::*;
 
     fn traces(ages: [u64; 3], pids: [i64; 2], cpus: &str) -> RowExtras {
-        RowExtras::Traces {
-            age_jiffies: Some(ages),
-            pids: Some(pids),
-            cpus: Some(cpus.as_bytes().into()),
-            nodes: None,
-        }
+        RowExtras::Traces { age_jiffies: Some(ages), pids: Some(pids), cpus: Some(cpus.as_bytes().into()), nodes: None }
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::account::grouping::Through;
 use crate::account::stacks::StackNumber;
 use crate::names::frame_list::FrameClass;
 use crate::names::glob::Glob;
-use kmemtrace_abi::kernel::kmalloc::is_kmalloc;
 use crate::names::wrappers::plain_name;
+use kmemtrace_abi::kernel::kmalloc::is_kmalloc;
 
 /// Site of an entry, and what the frames tell that its stack passes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

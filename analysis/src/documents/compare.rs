@@ -413,7 +413,6 @@ fn difference(before: u128, after: u128) -> i64 {
     if after < before { -size } else { size }
 }
 
-
 /// Facts that turn sums into the figures of a row.
 #[derive(Clone, Copy)]
 struct Printing {
@@ -447,7 +446,8 @@ impl Printing {
     fn rank(self, stats: &[Stats; 2]) -> Reverse<[u64; 4]> {
         let change = |figure| self.change_of(figure, stats).map_or(0, i64::unsigned_abs);
         let is_of_texts = self.orderings.iter().all(|ordering| !ordering.capabilities.past);
-        let of_texts = [Figure::LivePages, Figure::LiveObjects].map(|figure| if is_of_texts { change(figure) } else { 0 });
+        let of_texts =
+            [Figure::LivePages, Figure::LiveObjects].map(|figure| if is_of_texts { change(figure) } else { 0 });
         Reverse([change(Figure::LiveAllocated), change(Figure::Allocated), of_texts[0], of_texts[1]])
     }
 
@@ -487,7 +487,8 @@ pub(super) fn compare<'a>(
         let told = sides.each_ref().map(|stats| stats.told);
         for (side, told) in sides.iter_mut().zip([told[1], told[0]]) {
             if side.told.is_empty() && !told.is_empty() {
-                *side = Stats { told, live_pages: Some(0), pages_allocated: Some(0), largest: Some(0), ..Stats::default() };
+                *side =
+                    Stats { told, live_pages: Some(0), pages_allocated: Some(0), largest: Some(0), ..Stats::default() };
             }
         }
         sides

@@ -291,7 +291,9 @@ impl<'a> CompletenessMembers<'a> {
             missing_cpus: &completeness.missing_cpus,
             inferred_frees: completeness.inferred_frees,
             frees_without_alloc: completeness.frees_without_alloc,
-            skipped: completeness.skipped.map(|[lines, blocks]| Skipped { skipped_lines: lines, skipped_blocks: blocks }),
+            skipped: completeness
+                .skipped
+                .map(|[lines, blocks]| Skipped { skipped_lines: lines, skipped_blocks: blocks }),
             saturated,
         }
     }

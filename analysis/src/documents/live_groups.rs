@@ -99,7 +99,8 @@ pub(super) fn live_groups<'a>(
         };
         keys.iter().map(|key| Reverse(rank(key))).collect()
     };
-    let rows = paired.rows.iter().enumerate().filter(|(_, (_, stats))| stats.live_objects > 0 || !stats.told.is_empty());
+    let rows =
+        paired.rows.iter().enumerate().filter(|(_, (_, stats))| stats.live_objects > 0 || !stats.told.is_empty());
     let place = |(index, (key, _)): (usize, &(RowKey, Stats))| (ranks(index), naming.place(*key), key.kind, index);
     let mut rows: Vec<_> = rows.map(place).collect();
     rows.sort_unstable();

@@ -88,7 +88,15 @@ pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
     of("summary", analysis, |sums| {
         let mut summary = summary::summary(analysis, sums);
         if analysis.grouping == Grouping::SITE {
-            let top = |by| Some(sites::top(&analysis.paired, (Naming::of(analysis), TextNaming::of(analysis)), by, TOP_SITES, sums.1));
+            let top = |by| {
+                Some(sites::top(
+                    &analysis.paired,
+                    (Naming::of(analysis), TextNaming::of(analysis)),
+                    by,
+                    TOP_SITES,
+                    sums.1,
+                ))
+            };
             summary.top_sites = top(|stats| stats.wasted);
             summary.top_live = top(|stats| stats.live_allocated);
             summary.top_live_waste = top(|stats| stats.live_wasted);

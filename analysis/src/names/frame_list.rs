@@ -129,7 +129,17 @@ mod tests {
         let list = FrameList::default();
         let single: [(&str, &[&str]); 5] = [
             ("3.19", &["get_page_from_freelist", "__alloc_pages_nodemask", "alloc_pages_current"]),
-            ("4.9", &["save_stack_trace", "save_stack", "__set_page_owner", "post_alloc_hook", "prep_new_page", "__alloc_pages_nodemask"]),
+            (
+                "4.9",
+                &[
+                    "save_stack_trace",
+                    "save_stack",
+                    "__set_page_owner",
+                    "post_alloc_hook",
+                    "prep_new_page",
+                    "__alloc_pages_nodemask",
+                ],
+            ),
             ("5.15", &["post_alloc_hook", "get_page_from_freelist", "__alloc_pages", "alloc_pages_vma"]),
             ("6.12", &["post_alloc_hook", "__alloc_pages_noprof", "alloc_pages_mpol_noprof", "vma_alloc_folio_noprof"]),
             ("7.1", &["post_alloc_hook", "__alloc_frozen_pages_noprof", "alloc_frozen_pages_noprof.constprop.0"]),
@@ -137,20 +147,46 @@ mod tests {
         let of_slabs: [(&str, &[&str]); 6] = [
             ("3.19", &["kmem_getpages", "cache_grow", "fallback_alloc", "____cache_alloc_node", "kmem_cache_alloc"]),
             ("4.9", &["new_slab", "___slab_alloc", "__slab_alloc.isra.7", "kmem_cache_alloc_trace"]),
-            ("5.10", &["alloc_slab_page", "allocate_slab", "new_slab_objects", "__slab_alloc", "__kmalloc_track_caller"]),
+            (
+                "5.10",
+                &["alloc_slab_page", "allocate_slab", "new_slab_objects", "__slab_alloc", "__kmalloc_track_caller"],
+            ),
             ("6.1", &["alloc_slab_page", "new_slab", "___slab_alloc", "__kmem_cache_alloc_lru", "kmalloc_node_trace"]),
             ("6.12", &["allocate_slab", "___slab_alloc", "__kmalloc_cache_noprof", "krealloc_noprof"]),
-            ("7.1", &["new_slab", "refill_objects", "__refill_objects_node", "__pcs_replace_empty_main", "kmem_cache_alloc_noprof"]),
+            (
+                "7.1",
+                &[
+                    "new_slab",
+                    "refill_objects",
+                    "__refill_objects_node",
+                    "__pcs_replace_empty_main",
+                    "kmem_cache_alloc_noprof",
+                ],
+            ),
         ];
         let large: [(&str, &[&str]); 3] = [
             ("5.10", &["alloc_pages_current", "kmalloc_order", "kmalloc_order_trace", "__kmalloc"]),
             ("6.1", &["__alloc_pages", "__kmalloc_large_node", "kmalloc_large", "kvmalloc_node"]),
-            ("6.12", &["___kmalloc_large_node", "__kmalloc_large_node_noprof", "__kmalloc_noprof", "__kvmalloc_node_noprof"]),
+            (
+                "6.12",
+                &["___kmalloc_large_node", "__kmalloc_large_node_noprof", "__kmalloc_noprof", "__kvmalloc_node_noprof"],
+            ),
         ];
         let areas: [(&str, &[&str]); 3] = [
             ("4.4", &["alloc_pages_current", "__vmalloc_node_range", "vzalloc"]),
-            ("6.1", &["__alloc_pages_bulk", "vm_area_alloc_pages", "__vmalloc_area_node", "__vmalloc_node", "vmalloc_user"]),
-            ("6.18", &["alloc_pages_bulk_noprof", "__vmalloc_node_range_noprof", "vrealloc_noprof", "vmalloc_huge_node_noprof"]),
+            (
+                "6.1",
+                &["__alloc_pages_bulk", "vm_area_alloc_pages", "__vmalloc_area_node", "__vmalloc_node", "vmalloc_user"],
+            ),
+            (
+                "6.18",
+                &[
+                    "alloc_pages_bulk_noprof",
+                    "__vmalloc_node_range_noprof",
+                    "vrealloc_noprof",
+                    "vmalloc_huge_node_noprof",
+                ],
+            ),
         ];
         let of_cache: [(&str, &[&str]); 3] = [
             ("5.10", &["__alloc_pages_nodemask", "__page_cache_alloc"]),

@@ -9,6 +9,7 @@
 
 use super::entry::{Beside, Entry, EntryKind, Fact, Out, Reader, Site, Took, Trouble};
 use super::numbers::{OUT_OF_RANGE, Reason, Size, first_word, number, signed, size, trimmed, words};
+use crate::event::Kind;
 use crate::open::symbols::{find, rfind};
 
 const HEAD: &[u8] = b"allocinfo - version:";
@@ -112,7 +113,7 @@ impl Allocinfo {
         self.last = line.size.bytes;
         self.has_lines = true;
         out.entry(&Entry {
-            kind: EntryKind::Tag,
+            kind: EntryKind::Told(Kind::Tag),
             site: Site::Source { file: line.file, line: line.line, function: line.function, module: line.module },
             objects: Some(line.calls),
             allocated: Some(line.size.bytes),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use foldhash::fast::RandomState;
 
-use super::entry::{Beside, Entry, EntryKind, Fact, Out, Site, Trouble};
+use super::entry::{Beside, Entry, EntryKind, Fact, FormName, Out, Site, Trouble};
 use crate::event::{Action, ByKind, Event, Kind, NameId, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::listed::{Amounts, Listed, RowExtras};
@@ -188,21 +188,6 @@ pub(crate) struct Collector {
     line: (u64, u64),
 }
 
-/// Form of a text, as documents and people name it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FormName {
-    /// `trace.input` of documents.
-    pub(crate) input: &'static str,
-    /// `trace.form` of documents.
-    pub(crate) form: &'static str,
-    /// Name for people: `page_owner dump`.
-    pub(crate) title: &'static str,
-    /// What there are many of in it: `blocks`, `lines`.
-    pub(crate) unit: &'static str,
-    /// Each entry is one object with its address.
-    pub(crate) has_objects: bool,
-}
-
 impl Collector {
     /// Collector of a text with these options.
     pub(crate) fn new(options: &OpenOptions) -> Collector {
@@ -245,6 +230,11 @@ impl Collector {
     /// Number of entries so far.
     pub(crate) fn entries(&self) -> u64 {
         self.info.entries
+    }
+
+    /// True for a text that must not be read as a list of who holds memory.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refusal.is_some()
     }
 
     /// True without an entry, a counter and a process.
@@ -319,9 +309,10 @@ impl Collector {
                 Trouble::SkippedBlock(why) if count == 1 => {
                     (Code::BadText, format!("line {line}: a block that {why} was left out"))
                 }
-                Trouble::SkippedBlock(why) => {
-                    (Code::BadText, format!("{count} blocks were left out: each {why}; the first one is at line {line}"))
-                }
+                Trouble::SkippedBlock(why) => (
+                    Code::BadText,
+                    format!("{count} blocks were left out: each {why}; the first one is at line {line}"),
+                ),
                 Trouble::Cut(why) => (Code::TextCut, format!("line {line}: the text {why}; the other blocks count")),
                 Trouble::Dropped => (Code::DroppedLines, format!("line {line}: lines of the text were dropped")),
             };

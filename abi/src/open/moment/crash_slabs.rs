@@ -5,9 +5,10 @@
 //! ffff888100042a00      192       1234      1300     65     4k  dentry
 //! ```
 
-use super::entry::{Out, Reader, SlabColumns, Took, Trouble};
+use super::entry::{Out, Reader, Took, Trouble};
 use super::numbers::{Reason, number, product, size, trimmed, words};
 use super::slabinfo::Line;
+use crate::listed::SlabColumns;
 use crate::open::symbols::find;
 
 /// True for the table's head.

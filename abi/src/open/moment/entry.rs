@@ -1,9 +1,24 @@
 //! What a text of one moment tells: entries of memory that is held, and facts of the whole text.
 
 use crate::kind::Kind;
-use crate::open::symbols::Frame;
 pub(crate) use crate::listed::SlabColumns;
+use crate::open::symbols::Frame;
 use crate::owner::Allocators;
+
+/// Form of a text, as documents and people name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FormName {
+    /// `trace.input` of documents.
+    pub(crate) input: &'static str,
+    /// `trace.form` of documents.
+    pub(crate) form: &'static str,
+    /// Name for people: `page_owner dump`.
+    pub(crate) title: &'static str,
+    /// What there are many of in it: `blocks`, `lines`.
+    pub(crate) unit: &'static str,
+    /// Each entry is one object with its address.
+    pub(crate) has_objects: bool,
+}
 
 /// What a reader made of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +38,22 @@ pub(crate) trait Reader {
 
     /// The text has ended. `is_cut`: its last line had no newline, and was not taken.
     fn end(&mut self, is_cut: bool, out: &mut dyn Out);
+
+    /// Name of the form, where lines behind the first one tell it.
+    fn form(&self) -> Option<FormName> {
+        None
+    }
+
+    /// True inside a block, which the next line may go on with.
+    fn is_inside(&self) -> bool {
+        false
+    }
+
+    /// True for the begin of a line that ends the block before it, where no other line does: a cut there leaves that block whole.
+    fn begins_block(&self, line: &[u8]) -> bool {
+        let _ = line;
+        false
+    }
 }
 
 /// Where a reader puts what it has read.
@@ -165,4 +196,3 @@ pub(crate) struct Traces<'l> {
     pub(crate) cpus: Option<&'l [u8]>,
     pub(crate) nodes: Option<&'l [u8]>,
 }
-

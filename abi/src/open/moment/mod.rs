@@ -4,96 +4,123 @@
 //! (`form`, one table). A reader makes [`Entry`]s and hands them to an [`Out`], which keeps stacks, owners and names once and adds
 //! up entries that are alike (`collect`). The collected entries are the trace's only source of events.
 
-#![allow(dead_code, reason = "readers are used once the door knows them")]
+#![cfg_attr(not(feature = "inputs"), allow(dead_code, reason = "only page_owner is read without the feature"))]
 
+#[cfg(feature = "inputs")]
 mod alloc_traces;
+#[cfg(feature = "inputs")]
 mod allocinfo;
+mod blocks;
 pub(crate) mod collect;
+#[cfg(feature = "inputs")]
 mod crash_slabs;
+mod dates;
+mod door;
+mod dump_page;
 pub(crate) mod entry;
+mod form;
+mod frames;
+#[cfg(feature = "inputs")]
 mod kmemleak;
+#[cfg(feature = "inputs")]
+mod meminfo;
+#[cfg(feature = "inputs")]
 mod memleak;
+mod noise;
 mod numbers;
+#[cfg(feature = "inputs")]
+mod oom;
+mod owner_lines;
+mod page_size;
 mod places;
-pub(crate) mod series;
+mod series;
+#[cfg(feature = "inputs")]
 mod slab_report;
+#[cfg(feature = "inputs")]
 mod slabinfo;
+#[cfg(feature = "inputs")]
 mod slabtop;
+mod stack_lines;
 #[cfg(test)]
 mod trial;
+#[cfg(feature = "inputs")]
 mod vmallocinfo;
+#[cfg(feature = "inputs")]
+mod zoneinfo;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 
-use self::collect::{Collector, FormName};
-use self::entry::{Reader, Took};
+pub(super) use self::door::Text;
+use self::form::About;
+use super::lines::Lines;
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
-use crate::trace::{OpenError, Trace};
+use super::regular;
+use crate::trace::{OpenError, PAGE_OWNER, Trace};
 
-/// Form of a text, and its reader; provisional.
-fn reader(line: &[u8], path: &Path, options: &OpenOptions) -> Option<(FormName, Box<dyn Reader>)> {
-    let form = |input, form, unit, has_objects| FormName { input, form, title: form, unit, has_objects };
-    Some(if alloc_traces::begins(line) {
-        let cache = alloc_traces::Cache::of(path, options.cache_name.as_deref(), options.object_size, options.form.as_deref());
-        (form("alloc_traces", "alloc_traces", "lines", false), Box::new(alloc_traces::AllocTraces::new(cache)))
-    } else if slabinfo::begins(line) {
-        (form("slabinfo", "slabinfo", "lines", false), Box::new(slabinfo::Slabinfo::default()))
-    } else if slabtop::begins(line) {
-        (form("slabinfo", "slabtop", "lines", false), Box::new(slabtop::Slabtop::default()))
-    } else if allocinfo::begins(line) {
-        (form("allocinfo", "allocinfo", "lines", false), Box::new(allocinfo::Allocinfo::default()))
-    } else if kmemleak::begins(line) {
-        (form("kmemleak", "kmemleak", "objects", true), Box::new(kmemleak::Kmemleak::default()))
-    } else if slab_report::begins(line) {
-        (form("slab_report", "slab_report", "objects", false), Box::new(slab_report::SlabReport::default()))
-    } else if vmallocinfo::begins(line) {
-        (form("alloc_traces", "vmallocinfo", "lines", false), Box::new(vmallocinfo::Vmallocinfo))
-    } else if memleak::begins(line) {
-        (form("alloc_traces", "memleak", "stacks", false), Box::new(memleak::Memleak::default()))
-    } else {
-        return None;
-    })
+/// First bytes of a file that it is known by.
+const SAMPLE: u64 = 64 << 10;
+
+/// True for the first bytes of a file where a line of a text is among them.
+pub(super) fn begins(sample: &[u8]) -> bool {
+    let mut scratch = Vec::new();
+    let mut lines = sample.split(|byte| *byte == b'\n');
+    lines.any(|line| form::of_line(noise::clean(line, &mut scratch)).is_some())
 }
 
-/// True for a text that a reader claims; provisional.
-pub(super) fn begins(sample: &[u8], path: &Path, options: &OpenOptions) -> bool {
-    sample.split(|byte| *byte == b'\n').take(20).any(|line| reader(line, path, options).is_some())
+/// Reads the texts of a file: those that hold something, or the one without anything where there is no other.
+pub(super) fn read(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Vec<Text>, OpenError> {
+    read_lines(path, Lines::new(Arc::clone(file)), options)
 }
 
-/// Opens a text; provisional.
-pub(super) fn open(path: &Path, mut file: &File, options: &OpenOptions) -> Result<Trace, OpenError> {
-    std::io::Seek::rewind(&mut file).map_err(io_error(path))?;
-    let mut collector = Collector::new(options);
-    let mut found: Option<(FormName, Box<dyn Reader>)> = None;
-    let (mut text, mut offset, mut is_cut) = (BufReader::new(file), 0, false);
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        let read = text.read_until(b'\n', &mut line).map_err(io_error(path))?;
-        if read == 0 {
-            break;
+fn read_lines(path: &Path, mut lines: Lines, options: &OpenOptions) -> Result<Vec<Text>, OpenError> {
+    door::read(&mut lines, About { path, options }).map_err(io_error(path))
+}
+
+/// Opens a text.
+pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Trace, OpenError> {
+    of_texts(path, read(path, file, options)?, false)
+}
+
+/// Texts that kernels make up as they are read, and that end: their names, and the file systems they are in.
+const MADE_UP: [(&str, &str); 8] = [
+    (PAGE_OWNER, "debugfs"),
+    ("show_stacks", "debugfs"),
+    ("alloc_traces", "debugfs"),
+    ("alloc_calls", "sysfs"),
+    ("slabinfo", "proc"),
+    ("allocinfo", "proc"),
+    ("vmallocinfo", "proc"),
+    ("meminfo", "proc"),
+];
+
+/// Opens a stored file that begins as a text does, or a text of the kernel that runs; `None` for any other.
+pub(super) fn open_path(path: &Path, options: &OpenOptions) -> Option<Result<Trace, OpenError>> {
+    match regular::open(path) {
+        Ok(file) => {
+            let mut sample = Vec::new();
+            (&file).take(SAMPLE).read_to_end(&mut sample).ok()?;
+            (begins(&sample) || options.form.is_some()).then(|| open(path, &Arc::new(file), options))
         }
-        collector.at_line(number, offset);
-        offset += read as u64;
-        if line.pop_if(|byte| *byte == b'\n').is_none() {
-            is_cut = true;
-            break;
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            let name = path.file_name()?;
+            let (_, file_system) = MADE_UP.iter().find(|(made_up, _)| name == *made_up)?;
+            let file = regular::open_made_up(path, file_system).ok()?;
+            let texts = read_lines(path, Lines::of_made_up(file), options);
+            Some(texts.and_then(|texts| of_texts(path, texts, true)))
         }
-        if found.is_none() {
-            found = reader(&line, path, options);
-        }
-        let took = found.as_mut().map_or(Took::NoLine, |(_, reader)| reader.take(&line, &mut collector));
-        if took == Took::NoLine && !line.is_empty() {
-            collector.skip_line();
-        }
+        Err(_) => None,
     }
-    let Some((form, mut reader)) = found else { return Err(no_trace(path, "is no text that is known")) };
-    reader.end(is_cut, &mut collector);
-    if collector.is_empty() {
-        return Err(no_trace(path, "has no entry"));
+}
+
+/// The last of the texts that hold something.
+fn of_texts(path: &Path, texts: Vec<Text>, is_live: bool) -> Result<Trace, OpenError> {
+    let last = texts.into_iter().rfind(|text| text.collector.is_refused() || !text.collector.is_empty());
+    match last {
+        Some(Text { name, collector, .. }) => collector.into_trace(path, name, is_live),
+        None => Err(no_trace(path, "has no block that counts")),
     }
-    collector.into_trace(path, form, false)
 }

@@ -6,10 +6,11 @@
 //! example_cache         12     21    192   21    1 : tunables    0    0    0 : slabdata      1      1      0
 //! ```
 
-use super::entry::{Beside, Entry, EntryKind, Out, Reader, Site, SlabColumns, Took, Trouble};
+use super::entry::{Beside, Entry, EntryKind, Out, Reader, Site, Took, Trouble};
 use super::numbers::{Reason, is_digits, number, product, trimmed, words};
 use crate::event::Kind;
 use crate::kernel::kmalloc::is_kmalloc;
+use crate::listed::SlabColumns;
 use crate::open::symbols::{find, rfind};
 
 const HEAD: &[u8] = b"slabinfo - version:";

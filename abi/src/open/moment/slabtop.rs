@@ -5,9 +5,10 @@
 //!  43146  41000  95%    0.19K   2054       21      8216K dentry
 //! ```
 
-use super::entry::{Out, Reader, SlabColumns, Took, Trouble};
+use super::entry::{Out, Reader, Took, Trouble};
 use super::numbers::{Reason, is_digits, number, size, trimmed, words};
 use super::slabinfo::Line;
+use crate::listed::SlabColumns;
 use crate::open::symbols::find;
 
 /// First line of the five above the table.

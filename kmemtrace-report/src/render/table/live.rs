@@ -52,7 +52,8 @@ pub(crate) fn live<'a>(
         figures.into_iter().chain(names).collect::<Vec<Cell>>()
     };
     let rest = others.into_iter().flat_map(|others| {
-        let sums = others.sums.told().filter(|(_, sum)| sum.live_objects.unwrap_or(0) > 0 || sum.live_pages.unwrap_or(0) > 0);
+        let sums =
+            others.sums.told().filter(|(_, sum)| sum.live_objects.unwrap_or(0) > 0 || sum.live_pages.unwrap_or(0) > 0);
         sums.map(|(space, sum)| {
             let figures: [Cell; LIVE.len()] = [
                 super::figures::kind_of_sum(space).into(),

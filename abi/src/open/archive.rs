@@ -1,0 +1,72 @@
+//! Members of a tar archive as files of their own: those that somebody reads, and packed ones unpacked.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::listing::io_error;
+use super::{spool, tar};
+use crate::trace::OpenError;
+
+/// Limit of members that are read: each is a file that is open.
+const MAX_FILES: usize = 256;
+/// First bytes that a member is known by.
+const SAMPLE: u64 = 64 << 10;
+
+/// True for the first bytes of an archive.
+pub(super) fn begins(sample: &[u8]) -> bool {
+    tar::begins(sample)
+}
+
+/// The members of the archive at `path` that `is_read` is true for, by name and first bytes. Their names have the archive's before them.
+pub(super) fn members(
+    path: &Path,
+    archive: &File,
+    is_read: &dyn Fn(&Path, &[u8]) -> bool,
+) -> Result<Vec<(PathBuf, File)>, OpenError> {
+    let mut files = Vec::new();
+    for member in tar::list(archive).map_err(io_error(path))?.members {
+        let name = named(path, &member.name);
+        let Some(file) = file(archive, &member, &|sample| is_read(&name, sample)).map_err(io_error(&name))? else {
+            continue;
+        };
+        if files.len() == MAX_FILES {
+            let reason = format!("has more than {MAX_FILES} files that are read; name one with --member NAME");
+            return Err(OpenError::Choose { path: path.to_owned(), reason });
+        }
+        files.push((name, file));
+    }
+    Ok(files)
+}
+
+/// `archive.tar/dir/member`.
+fn named(path: &Path, member: &[u8]) -> PathBuf {
+    let member = member.strip_prefix(b"./").unwrap_or(member);
+    OsString::from_vec([path.as_os_str().as_bytes(), b"/", member].concat()).into()
+}
+
+/// A member, unpacked, if it is read.
+fn file(archive: &File, member: &tar::Member, is_read: &dyn Fn(&[u8]) -> bool) -> io::Result<Option<File>> {
+    let bytes = || spool::ReadAt::from(archive, member.offset).take(member.len);
+    let mut sample = Vec::new();
+    bytes().take(SAMPLE).read_to_end(&mut sample)?;
+    if !spool::is_packed(&sample) {
+        return if is_read(&sample) { spool::copy(&mut bytes()).map(Some) } else { Ok(None) };
+    }
+    let unpacked = match spool::unpacked(&spool::copy(&mut bytes())?, &sample) {
+        Ok(unpacked) => unpacked,
+        // Damaged, or not what it begins as.
+        Err(error)
+            if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput) =>
+        {
+            None
+        }
+        Err(error) => return Err(error),
+    };
+    let Some(unpacked) = unpacked else { return Ok(None) };
+    sample.clear();
+    spool::ReadAt::new(&unpacked).take(SAMPLE).read_to_end(&mut sample)?;
+    Ok(is_read(&sample).then_some(unpacked))
+}
