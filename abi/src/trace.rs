@@ -336,6 +336,8 @@ pub struct TextInfo {
     pub is_rounded: bool,
     /// Time of day at which the text was made, in seconds since 1970.
     pub taken_at: Option<i64>,
+    /// Number of texts of the series that the text is the last of; 0 for a single one.
+    pub slices: usize,
     /// Source of the times of a series that the text is of; `None` for a single text.
     pub slices_from: Option<SlicesFrom>,
     /// Counters of meminfo, zoneinfo or an OOM report: name and bytes, in the order of the text.

@@ -51,6 +51,20 @@ const VIEWS: &[(&str, Needs)] = &[
     ("--memstrack", Needs::Pages),
 ];
 
+/// Inputs whose entries have call sites.
+const WITH_SITES: [&str; 5] = ["page_owner", "alloc_traces", "kmemleak", "slab_report", "allocinfo"];
+
+/// Inputs that the view reads, where a file has texts of several; none for all.
+pub(crate) fn kinds(view: &str) -> Vec<&'static str> {
+    match VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs) {
+        None | Some(Needs::Nothing) => Vec::new(),
+        Some(Needs::Counters) => vec!["meminfo"],
+        Some(Needs::Caches) => vec!["alloc_traces", "kmemleak", "slab_report", "slabinfo", "meminfo"],
+        Some(Needs::Pages) => vec!["page_owner"],
+        Some(Needs::Sites | Needs::Stacks | Needs::Threads | Needs::Objects) => WITH_SITES.to_vec(),
+    }
+}
+
 /// Kind of a text, by what its entries have.
 struct Text<'t> {
     input: &'static str,
@@ -59,7 +73,7 @@ struct Text<'t> {
 
 impl Text<'_> {
     fn has(&self, needs: Needs) -> bool {
-        let has_sites = ["page_owner", "alloc_traces", "kmemleak", "slab_report", "allocinfo"].contains(&self.input);
+        let has_sites = WITH_SITES.contains(&self.input);
         match needs {
             Needs::Nothing => true,
             Needs::Sites => has_sites,
@@ -98,7 +112,7 @@ pub(crate) fn check(request: &Request, trace: &Trace) -> anyhow::Result<()> {
     let view = request.view.name;
     let needs = VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs);
     if !needs.is_some_and(|needs| text.has(needs)) {
-        anyhow::bail!("{}: {view} is not for a {} of one moment; use {}", input(), info.title, text.views().join(", "));
+        anyhow::bail!("{}: {view} needs what a {} of one moment does not have; use {}", input(), info.title, text.views().join(", "));
     }
     if !args.fail_on.is_empty() {
         anyhow::bail!("--fail-on: {} lists memory at one moment and tells no frees; leave the option out", input());

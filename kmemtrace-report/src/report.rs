@@ -363,6 +363,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         cache_name: args.moment.cache_name.clone(),
         object_size: args.moment.object_size,
         times: args.moment.times.clone(),
+        kinds: of_text::kinds(request.view.name),
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {

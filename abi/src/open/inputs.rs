@@ -22,7 +22,7 @@ pub(super) enum Held {
     /// Texts of events.
     Events(Arc<ftrace_text::Texts>),
     /// Texts of one moment.
-    Moment(PathBuf, Arc<File>),
+    Moment(Vec<(PathBuf, Arc<File>)>),
     /// A `trace.dat`.
     TraceDat(PathBuf, Arc<File>),
     /// A `perf.data`, and what the first pass over it has found.
@@ -44,10 +44,9 @@ impl Held {
         let inputs = paths.iter().map(|path| input(path));
         let Some(inputs) = inputs.collect::<Result<Option<Vec<Input>>, OpenError>>()? else { return Ok(None) };
         let inputs = inputs.into_iter().map(unarchived).collect::<Result<Vec<_>, OpenError>>()?.concat();
-        if let [Input { path, file, sample, .. }] = &inputs[..]
-            && moment::begins(sample)
-        {
-            return Ok(Some(Held::Moment(path.clone(), Arc::clone(file))));
+        if !inputs.is_empty() && inputs.iter().all(|input| moment::begins(&input.sample)) {
+            let files = inputs.iter().map(|input| (input.path.clone(), Arc::clone(&input.file)));
+            return Ok(Some(Held::Moment(files.collect())));
         }
         if let [Input { path, file, sample, .. }] = &inputs[..] {
             if trace_dat::begins(sample) {
@@ -76,7 +75,7 @@ impl Held {
     pub(super) fn open(&self, options: &OpenOptions) -> Result<Trace, OpenError> {
         match self {
             Held::Events(texts) => ftrace_text::open(texts, options),
-            Held::Moment(path, file) => moment::open(path, file, options),
+            Held::Moment(files) => moment::open(files, options),
             Held::TraceDat(path, file) => trace_dat::open(path, file, options),
             Held::PerfData(scanned) => perf_data::open(scanned),
         }

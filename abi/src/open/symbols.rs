@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::RandomState;
 
-use crate::trace::{BEFORE_PAGE_OWNER, MADE_UP, WITHOUT_OFFSET, is_made_up};
+use crate::trace::{MADE_UP, WITHOUT_OFFSET, is_made_up};
 
 /// Limit of a function's size: a text may claim any.
 const MAX_BYTES: u64 = 1 << 24;
@@ -64,11 +64,6 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Address that stands for what was allocated before page_owner began.
-    pub(super) fn early(&mut self) -> u64 {
-        self.address(Frame::Name { name: BEFORE_PAGE_OWNER, module: None })
-    }
-
     /// Return address of a frame; 0 where there are more functions than a kernel has.
     pub(super) fn address(&mut self, frame: Frame<'_>) -> u64 {
         match frame {

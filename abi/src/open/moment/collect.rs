@@ -178,7 +178,6 @@ pub(crate) struct Collector {
     page_bytes: Option<u64>,
     asked_page_bytes: Option<u64>,
     kernel: Option<String>,
-    arch: Option<String>,
     info: TextInfo,
     /// Reason for which the text is not read as a list of who holds memory.
     refusal: Option<&'static str>,
@@ -209,7 +208,6 @@ impl Collector {
             page_bytes: None,
             asked_page_bytes: options.page_bytes,
             kernel: None,
-            arch: None,
             info: TextInfo::default(),
             refusal: None,
             troubles: Vec::new(),
@@ -225,11 +223,6 @@ impl Collector {
     /// Counts a line that is none of the form's.
     pub(crate) fn skip_line(&mut self) {
         self.info.skipped_lines += 1;
-    }
-
-    /// Number of entries so far.
-    pub(crate) fn entries(&self) -> u64 {
-        self.info.entries
     }
 
     /// True for a text that must not be read as a list of who holds memory.
@@ -368,7 +361,6 @@ impl Collector {
         self.is_of_pages |= other.is_of_pages;
         self.page_bytes = self.page_bytes.or(other.page_bytes);
         self.kernel = self.kernel.take().or_else(|| other.kernel.clone());
-        self.arch = self.arch.take().or_else(|| other.arch.clone());
         self.refusal = self.refusal.or(other.refusal);
         self.troubles.extend(&other.troubles);
         self.add_info(&other.info);
@@ -450,7 +442,7 @@ impl Collector {
         info.page_bytes = is_of_pages.then_some(page_bytes);
         info.page_bytes_from = from;
         info.capabilities = InputCapabilities::one_moment(has);
-        (info.kernel, info.arch) = (self.kernel, self.arch);
+        info.kernel = self.kernel;
         let FormName { form, title, unit, has_objects, .. } = form;
         info.text = Some(Box::new(TextInfo { form, title, unit, has_stacks, has_objects, has_handles_alone, ..self.info }));
         trace.metadata = metadata;
@@ -529,7 +521,6 @@ impl Out for Collector {
         let text = |bytes: &[u8]| Some(String::from_utf8_lossy(bytes).into_owned());
         match fact {
             Fact::Kernel(release) => self.kernel = text(release),
-            Fact::Arch(machine) => self.arch = text(machine),
             Fact::PageBytes(bytes) => self.page_bytes = Some(bytes),
             Fact::TakenAt(seconds) => self.info.taken_at = Some(seconds),
             Fact::MayLackLines => self.info.lacks_lines = true,

@@ -12,6 +12,7 @@ mod alloc_traces;
 mod allocinfo;
 mod blocks;
 pub(crate) mod collect;
+mod combine;
 #[cfg(feature = "inputs")]
 mod crash_slabs;
 mod dates;
@@ -50,13 +51,15 @@ mod zoneinfo;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 pub(super) use self::door::Text;
+use self::combine::Part;
 use self::form::About;
 use super::lines::Lines;
-use super::listing::{io_error, no_trace};
+use super::listing::io_error;
 use super::options::OpenOptions;
 use super::regular;
 use crate::trace::{OpenError, PAGE_OWNER, Trace};
@@ -80,9 +83,23 @@ fn read_lines(path: &Path, mut lines: Lines, options: &OpenOptions) -> Result<Ve
     door::read(&mut lines, About { path, options }).map_err(io_error(path))
 }
 
-/// Opens a text.
-pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Trace, OpenError> {
-    of_texts(path, read(path, file, options)?, false)
+/// Opens texts that are named together.
+pub(super) fn open(files: &[(PathBuf, Arc<File>)], options: &OpenOptions) -> Result<Trace, OpenError> {
+    let mut parts = Vec::new();
+    for (path, file) in files {
+        let texts = read(path, file, options)?;
+        parts.extend(parts_of(path, texts));
+    }
+    combine::of_parts(parts, options, false)
+}
+
+/// Texts of a file, with the time of its last change.
+fn parts_of(path: &Path, texts: Vec<Text>) -> impl Iterator<Item = Part> {
+    let modified = std::fs::metadata(path).and_then(|data| data.modified()).ok();
+    let since_1970 = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let modified = since_1970.and_then(|at| i64::try_from(at.as_secs()).ok());
+    let path = path.to_owned();
+    texts.into_iter().map(move |text| Part { path: path.clone(), modified, text })
 }
 
 /// Texts that kernels make up as they are read, and that end: their names, and the file systems they are in.
@@ -103,24 +120,15 @@ pub(super) fn open_path(path: &Path, options: &OpenOptions) -> Option<Result<Tra
         Ok(file) => {
             let mut sample = Vec::new();
             (&file).take(SAMPLE).read_to_end(&mut sample).ok()?;
-            (begins(&sample) || options.form.is_some()).then(|| open(path, &Arc::new(file), options))
+            (begins(&sample) || options.form.is_some()).then(|| open(&[(path.to_owned(), Arc::new(file))], options))
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             let name = path.file_name()?;
             let (_, file_system) = MADE_UP.iter().find(|(made_up, _)| name == *made_up)?;
             let file = regular::open_made_up(path, file_system).ok()?;
             let texts = read_lines(path, Lines::of_made_up(file), options);
-            Some(texts.and_then(|texts| of_texts(path, texts, true)))
+            Some(texts.and_then(|texts| combine::of_parts(parts_of(path, texts).collect(), options, true)))
         }
         Err(_) => None,
-    }
-}
-
-/// The last of the texts that hold something.
-fn of_texts(path: &Path, texts: Vec<Text>, is_live: bool) -> Result<Trace, OpenError> {
-    let last = texts.into_iter().rfind(|text| text.collector.is_refused() || !text.collector.is_empty());
-    match last {
-        Some(Text { name, collector, .. }) => collector.into_trace(path, name, is_live),
-        None => Err(no_trace(path, "has no block that counts")),
     }
 }
