@@ -122,6 +122,7 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         inputs: Vec::new(),
         origin: None,
         series: Vec::new(),
+        others: Vec::new(),
         info,
         streams,
         names,
