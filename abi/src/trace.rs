@@ -500,8 +500,6 @@ pub struct Trace {
     pub(crate) origin: Option<Arc<dyn Origin>>,
     /// Earlier texts of the same input, oldest first, of a text of one moment; empty for other inputs.
     pub series: Vec<Trace>,
-    /// Texts of other inputs that were named together with it, or that stand in the same file; each may have a series.
-    pub others: Vec<Trace>,
     /// Facts about all of it.
     pub info: TraceInfo,
     /// One stream for each of `info.cpus`, in that order; a missing CPU's yields one gap.
@@ -599,7 +597,6 @@ impl Trace {
             inputs,
             origin: None,
             series: Vec::new(),
-            others: Vec::new(),
             info,
             streams,
             names: Names::new(),

@@ -13,8 +13,6 @@ use crate::trace::{OpenError, Trace};
 
 /// Name of standard input.
 const STDIN: &str = "-";
-/// Begin of what the kernel's tracer prints.
-const TRACER: &[u8] = b"# tracer:";
 /// First bytes that a file is known by.
 const SAMPLE: u64 = 64 << 10;
 
@@ -24,7 +22,7 @@ pub(super) enum Held {
     /// Texts of events.
     Events(Arc<ftrace_text::Texts>),
     /// Texts of one moment.
-    Moment(Arc<[moment::Named]>),
+    Moment(PathBuf, Arc<File>),
     /// A `trace.dat`.
     TraceDat(PathBuf, Arc<File>),
     /// A `perf.data`, and what the first pass over it has found.
@@ -46,12 +44,10 @@ impl Held {
         let inputs = paths.iter().map(|path| input(path));
         let Some(inputs) = inputs.collect::<Result<Option<Vec<Input>>, OpenError>>()? else { return Ok(None) };
         let inputs = inputs.into_iter().map(unarchived).collect::<Result<Vec<_>, OpenError>>()?.concat();
-        let files = || -> Vec<moment::Named> {
-            inputs.iter().map(|input| (input.path.clone(), Arc::clone(&input.file))).collect()
-        };
-        let is_of_moment = |input: &Input| moment::begins(&input.sample) && !input.sample.starts_with(TRACER);
-        if !inputs.is_empty() && (options.form.is_some() || inputs.iter().all(is_of_moment)) {
-            return Ok(Some(Held::Moment(files().into())));
+        if let [Input { path, file, sample, .. }] = &inputs[..]
+            && moment::begins(sample)
+        {
+            return Ok(Some(Held::Moment(path.clone(), Arc::clone(file))));
         }
         if let [Input { path, file, sample, .. }] = &inputs[..] {
             if trace_dat::begins(sample) {
@@ -62,24 +58,11 @@ impl Held {
                 return Ok(Some(Held::PerfData(Arc::new(scanned))));
             }
         }
-        let mut refusal = None;
         if !inputs.is_empty() && inputs.iter().all(|input| ftrace_text::may_be(&input.sample)) {
-            match ftrace_text::read(files(), options) {
-                Ok(Some(texts)) => return Ok(Some(Held::Events(Arc::new(texts)))),
-                Ok(None) => {}
-                Err(error) if error.is_no_trace() => refusal = Some(error),
-                Err(error) => return Err(error),
+            let files = inputs.iter().map(|input| (input.path.clone(), Arc::clone(&input.file))).collect();
+            if let Some(texts) = ftrace_text::read(files, options)? {
+                return Ok(Some(Held::Events(Arc::new(texts))));
             }
-        }
-        // Reports of memory may stand anywhere in a log.
-        if !inputs.is_empty()
-            && inputs.iter().all(|input| may_be_text(&input.sample))
-            && moment::is_in(&files(), options)?
-        {
-            return Ok(Some(Held::Moment(files().into())));
-        }
-        if let Some(refusal) = refusal {
-            return Err(refusal);
         }
         match inputs.iter().find(|input| input.is_unpacked) {
             Some(Input { path, sample, .. }) => {
@@ -93,7 +76,7 @@ impl Held {
     pub(super) fn open(&self, options: &OpenOptions) -> Result<Trace, OpenError> {
         match self {
             Held::Events(texts) => ftrace_text::open(texts, options),
-            Held::Moment(files) => moment::open(files, options),
+            Held::Moment(path, file) => moment::open(path, file, options),
             Held::TraceDat(path, file) => trace_dat::open(path, file, options),
             Held::PerfData(scanned) => perf_data::open(scanned),
         }
@@ -132,19 +115,13 @@ fn input(path: &Path) -> Result<Option<Input>, OpenError> {
     }))
 }
 
-/// True for first bytes with few characters that no text has: a log may have colours, and zeros where a machine has crashed.
-fn may_be_text(sample: &[u8]) -> bool {
-    let is_control = |byte: &&u8| byte.is_ascii_control() && !b"\n\r\t\x1b".contains(byte);
-    !sample.is_empty() && sample.iter().filter(is_control).count() * 20 < sample.len()
-}
-
 /// The members of an archive that are read, in place of the archive; another input as it is.
 fn unarchived(input: Input) -> Result<Vec<Input>, OpenError> {
     if !archive::begins(&input.sample) {
         return Ok(vec![input]);
     }
     let is_read = |_: &Path, sample: &[u8]| {
-        moment::begins(sample) || trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(TRACER)
+        moment::begins(sample) || trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(b"# tracer:")
     };
     let members = archive::members(&input.path, &input.file, &is_read)?;
     if members.is_empty() {

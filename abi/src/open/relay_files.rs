@@ -89,7 +89,6 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         inputs: Vec::new(),
         origin: None,
         series: Vec::new(),
-        others: Vec::new(),
         info,
         streams,
         names,

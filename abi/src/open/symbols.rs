@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use crate::trace::{MADE_UP, WITHOUT_OFFSET};
+use crate::trace::{BEFORE_PAGE_OWNER, MADE_UP, WITHOUT_OFFSET};
 
 /// Limit of a function's size: a text may claim any.
 const MAX_BYTES: u64 = 1 << 24;
@@ -62,6 +62,11 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
+    /// Address that stands for what was allocated before page_owner began.
+    pub(super) fn early(&mut self) -> u64 {
+        self.address(Frame::Name { name: BEFORE_PAGE_OWNER, module: None })
+    }
+
     /// Return address of a frame; 0 where there are more functions than a kernel has.
     pub(super) fn address(&mut self, frame: Frame<'_>) -> u64 {
         match frame {
@@ -98,16 +103,6 @@ impl Symbols {
     /// File and line of functions that were told with them, by address.
     pub(super) fn take_sources(&mut self) -> HashMap<u64, (Box<[u8]>, u32)> {
         std::mem::take(&mut self.sources)
-    }
-
-    /// The functions by their addresses.
-    pub(super) fn names(&self) -> FunctionNames<'_> {
-        let mut ranges: Vec<(Range, &[u8])> = Vec::with_capacity(self.functions);
-        for (key, of_key) in &self.ranges {
-            ranges.extend(of_key.iter().map(|range| (*range, &key[..])));
-        }
-        ranges.sort_by_key(|(range, _)| range.begin);
-        FunctionNames { ranges }
     }
 
     /// Start of a function that reaches to an offset; `None` if there is no room for it.
@@ -187,26 +182,6 @@ impl Symbols {
             self.add_line(end, b"_end", None);
         }
         self.lines
-    }
-}
-
-/// Functions of a text by the addresses that stand for them.
-pub(super) struct FunctionNames<'s> {
-    ranges: Vec<(Range, &'s [u8])>,
-}
-
-impl FunctionNames<'_> {
-    /// The frame that an address stands for; `None` for one that the text has told.
-    pub(super) fn frame(&self, address: u64) -> Option<Frame<'_>> {
-        let at = self.ranges.partition_point(|(range, _)| range.begin < address).checked_sub(1)?;
-        let (range, key) = self.ranges.get(at)?;
-        let offset = address - range.begin;
-        let mut parts = key.split(|byte| *byte == b'\n');
-        let (name, module) = (parts.next()?, parts.next());
-        match range.bytes {
-            NO_SIZE => (offset == 1).then_some(Frame::Name { name, module }),
-            bytes => (offset <= bytes).then_some(Frame::Function { name, offset, size: bytes, module }),
-        }
     }
 }
 

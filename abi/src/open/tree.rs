@@ -272,7 +272,6 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         inputs: Vec::new(),
         origin: None,
         series: Vec::new(),
-        others: Vec::new(),
         info,
         streams,
         names,

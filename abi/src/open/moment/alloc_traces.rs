@@ -61,11 +61,6 @@ impl Cache {
         let is_of_calls = form.map_or(file.contains("_calls"), |form| form.ends_with("_calls"));
         Cache { name, object_bytes, lists, is_of_calls }
     }
-
-    /// Its name, if that is known.
-    pub(super) fn into_name(self) -> Option<Vec<u8>> {
-        self.name
-    }
 }
 
 /// NAME of `…/slab/NAME/alloc_traces`.

@@ -221,26 +221,6 @@ impl Collector {
         self.refusal.is_some()
     }
 
-    /// True for a text that tells stacks of handles.
-    pub(crate) fn has_handles(&self) -> bool {
-        !self.handles.is_empty()
-    }
-
-    /// Takes the stacks of handles over that another text tells.
-    pub(crate) fn explain(&mut self, other: &Collector) {
-        let names = other.symbols.names();
-        let mut frames = Vec::new();
-        for (&handle, &stack) in &other.handles {
-            frames.clear();
-            frames.extend(other.stacks.get(stack).iter().map(|&address| match names.frame(address) {
-                Some(frame) => self.symbols.address(frame),
-                None => address,
-            }));
-            let stack = self.stacks.intern(&frames);
-            self.handles.entry(handle).or_insert(stack);
-        }
-    }
-
     /// True without an entry, a counter and a process.
     pub(crate) fn is_empty(&self) -> bool {
         self.info.entries == 0 && self.info.counters.is_empty() && self.info.processes.is_empty()
@@ -369,8 +349,7 @@ impl Collector {
         info.capabilities = InputCapabilities::one_moment(has);
         (info.kernel, info.arch) = (self.kernel, self.arch);
         let FormName { form, title, unit, has_objects, .. } = form;
-        info.text =
-            Some(Box::new(TextInfo { form, title, unit, has_stacks, has_objects, has_handles_alone, ..self.info }));
+        info.text = Some(Box::new(TextInfo { form, title, unit, has_stacks, has_objects, has_handles_alone, ..self.info }));
         trace.metadata = metadata;
         Ok(trace)
     }

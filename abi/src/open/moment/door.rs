@@ -43,8 +43,6 @@ struct Door<'a> {
     ended: Vec<Text>,
     /// Form that the caller names, as a place in [`FORMS`].
     asked: Option<usize>,
-    /// Collector of a text of another file, which the first text of this one is added to.
-    shared: Option<Collector>,
     /// What was seen before a text: skipped lines, a mark of loss, a date, a release.
     before: Before,
     /// A command or a date stands behind the latest line that a reader took.
@@ -62,11 +60,11 @@ struct Before {
     kernel: Option<Box<[u8]>>,
 }
 
-/// Reads the texts of a file. The first one is added to `shared`, if that is given.
+/// Reads the texts of a file.
 ///
 /// # Errors
 /// Errors of the system before the first line.
-pub(super) fn read(lines: &mut Lines, about: About<'_>, shared: Option<Collector>) -> io::Result<Vec<Text>> {
+pub(super) fn read(lines: &mut Lines, about: About<'_>) -> io::Result<Vec<Text>> {
     let asked = about.options.form.as_deref().and_then(|word| FORMS.iter().position(|form| form.is(word)));
     let mut door = Door {
         about,
@@ -74,7 +72,6 @@ pub(super) fn read(lines: &mut Lines, about: About<'_>, shared: Option<Collector
         current: None,
         ended: Vec::new(),
         asked,
-        shared,
         before: Before::default(),
         is_apart: false,
         at: (0, 0),
@@ -240,14 +237,11 @@ impl Door<'_> {
 
     /// Begins a text with a line; false if its reader does not take it.
     fn begin(&mut self, form: usize, line: &[u8]) -> bool {
-        let Some(found) = FORMS.get(form).filter(|_| self.ended.len() + self.open.len() < MAX_TEXTS) else {
-            return false;
-        };
-        let mut collector = self.shared.take().unwrap_or_else(|| Collector::new(self.about.options));
+        let Some(found) = FORMS.get(form).filter(|_| self.ended.len() + self.open.len() < MAX_TEXTS) else { return false };
+        let mut collector = Collector::new(self.about.options);
         let mut reader = (found.reader)(&self.about);
         collector.at_line(self.at.0, self.at.1);
         if reader.take(line, &mut collector) != Took::Line {
-            self.shared = Some(collector).filter(|collector| !collector.is_empty());
             return false;
         }
         let before = std::mem::take(&mut self.before);

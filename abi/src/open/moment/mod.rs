@@ -34,7 +34,6 @@ mod owner_lines;
 mod page_size;
 mod places;
 mod series;
-mod set;
 #[cfg(feature = "inputs")]
 mod slab_report;
 #[cfg(feature = "inputs")]
@@ -51,15 +50,13 @@ mod zoneinfo;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use self::collect::Collector;
-use self::door::Text;
+pub(super) use self::door::Text;
 use self::form::About;
-use self::set::FileText;
 use super::lines::Lines;
-use super::listing::io_error;
+use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
 use super::regular;
 use crate::trace::{OpenError, PAGE_OWNER, Trace};
@@ -74,76 +71,18 @@ pub(super) fn begins(sample: &[u8]) -> bool {
     lines.any(|line| form::of_line(noise::clean(line, &mut scratch)).is_some())
 }
 
-/// True for files one of which has a text somewhere, as a log may.
-pub(super) fn is_in(files: &[Named], options: &OpenOptions) -> Result<bool, OpenError> {
-    let options = OpenOptions { alike: true, ..options.clone() };
-    for (path, file) in files {
-        if read(path, Lines::new(Arc::clone(file)), &options)?.iter().any(holds_something) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// Reads the texts of a file: those that hold something, or the one without anything where there is no other.
+pub(super) fn read(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Vec<Text>, OpenError> {
+    read_lines(path, Lines::new(Arc::clone(file)), options)
 }
 
-fn holds_something(text: &Text) -> bool {
-    text.collector.is_refused() || !text.collector.is_empty()
+fn read_lines(path: &Path, mut lines: Lines, options: &OpenOptions) -> Result<Vec<Text>, OpenError> {
+    door::read(&mut lines, About { path, options }).map_err(io_error(path))
 }
 
-fn read(path: &Path, mut lines: Lines, options: &OpenOptions) -> Result<Vec<Text>, OpenError> {
-    door::read(&mut lines, About { path, options }, None).map_err(io_error(path))
-}
-
-/// A file, and how it is named.
-pub(super) type Named = (PathBuf, Arc<File>);
-
-/// Opens the texts of files.
-pub(super) fn open(files: &[Named], options: &OpenOptions) -> Result<Trace, OpenError> {
-    let mut texts = Vec::new();
-    for (path, file) in files {
-        add_file(path, file, options, &mut texts)?;
-    }
-    set::trace(texts, options, false)
-}
-
-/// Adds the texts of a file. Lists of different caches that are named together are one text.
-fn add_file(path: &Path, file: &Arc<File>, options: &OpenOptions, texts: &mut Vec<FileText>) -> Result<(), OpenError> {
-    let lines = || Lines::new(Arc::clone(file));
-    let mut found = read(path, lines(), options)?;
-    if let [text] = &found[..]
-        && let Some(earlier) = texts.iter_mut().find(|earlier| is_of_other_cache(earlier, path, text, options))
-    {
-        let shared = std::mem::replace(&mut earlier.text.collector, Collector::new(options));
-        found = door::read(&mut lines(), About { path, options }, Some(shared)).map_err(io_error(path))?;
-        if let Some(text) = found.pop() {
-            (earlier.text, earlier.caches) = (text, std::mem::take(&mut earlier.caches));
-            earlier.caches.extend(cache_of(path, options));
-        }
-        return Ok(());
-    }
-    let modified = file.metadata().ok().map(|metadata| changed_at(&metadata));
-    let caches = cache_of(path, options);
-    let of_file = |text| FileText { path: path.to_owned(), modified, caches: caches.iter().cloned().collect(), text };
-    texts.extend(found.into_iter().map(of_file));
-    Ok(())
-}
-
-fn changed_at(metadata: &std::fs::Metadata) -> i64 {
-    std::os::unix::fs::MetadataExt::mtime(metadata)
-}
-
-/// Cache that a file is of, where its name or the caller tells.
-fn cache_of(path: &Path, options: &OpenOptions) -> Option<Vec<u8>> {
-    #[cfg(feature = "inputs")]
-    return alloc_traces::Cache::of(path, options.cache_name.as_deref(), None, None).into_name();
-    #[cfg(not(feature = "inputs"))]
-    return None;
-}
-
-fn is_of_other_cache(earlier: &FileText, path: &Path, text: &Text, options: &OpenOptions) -> bool {
-    let is_list = |text: &Text| matches!(text.name.form, "alloc_traces" | "alloc_calls") && holds_something(text);
-    let is_other =
-        cache_of(path, options).is_some_and(|cache| !earlier.caches.is_empty() && !earlier.caches.contains(&cache));
-    is_list(&earlier.text) && is_list(text) && is_other && !text.collector.is_refused()
+/// Opens a text.
+pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Trace, OpenError> {
+    of_texts(path, read(path, file, options)?, false)
 }
 
 /// Texts that kernels make up as they are read, and that end: their names, and the file systems they are in.
@@ -164,17 +103,24 @@ pub(super) fn open_path(path: &Path, options: &OpenOptions) -> Option<Result<Tra
         Ok(file) => {
             let mut sample = Vec::new();
             (&file).take(SAMPLE).read_to_end(&mut sample).ok()?;
-            let file = [(path.to_owned(), Arc::new(file))];
-            (begins(&sample) || options.form.is_some()).then(|| open(&file, options))
+            (begins(&sample) || options.form.is_some()).then(|| open(path, &Arc::new(file), options))
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             let name = path.file_name()?;
             let (_, file_system) = MADE_UP.iter().find(|(made_up, _)| name == *made_up)?;
             let file = regular::open_made_up(path, file_system).ok()?;
-            let of_file = |text| FileText { path: path.to_owned(), modified: None, caches: Vec::new(), text };
-            let texts = read(path, Lines::of_made_up(file), options);
-            Some(texts.and_then(|texts| set::trace(texts.into_iter().map(of_file).collect(), options, true)))
+            let texts = read_lines(path, Lines::of_made_up(file), options);
+            Some(texts.and_then(|texts| of_texts(path, texts, true)))
         }
         Err(_) => None,
+    }
+}
+
+/// The last of the texts that hold something.
+fn of_texts(path: &Path, texts: Vec<Text>, is_live: bool) -> Result<Trace, OpenError> {
+    let last = texts.into_iter().rfind(|text| text.collector.is_refused() || !text.collector.is_empty());
+    match last {
+        Some(Text { name, collector, .. }) => collector.into_trace(path, name, is_live),
+        None => Err(no_trace(path, "has no block that counts")),
     }
 }

@@ -122,7 +122,6 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         inputs: Vec::new(),
         origin: None,
         series: Vec::new(),
-        others: Vec::new(),
         info,
         streams,
         names,
