@@ -344,6 +344,23 @@ pub struct TextInfo {
     pub processes: Vec<(i32, Box<[u8]>, u64)>,
     /// Warnings for people, a sentence each.
     pub warnings: Vec<String>,
+    /// Texts of other kinds that were named with it, or that the same file has.
+    pub others: Vec<OtherText>,
+}
+
+/// Text beside the one that is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherText {
+    /// Its file, and the line that it begins at where the file has several.
+    pub name: String,
+    /// Input, as documents have it.
+    pub input: &'static str,
+    /// Name of the form for people.
+    pub title: &'static str,
+    /// What it has many of.
+    pub unit: &'static str,
+    /// Number of them.
+    pub entries: u64,
 }
 
 impl TraceInfo {

@@ -150,7 +150,9 @@ pub(crate) fn compared(args: &Args, trace: &Trace) -> anyhow::Result<Query> {
         (None | Some(GroupKey::Function), _) => Query::by_site(),
         (Some(_), Some(_)) => Query::by(&args.by).module_rule(args.rule_of_modules()),
         (Some(key), None) => {
-            anyhow::bail!("--by {key}: two texts that list memory can be compared by it, recordings by function or cache")
+            anyhow::bail!(
+                "--by {key}: two texts that list memory can be compared by it, recordings by function or cache"
+            )
         }
     })
 }

@@ -85,6 +85,17 @@ impl Symbols {
         }
     }
 
+    /// The functions by address.
+    #[cfg(feature = "inputs")]
+    pub(super) fn by_address(&self) -> ByAddress<'_> {
+        let mut functions: Vec<(Range, &[u8])> = Vec::with_capacity(self.functions);
+        for (key, ranges) in &self.ranges {
+            functions.extend(ranges.iter().map(|range| (*range, &**key)));
+        }
+        functions.sort_unstable_by_key(|(range, _)| range.begin);
+        ByAddress { functions }
+    }
+
     /// Address that stands for a line of source.
     pub(super) fn source(&mut self, (file, line): (&[u8], u32), function: &[u8], module: Option<&[u8]>) -> u64 {
         self.key.clear();
@@ -182,6 +193,30 @@ impl Symbols {
             self.add_line(end, b"_end", None);
         }
         self.lines
+    }
+}
+
+/// Functions of a text by address.
+#[cfg(feature = "inputs")]
+pub(super) struct ByAddress<'s> {
+    functions: Vec<(Range, &'s [u8])>,
+}
+
+#[cfg(feature = "inputs")]
+impl ByAddress<'_> {
+    /// The frame that an address stands for, so that another text's functions can have it. Lines of source have none.
+    pub(super) fn frame(&self, address: u64) -> Option<Frame<'_>> {
+        if !MADE_UP.contains(&address) {
+            return Some(Frame::Address(address));
+        }
+        let next = self.functions.partition_point(|(range, _)| range.begin < address);
+        let (Range { begin, bytes }, key) = self.functions.get(next.checked_sub(1)?)?;
+        let mut parts = key.split(|byte| *byte == b'\n');
+        let (name, module) = (parts.next().filter(|name| !name.is_empty())?, parts.next());
+        Some(match *bytes {
+            NO_SIZE => Frame::Name { name, module },
+            size => Frame::Function { name, offset: address - begin, size, module },
+        })
     }
 }
 

@@ -5,8 +5,10 @@
 //! address alone are added up; where ages, a window of time or single objects are asked for, an entry takes 24 bytes until it is handed
 //! over, and more only where it has a line of its own.
 
+mod absorb;
+
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use foldhash::fast::RandomState;
@@ -96,16 +98,19 @@ impl Store {
     }
 
     fn push(&mut self, kept: Kept, amounts: Amounts) {
+        self.add(Alike { oldest: kept, newest: kept.at, entries: 1, amounts });
+    }
+
+    fn add(&mut self, added: Alike) {
+        let kept = added.oldest;
         match self {
             Store::Each(all) => all.push(kept),
             Store::Alike { all, places } => {
                 let place = *places.entry((kept.stack, kept.facts)).or_insert(all.len());
-                let Some(alike) = all.get_mut(place) else {
-                    return all.push(Alike { oldest: kept, newest: kept.at, entries: 1, amounts });
-                };
-                alike.entries += 1;
-                alike.newest = alike.newest.max(kept.at);
-                alike.amounts = alike.amounts.plus(amounts);
+                let Some(alike) = all.get_mut(place) else { return all.push(added) };
+                alike.entries += added.entries;
+                alike.newest = alike.newest.max(added.newest);
+                alike.amounts = alike.amounts.plus(added.amounts);
                 if (kept.at, kept.address) < (alike.oldest.at, alike.oldest.address) {
                     alike.oldest = kept;
                 }
@@ -219,6 +224,17 @@ impl Collector {
     /// True for a text that must not be read as a list of who holds memory.
     pub(crate) fn is_refused(&self) -> bool {
         self.refusal.is_some()
+    }
+
+    /// True for a text that tells the stacks of handles.
+    pub(crate) fn explains_handles(&self) -> bool {
+        !self.handles.is_empty()
+    }
+
+    /// Names of caches that entries have.
+    pub(crate) fn caches(&self) -> Vec<Box<[u8]>> {
+        let caches: HashSet<NameId, RandomState> = self.facts.iter().filter_map(|facts| facts.cache).collect();
+        caches.into_iter().map(|cache| self.names.get(cache).into()).collect()
     }
 
     /// True without an entry, a counter and a process.
@@ -349,7 +365,8 @@ impl Collector {
         info.capabilities = InputCapabilities::one_moment(has);
         (info.kernel, info.arch) = (self.kernel, self.arch);
         let FormName { form, title, unit, has_objects, .. } = form;
-        info.text = Some(Box::new(TextInfo { form, title, unit, has_stacks, has_objects, has_handles_alone, ..self.info }));
+        info.text =
+            Some(Box::new(TextInfo { form, title, unit, has_stacks, has_objects, has_handles_alone, ..self.info }));
         trace.metadata = metadata;
         Ok(trace)
     }

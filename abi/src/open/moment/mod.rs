@@ -33,7 +33,10 @@ mod oom;
 mod owner_lines;
 mod page_size;
 mod places;
+#[cfg(feature = "inputs")]
 mod series;
+#[cfg(feature = "inputs")]
+pub(super) mod several;
 #[cfg(feature = "inputs")]
 mod slab_report;
 #[cfg(feature = "inputs")]
@@ -86,16 +89,27 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
 }
 
 /// Texts that kernels make up as they are read, and that end: their names, and the file systems they are in.
-const MADE_UP: [(&str, &str); 8] = [
+const MADE_UP: [(&str, &str); 12] = [
     (PAGE_OWNER, "debugfs"),
     ("show_stacks", "debugfs"),
+    ("show_handles", "debugfs"),
+    ("show_stacks_handles", "debugfs"),
+    ("kmemleak", "debugfs"),
     ("alloc_traces", "debugfs"),
     ("alloc_calls", "sysfs"),
     ("slabinfo", "proc"),
     ("allocinfo", "proc"),
     ("vmallocinfo", "proc"),
     ("meminfo", "proc"),
+    ("zoneinfo", "proc"),
 ];
+
+/// Opens a text of the kernel that runs; `None` for any other file.
+pub(super) fn open_made_up(path: &Path) -> Option<File> {
+    let name = path.file_name()?;
+    let (_, file_system) = MADE_UP.iter().find(|(made_up, _)| name == *made_up)?;
+    regular::open_made_up(path, file_system).ok()
+}
 
 /// Opens a stored file that begins as a text does, or a text of the kernel that runs; `None` for any other.
 pub(super) fn open_path(path: &Path, options: &OpenOptions) -> Option<Result<Trace, OpenError>> {
@@ -106,9 +120,7 @@ pub(super) fn open_path(path: &Path, options: &OpenOptions) -> Option<Result<Tra
             (begins(&sample) || options.form.is_some()).then(|| open(path, &Arc::new(file), options))
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            let name = path.file_name()?;
-            let (_, file_system) = MADE_UP.iter().find(|(made_up, _)| name == *made_up)?;
-            let file = regular::open_made_up(path, file_system).ok()?;
+            let file = open_made_up(path)?;
             let texts = read_lines(path, Lines::of_made_up(file), options);
             Some(texts.and_then(|texts| of_texts(path, texts, true)))
         }

@@ -330,7 +330,9 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
     }
     head.extend(trace.cpus.map(|cpus| counted(cpus as u64, "CPU")));
     if let Some(text) = trace.text {
-        head.extend(text.taken_at.and_then(|at| u64::try_from(at).ok()).and_then(time_of_day).map(|at| format!("taken {at}")));
+        head.extend(
+            text.taken_at.and_then(|at| u64::try_from(at).ok()).and_then(time_of_day).map(|at| format!("taken {at}")),
+        );
         return head;
     }
     let last = moment(trace, trace.last);
