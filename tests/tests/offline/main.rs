@@ -29,4 +29,5 @@ mod tree;
 mod trouble;
 mod unplaced;
 mod widths;
+mod witnesses;
 mod words;
