@@ -51,18 +51,22 @@ const VIEWS: &[(&str, Needs)] = &[
     ("--memstrack", Needs::Pages),
 ];
 
+/// Inputs whose entries have caches.
+const WITH_CACHES: [&str; 4] = ["alloc_traces", "kmemleak", "slab_report", "slabinfo"];
+
 /// Inputs whose entries have call sites.
 const WITH_SITES: [&str; 5] = ["page_owner", "alloc_traces", "kmemleak", "slab_report", "allocinfo"];
 
-/// Inputs that the view reads, where a file has texts of several; none for all.
-pub(crate) fn kinds(view: &str) -> Vec<&'static str> {
-    match VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs) {
-        None | Some(Needs::Nothing) => Vec::new(),
-        Some(Needs::Counters) => vec!["meminfo"],
-        Some(Needs::Caches) => vec!["alloc_traces", "kmemleak", "slab_report", "slabinfo", "meminfo"],
-        Some(Needs::Pages) => vec!["page_owner"],
-        Some(Needs::Sites | Needs::Stacks | Needs::Threads | Needs::Objects) => WITH_SITES.to_vec(),
-    }
+/// True for a text that the view reads, by input and form, where there are texts of several kinds; `None` for a view that reads all.
+pub(crate) fn takes(view: &str) -> Option<fn(&str, &str) -> bool> {
+    let needs = VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs)?;
+    Some(match needs {
+        Needs::Nothing => return None,
+        Needs::Counters => |input, _| input == "meminfo",
+        Needs::Caches => |input, form| WITH_CACHES.contains(&input) || form == "oom",
+        Needs::Pages => |input, _| input == "page_owner",
+        Needs::Sites | Needs::Stacks | Needs::Threads | Needs::Objects => |input, _| WITH_SITES.contains(&input),
+    })
 }
 
 /// Kind of a text, by what its entries have.
@@ -77,9 +81,7 @@ impl Text<'_> {
         match needs {
             Needs::Nothing => true,
             Needs::Sites => has_sites,
-            Needs::Caches => {
-                ["alloc_traces", "kmemleak", "slab_report", "slabinfo"].contains(&self.input) || self.info.form == "oom"
-            }
+            Needs::Caches => WITH_CACHES.contains(&self.input) || self.info.form == "oom",
             Needs::Stacks => has_sites && (self.info.has_stacks || self.input == "allocinfo"),
             Needs::Threads => has_sites && self.info.has_threads,
             Needs::Objects => self.info.has_objects,
@@ -164,7 +166,9 @@ pub(crate) fn compared(args: &Args, trace: &Trace) -> anyhow::Result<Query> {
         (None | Some(GroupKey::Function), _) => Query::by_site(),
         (Some(_), Some(_)) => Query::by(&args.by).module_rule(args.rule_of_modules()),
         (Some(key), None) => {
-            anyhow::bail!("--by {key}: two texts that list memory can be compared by it, recordings by function or cache")
+            anyhow::bail!(
+                "--by {key}: two texts that list memory can be compared by it, recordings by function or cache"
+            )
         }
     })
 }

@@ -20,23 +20,40 @@ pub(super) fn begins(sample: &[u8]) -> bool {
     tar::begins(sample)
 }
 
-/// The members of the archive at `path` that `is_read` is true for, by name and first bytes. Their names have the archive's before them.
+/// A member that is read.
+pub(super) struct Unarchived {
+    /// Its name with the archive's before it.
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    /// Time of its last change, in seconds since 1970.
+    pub(super) modified: Option<i64>,
+}
+
+/// The members of the archive at `path` that `is_read` is true for, by their first bytes. With `member` that one alone.
 pub(super) fn members(
     path: &Path,
     archive: &File,
-    is_read: &dyn Fn(&Path, &[u8]) -> bool,
-) -> Result<Vec<(PathBuf, File)>, OpenError> {
+    member: Option<&str>,
+    is_read: &dyn Fn(&[u8]) -> bool,
+) -> Result<Vec<Unarchived>, OpenError> {
     let mut files = Vec::new();
+    // A text inside a member has the member's name and a line.
+    let member_alone = member.map(|member| [Some(member), member.rsplit_once(':').map(|(member, _)| member)]);
+    let is_asked = |name: &[u8]| {
+        let is_its = |member: &str| name.ends_with(member.as_bytes());
+        member_alone.is_none_or(|names| names.into_iter().flatten().any(is_its))
+    };
     for member in tar::list(archive).map_err(io_error(path))?.members {
-        let name = named(path, &member.name);
-        let Some(file) = file(archive, &member, &|sample| is_read(&name, sample)).map_err(io_error(&name))? else {
+        let (name, modified) = (named(path, &member.name), member.modified);
+        if !is_asked(name.as_os_str().as_bytes()) {
             continue;
-        };
+        }
+        let Some(file) = file(archive, &member, is_read).map_err(io_error(&name))? else { continue };
         if files.len() == MAX_FILES {
             let reason = format!("has more than {MAX_FILES} files that are read; name one with --member NAME");
             return Err(OpenError::Choose { path: path.to_owned(), reason });
         }
-        files.push((name, file));
+        files.push(Unarchived { path: name, file, modified });
     }
     Ok(files)
 }

@@ -25,8 +25,12 @@ pub struct OpenOptions {
     pub cache_name: Option<String>,
     /// Bytes of each object of that cache.
     pub object_size: Option<u64>,
-    /// Kinds of texts of one moment that the caller reads, as documents name the input; empty for all.
-    pub kinds: Vec<&'static str>,
     /// Time of each text of a series, in the order of their names or of the texts in one file.
     pub times: Vec<i64>,
+    /// Member of an archive, or one of several texts: the end of its name.
+    pub member: Option<String>,
+    /// Number of an OOM report among several, from 1.
+    pub report_number: Option<usize>,
+    /// True for a text that is read, by its input and its form (`"slabinfo"`, `"slabtop"`), where there are texts of several kinds.
+    pub takes: Option<fn(&str, &str) -> bool>,
 }

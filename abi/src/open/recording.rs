@@ -174,7 +174,17 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
     if metadata.stacks.as_deref() == Some("") {
         streams.iter_mut().for_each(CpuStream::expect_no_stacks);
     }
-    Trace { has_begun: false, inputs: Vec::new(), origin: None, series: Vec::new(), info, streams, names, metadata, total_overruns: None }
+    Trace {
+        has_begun: false,
+        inputs: Vec::new(),
+        origin: None,
+        series: Vec::new(),
+        info,
+        streams,
+        names,
+        metadata,
+        total_overruns: None,
+    }
 }
 
 /// CPUs of the recording that have no file.

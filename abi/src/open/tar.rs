@@ -21,6 +21,8 @@ pub(super) struct Member {
     /// Offset of its first byte, and number of bytes.
     pub(super) offset: u64,
     pub(super) len: u64,
+    /// Time of the file's last change, in seconds since 1970.
+    pub(super) modified: Option<i64>,
 }
 
 /// What an archive holds.
@@ -70,6 +72,10 @@ impl Header<'_> {
             [first, ..] if first & 0x80 != 0 => None,
             _ => octal(field),
         }
+    }
+
+    fn modified(&self) -> Option<i64> {
+        octal(&self.0[136..148]).and_then(|seconds| seconds.try_into().ok())
     }
 
     fn kind(&self) -> u8 {
@@ -145,7 +151,12 @@ pub(super) fn list(file: &File) -> io::Result<Listing> {
                 let name = name.unwrap_or_else(|| header.name());
                 if matches!(kind, b'0' | 0 | b'7') && !is_sparse && !name.ends_with(b"/") {
                     // What there is of a member that the archive ends in.
-                    listing.members.push(Member { name, offset: begin, len: len.min(rest) });
+                    listing.members.push(Member {
+                        name,
+                        offset: begin,
+                        len: len.min(rest),
+                        modified: header.modified(),
+                    });
                 }
             }
         }
@@ -250,7 +261,7 @@ mod tests {
     #[test]
     fn numbers_of_a_header_are_not_believed() {
         let huge = header(b"a", b'0', b"77777777777\0", b"ustar\x0000");
-        let nothing = Member { name: b"a".to_vec(), offset: 512, len: 0 };
+        let nothing = Member { name: b"a".to_vec(), offset: 512, len: 0, modified: None };
         assert_eq!(listed(&huge), Listing { members: vec![nothing], is_cut: true });
         let binary = [&header(b"a", b'0', &[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3], b"ustar  \0")[..], b"abc"].concat();
         assert_eq!(listed(&binary).members[0].len, 3);

@@ -403,7 +403,9 @@ fn side_key<'a>(analysis: &'a Analysis, key: RowKey, before_alone: bool) -> Side
     match analysis.symbolizer().lookup(key.site) {
         Some(symbol) => SideKey::Function(symbol.name, symbol.module),
         // Events without a call-site are alike in all traces.
-        None => SideKey::Address { site: key.site, before_alone: before_alone && key.site != 0 && !is_made_up(key.site) },
+        None => {
+            SideKey::Address { site: key.site, before_alone: before_alone && key.site != 0 && !is_made_up(key.site) }
+        }
     }
 }
 
@@ -515,7 +517,8 @@ pub(super) fn compare<'a>(
         pairs(before, after).into_iter().map(|((name, kind), merged)| (name, kind, merged)).collect();
     // Stable: rows that changed as much stay in the order of names and kinds.
     rows.sort_by_cached_key(|(_, kind, merged)| printing.rank(&stats(*kind, merged)));
-    let template = rows.first().map(|(name, kind, merged)| row_of(name, common(merged), *kind, sides_of(*kind, merged)));
+    let template =
+        rows.first().map(|(name, kind, merged)| row_of(name, common(merged), *kind, sides_of(*kind, merged)));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let checked = |stats: [Stats; 2]| {
         stats.iter().for_each(|stats| saturation.check(stats));

@@ -28,7 +28,9 @@ fn parts(value: &KeyValue<'_>, is_rough: bool) -> Vec<Vec<u8>> {
             vec![symbol.or(address).unwrap_or_else(|| site.text()), name(&site.module), place.unwrap_or_default()]
         }
         KeyValue::Stack(stack) => vec![stack.as_ref().map(|stack| text(stack, is_rough)).unwrap_or_default()],
-        KeyValue::Source(source) => vec![source.as_ref().map(|source| format!("{source:?}").into_bytes()).unwrap_or_default()],
+        KeyValue::Source(source) => {
+            vec![source.as_ref().map(|source| format!("{source:?}").into_bytes()).unwrap_or_default()]
+        }
         KeyValue::Function { function, module } => vec![name(function), name(module)],
         KeyValue::Task { pid, comm } => vec![number(pid.map(i64::from)), name(comm)],
         KeyValue::Cache { cache, .. } => vec![name(cache)],

@@ -66,7 +66,9 @@ fn courses<'a>(texts: &[&'a Analysis]) -> BTreeMap<RowName, Course<'a>> {
 /// Names whose stack is a text: its number says nothing in another text.
 fn with_stack_text<'a>(names: GroupNames<'a>) -> GroupNames<'a> {
     let of = |member: GroupMember<'a>| match member.value {
-        KeyValue::Stack(stack) => GroupMember { key: member.key, value: KeyValue::Name(stack.map(|stack| stack.text().into())) },
+        KeyValue::Stack(stack) => {
+            GroupMember { key: member.key, value: KeyValue::Name(stack.map(|stack| stack.text().into())) }
+        }
         _ => member,
     };
     GroupNames(names.0.into_iter().map(of).collect())

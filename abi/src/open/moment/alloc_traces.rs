@@ -301,6 +301,15 @@ impl Reader for AllocTraces {
         self.close(out);
         self.release(out);
     }
+
+    fn is_inside(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Lines of call sites begin with a count, those of frames do not.
+    fn begins_block(&self, line: &[u8]) -> bool {
+        trimmed(line).first().is_some_and(|first| (b'1'..=b'9').contains(first))
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,9 @@
 
 use super::entry::{Entry, EntryKind, Fact, FormName, Out, Reader, Site, Took, Trouble};
 use super::numbers::Reason;
-use super::owner_lines::{self, Group, Head, Pfn, begins_free, behind_head, behind_pfn, counted, is_group, is_note, tells_free};
+use super::owner_lines::{
+    self, Group, Head, Pfn, begins_free, behind_head, behind_pfn, counted, is_group, is_note, tells_free,
+};
 use super::page_size::PageSize;
 use super::stack_lines::StackLines;
 use crate::event::Kind;
@@ -67,7 +69,10 @@ enum LineKind<'l> {
     Allocations(Result<u64, Reason>),
     Handle(Result<u64, Reason>),
     /// crash: `[alloc]`, `alloc`, `[free]`, `free`; the brackets tell the page's state.
-    Section { is_free: bool, is_state: bool },
+    Section {
+        is_free: bool,
+        is_state: bool,
+    },
     Note,
     End,
     Other,
@@ -227,7 +232,8 @@ impl Reader for Blocks {
         let block = &self.block;
         let is_open = block.extent == Extent::Open;
         // A line of a group without lines of its own is whole by itself.
-        let is_line = !block.group.is_empty() && !block.group.ends_with(b":") && block.head.is_none() && !block.has_lines;
+        let is_line =
+            !block.group.is_empty() && !block.group.ends_with(b":") && block.head.is_none() && !block.has_lines;
         if block.extent != Extent::None {
             if is_cut && is_open && !is_line || !is_cut && self.ends_inside() {
                 self.block.clear();
@@ -298,8 +304,11 @@ impl Blocks {
     }
 
     fn take_pfn(&mut self, text: &[u8], out: &mut dyn Out) {
-        let is_next =
-            self.is_open() && self.block.head.is_some() && self.block.pfn.is_none() && self.stack.is_empty() && !self.block.has_section;
+        let is_next = self.is_open()
+            && self.block.head.is_some()
+            && self.block.pfn.is_none()
+            && self.stack.is_empty()
+            && !self.block.has_section;
         if !is_next {
             self.start(FirstLine::Later, out);
         }
@@ -515,7 +524,8 @@ impl Blocks {
     /// A line of page_owner_sort with the key of its group, and the stack where that is a key.
     fn put_group(&mut self, out: &mut dyn Out) -> Result<(), Reason> {
         let block = &self.block;
-        let Group { times, pages, pid, tgid, comm, module, allocators } = owner_lines::group(&block.group, block.has_lines || block.extent == Extent::Ended)?;
+        let Group { times, pages, pid, tgid, comm, module, allocators } =
+            owner_lines::group(&block.group, block.has_lines || block.extent == Extent::Ended)?;
         let stack = self.stack.whole(out);
         out.entry(&Entry {
             kind: EntryKind::Told(Kind::Pages),
@@ -540,8 +550,8 @@ impl Blocks {
         if block.first_line == FirstLine::Count && block.handle.is_none() && self.seen.blocks == 0 {
             return Err(Trouble::Cut("begins inside a block"));
         }
-        let [pages, objects, handle] =
-            [block.pages, block.allocations, block.handle].map(|count| count.transpose().map_err(Trouble::SkippedBlock));
+        let [pages, objects, handle] = [block.pages, block.allocations, block.handle]
+            .map(|count| count.transpose().map_err(Trouble::SkippedBlock));
         let (pages, objects, handle) = (pages?, objects?, handle?);
         let stack = self.stack.whole(out);
         out.entry(&Entry {

@@ -20,7 +20,8 @@ struct Moment {
 impl Moment {
     /// Seconds since 1970; `None` for a day that no calendar has.
     fn seconds(self) -> Option<i64> {
-        let is_date = (1970..=9999).contains(&self.year) && (1..=12).contains(&self.month) && (1..=31).contains(&self.day);
+        let is_date =
+            (1970..=9999).contains(&self.year) && (1..=12).contains(&self.month) && (1..=31).contains(&self.day);
         if !is_date {
             return None;
         }
@@ -74,7 +75,8 @@ fn iso(text: &[u8]) -> Option<i64> {
 /// Second of the day of `11:27:31.345`.
 fn time_of_day(text: &[u8]) -> Option<i64> {
     let (time, fraction) = text.split_at_checked(8)?;
-    let is_fraction = fraction.is_empty() || b".,".contains(&fraction[0]) && fraction[1..].iter().all(u8::is_ascii_digit);
+    let is_fraction =
+        fraction.is_empty() || b".,".contains(&fraction[0]) && fraction[1..].iter().all(u8::is_ascii_digit);
     if !has_form(time, b"00:00:00") || !is_fraction {
         return None;
     }
@@ -153,7 +155,16 @@ mod tests {
         ] {
             assert_eq!(of_line(line.as_bytes()), Some(seconds), "{line}");
         }
-        for line in ["", "Thu", "Thursday morning", "Thu Nov 26", "2026-13-26 11:27:31", "2026-11-26T25:27:31", "12345", "May 12"] {
+        for line in [
+            "",
+            "Thu",
+            "Thursday morning",
+            "Thu Nov 26",
+            "2026-13-26 11:27:31",
+            "2026-11-26T25:27:31",
+            "12345",
+            "May 12",
+        ] {
             assert_eq!(of_line(line.as_bytes()), None, "{line}");
         }
     }

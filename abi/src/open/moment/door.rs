@@ -237,7 +237,9 @@ impl Door<'_> {
 
     /// Begins a text with a line; false if its reader does not take it.
     fn begin(&mut self, form: usize, line: &[u8]) -> bool {
-        let Some(found) = FORMS.get(form).filter(|_| self.ended.len() + self.open.len() < MAX_TEXTS) else { return false };
+        let Some(found) = FORMS.get(form).filter(|_| self.ended.len() + self.open.len() < MAX_TEXTS) else {
+            return false;
+        };
         let mut collector = Collector::new(self.about.options);
         let mut reader = (found.reader)(&self.about);
         collector.at_line(self.at.0, self.at.1);

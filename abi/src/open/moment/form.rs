@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use super::entry::{FormName, Reader};
-use super::{blocks, dump_page};
 #[cfg(feature = "inputs")]
 use super::{
-    alloc_traces, allocinfo, crash_slabs, kmemleak, meminfo, memleak, oom, slab_report, slabinfo, slabtop, vmallocinfo, zoneinfo,
+    alloc_traces, allocinfo, crash_slabs, kmemleak, meminfo, memleak, oom, slab_report, slabinfo, slabtop, vmallocinfo,
+    zoneinfo,
 };
+use super::{blocks, dump_page};
 use crate::open::options::OpenOptions;
 
 /// What is known before a text is read.

@@ -10,7 +10,7 @@
 //! ```
 
 use super::entry::{Entry, Out, Reader, Took, Trouble};
-use super::numbers::{self, Reason, first_word, hexadecimal, number, trimmed};
+use super::numbers::{self, Reason, first_word, hexadecimal, is_begin_of, number, trimmed};
 use super::places;
 use crate::open::symbols::{find, rfind};
 
@@ -153,6 +153,15 @@ impl Reader for Kmemleak {
             out.trouble(Trouble::Cut("ends inside an object"));
         }
         self.close(out);
+    }
+
+    fn is_inside(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Other lines are indented.
+    fn begins_block(&self, line: &[u8]) -> bool {
+        is_begin_of(line, FIRST)
     }
 }
 

@@ -8,7 +8,7 @@
 //! ```
 
 use super::entry::{Entry, Fact, Out, Reader, Took, Trouble};
-use super::numbers::{Reason, first_word, hexadecimal, number, trimmed, words};
+use super::numbers::{Reason, first_word, hexadecimal, is_begin_of, number, trimmed, words};
 use super::places;
 use crate::open::symbols::{Frame, find};
 
@@ -123,6 +123,17 @@ impl Reader for Memleak {
             out.trouble(Trouble::Cut("ends inside a block"));
         }
         self.close(out);
+    }
+
+    fn is_inside(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// `1024 bytes i`: frames may have a number before them, too.
+    fn begins_block(&self, line: &[u8]) -> bool {
+        let line = trimmed(line);
+        let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        digits > 0 && digits < line.len() && is_begin_of(&line[digits..], b" bytes in ")
     }
 }
 

@@ -12,7 +12,6 @@ mod alloc_traces;
 mod allocinfo;
 mod blocks;
 pub(crate) mod collect;
-mod combine;
 #[cfg(feature = "inputs")]
 mod crash_slabs;
 mod dates;
@@ -34,7 +33,10 @@ mod oom;
 mod owner_lines;
 mod page_size;
 mod places;
+#[cfg(feature = "inputs")]
 mod series;
+#[cfg(feature = "inputs")]
+pub(super) mod several;
 #[cfg(feature = "inputs")]
 mod slab_report;
 #[cfg(feature = "inputs")]
@@ -51,15 +53,13 @@ mod zoneinfo;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 pub(super) use self::door::Text;
-use self::combine::Part;
 use self::form::About;
 use super::lines::Lines;
-use super::listing::io_error;
+use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
 use super::regular;
 use crate::trace::{OpenError, PAGE_OWNER, Trace};
@@ -83,36 +83,33 @@ fn read_lines(path: &Path, mut lines: Lines, options: &OpenOptions) -> Result<Ve
     door::read(&mut lines, About { path, options }).map_err(io_error(path))
 }
 
-/// Opens texts that are named together.
-pub(super) fn open(files: &[(PathBuf, Arc<File>)], options: &OpenOptions) -> Result<Trace, OpenError> {
-    let mut parts = Vec::new();
-    for (path, file) in files {
-        let texts = read(path, file, options)?;
-        parts.extend(parts_of(path, texts));
-    }
-    combine::of_parts(parts, options, false)
-}
-
-/// Texts of a file, with the time of its last change.
-fn parts_of(path: &Path, texts: Vec<Text>) -> impl Iterator<Item = Part> {
-    let modified = std::fs::metadata(path).and_then(|data| data.modified()).ok();
-    let since_1970 = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    let modified = since_1970.and_then(|at| i64::try_from(at.as_secs()).ok());
-    let path = path.to_owned();
-    texts.into_iter().map(move |text| Part { path: path.clone(), modified, text })
+/// Opens a text.
+pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Trace, OpenError> {
+    of_texts(path, read(path, file, options)?, false)
 }
 
 /// Texts that kernels make up as they are read, and that end: their names, and the file systems they are in.
-const MADE_UP: [(&str, &str); 8] = [
+const MADE_UP: [(&str, &str); 12] = [
     (PAGE_OWNER, "debugfs"),
     ("show_stacks", "debugfs"),
+    ("show_handles", "debugfs"),
+    ("show_stacks_handles", "debugfs"),
+    ("kmemleak", "debugfs"),
     ("alloc_traces", "debugfs"),
     ("alloc_calls", "sysfs"),
     ("slabinfo", "proc"),
     ("allocinfo", "proc"),
     ("vmallocinfo", "proc"),
     ("meminfo", "proc"),
+    ("zoneinfo", "proc"),
 ];
+
+/// Opens a text of the kernel that runs; `None` for any other file.
+pub(super) fn open_made_up(path: &Path) -> Option<File> {
+    let name = path.file_name()?;
+    let (_, file_system) = MADE_UP.iter().find(|(made_up, _)| name == *made_up)?;
+    regular::open_made_up(path, file_system).ok()
+}
 
 /// Opens a stored file that begins as a text does, or a text of the kernel that runs; `None` for any other.
 pub(super) fn open_path(path: &Path, options: &OpenOptions) -> Option<Result<Trace, OpenError>> {
@@ -120,15 +117,22 @@ pub(super) fn open_path(path: &Path, options: &OpenOptions) -> Option<Result<Tra
         Ok(file) => {
             let mut sample = Vec::new();
             (&file).take(SAMPLE).read_to_end(&mut sample).ok()?;
-            (begins(&sample) || options.form.is_some()).then(|| open(&[(path.to_owned(), Arc::new(file))], options))
+            (begins(&sample) || options.form.is_some()).then(|| open(path, &Arc::new(file), options))
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            let name = path.file_name()?;
-            let (_, file_system) = MADE_UP.iter().find(|(made_up, _)| name == *made_up)?;
-            let file = regular::open_made_up(path, file_system).ok()?;
+            let file = open_made_up(path)?;
             let texts = read_lines(path, Lines::of_made_up(file), options);
-            Some(texts.and_then(|texts| combine::of_parts(parts_of(path, texts).collect(), options, true)))
+            Some(texts.and_then(|texts| of_texts(path, texts, true)))
         }
         Err(_) => None,
+    }
+}
+
+/// The last of the texts that hold something.
+fn of_texts(path: &Path, texts: Vec<Text>, is_live: bool) -> Result<Trace, OpenError> {
+    let last = texts.into_iter().rfind(|text| text.collector.is_refused() || !text.collector.is_empty());
+    match last {
+        Some(Text { name, collector, .. }) => collector.into_trace(path, name, is_live),
+        None => Err(no_trace(path, "has no block that counts")),
     }
 }

@@ -128,9 +128,9 @@ fn behind_brackets(line: &[u8]) -> Option<&[u8]> {
 fn is_stamp(inside: &[u8]) -> bool {
     let inside = inside.trim_ascii();
     let is_of_numbers = |byte: &u8| byte.is_ascii_digit() || b" .,:<>+-TZ/".contains(byte);
-    let has_part = |mark: u8| inside.windows(3).any(|part| {
-        part[1] == mark && part[0].is_ascii_digit() && part[2].is_ascii_digit()
-    });
+    let has_part = |mark: u8| {
+        inside.windows(3).any(|part| part[1] == mark && part[0].is_ascii_digit() && part[2].is_ascii_digit())
+    };
     match inside.first() {
         Some(b'0'..=b'9' | b'+' | b'-') => inside.iter().all(is_of_numbers) && (has_part(b'.') || has_part(b':')),
         Some(_) => (is_month(inside) || is_weekday(inside)) && has_part(b':'),
@@ -220,7 +220,8 @@ fn behind_digits(line: &[u8]) -> Option<&[u8]> {
 
 fn is_zone(text: &[u8]) -> bool {
     let text = text.trim_ascii();
-    (2..=5).contains(&text.len()) && text.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"+-".contains(byte))
+    (2..=5).contains(&text.len())
+        && text.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"+-".contains(byte))
 }
 
 /// Text behind `  0     0 I kernel  : ` of logcat, whose time was taken off.
@@ -302,9 +303,36 @@ fn behind_dropped(line: &[u8]) -> Option<&[u8]> {
 
 /// Programs that print such texts, or that people run between two of them.
 const COMMANDS: [&[u8]; 30] = [
-    b"cat", b"zcat", b"xzcat", b"zstdcat", b"sudo", b"dmesg", b"journalctl", b"head", b"tail", b"grep", b"echo", b"date", b"crash",
-    b"sort", b"awk", b"sed", b"sleep", b"uname", b"mount", b"slabtop", b"free", b"ls", b"cd", b"cp", b"tee", b"page_owner_sort", b"insmod",
-    b"rmmod", b"modprobe", b"numfmt",
+    b"cat",
+    b"zcat",
+    b"xzcat",
+    b"zstdcat",
+    b"sudo",
+    b"dmesg",
+    b"journalctl",
+    b"head",
+    b"tail",
+    b"grep",
+    b"echo",
+    b"date",
+    b"crash",
+    b"sort",
+    b"awk",
+    b"sed",
+    b"sleep",
+    b"uname",
+    b"mount",
+    b"slabtop",
+    b"free",
+    b"ls",
+    b"cd",
+    b"cp",
+    b"tee",
+    b"page_owner_sort",
+    b"insmod",
+    b"rmmod",
+    b"modprobe",
+    b"numfmt",
 ];
 
 /// Text behind a shell's, crash's or gdb's prompt.
@@ -379,7 +407,11 @@ mod tests {
             "\r",
             "kernel: ",
         ] {
-            for line in [" example_open+0x1c/0x40 [exampledrv]", "Page allocated via order 0, mask 0x0()", "[   77]     0    77"] {
+            for line in [
+                " example_open+0x1c/0x40 [exampledrv]",
+                "Page allocated via order 0, mask 0x0()",
+                "[   77]     0    77",
+            ] {
                 assert_eq!(cleaned(&format!("{before}{line}")), line, "{before}");
             }
         }

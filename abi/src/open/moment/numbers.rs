@@ -46,6 +46,11 @@ pub(super) fn hexadecimal(word: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
+/// True for a line that begins with these words, and for a begin of them that is all there is of a line.
+pub(super) fn is_begin_of(line: &[u8], words: &[u8]) -> bool {
+    !line.is_empty() && (line.starts_with(words) || words.starts_with(line))
+}
+
 /// True for a word of decimal digits alone.
 pub(super) fn is_digits(word: &[u8]) -> bool {
     !word.is_empty() && word.iter().all(u8::is_ascii_digit)

@@ -216,12 +216,16 @@ pub(super) fn group(line: &[u8], has_stack: bool) -> Result<Group<'_>, Reason> {
     let mut group = Group { times, ..Group::default() };
     let mut rest = if has_stack { rest.strip_suffix(b":").unwrap_or(rest) } else { rest };
     for state in [&b" (RELEASED)"[..], b" (UNRELEASED)"] {
-        rest = rest.strip_suffix(state).or_else(|| rest.strip_suffix(b":").and_then(|rest| rest.strip_suffix(state))).unwrap_or(rest);
+        rest = rest
+            .strip_suffix(state)
+            .or_else(|| rest.strip_suffix(b":").and_then(|rest| rest.strip_suffix(state)))
+            .unwrap_or(rest);
     }
     if let Some((before, allocators)) = allocators(rest) {
         (rest, group.allocators) = (before, allocators);
     }
-    if let Some((before, module)) = last_field(rest, b", module: ").filter(|(_, module)| super::frames::is_name(module)) {
+    if let Some((before, module)) = last_field(rest, b", module: ").filter(|(_, module)| super::frames::is_name(module))
+    {
         (rest, group.module) = (before, Some(module));
     }
     if let Some((pages, behind)) = rest.strip_prefix(b", ").map(unsigned).transpose()?.flatten()
@@ -284,7 +288,8 @@ pub(super) fn is_note(line: &[u8]) -> bool {
 
 /// True for the line before the stack of the page's last free.
 pub(super) fn begins_free(line: &[u8]) -> bool {
-    (line.starts_with(b"page last free") || line.starts_with(b"Page last free")) && line.trim_ascii().ends_with(b"stack trace:")
+    (line.starts_with(b"page last free") || line.starts_with(b"Page last free"))
+        && line.trim_ascii().ends_with(b"stack trace:")
 }
 
 /// True where a line tells that the page is free.
@@ -314,7 +319,10 @@ mod tests {
             ("Page allocated via order 2, mask 0x2d0", Head { order: 2, ..gfp(0x2d0) }),
             ("Page allocated via order 0, mask 0x0()", gfp(0)),
             ("Page allocated via order 0, mask 0xcc0(GFP_KERNEL)", gfp(0xcc0)),
-            ("Page allocated via order 0, mask 0xcc0(GFP_KERNEL), pid 77, ts 1200 ns", Head { pid: Some(77), at: Some(1200), ..gfp(0xcc0) }),
+            (
+                "Page allocated via order 0, mask 0xcc0(GFP_KERNEL), pid 77, ts 1200 ns",
+                Head { pid: Some(77), at: Some(1200), ..gfp(0xcc0) },
+            ),
             (
                 "Page allocated via order 0, mask 0xcc0(GFP_KERNEL), pid 77, ts 1200 ns, free_ts 800 ns",
                 times(Head { pid: Some(77), ..gfp(0xcc0) }),
@@ -328,8 +336,14 @@ mod tests {
                 times(task(gfp(1), "a), ts 7 ns (, pid 1")),
             ),
             ("Page allocated via order 0, mask 0x1(X), pid 77, tgid 70 (example), ts  ns", task(gfp(1), "example")),
-            ("Page allocated via order 9, mask 0xcc0(GFP_KERNEL), pid 77, tgid 70 (a)", Head { order: 9, ..task(gfp(0xcc0), "a") }),
-            ("Page allocated via order 7, mask 0xcc1, pid 77, tgid 70 (a), ts 1200 ns, free_ts 800 ns", Head { order: 7, ..times(task(gfp(0xcc1), "a")) }),
+            (
+                "Page allocated via order 9, mask 0xcc0(GFP_KERNEL), pid 77, tgid 70 (a)",
+                Head { order: 9, ..task(gfp(0xcc0), "a") },
+            ),
+            (
+                "Page allocated via order 7, mask 0xcc1, pid 77, tgid 70 (a), ts 1200 ns, free_ts 800 ns",
+                Head { order: 7, ..times(task(gfp(0xcc1), "a")) },
+            ),
             (
                 "Page allocated via order 0, gfp_mask: 0xcc0, pid: 77, tgid: 70 (example), ts 1200 ns, free_ts 800 ns",
                 times(task(gfp(0xcc0), "example")),
@@ -391,7 +405,11 @@ mod tests {
                 Group { pages: Some(12), allocators: slab.with(Allocators::CMA), ..none },
             ),
             ("3 times, 12 pages, PID 77, TGID 70", false, all),
-            ("3 times, 12 pages, PID 77, TGID 70, task_comm_name: exa,mp:le", false, Group { comm: Some(b"exa,mp:le"), ..all }),
+            (
+                "3 times, 12 pages, PID 77, TGID 70, task_comm_name: exa,mp:le",
+                false,
+                Group { comm: Some(b"exa,mp:le"), ..all },
+            ),
             ("3 times, 12 pages, PID 77, TGID 70, task_comm_name: a::", true, Group { comm: Some(b"a:"), ..all }),
             ("3 times, 12 pages, PID 77, TGID 70, task_comm_name: a:", false, Group { comm: Some(b"a:"), ..all }),
             (
@@ -400,7 +418,11 @@ mod tests {
                 Group { comm: Some(b"a"), module: Some(b"exampledrv"), allocators: slab, ..all },
             ),
             ("3 times, 12 pages, allocated by OTHERS  (RELEASED)", false, Group { pages: Some(12), ..none }),
-            ("3 times, 12 pages, task_comm_name: a, allocated by b", false, Group { pages: Some(12), comm: Some(b"a, allocated by b"), ..none }),
+            (
+                "3 times, 12 pages, task_comm_name: a, allocated by b",
+                false,
+                Group { pages: Some(12), comm: Some(b"a, allocated by b"), ..none },
+            ),
             ("3 times, 12 pages, PID -1", false, Group { pages: Some(12), ..none }),
         ] {
             assert!(is_group(line.as_bytes()), "{line}");

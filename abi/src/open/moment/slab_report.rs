@@ -11,7 +11,7 @@
 //! ```
 
 use super::entry::{Entry, EntryKind, Fact, Out, Reader, Site, Took, Trouble};
-use super::numbers::{self, first_word, hexadecimal, trimmed, words};
+use super::numbers::{self, first_word, hexadecimal, is_begin_of, trimmed, words};
 use super::places;
 use crate::event::Kind;
 use crate::kernel::kmalloc::{class_bytes, is_kmalloc};
@@ -194,6 +194,17 @@ impl Reader for SlabReport {
             out.trouble(Trouble::Cut("ends inside a report"));
         }
         self.close(out);
+    }
+
+    fn is_inside(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Frames are indented.
+    fn begins_block(&self, line: &[u8]) -> bool {
+        const BEGINS: [&[u8]; 6] =
+            [b"Object 0x", b"INFO: Object 0x", b"Slab 0x", b"INFO: Slab 0x", b"========", b"BUG "];
+        BEGINS.iter().any(|begin| is_begin_of(line, begin))
     }
 }
 

@@ -19,8 +19,10 @@ fn name(names: &CompareNames<'_>, options: &TableOptions) -> Cell {
     match names {
         CompareNames::Common(names) => {
             let keys = groups::cells(names.names(), Kind::Kmalloc, options).into_iter().map(|cell| cell.text);
-            let frames = names.stack().map(|stack| stack.iter().map(|frame| escape(frame).into_owned()).collect::<Vec<_>>());
-            let stack = frames.map(|frames| if frames.is_empty() { "(no stack)".to_owned() } else { frames.join(" < ") });
+            let frames =
+                names.stack().map(|stack| stack.iter().map(|frame| escape(frame).into_owned()).collect::<Vec<_>>());
+            let stack =
+                frames.map(|frames| if frames.is_empty() { "(no stack)".to_owned() } else { frames.join(" < ") });
             let parts: Vec<String> = keys.filter(|text| !text.is_empty()).chain(stack).collect();
             parts.join("  ").into()
         }

@@ -132,8 +132,12 @@ mod tests {
             text: None,
             since_boot: None,
         };
-        let stats =
-            PrintedStats { allocs: Some(2), live_allocated: Some(1024), live_is_upper_bound: true, ..PrintedStats::default() };
+        let stats = PrintedStats {
+            allocs: Some(2),
+            live_allocated: Some(1024),
+            live_is_upper_bound: true,
+            ..PrintedStats::default()
+        };
         let others = stats.clone();
         let rows = Rows::new(1, move |_| {
             let symbol = Some(b"a\x1b\xff+0x1"[..].into());

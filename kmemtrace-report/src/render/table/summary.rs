@@ -159,9 +159,8 @@ fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io:
     let rank = |row: &TotalRow| ["kmalloc", "cache", "total"].iter().position(|&kind| kind == row.kind).unwrap_or(3);
     // Kinds that a text of one moment does not tell are left out, and the total of both where one of them alone is told.
     let told = view.rows.iter().filter(|row| row.stats.0.is_some() && ["kmalloc", "cache"].contains(&row.kind)).count();
-    let is_shown = |row: &TotalRow| {
-        !options.screen.is_of_text || row.stats.0.is_some() && (row.kind != "total" || told > 1)
-    };
+    let is_shown =
+        |row: &TotalRow| !options.screen.is_of_text || row.stats.0.is_some() && (row.kind != "total" || told > 1);
     let mut rows: Vec<TotalRow> = view.rows.iter().filter(is_shown).collect();
     rows.sort_by_key(rank);
     let grid = Grid { columns: &KINDS, ranked: None, screen: &options.screen };
