@@ -344,25 +344,10 @@ pub struct TextInfo {
     pub counters: Vec<(Box<[u8]>, u64)>,
     /// Processes of an OOM report: id, command, resident bytes.
     pub processes: Vec<(i32, Box<[u8]>, u64)>,
+    /// Names of the other texts that were named with it, or stand in the same file.
+    pub others: Vec<&'static str>,
     /// Warnings for people, a sentence each.
     pub warnings: Vec<String>,
-    /// Texts of other kinds that were named with it, or that the same file has.
-    pub others: Vec<OtherText>,
-}
-
-/// Text beside the one that is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherText {
-    /// Its file, and the line that it begins at where the file has several.
-    pub name: String,
-    /// Input, as documents have it.
-    pub input: &'static str,
-    /// Name of the form for people.
-    pub title: &'static str,
-    /// What it has many of.
-    pub unit: &'static str,
-    /// Number of them.
-    pub entries: u64,
 }
 
 impl TraceInfo {

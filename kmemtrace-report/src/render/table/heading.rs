@@ -13,7 +13,7 @@ use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
-use kmemtrace_abi::trace::{NO_SYMBOLS, OtherText, TextInfo};
+use kmemtrace_abi::trace::{NO_SYMBOLS, TextInfo};
 
 use super::cells::{count, counted, moment};
 use super::options::TableOptions;
@@ -220,15 +220,6 @@ fn about_text(text: &TextInfo) -> String {
     format!("{article} {} of one moment{entries}", text.title)
 }
 
-/// Other texts, by their names for people and what they have.
-fn others(texts: &[OtherText]) -> String {
-    let one = |text: &OtherText| match text.entries {
-        0 => text.title.to_owned(),
-        n => format!("{}: {} {}", text.title, count(n), text.unit),
-    };
-    texts.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
 /// Lines and blocks of a text that were left out.
 fn skipped(head: &Head<'_>) -> Option<String> {
     let skipped = head.completeness.skipped?;
@@ -340,8 +331,10 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
     head.extend(trace.cpus.map(|cpus| counted(cpus as u64, "CPU")));
     if let Some(text) = trace.text {
         head.extend((text.slices > 0).then(|| format!("the last of {} texts", text.slices)));
-        head.extend((!text.others.is_empty()).then(|| format!("also there: {}", others(&text.others))));
-        head.extend(text.taken_at.and_then(|at| u64::try_from(at).ok()).and_then(time_of_day).map(|at| format!("taken {at}")));
+        head.extend((!text.others.is_empty()).then(|| format!("also there: {}", text.others.join(", "))));
+        head.extend(
+            text.taken_at.and_then(|at| u64::try_from(at).ok()).and_then(time_of_day).map(|at| format!("taken {at}")),
+        );
         return head;
     }
     let last = moment(trace, trace.last);
