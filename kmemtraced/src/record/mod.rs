@@ -173,7 +173,7 @@ fn run(
     let threads = put_threads(args, &mut meta, &workers.tids, knows_own);
     names.learn(&source.comms(), knows_own);
     names.begin(meta);
-    let launcher = threads.with_context(|| output.unwritable("meta.out")).and(launcher);
+    let launcher = threads.map_err(|error| output.unwritable("meta.out", &error)).and(launcher);
     let started =
         launcher.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
     if started.is_ok() {
