@@ -301,6 +301,18 @@ pub fn trimmed_len(shape: &PageShape, bytes: &[u8]) -> Result<usize, SubBufferEr
     Ok(if parsed.data.is_empty() && parsed.missed.is_none() { 0 } else { parsed.stored })
 }
 
+/// Marks a whole sub-buffer: events were lost before it, and their number is not known. Nothing else in it changes.
+pub fn mark_missed(shape: &PageShape, sub_buffer: &mut [u8]) {
+    let highest = match (shape.target.endian, shape.commit_size) {
+        (Endian::Little, _) => shape.commit_offset + 3,
+        (Endian::Big, 8) => shape.commit_offset + 4,
+        (Endian::Big, _) => shape.commit_offset,
+    };
+    if let Some(byte) = sub_buffer.get_mut(highest) {
+        *byte |= (MISSED_EVENTS >> 24) as u8;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@
 
 pub(super) mod container;
 pub(super) mod items;
+mod kept;
 mod v6;
 mod v7;
 
@@ -14,15 +15,17 @@ use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use self::container::option;
 use self::container::{Buffer, Container, CpuPart};
 use self::items::{Items, Stop};
+use self::kept::Kept;
 use self::v7::{Refusal, Sections};
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
 use super::spool::ReadAt;
 use super::tree::release_and_machine;
 use crate::clock::OrderKey;
-use crate::disk::block::Counters;
+use crate::disk::block::{Counters, item};
 use crate::disk::part::{Compression, Part};
 use crate::event::Names;
 use crate::fault::{Code, Fault};
@@ -32,6 +35,7 @@ use crate::kernel::gfp::GfpNames;
 use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer::SubBuffer;
+use crate::kernel_texts::{self, KernelTexts};
 use crate::open::header::{self, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
@@ -40,7 +44,7 @@ use crate::target::{Big, Endian, Little, TargetOrder};
 use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
 
 /// First bytes of every file.
-const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+pub const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 /// Sub-buffer sizes that kernels have, in bytes: 4 KiB to 1 MiB.
 const SUB_BUFFER_BYTES: std::ops::RangeInclusive<u32> = 1 << 10..=1 << 20;
 
@@ -53,6 +57,8 @@ pub(super) fn begins(sample: &[u8]) -> bool {
 pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Trace, OpenError> {
     let (mut container, endian) = container(file).map_err(|refusal| refused(path, refusal))?;
     container.place_stats();
+    container.join_formats();
+    let (kept, has_bad_option) = kept::of(&mut container, options.texts);
     if container.is_text && !container.buffers.iter().any(Buffer::has_data) {
         let reason = "holds the text of a latency tracer, not events: name the output of trace-cmd report";
         return Err(no_trace(path, reason));
@@ -60,37 +66,50 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
     let (release, machine) = release_and_machine(&container.uname);
     let mut names = Names::new();
     let mut report = FileReport::new(path.to_owned(), None);
+    if has_bad_option {
+        let message = "what kmemtrace has kept in it makes no sense: it is read as a file of trace-cmd".to_owned();
+        report.add(Fault { code: Code::BadFileHeader, offset: 0, block: None, message });
+    }
     let formats = formats(&container, &mut report);
     let head = String::from_utf8_lossy(&container.header_page).into_owned();
     let head = PageShape::parse(&head, endian)
         .map_err(|error| no_trace(path, &format!("its events/header_page cannot be read: {error}")))?;
-    let (page_bytes, page_bytes_from) = page_bytes(&container, machine.as_deref(), options);
+    let (page_bytes, page_bytes_from) = match &kept {
+        Some(kept) if options.page_bytes.is_none() => kept.page_bytes(),
+        _ => page_bytes(&container, machine.as_deref(), options),
+    };
     let buffer = choose(path, &container, file, (head, endian), &formats, options)?;
     let shape = shape_of(head, buffer);
     let parsed = release.as_deref().and_then(Release::parse);
+    let cpus = container.cpus.map_or(buffer.parts.len(), |cpus| cpus as usize);
     let facts = TraceFacts {
-        probe_group: None,
+        probe_group: kept.as_ref().and_then(|kept| kept.header.probe_group.as_deref()),
         page_bytes: page_bytes.unwrap_or(0),
-        cpus: container.cpus.map_or(buffer.parts.len(), |cpus| cpus as usize),
+        cpus: kept.as_ref().and_then(Kept::cpus).unwrap_or(cpus),
         release: parsed,
     };
     let decoder = Decoder::new(&formats, &facts, &mut names);
+    let is_described = decoder.describes_deferred_frees();
     let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
     let len = file.metadata().map_err(io_error(path))?.len();
-    let (mut streams, missing) = streams(path, buffer, file, (endian, len), &format);
+    let (mut streams, missing) = match &kept {
+        Some(kept) => kept_streams(path, buffer, file, (endian, len), &format, kept),
+        None => streams(path, buffer, file, (endian, len), &format),
+    };
+    let stats = stats_of(buffer);
     // Version 7 has the clock's name for each buffer, which trace-cmd 3.1 sets to "local" whatever the clock is: a text with brackets is
     // the kernel's own.
     let own = buffer.clock.as_deref().filter(|clock| clock.contains('['));
     let clock = own.or(container.clock.as_deref()).or(buffer.clock.as_deref()).map(clock_name);
     let metadata = Metadata {
-        kallsyms: container.kallsyms,
+        kallsyms: std::mem::take(&mut container.kallsyms),
         comms: header::comms(&container.cmdlines),
         gfp_names: GfpNames::of_formats(&container.formats).map(Arc::new),
-        uname: container.uname.into_bytes(),
+        uname: container.uname.clone().into_bytes(),
         report: Some(report),
         ..Metadata::default()
     };
-    let info = TraceInfo {
+    let mut info = TraceInfo {
         input: InputKind::TraceDat,
         capabilities: format.capabilities(),
         source: Some(Source::Tracefs),
@@ -114,6 +133,18 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         recording: None,
         symbols: None,
     };
+    let texts = options.texts.then(|| Box::new(kernel_texts(&container, &info, (stats, cpus), kept.as_ref())));
+    let metadata = Metadata { texts, ..metadata };
+    let metadata = match kept {
+        Some(kept) => {
+            kept.put_facts(&mut info, is_described);
+            kept.into_metadata(metadata)
+        }
+        None => metadata,
+    };
+    if metadata.stacks.as_deref() == Some("") {
+        streams.iter_mut().for_each(CpuStream::expect_no_stacks);
+    }
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     Ok(Trace {
         has_begun: false,
@@ -308,6 +339,64 @@ fn bytes_of(part: &CpuPart, buffer: &Buffer, file: &Arc<File>, endian: Endian) -
         None => Part::range(Arc::clone(file), part.offset, part.len),
         Some(compression) => Part::chunks(Arc::clone(file), part.offset, part.len, compression, endian),
     }
+}
+
+/// Statistics of the CPUs of a buffer, where the file has those of all.
+fn stats_of(buffer: &Buffer) -> Vec<(u32, String)> {
+    let is_whole = buffer.stats.len() == buffer.parts.len();
+    let all = buffer.parts.iter().map(|part| part.cpu).zip(buffer.stats.iter().cloned());
+    all.filter(|_| is_whole).collect()
+}
+
+/// The texts of the file, for a writer of another one.
+fn kernel_texts(
+    container: &Container,
+    info: &TraceInfo,
+    (stats, cpus): (Vec<(u32, String)>, usize),
+    kept: Option<&Kept>,
+) -> KernelTexts {
+    let items = kept.and_then(|kept| kept.items.clone()).unwrap_or_else(|| {
+        let mut items = kernel_texts::header_items(info, Some(info.page_bytes_from.name()));
+        item::put(&mut items, item::COMMS, 0, &container.cmdlines);
+        items
+    });
+    KernelTexts {
+        header_page: container.header_page.clone(),
+        header_event: container.header_event.clone(),
+        formats: container.formats.clone(),
+        clock: container.clock.clone(),
+        uname: container.uname.clone().into_bytes(),
+        stats,
+        cpus,
+        items,
+    }
+}
+
+/// As [`streams`], of the CPUs that the file keeps more facts of.
+fn kept_streams(
+    path: &Path,
+    buffer: &Buffer,
+    file: &Arc<File>,
+    (endian, len): (Endian, u64),
+    format: &Arc<PayloadFormat>,
+    kept: &Kept,
+) -> (Vec<CpuStream>, Vec<u32>) {
+    let (mut streams, mut missing) = (Vec::new(), Vec::new());
+    for (cpu, loss) in kept.of_cpus() {
+        let part = buffer.parts.iter().find(|part| part.cpu == cpu).filter(|_| !loss.is_missing);
+        let Some(part) = part.filter(|part| part.len == 0 || part.offset < len) else {
+            missing.push(cpu);
+            streams.push(CpuStream::missing(path.to_owned(), cpu));
+            continue;
+        };
+        let bytes = bytes_of(part, buffer, file, endian);
+        let mut stream = CpuStream::part(path.to_owned(), cpu, bytes, Arc::clone(format));
+        stream.report_mut().source = Some(Source::Tracefs);
+        stream.tell_loss(loss.clone());
+        streams.push(stream);
+    }
+    streams.sort_by_key(CpuStream::cpu);
+    (streams, missing)
 }
 
 /// A stream for each CPU, and the CPUs whose sub-buffers the file should have and that are behind its end.
