@@ -324,6 +324,21 @@ mod tests {
         PageShape { target: Target { endian, word_bytes }, commit_offset: 8, commit_size, data_offset, size: 4096 }
     }
 
+    #[test]
+    fn a_marked_sub_buffer_differs_in_one_bit() {
+        for (endian, word_bytes) in [(Endian::Little, 8), (Endian::Little, 4), (Endian::Big, 8), (Endian::Big, 4)] {
+            let shape = shape(endian, word_bytes);
+            let mut page = vec![0; shape.size];
+            mark_missed(&shape, &mut page);
+            assert_eq!(page.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
+            let missed = match endian {
+                Endian::Little => SubBuffer::parse::<Little>(&shape, &page).unwrap().missed,
+                Endian::Big => SubBuffer::parse::<Big>(&shape, &page).unwrap().missed,
+            };
+            assert_eq!(missed, Some(Missed::Uncounted), "{endian:?} {word_bytes}");
+        }
+    }
+
     fn page(commit: u64, entries: &[u32]) -> Vec<u8> {
         let mut page = 1000u64.to_le_bytes().to_vec();
         page.extend_from_slice(&commit.to_le_bytes());

@@ -146,14 +146,19 @@ fn kernel_texts(paths: &[PathBuf], meta: Option<&Path>, trace: &Trace) -> Result
         None => Vec::new(),
     };
     let meta_header = FileHeader::parse(&of_meta).ok();
-    let Some(header) = of_cpu.as_ref().map(|(_, header)| header.clone()).or(meta_header.clone()) else {
+    let Some(header) = of_cpu.as_ref().map(|(_, header)| header.clone()).or_else(|| meta_header.clone()) else {
         return Ok(None);
     };
     let mut items = Vec::new();
     item::put(&mut items, item::INPUT, 0, InputKind::Kmemtrace.name().as_bytes());
-    // Without the header of meta.out that of a CPU stands in for it.
-    items.extend(of_cpu.filter(|_| meta_header.is_none()).map(|(items, _)| items).unwrap_or_default());
     items.extend(&of_meta);
+    // The header of a CPU's file is the one that speaks for the recording: of two items the later one holds.
+    let of_cpu = of_cpu.map(|(items, _)| items).unwrap_or_default();
+    for (tag, flags, bytes) in item::walk(&of_cpu).filter_map(Result::ok) {
+        if tag != item::EVENT_FORMAT {
+            item::put(&mut items, tag, flags, bytes);
+        }
+    }
     let header_event = item::walk(&items).filter_map(Result::ok).find(|(tag, ..)| *tag == item::HEADER_EVENT);
     Ok(Some(KernelTexts {
         header_page: header.header_page.into_bytes(),

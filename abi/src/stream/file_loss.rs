@@ -379,3 +379,78 @@ impl ToldLoss {
         self.loss
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gap(from: Option<u64>, to: Option<u64>, cause: GapCause) -> Gap {
+        Gap { from, to, cpu: 0, lost: from.map(|from| from + 1), cause }
+    }
+
+    fn loss() -> FileLoss {
+        let fault = |code, block, message: &str| Fault { code, offset: 7, block, message: message.to_owned() };
+        FileLoss {
+            cpu: Some(3),
+            gaps: vec![
+                PlacedGap { before: None, gap: gap(None, None, GapCause::Foreign) },
+                PlacedGap { before: Some(0), gap: gap(Some(4), None, GapCause::Sequence) },
+                PlacedGap { before: Some(9), gap: gap(Some(5), Some(8), GapCause::Overrun) },
+            ],
+            marks: vec![0, 9],
+            lost: Some(12),
+            late_loss: true,
+            unread: 6,
+            counters: Some(Counters { dropped: 2.into(), ..Counters::default() }),
+            faults: vec![fault(Code::Cleared, Some(2), "x"), fault(Code::Unplaced, None, "")],
+            ..FileLoss::default()
+        }
+    }
+
+    #[test]
+    fn what_is_put_is_read_again() {
+        let names = FileLoss { is_missing: true, lost_before: Some(0), ..FileLoss::default() };
+        let mut items = Vec::new();
+        item::put(&mut items, item::CLOCK, 0, b"mono");
+        loss().put(&mut items);
+        names.put(&mut items);
+        assert_eq!(FileLoss::all(&items), Some(vec![loss(), names]));
+        // A later version may have causes and tags of its own; half an item, or one file twice, is damage.
+        for len in (1..items.len()).step_by(3) {
+            FileLoss::all(&items[..len]);
+        }
+        assert_eq!(FileLoss::all(&items[..items.len() - 1]), None);
+        let twice = [&items[..], &items].concat();
+        assert_eq!(FileLoss::all(&twice), None);
+    }
+
+    #[test]
+    fn a_mark_is_on_the_next_sub_buffer_without_one() {
+        let mut log = LossLog::default();
+        log.gap(gap(None, Some(10), GapCause::Foreign));
+        log.gap(gap(Some(25), Some(30), GapCause::Counters));
+        log.gap(gap(Some(90), None, GapCause::Counters));
+        for (timestamp, is_marked) in [(10, true), (20, false), (30, false), (40, false), (50, true)] {
+            log.begin(timestamp, is_marked);
+            if timestamp >= 40 {
+                // The begin of damage is known once an event behind it comes.
+                log.gap(gap(Some(timestamp), Some(timestamp), GapCause::Damage));
+            }
+            log.end();
+        }
+        log.gap(gap(Some(60), None, GapCause::Cut));
+        let loss = log.loss(&FileReport::new("cpu0.out".into(), Some(0)));
+        assert_eq!((loss.sub_buffers, &loss.marks[..]), (5, &[2, 3][..]), "gaps before sub-buffers 0 and 4 have marks");
+        let places: Vec<_> = loss.gaps.iter().map(|placed| placed.before).collect();
+        assert_eq!(places, [None, None, None, Some(3), Some(4), Some(5)]);
+    }
+
+    #[test]
+    fn findings_are_added_once() {
+        let mut report = FileReport::new("trace.dat".into(), Some(3));
+        report.add(loss().faults[0].clone());
+        loss().add_to(&mut report);
+        let codes: Vec<Code> = report.faults.iter().map(|fault| fault.code).collect();
+        assert_eq!((codes, report.lost), (vec![Code::Cleared, Code::Unplaced], Some(12)));
+    }
+}

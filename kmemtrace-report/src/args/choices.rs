@@ -94,7 +94,7 @@ pub(crate) enum TraceDatVersion {
     /// Every trace-cmd and KernelShark reads it
     #[value(name = "6")]
     V6,
-    /// trace-cmd 3.0 and later
+    /// trace-cmd 3.1 and later
     #[value(name = "7")]
     V7,
 }

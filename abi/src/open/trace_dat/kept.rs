@@ -69,6 +69,11 @@ impl Kept {
         (self.input != InputKind::TraceDat).then(|| self.of_cpus().count())
     }
 
+    /// Release of the kernel, where the input told that apart.
+    pub(super) fn kernel(&self) -> Option<&str> {
+        self.header.kernel.as_deref().filter(|_| self.input != InputKind::TraceDat)
+    }
+
     /// Puts the facts of the recording or the tree in place of those of the `trace.dat`. `is_described`: the trace has the format of
     /// deferred frees.
     pub(super) fn put_facts(&self, info: &mut TraceInfo, is_described: bool) {

@@ -24,6 +24,7 @@ use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
 use super::spool::ReadAt;
 use super::tree::release_and_machine;
+use crate::capabilities::InputCapabilities;
 use crate::clock::OrderKey;
 use crate::disk::block::{Counters, item};
 use crate::disk::part::{Compression, Part};
@@ -40,7 +41,7 @@ use crate::open::header::{self, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::target::{Big, Endian, Little, TargetOrder};
+use crate::target::{Big, Endian, Little, Target, TargetOrder};
 use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
 
 /// First bytes of every file.
@@ -63,7 +64,6 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         let reason = "holds the text of a latency tracer, not events: name the output of trace-cmd report";
         return Err(no_trace(path, reason));
     }
-    let (release, machine) = release_and_machine(&container.uname);
     let mut names = Names::new();
     let mut report = FileReport::new(path.to_owned(), None);
     if has_bad_option {
@@ -74,19 +74,14 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
     let head = String::from_utf8_lossy(&container.header_page).into_owned();
     let head = PageShape::parse(&head, endian)
         .map_err(|error| no_trace(path, &format!("its events/header_page cannot be read: {error}")))?;
-    let (page_bytes, page_bytes_from) = match &kept {
-        Some(kept) if options.page_bytes.is_none() => kept.page_bytes(),
-        _ => page_bytes(&container, machine.as_deref(), options),
-    };
     let buffer = choose(path, &container, file, (head, endian), &formats, options)?;
     let shape = shape_of(head, buffer);
-    let parsed = release.as_deref().and_then(Release::parse);
-    let cpus = container.cpus.map_or(buffer.parts.len(), |cpus| cpus as usize);
+    let plain = PlainFacts::of(&container, buffer, kept.as_ref(), options);
     let facts = TraceFacts {
         probe_group: kept.as_ref().and_then(|kept| kept.header.probe_group.as_deref()),
-        page_bytes: page_bytes.unwrap_or(0),
-        cpus: kept.as_ref().and_then(Kept::cpus).unwrap_or(cpus),
-        release: parsed,
+        page_bytes: plain.page_bytes.0.unwrap_or(0),
+        cpus: kept.as_ref().and_then(Kept::cpus).unwrap_or(plain.cpus),
+        release: kept.as_ref().and_then(Kept::kernel).or(plain.kernel.as_deref()).and_then(Release::parse),
     };
     let decoder = Decoder::new(&formats, &facts, &mut names);
     let is_described = decoder.describes_deferred_frees();
@@ -96,52 +91,22 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         Some(kept) => kept_streams(path, buffer, file, (endian, len), &format, kept),
         None => streams(path, buffer, file, (endian, len), &format),
     };
-    let stats = stats_of(buffer);
-    // Version 7 has the clock's name for each buffer, which trace-cmd 3.1 sets to "local" whatever the clock is: a text with brackets is
-    // the kernel's own.
-    let own = buffer.clock.as_deref().filter(|clock| clock.contains('['));
-    let clock = own.or(container.clock.as_deref()).or(buffer.clock.as_deref()).map(clock_name);
-    let metadata = Metadata {
-        kallsyms: std::mem::take(&mut container.kallsyms),
+    let cpus = streams.iter().map(CpuStream::cpu).collect();
+    let mut info = plain.info(shape.target, format.capabilities(), (cpus, missing));
+    let texts = options.texts.then(|| Box::new(kernel_texts(&container, &info, &plain, kept.as_ref())));
+    let mut metadata = Metadata {
         comms: header::comms(&container.cmdlines),
         gfp_names: GfpNames::of_formats(&container.formats).map(Arc::new),
-        uname: container.uname.clone().into_bytes(),
+        kallsyms: container.kallsyms,
+        uname: container.uname.into_bytes(),
         report: Some(report),
+        texts,
         ..Metadata::default()
     };
-    let mut info = TraceInfo {
-        input: InputKind::TraceDat,
-        capabilities: format.capabilities(),
-        source: Some(Source::Tracefs),
-        deferred: Deferred::without_probes(release.as_deref()),
-        kernel: release,
-        arch: machine,
-        endian: Some(endian),
-        word_bytes: Some(shape.target.word_bytes),
-        page_bytes,
-        page_bytes_from,
-        addresses: Addresses::Raw,
-        clock,
-        since_boot: false,
-        cpus: streams.iter().map(CpuStream::cpu).collect(),
-        missing,
-        order: OrderKey::Time,
-        scope: Scope::Unknown,
-        filter: None,
-        host: host_of_uname(&metadata.uname),
-        boot: None,
-        recording: None,
-        symbols: None,
-    };
-    let texts = options.texts.then(|| Box::new(kernel_texts(&container, &info, (stats, cpus), kept.as_ref())));
-    let metadata = Metadata { texts, ..metadata };
-    let metadata = match kept {
-        Some(kept) => {
-            kept.put_facts(&mut info, is_described);
-            kept.into_metadata(metadata)
-        }
-        None => metadata,
-    };
+    if let Some(kept) = kept {
+        kept.put_facts(&mut info, is_described);
+        metadata = kept.into_metadata(metadata);
+    }
     if metadata.stacks.as_deref() == Some("") {
         streams.iter_mut().for_each(CpuStream::expect_no_stacks);
     }
@@ -156,6 +121,79 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         metadata,
         total_overruns: None,
     })
+}
+
+/// Facts that any `trace.dat` has.
+struct PlainFacts {
+    kernel: Option<String>,
+    machine: Option<String>,
+    host: Option<String>,
+    clock: Option<String>,
+    /// Bytes of a page, and who says so.
+    page_bytes: (Option<u64>, PageBytesFrom),
+    /// Number of possible CPUs.
+    cpus: usize,
+    /// Statistics of the CPUs, where the file has those of all.
+    stats: Vec<(u32, String)>,
+}
+
+impl PlainFacts {
+    fn of(container: &Container, buffer: &Buffer, kept: Option<&Kept>, options: &OpenOptions) -> PlainFacts {
+        let (kernel, machine) = release_and_machine(&container.uname);
+        // Version 7 has the clock's name for each buffer, which trace-cmd 3.1 sets to "local" whatever the clock is: a text with brackets
+        // is the kernel's own.
+        let own = buffer.clock.as_deref().filter(|clock| clock.contains('['));
+        let clock = own.or(container.clock.as_deref()).or(buffer.clock.as_deref()).map(clock_name);
+        let page_bytes = match kept {
+            Some(kept) if options.page_bytes.is_none() => kept.page_bytes(),
+            _ => page_bytes(container, machine.as_deref(), options),
+        };
+        let has_stats = buffer.stats.len() == buffer.parts.len();
+        let stats = buffer.parts.iter().map(|part| part.cpu).zip(buffer.stats.iter().cloned());
+        PlainFacts {
+            kernel,
+            machine,
+            host: host_of_uname(container.uname.as_bytes()),
+            clock,
+            page_bytes,
+            cpus: container.cpus.map_or(buffer.parts.len(), |cpus| cpus as usize),
+            stats: stats.filter(|_| has_stats).collect(),
+        }
+    }
+
+    /// Facts of the trace; `cpus`: all, and those that are missing.
+    fn info(
+        &self,
+        target: Target,
+        capabilities: InputCapabilities,
+        (cpus, missing): (Vec<u32>, Vec<u32>),
+    ) -> TraceInfo {
+        let (page_bytes, page_bytes_from) = self.page_bytes;
+        TraceInfo {
+            input: InputKind::TraceDat,
+            capabilities,
+            source: Some(Source::Tracefs),
+            deferred: Deferred::without_probes(self.kernel.as_deref()),
+            kernel: self.kernel.clone(),
+            arch: self.machine.clone(),
+            endian: Some(target.endian),
+            word_bytes: Some(target.word_bytes),
+            page_bytes,
+            page_bytes_from,
+            addresses: Addresses::Raw,
+            clock: self.clock.clone(),
+            since_boot: false,
+            cpus,
+            missing,
+            order: OrderKey::Time,
+            scope: Scope::Unknown,
+            filter: None,
+            host: self.host.clone(),
+            boot: None,
+            recording: None,
+            symbols: None,
+        }
+    }
 }
 
 /// All but the sub-buffers, and the byte order of the numbers.
@@ -341,20 +379,8 @@ fn bytes_of(part: &CpuPart, buffer: &Buffer, file: &Arc<File>, endian: Endian) -
     }
 }
 
-/// Statistics of the CPUs of a buffer, where the file has those of all.
-fn stats_of(buffer: &Buffer) -> Vec<(u32, String)> {
-    let is_whole = buffer.stats.len() == buffer.parts.len();
-    let all = buffer.parts.iter().map(|part| part.cpu).zip(buffer.stats.iter().cloned());
-    all.filter(|_| is_whole).collect()
-}
-
 /// The texts of the file, for a writer of another one.
-fn kernel_texts(
-    container: &Container,
-    info: &TraceInfo,
-    (stats, cpus): (Vec<(u32, String)>, usize),
-    kept: Option<&Kept>,
-) -> KernelTexts {
+fn kernel_texts(container: &Container, info: &TraceInfo, plain: &PlainFacts, kept: Option<&Kept>) -> KernelTexts {
     let items = kept.and_then(|kept| kept.items.clone()).unwrap_or_else(|| {
         let mut items = kernel_texts::header_items(info, Some(info.page_bytes_from.name()));
         item::put(&mut items, item::COMMS, 0, &container.cmdlines);
@@ -366,8 +392,8 @@ fn kernel_texts(
         formats: container.formats.clone(),
         clock: container.clock.clone(),
         uname: container.uname.clone().into_bytes(),
-        stats,
-        cpus,
+        stats: plain.stats.clone(),
+        cpus: plain.cpus,
         items,
     }
 }
