@@ -7,6 +7,7 @@ mod ftrace_text;
 pub(crate) mod header;
 #[cfg(feature = "inputs")]
 mod inputs;
+mod kept_items;
 mod listing;
 mod options;
 mod page_owner;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crc::{CRC_64_NVME, Crc};
 
+use super::kept_items;
 use super::listing::{MAX_CPUS, add_missing, no_trace, open_regular};
 use crate::clock::OrderKey;
 use crate::disk::block::{Counters, item};
@@ -24,7 +25,7 @@ use crate::kernel::profile::{EventProfile, PROFILES};
 use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
-use crate::kernel_texts::{self, KernelTexts};
+use crate::kernel_texts::KernelTexts;
 use crate::open::header::{self, host_of_uname, some_text};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
@@ -284,9 +285,9 @@ pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
 fn kernel_texts(texts: &Texts, info: &TraceInfo, named: &Metadata, formats: Vec<(String, String)>) -> KernelTexts {
     let find = |name: &str| texts.find(name).unwrap_or_default();
     let comms = find("saved_cmdlines");
-    let mut items = kernel_texts::header_items(info, None);
+    let mut items = kept_items::header_items(info, None);
     item::put(&mut items, item::PROBE_GROUP, 0, CAPTURE_GROUP.as_bytes());
-    kernel_texts::put_names(&mut items, named, &comms);
+    kept_items::put_names(&mut items, named, &comms);
     let stats = |&cpu: &u32| {
         let text = texts.find(&format!("per_cpu/cpu{cpu}/stats"))?;
         Some((cpu, String::from_utf8_lossy(&text).into_owned()))

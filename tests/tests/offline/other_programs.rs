@@ -256,6 +256,22 @@ fn a_cut_trace_dat_is_read_up_to_the_cut_or_refused_in_one_sentence() {
     assert!(refused(&whole[..5000]).contains("a trace.dat that ends before"));
     let newer = tree.version_7("none");
     assert!(refused(&newer[..newer.len() - 100]).contains("a trace.dat that ends before the options"));
+    // Of one that trace-cmd has not finished the place of the options is not there.
+    let mut unfinished = newer.clone();
+    let head = unfinished.windows(6).position(|six| six == b"none\0\0").unwrap() + 6;
+    unfinished[head..head + 8].fill(0);
+    assert!(refused(&unfinished).contains("run: trace-cmd restore -o new.dat "));
+    // Those of single CPUs have no head.
+    for bytes in [&tree.cpus[0].0[..], b""] {
+        dir.write("trace.dat.cpu0", bytes);
+        for program in ["kmemtrace-report", "kmemtrace-check"] {
+            let said = stderr(3, &run(program, &[], &[&dir.file("trace.dat.cpu0")]));
+            assert!(
+                said.contains("what trace-cmd has recorded of one CPU") && said.contains("trace-cmd restore"),
+                "{said}"
+            );
+        }
+    }
 }
 
 #[test]

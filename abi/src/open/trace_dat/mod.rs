@@ -20,6 +20,7 @@ use self::container::{Buffer, Container, CpuPart};
 use self::items::{Items, Stop};
 use self::kept::Kept;
 use self::v7::{Refusal, Sections};
+use super::kept_items;
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
 use super::spool::ReadAt;
@@ -36,7 +37,7 @@ use crate::kernel::gfp::GfpNames;
 use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer::SubBuffer;
-use crate::kernel_texts::{self, KernelTexts};
+use crate::kernel_texts::KernelTexts;
 use crate::open::header::{self, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
@@ -220,6 +221,10 @@ fn container(file: &File) -> Result<(Container, Endian), Refusal> {
                 (name, _) => Err(name),
             };
             let first = items.u64("the head")?;
+            if first == 0 {
+                // trace-cmd writes the place of the options last.
+                return Err(Stop::Cut("the options").into());
+            }
             Sections { file, endian, compression }.read(&mut container, first)?;
         }
         _ => return Err(Stop::Odd("the version (6 and 7 are known)").into()),
@@ -382,7 +387,7 @@ fn bytes_of(part: &CpuPart, buffer: &Buffer, file: &Arc<File>, endian: Endian) -
 /// The texts of the file, for a writer of another one.
 fn kernel_texts(container: &Container, info: &TraceInfo, plain: &PlainFacts, kept: Option<&Kept>) -> KernelTexts {
     let items = kept.and_then(|kept| kept.items.clone()).unwrap_or_else(|| {
-        let mut items = kernel_texts::header_items(info, Some(info.page_bytes_from.name()));
+        let mut items = kept_items::header_items(info, Some(info.page_bytes_from.name()));
         item::put(&mut items, item::COMMS, 0, &container.cmdlines);
         items
     });
