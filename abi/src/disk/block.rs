@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 8;
+pub const MINOR: u16 = 9;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -509,7 +509,8 @@ pub mod item {
     pub const SLABINFO_END: u16 = 105;
     /// Text: system name, node name, release, version, machine.
     pub const UNAME: u16 = 106;
-    /// Text: the recorder's command line, arguments separated by NUL.
+    /// Text: the recorder's command line, words separated by NUL. From minor version 9 on without COMMAND's arguments, and missing
+    /// where the host's name is.
     pub const COMMAND_LINE: u16 = 107;
     /// Text: the events that were enabled, a line each.
     pub const EVENTS: u16 = 108;

@@ -209,6 +209,7 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
     let missing = missing_cpus(&header, &opened);
     let mut streams = streams(opened, header.source, &format, complaint.as_deref());
     add_missing(&mut streams, &missing, root, ".out");
+    let run = header.run(&metadata);
     let info = TraceInfo {
         input: InputKind::Kmemtrace,
         capabilities: format.capabilities(),
@@ -231,6 +232,7 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         host: header.host.or_else(|| host_of_uname(&metadata.uname)),
         boot: header.boot,
         recording: recording.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
+        run,
         symbols: None,
     };
     let metadata = Metadata { started: header.started, ..metadata };

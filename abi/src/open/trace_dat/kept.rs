@@ -89,6 +89,7 @@ impl Kept {
         info.host = header.host.clone().or_else(|| host_of_uname(&self.metadata.uname));
         info.since_boot = header.since_boot;
         info.scope = header.scope;
+        info.run = header.run(&self.metadata);
         let kernel = header.kernel.as_deref();
         info.deferred = match self.input {
             InputKind::Tree if is_described => Some(Deferred::From(0)),

@@ -43,7 +43,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Big, Endian, Little, Target, TargetOrder};
-use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
 
 /// First bytes of every file.
 pub const MAGIC: &[u8] = b"\x17\x08\x44tracing";
@@ -192,6 +192,7 @@ impl PlainFacts {
             host: self.host.clone(),
             boot: None,
             recording: None,
+            run: Run::default(),
             symbols: None,
         }
     }
