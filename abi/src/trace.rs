@@ -15,6 +15,7 @@ use crate::kernel::gfp::GfpNames;
 use crate::kernel::kallsyms::has_addresses;
 use crate::kernel::probes::KVFREE_RCU;
 use crate::kernel::release::Release;
+use crate::kernel_texts::KernelTexts;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
@@ -313,6 +314,10 @@ pub struct Metadata {
     pub command_line: Vec<u8>,
     /// Findings about `meta.out`; `None`: there is no such file.
     pub report: Option<FileReport>,
+    /// Input that a `trace.dat` was made from, where it keeps all facts of that.
+    pub made_from: Option<InputKind>,
+    /// Texts of the kernel, where the caller wants them and the trace has sub-buffers.
+    pub texts: Option<Box<KernelTexts>>,
 }
 
 /// Greatest number of thread ids that a recording may have: several for each CPU that a kernel can have.
@@ -432,12 +437,17 @@ impl Trace {
     /// True where the recorder was asked for events of reclaim, compaction or shrinkers, whether one came or not. False for other
     /// inputs than ours: a captured tree may describe events that were not switched on.
     pub fn records_reclaim(&self) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_reclaim)
+        self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_reclaim)
     }
 
     /// True where the recorder was asked for allocations of pages, as in [`Trace::records_reclaim`].
     pub fn records_page_allocs(&self) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.info.capabilities.kinds[Kind::Pages]
+        self.first_input() == InputKind::Kmemtrace && self.info.capabilities.kinds[Kind::Pages]
+    }
+
+    /// Kind of the input, or of the one that a `trace.dat` was made from.
+    fn first_input(&self) -> InputKind {
+        self.metadata.made_from.unwrap_or(self.info.input)
     }
 
     /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].
@@ -530,7 +540,7 @@ impl Trace {
     /// Finds out whether the trace has symbols: [`TraceInfo::symbols`].
     pub fn find_symbols(&mut self) {
         let may_have =
-            matches!(self.info.input, InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
+            matches!(self.first_input(), InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
         let found = match has_addresses(&self.metadata.kallsyms) {
             true => SymbolSource::Trace,
             false if may_have => SymbolSource::Hidden,

@@ -7,7 +7,10 @@ use crate::kernel::format::{EventFormat, FormatError, PageShape};
 use crate::kernel::relay::Layout;
 use crate::stream::report::Source;
 use crate::target::{Endian, Target};
-use crate::trace::{MAX_OWN_THREADS, Metadata, Scope};
+use crate::trace::{MAX_OWN_THREADS, Metadata, Run, Scope};
+
+/// Nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
 
 /// The payload of a file-header block.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +117,15 @@ impl FileHeader {
         header.source.ok_or(HeaderError::Missing("source"))?;
         header.target.ok_or(HeaderError::Missing("byte order"))?;
         Ok(header)
+    }
+
+    /// Run of the recorder, with what `meta.out` tells of it.
+    pub(crate) fn run(&self, metadata: &Metadata) -> Run {
+        Run {
+            begun: self.started.map(|(time, _)| time / NANOS),
+            ended: metadata.stopped.map(|(time, _)| time / NANOS),
+            command: words_of_command(&metadata.command_line),
+        }
     }
 
     /// The shape of the sub-buffers. The word size of the commit word is the authoritative one.
@@ -239,7 +251,7 @@ pub(crate) fn host_of_uname(uname: &[u8]) -> Option<String> {
 
 /// Words of the recorder's command line up to the name of COMMAND: its arguments may be secrets, and recordings before minor version 9
 /// have them. `None` where there is none.
-pub(crate) fn words_of_command(line: &[u8]) -> Option<Vec<String>> {
+fn words_of_command(line: &[u8]) -> Option<Vec<String>> {
     let words: Vec<String> = line.split(|&byte| byte == 0).map(text).collect();
     let end = words.iter().position(|word| word == "--").map_or(words.len(), |dashes| dashes + 2);
     (!line.is_empty()).then(|| words.into_iter().take(end).collect())
