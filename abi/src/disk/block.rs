@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 8;
+pub const MINOR: u16 = 9;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -546,6 +546,22 @@ pub mod item {
     /// before the first event. Then their definitions, a line each, as written to `dynamic_events`. From minor version 8 on, only
     /// where it defined any.
     pub const PROBES: u16 = 123;
+    /// Text: `/proc/zoneinfo`, read right behind `/proc/meminfo` once the kernel records; from minor version 9 on, as are the next ones.
+    pub const ZONEINFO_START: u16 = 140;
+    /// Text: `/proc/zoneinfo` before the kernel stops to record.
+    pub const ZONEINFO_END: u16 = 141;
+    /// Text: `/proc/buddyinfo` once the kernel records.
+    pub const BUDDYINFO_START: u16 = 142;
+    /// Text: `/proc/buddyinfo` before the kernel stops to record.
+    pub const BUDDYINFO_END: u16 = 143;
+    /// Text: `/proc/vmallocinfo` once the kernel records.
+    pub const VMALLOCINFO_START: u16 = 144;
+    /// Text: `/proc/vmallocinfo` before the kernel stops to record.
+    pub const VMALLOCINFO_END: u16 = 145;
+    /// Text: `/proc/allocinfo` once the kernel records, where the kernel has it.
+    pub const ALLOCINFO_START: u16 = 146;
+    /// Text: `/proc/allocinfo` before the kernel stops to record.
+    pub const ALLOCINFO_END: u16 = 147;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;
