@@ -20,6 +20,7 @@
 //! ```
 
 pub mod account;
+pub mod balance;
 pub mod caches;
 pub mod compare;
 pub mod cross;
