@@ -152,7 +152,7 @@ pub struct PartSums {
     /// no part of their own.
     pub parts: Vec<(Part, Option<u64>)>,
     /// The counters are there without which what is left means nothing.
-    is_whole: bool,
+    pub(super) is_whole: bool,
 }
 
 impl PartSums {
