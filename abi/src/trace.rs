@@ -298,6 +298,10 @@ pub struct Metadata {
     pub vmstat_start: Vec<u8>,
     /// `/proc/vmstat` of the recording's end.
     pub vmstat_end: Vec<u8>,
+    /// Further texts of the machine's memory of the recording's begin.
+    pub memory_start: MemoryTexts,
+    /// The same texts of the recording's end.
+    pub memory_end: MemoryTexts,
     /// Request of the recorder for call stacks, as `trigger alloc`; empty where the recorder asked the kernel for none. `None`: the
     /// recording does not tell, and the reader ties stacks where it finds them.
     pub stacks: Option<String>,
@@ -318,6 +322,19 @@ pub struct Metadata {
     pub made_from: Option<InputKind>,
     /// Texts of the kernel, where the caller wants them and the trace has sub-buffers.
     pub texts: Option<Box<KernelTexts>>,
+}
+
+/// Texts of proc on the machine's memory at one moment; a text is empty if the recording has none.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryTexts {
+    /// `/proc/zoneinfo`, read right behind `/proc/meminfo`.
+    pub zoneinfo: Vec<u8>,
+    /// `/proc/buddyinfo`.
+    pub buddyinfo: Vec<u8>,
+    /// `/proc/vmallocinfo`.
+    pub vmallocinfo: Vec<u8>,
+    /// `/proc/allocinfo`, of kernels that have it (6.10 on).
+    pub allocinfo: Vec<u8>,
 }
 
 /// Greatest number of thread ids that a recording may have: several for each CPU that a kernel can have.

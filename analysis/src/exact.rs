@@ -54,6 +54,7 @@ fn view(asked: &Asked) -> (Query, Make) {
         "summary" => (Query::by_kind(), documents::summary),
         "sites" => (by(), documents::sites),
         "caches" => (Query::by_cache(), documents::caches),
+        "failed" => (Query::by_failure(), documents::failed),
         "mismatch" => (Query::by_site(), |analysis, shape| documents::mismatch(analysis, shape, &[])),
         "live" if asked.objects => (Query::by_site().with_stacks(true).with_live_objects(true), documents::live),
         "live" => (by().with_live_objects(true).with_growth(true), documents::live_groups),

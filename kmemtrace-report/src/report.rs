@@ -36,6 +36,8 @@ const OF_TEXTS: [Code; 5] = [Code::BadText, Code::TextCut, Code::BadLine, Code::
 const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 /// Views of counts and sums.
 const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
+/// Call-sites behind each part of memory in a table.
+const SITES_OF_PART: usize = 3;
 /// Children of each node of a tree on a terminal.
 const CHILDREN_ON_TERMINAL: usize = 8;
 
@@ -534,8 +536,12 @@ pub(crate) fn tell_bad_text(trace: &Trace) {
 pub(crate) fn top(request: &Request) -> Option<usize> {
     let args = &request.args;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let is_table = request.format() == Format::Table;
+    if request.view.name == "balance" {
+        return args.top.or(is_table.then_some(SITES_OF_PART));
+    }
     let usual = if request.view.name == "tree" { CHILDREN_ON_TERMINAL } else { ROWS_ON_TERMINAL };
-    args.top.or((request.format() == Format::Table && on_terminal).then_some(usual))
+    args.top.or((is_table && on_terminal).then_some(usual))
 }
 
 pub(crate) fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {

@@ -17,13 +17,15 @@ use crate::choices::{Priority, StackWhen};
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
-const VIEWS: [&str; 17] = [
+const VIEWS: [&str; 19] = [
     "summary",
     "sites",
     "tasks",
     "modules",
     "uses",
     "caches",
+    "balance",
+    "failed",
     "mismatch",
     "live",
     "cross",

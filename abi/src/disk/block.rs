@@ -547,6 +547,22 @@ pub mod item {
     /// before the first event. Then their definitions, a line each, as written to `dynamic_events`. From minor version 8 on, only
     /// where it defined any.
     pub const PROBES: u16 = 123;
+    /// Text: `/proc/zoneinfo`, read right behind `/proc/meminfo` once the kernel records; from minor version 9 on, as are the next ones.
+    pub const ZONEINFO_START: u16 = 140;
+    /// Text: `/proc/zoneinfo` before the kernel stops to record.
+    pub const ZONEINFO_END: u16 = 141;
+    /// Text: `/proc/buddyinfo` once the kernel records.
+    pub const BUDDYINFO_START: u16 = 142;
+    /// Text: `/proc/buddyinfo` before the kernel stops to record.
+    pub const BUDDYINFO_END: u16 = 143;
+    /// Text: `/proc/vmallocinfo` once the kernel records.
+    pub const VMALLOCINFO_START: u16 = 144;
+    /// Text: `/proc/vmallocinfo` before the kernel stops to record.
+    pub const VMALLOCINFO_END: u16 = 145;
+    /// Text: `/proc/allocinfo` once the kernel records, where the kernel has it.
+    pub const ALLOCINFO_START: u16 = 146;
+    /// Text: `/proc/allocinfo` before the kernel stops to record.
+    pub const ALLOCINFO_END: u16 = 147;
 
     /// Text: the input that a `trace.dat` was made from, `kmemtrace`, `tree` or `trace.dat`. This item and the following ones stand in
     /// the option of a `trace.dat` alone.

@@ -194,6 +194,14 @@ impl MetadataBuilder {
                 item::MEMINFO_END => &mut self.metadata.meminfo_end,
                 item::VMSTAT_START => &mut self.metadata.vmstat_start,
                 item::VMSTAT_END => &mut self.metadata.vmstat_end,
+                item::ZONEINFO_START => &mut self.metadata.memory_start.zoneinfo,
+                item::ZONEINFO_END => &mut self.metadata.memory_end.zoneinfo,
+                item::BUDDYINFO_START => &mut self.metadata.memory_start.buddyinfo,
+                item::BUDDYINFO_END => &mut self.metadata.memory_end.buddyinfo,
+                item::VMALLOCINFO_START => &mut self.metadata.memory_start.vmallocinfo,
+                item::VMALLOCINFO_END => &mut self.metadata.memory_end.vmallocinfo,
+                item::ALLOCINFO_START => &mut self.metadata.memory_start.allocinfo,
+                item::ALLOCINFO_END => &mut self.metadata.memory_end.allocinfo,
                 item::STACKS => self.stacks.get_or_insert_default(),
                 item::PROBES => self.probes.get_or_insert_default(),
                 item::STOPPED => &mut self.stopped,
@@ -316,7 +324,7 @@ mod tests {
     #[test]
     fn facts_of_the_machine_are_kept_byte_by_byte() {
         let mut payload = Vec::new();
-        let texts: [(u16, &[u8]); 10] = [
+        let texts: [(u16, &[u8]); 14] = [
             (item::NOTES, b"\x04\0\0\0\xff"),
             (item::MODULE_INFO, b"ext4 - fs/ext4/ext4"),
             (item::MODULE_INFO_LATER, b"\xff - - .text=0x1\n"),
@@ -325,6 +333,10 @@ mod tests {
             (item::MEMINFO_END, b"MemTotal: 2 kB\n"),
             (item::VMSTAT_START, b"pgfree 1\n"),
             (item::VMSTAT_END, b"pgfree 2\n"),
+            (item::ZONEINFO_START, b"Node 0, zone DMA\n"),
+            (item::BUDDYINFO_END, b"Node 0, zone DMA 1\n"),
+            (item::VMALLOCINFO_START, b"0x1-0x2 4096\n"),
+            (item::ALLOCINFO_END, b"allocinfo - version: 1.0\n"),
             (item::STACKS, b"trigger order > 0"),
             (60000, b"of a later version"),
         ];
@@ -337,6 +349,10 @@ mod tests {
         assert_eq!(metadata.cache_aliases, b"mm_slot x\n");
         assert_eq!([metadata.meminfo_start, metadata.meminfo_end], [b"MemTotal: 1 kB\n", b"MemTotal: 2 kB\n"]);
         assert_eq!([metadata.vmstat_start, metadata.vmstat_end], [b"pgfree 1\n", b"pgfree 2\n"]);
+        assert_eq!(metadata.memory_start.zoneinfo, b"Node 0, zone DMA\n");
+        assert_eq!(metadata.memory_end.buddyinfo, b"Node 0, zone DMA 1\n");
+        assert_eq!(metadata.memory_start.vmallocinfo, b"0x1-0x2 4096\n");
+        assert_eq!(metadata.memory_end.allocinfo, b"allocinfo - version: 1.0\n");
         let (older, _) = MetadataBuilder::default().finish();
         assert_eq!((metadata.stacks.as_deref(), older.stacks), (Some("trigger order > 0"), None));
         let mut none = MetadataBuilder::default();

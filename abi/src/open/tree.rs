@@ -31,7 +31,9 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Endian, Target};
-use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
+use crate::trace::{
+    Addresses, Deferred, InputKind, MemoryTexts, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo,
+};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
@@ -315,8 +317,27 @@ fn names_beside(texts: &mut Texts, uname: String, formats: &[(String, String)]) 
         // Trees of an older script lack both, which is no finding.
         notes: texts.find("notes").unwrap_or_default(),
         module_info: texts.find("module_info").unwrap_or_default(),
+        slabinfo_start: texts.find("slabinfo_start").unwrap_or_default(),
+        slabinfo_end: texts.find("slabinfo_end").unwrap_or_default(),
+        meminfo_start: texts.find("meminfo_start").unwrap_or_default(),
+        meminfo_end: texts.find("meminfo_end").unwrap_or_default(),
+        vmstat_start: texts.find("vmstat_start").unwrap_or_default(),
+        vmstat_end: texts.find("vmstat_end").unwrap_or_default(),
+        memory_start: memory_texts(texts, "start"),
+        memory_end: memory_texts(texts, "end"),
         uname: uname.into_bytes(),
         ..Metadata::default()
+    }
+}
+
+/// Texts of the machine's memory at an end of the capture, `start` or `end`.
+fn memory_texts(texts: &Texts, end: &str) -> MemoryTexts {
+    let text = |name: &str| texts.find(&format!("{name}_{end}")).unwrap_or_default();
+    MemoryTexts {
+        zoneinfo: text("zoneinfo"),
+        buddyinfo: text("buddyinfo"),
+        vmallocinfo: text("vmallocinfo"),
+        allocinfo: text("allocinfo"),
     }
 }
 

@@ -194,7 +194,7 @@ impl<'a> GroupNaming<'a> {
     }
 
     /// Keys and values of a row.
-    fn values(&self, key: RowKey) -> Vec<(GroupKey, GroupValue)> {
+    pub(super) fn values(&self, key: RowKey) -> Vec<(GroupKey, GroupValue)> {
         let mut others = self.paired.lists.of(key.others).into_iter();
         let value = |name| if name == GroupKey::Site { Some(key.site) } else { others.next() };
         let mut value = value;

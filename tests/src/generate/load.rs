@@ -102,6 +102,7 @@ impl Load {
             modules: String::new(),
             module_info: String::new(),
             slabinfo: Default::default(),
+            items: Vec::new(),
             hidden_symbols: false,
         };
         let load = Load {

@@ -13,7 +13,7 @@ use kmemtrace_tests::recording::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 15] = [
+const VIEWS: [&[&str]; 17] = [
     &["summary"],
     &["sites"],
     &["tasks"],
@@ -21,6 +21,8 @@ const VIEWS: [&[&str]; 15] = [
     &["tree", "--by", "task,stack"],
     &["sites", "--by", "comm,gfp"],
     &["caches"],
+    &["balance"],
+    &["failed"],
     &["mismatch"],
     &["live"],
     &["live", "--objects"],

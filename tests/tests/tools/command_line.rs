@@ -11,7 +11,7 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
 const REPORT: &str = "kmemtrace-report";
-const VIEWS: [&str; 27] = [
+const VIEWS: [&str; 29] = [
     "summary",
     "sites",
     "tree",
@@ -19,6 +19,8 @@ const VIEWS: [&str; 27] = [
     "modules",
     "uses",
     "caches",
+    "balance",
+    "failed",
     "mismatch",
     "live",
     "cross",
