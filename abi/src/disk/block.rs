@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 /// Format version that this code writes. A reader refuses a greater major one.
 pub const MAJOR: u16 = 1;
 /// Additions that old readers may skip.
-pub const MINOR: u16 = 8;
+pub const MINOR: u16 = 9;
 
 /// Bytes of a block header in this version.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -546,6 +546,11 @@ pub mod item {
     /// before the first event. Then their definitions, a line each, as written to `dynamic_events`. From minor version 8 on, only
     /// where it defined any.
     pub const PROBES: u16 = 123;
+    /// Text: `CACHE 0` or `CACHE 1` a line, for each slab cache at the end: 1 for one whose objects the kernel takes back when it is short
+    /// of memory (SLAB_RECLAIM_ACCOUNT); from minor version 9 on.
+    pub const RECLAIM_ACCOUNT: u16 = 130;
+    /// Text: ids of the threads that lived after the last event, a line each; from minor version 9 on.
+    pub const THREADS_END: u16 = 131;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;

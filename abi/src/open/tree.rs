@@ -287,6 +287,8 @@ fn names_beside(texts: &mut Texts, uname: String, formats: &[(String, String)]) 
         // Trees of an older script lack both, which is no finding.
         notes: texts.find("notes").unwrap_or_default(),
         module_info: texts.find("module_info").unwrap_or_default(),
+        reclaim_account: texts.find("reclaim_account").unwrap_or_default(),
+        threads_end: texts.find("threads").as_deref().map(header::thread_ids),
         uname: uname.into_bytes(),
         ..Metadata::default()
     }
