@@ -223,7 +223,11 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
         let mut trace = open(request, std::slice::from_ref(input))?;
         let query = if by_cache { Query::by_cache() } else { Query::by_site() };
         let query = with_options(request, query)?.time(window.or(args.time));
-        let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+        let mut progress = ProgressLine::new(args.quiet);
+        let analysis = match window {
+            Some(_) => query.run_carried_with(&mut trace, &mut progress)?,
+            None => query.run_with(&mut trace, &mut progress)?,
+        };
         let asked = if window.is_some() { (option, window) } else { ("--time", args.time) };
         explain_empty_window(asked, &trace, analysis.events(), analysis.first_key());
         Ok(analysis)
