@@ -194,6 +194,17 @@ impl SymbolSource {
     }
 }
 
+/// Run of the recorder, as far as the input tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Time of day at its start, in seconds since 1970.
+    pub begun: Option<u64>,
+    /// Time of day at its end, in seconds since 1970.
+    pub ended: Option<u64>,
+    /// Words of its command line with the name of COMMAND and without COMMAND's arguments: bytes of a stranger, to be escaped.
+    pub command: Option<Vec<String>>,
+}
+
 /// Facts of a trace that are known before its events are read.
 #[derive(Clone, Debug)]
 pub struct TraceInfo {
@@ -239,6 +250,8 @@ pub struct TraceInfo {
     pub boot: Option<String>,
     /// Id of the recording, in hexadecimal digits: ours, or a checksum of the first bytes of a captured tree's files.
     pub recording: Option<String>,
+    /// Run of the recorder; nothing is known of it for inputs of other programs.
+    pub run: Run,
     /// Source of the names of call-sites; `None` where the input names functions itself, as a text of page_owner does.
     pub symbols: Option<SymbolSource>,
 }
@@ -299,6 +312,10 @@ pub struct Metadata {
     pub uname: Vec<u8>,
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.
     pub started: Option<(u64, u64)>,
+    /// Time of day and CLOCK_MONOTONIC when it stopped, ns.
+    pub stopped: Option<(u64, u64)>,
+    /// Command line of the recorder, words separated by NUL; empty if the recording has none.
+    pub command_line: Vec<u8>,
     /// Findings about `meta.out`; `None`: there is no such file.
     pub report: Option<FileReport>,
 }
@@ -484,6 +501,7 @@ impl Trace {
             host: None,
             boot: None,
             recording: None,
+            run: Run::default(),
             symbols: None,
         };
         let keys = info.keys();

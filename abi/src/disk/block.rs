@@ -509,7 +509,8 @@ pub mod item {
     pub const SLABINFO_END: u16 = 105;
     /// Text: system name, node name, release, version, machine.
     pub const UNAME: u16 = 106;
-    /// Text: the recorder's command line, arguments separated by NUL.
+    /// Text: the recorder's command line, words separated by NUL. From minor version 9 on without COMMAND's arguments, and missing
+    /// where the host's name is.
     pub const COMMAND_LINE: u16 = 107;
     /// Text: the events that were enabled, a line each.
     pub const EVENTS: u16 = 108;

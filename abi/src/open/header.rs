@@ -155,6 +155,7 @@ pub(crate) struct MetadataBuilder {
     stacks: Option<Vec<u8>>,
     probes: Option<Vec<u8>>,
     threads_end: Option<Vec<u8>>,
+    stopped: Vec<u8>,
     metadata: Metadata,
 }
 
@@ -186,6 +187,8 @@ impl MetadataBuilder {
                 item::VMSTAT_END => &mut self.metadata.vmstat_end,
                 item::STACKS => self.stacks.get_or_insert_default(),
                 item::PROBES => self.probes.get_or_insert_default(),
+                item::STOPPED => &mut self.stopped,
+                item::COMMAND_LINE => &mut self.metadata.command_line,
                 _ => continue,
             };
             text.extend_from_slice(bytes);
@@ -207,6 +210,7 @@ impl MetadataBuilder {
         self.metadata.module_info = join(self.module_info, self.module_info_later);
         self.metadata.stacks = self.stacks.as_deref().map(text);
         self.metadata.probes = self.probes.as_deref().map(text);
+        self.metadata.stopped = two_u64(&self.stopped);
         self.metadata.comms = comms(&self.comms);
         self.metadata.nodes = String::from_utf8_lossy(&self.nodes)
             .lines()
@@ -235,6 +239,14 @@ fn host(bytes: &[u8]) -> Option<String> {
 /// Name of the host in the output of `uname -a`, which recordings before minor version 3 have it in.
 pub(crate) fn host_of_uname(uname: &[u8]) -> Option<String> {
     host(uname.split(u8::is_ascii_whitespace).nth(1)?)
+}
+
+/// Words of the recorder's command line up to the name of COMMAND: its arguments may be secrets, and recordings before minor version 9
+/// have them. `None` where there is none.
+pub(crate) fn words_of_command(line: &[u8]) -> Option<Vec<String>> {
+    let words: Vec<String> = line.split(|&byte| byte == 0).map(text).collect();
+    let end = words.iter().position(|word| word == "--").map_or(words.len(), |dashes| dashes + 2);
+    (!line.is_empty()).then(|| words.into_iter().take(end).collect())
 }
 
 /// Parses thread ids, one a line: ascending, each once. `None` where a line is no thread id or there are more than

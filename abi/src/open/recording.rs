@@ -14,11 +14,14 @@ use crate::kernel::decoder::{Decoder, TraceFacts};
 use crate::kernel::gfp::GfpNames;
 use crate::kernel::relay::Layout;
 use crate::kernel::release::Release;
-use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname};
+use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname, words_of_command};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Trace, TraceInfo};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Trace, TraceInfo};
+
+/// Nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
 
 /// A file of ours whose first block was read.
 pub(super) struct Opened {
@@ -159,6 +162,11 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         host: header.host.or_else(|| host_of_uname(&metadata.uname)),
         boot: header.boot,
         recording: recording.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
+        run: Run {
+            begun: header.started.map(|(time, _)| time / NANOS),
+            ended: metadata.stopped.map(|(time, _)| time / NANOS),
+            command: words_of_command(&metadata.command_line),
+        },
         symbols: None,
     };
     let metadata = Metadata { started: header.started, ..metadata };

@@ -11,7 +11,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames};
 use crate::stream::report::Source;
 use crate::target::Endian;
-use crate::trace::{Addresses, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
+use crate::trace::{Addresses, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let Listing { root, files, total_overruns, .. } = listing;
@@ -80,6 +80,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         host: None,
         boot: None,
         recording: None,
+        run: Run::default(),
         symbols: None,
     };
     Ok(Trace {

@@ -29,7 +29,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Endian, Target};
-use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
@@ -261,6 +261,7 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         host: host_of_uname(&named.uname),
         boot: texts.find("boot_id").as_deref().and_then(some_text),
         recording,
+        run: Run::default(),
         symbols: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));

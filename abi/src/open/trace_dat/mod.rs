@@ -37,7 +37,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Big, Endian, Little, TargetOrder};
-use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
 
 /// First bytes of every file.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
@@ -112,6 +112,7 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         host: host_of_uname(&metadata.uname),
         boot: None,
         recording: None,
+        run: Run::default(),
         symbols: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
