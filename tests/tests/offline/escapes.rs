@@ -18,8 +18,11 @@ use kmemtrace_tests::scenario::Scenario;
 use serde_json::Value;
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 17] = [
+const VIEWS: [&[&str]; 20] = [
     &["summary"],
+    &["leaks", "--all"],
+    &["leaks", "--all", "--parts"],
+    &["leaks", "--all", "--by", "comm,cache"],
     &["sites"],
     &["sites", "--by", "comm,site,cache,gfp"],
     &["caches"],
