@@ -8,7 +8,7 @@ pub(crate) mod decoder;
 pub mod format;
 pub mod gfp;
 pub mod kallsyms;
-mod latency;
+pub(crate) mod latency;
 pub mod notes;
 pub mod probes;
 pub(crate) mod profile;

@@ -11,6 +11,7 @@ mod documents;
 mod escapes;
 mod follow;
 mod ftrace_text;
+mod graph_text;
 mod index;
 mod latency;
 mod names;
