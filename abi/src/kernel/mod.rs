@@ -18,4 +18,6 @@ mod slot;
 pub(crate) mod stack_record;
 pub mod stats;
 pub mod subbuffer;
+#[cfg(feature = "inputs")]
+pub(crate) mod tracer_stream;
 pub mod unknown;

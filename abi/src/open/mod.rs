@@ -21,6 +21,8 @@ pub mod stream;
 mod symbols;
 #[cfg(feature = "inputs")]
 mod trace_dat;
+#[cfg(feature = "inputs")]
+mod tracer_stream;
 mod tree;
 
 use std::path::{Path, PathBuf};

@@ -208,7 +208,9 @@ fn no_damage_stops_the_reader_of_calls() {
         }
         count
     };
-    (0..text.len()).for_each(|len| drop(read(&text[..len])));
+    for len in 0..text.len() {
+        read(&text[..len]);
+    }
     let mut read_some = 0;
     for bit in 0..text.len() * 8 {
         let mut bad = text.to_vec();
