@@ -34,6 +34,8 @@ const ROWS_ON_TERMINAL: usize = 20;
 const OF_TEXTS: [Code; 5] = [Code::BadText, Code::TextCut, Code::BadLine, Code::Untold, Code::NoAddress];
 /// Views that take a saved document in place of a trace.
 const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
+/// View of the calls that the tracer function_graph timed.
+const FUNCTIONS: &str = "functions";
 /// Views of counts and sums.
 const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
 /// Call-sites behind each part of memory in a table.
@@ -408,6 +410,13 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
         _ => false,
     };
+    if !trace.info.capabilities.times && (request.view.name != FUNCTIONS || args.time.is_some()) {
+        anyhow::bail!(
+            "{}: the text has no times, so {FUNCTIONS} is the only view, without --time: write 1 to options/funcgraph-abstime, and read \
+             `trace` again",
+            input_name(&trace)
+        );
+    }
     if let Some(option) = args.of_text.given().find(|option| !takes(option)) {
         anyhow::bail!(
             "{option}: {} is no text of events and tells this itself; leave the option out",
