@@ -9,7 +9,7 @@ pub mod format;
 pub mod gfp;
 pub mod kallsyms;
 pub mod kmalloc;
-mod latency;
+pub(crate) mod latency;
 pub mod notes;
 pub mod probes;
 pub(crate) mod profile;
@@ -19,4 +19,6 @@ mod slot;
 pub(crate) mod stack_record;
 pub mod stats;
 pub mod subbuffer;
+#[cfg(feature = "inputs")]
+pub(crate) mod tracer_stream;
 pub mod unknown;

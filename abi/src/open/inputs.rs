@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::listing::{io_error, no_trace};
 use super::moment::TextFile;
 use super::options::OpenOptions;
-use super::{archive, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat};
+use super::{archive, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat, tracer_stream};
 use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, Trace};
 
@@ -30,6 +30,8 @@ pub(super) enum Held {
     TraceDat(PathBuf, Arc<File>),
     /// A `perf.data`, and what the first pass over it has found.
     PerfData(Arc<perf_data::Scanned>),
+    /// A stream of the tracer "kmemtrace", and what the first pass over it has found.
+    TracerStream(Arc<tracer_stream::Scanned>),
 }
 
 /// A file, unpacked.
@@ -78,6 +80,9 @@ impl Held {
                 let scanned = perf_data::scan(path, Arc::clone(file))?;
                 return Ok(Some(Held::PerfData(Arc::new(scanned))));
             }
+            if let Some(scanned) = tracer_stream::scan(path, file, sample)? {
+                return Ok(Some(Held::TracerStream(Arc::new(scanned))));
+            }
         }
         let texts = || -> Arc<[TextFile]> { inputs.iter().map(Input::text).collect() };
         if !inputs.is_empty() && (options.form.is_some() || inputs.iter().all(Input::begins_as_text)) {
@@ -115,6 +120,7 @@ impl Held {
             Held::Moment(files) => moment::open(files, options),
             Held::TraceDat(path, file) => trace_dat::open(path, file, options),
             Held::PerfData(scanned) => perf_data::open(scanned),
+            Held::TracerStream(scanned) => tracer_stream::open(scanned),
         }
     }
 }

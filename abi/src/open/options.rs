@@ -33,4 +33,6 @@ pub struct OpenOptions {
     pub report_number: Option<usize>,
     /// True for a text that is read, by its input and its form (`"slabinfo"`, `"slabtop"`), where there are texts of several kinds.
     pub takes: Option<fn(&str, &str) -> bool>,
+    /// The texts that the trace is opened by are kept, for a writer of another container.
+    pub texts: bool,
 }

@@ -377,7 +377,8 @@ fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
     let namings = [before, after].map(GroupNaming::of);
     for (side, analysis) in [before, after].into_iter().enumerate().filter(|_| is_known) {
         for (row, (key, stats)) in analysis.paired.rows.iter().enumerate() {
-            if !stats.is_empty() {
+            // A window may hold or free objects that were allocated before it.
+            if !stats.is_empty() || stats.live_objects > 0 || stats.frees > 0 || stats.inferred_frees > 0 {
                 let name = match has_common_keys(after) {
                     true => SideKey::Common(identity(&namings[side].names(*key), true)),
                     false => side_key(analysis, *key, side == 0 && !same_addresses),

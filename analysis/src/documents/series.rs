@@ -106,7 +106,13 @@ pub(super) fn series<'a>(texts: &[&'a Analysis], top: Option<usize>, saturation:
         sum
     });
     let rows: Vec<GrowthRow<'a>> =
-        rows.into_iter().map(|(_, _, kind, names, slices)| GrowthRow { names, kind, slices }).collect();
+        rows.into_iter().map(|(_, _, kind, names, slices)| GrowthRow {
+            names,
+            kind,
+            slices,
+            reclaimable: None,
+            reclaimable_from: None,
+        }).collect();
     let template = rows.first().cloned();
     let from = last.and_then(|last| last.info.text.as_ref()?.slices_from);
     GrowthBody {

@@ -5,6 +5,9 @@ use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::anyhow;
+use rustix::io::Errno;
+
 use crate::output::made_file::Size;
 use crate::output::stream::Stream;
 use crate::output::trace_dir::{Place, TraceDir};
@@ -43,10 +46,30 @@ impl Destination {
         Ok(TraceFile { stored, stream: self.stream.clone() })
     }
 
-    /// Message for a file that cannot be written, without the reason.
-    pub(crate) fn unwritable(&self, name: &str) -> String {
-        let of_stream = || format!("{name}: cannot be written to the stream");
-        self.dir.as_ref().map_or_else(of_stream, |dir| dir.unwritable(name))
+    /// Error for a file that cannot be written, with the remedy.
+    pub(crate) fn unwritable(&self, name: &str, error: &io::Error) -> anyhow::Error {
+        match &self.dir {
+            Some(dir) => {
+                anyhow!("{}: cannot be written: {error}, {}", dir.dir.join(name).display(), self.remedy(error))
+            }
+            None => anyhow!("{name}: cannot be written to the stream: {error}"),
+        }
+    }
+
+    /// State of a file that cannot be written, and the remedy.
+    pub(crate) fn remedy(&self, error: &io::Error) -> String {
+        match Errno::from_io_error(error) {
+            Some(Errno::FBIG) => "the limit of a file's size (ulimit -f): raise the limit".to_owned(),
+            Some(Errno::ROFS) => {
+                "the file system is read-only: look for the reason in the kernel's log, or use -o".to_owned()
+            }
+            Some(Errno::IO) => "the disk fails: look for the reason in the kernel's log, or use -o".to_owned(),
+            Some(Errno::DQUOT) => "the user's quota is used up: raise it, or use -o".to_owned(),
+            _ => {
+                let room = self.room().map(|bytes| bytes >> 10).unwrap_or(0);
+                format!("{room} KiB free: free some space or use -o")
+            }
+        }
     }
 
     /// See [`TraceDir::replaces`].

@@ -180,11 +180,6 @@ impl TraceDir {
         Ok(())
     }
 
-    /// Message for a file that cannot be written, without the reason.
-    pub(crate) fn unwritable(&self, name: &str) -> String {
-        format!("{}: cannot be written (free some space, raise ulimit -f, or use -o)", self.dir.join(name).display())
-    }
-
     /// Free bytes of the file system.
     pub(crate) fn room(&self) -> io::Result<u64> {
         self.held.statvfs().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))

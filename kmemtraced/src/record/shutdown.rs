@@ -6,7 +6,6 @@ use std::time::Duration;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units::{self, counted};
 use kmemtrace_abi::trace::Scope;
-use rustix::io::Errno;
 
 use crate::args::Args;
 use crate::control::files;
@@ -95,7 +94,7 @@ pub(crate) fn close(
     say_each_cpu(args, totals.events, outcomes);
     say_losses(conditions, &totals, outcomes, failed.is_none());
     if let Some((name, error)) = &failed {
-        say(format!("kmemtraced: {shown}/{name}: {error}, {}", remedy(error, output)));
+        say(format!("kmemtraced: {shown}/{name}: {error}, {}; what is there is valid", output.remedy(error)));
         return ENDED_EARLY;
     }
     if place == Place::Unreached {
@@ -178,15 +177,6 @@ fn say_losses(conditions: &Conditions<'_>, totals: &Totals, outcomes: &[(u32, Ou
     if totals.lost > by_others && is_written {
         losses::lines(conditions, totals.lost - by_others, outcomes).into_iter().for_each(say);
     }
-}
-
-/// State of a file that could not be written, and the remedy.
-fn remedy(error: &io::Error, output: &Destination) -> String {
-    if error.raw_os_error() == Some(Errno::FBIG.raw_os_error()) {
-        return "the limit of a file's size (ulimit -f): what is there is valid; raise the limit".to_owned();
-    }
-    let room = output.room().map(|bytes| bytes >> 10).unwrap_or(0);
-    format!("{room} KiB free: what is there is valid; free some space or use -o")
 }
 
 /// Reports a recording that a second signal cut short. Touches no file, because the disk may stall.
