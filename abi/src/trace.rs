@@ -336,31 +336,18 @@ pub struct TextInfo {
     pub is_rounded: bool,
     /// Time of day at which the text was made, in seconds since 1970.
     pub taken_at: Option<i64>,
+    /// Number of texts of the series that the text is the last of; 0 for a single one.
+    pub slices: usize,
     /// Source of the times of a series that the text is of; `None` for a single text.
     pub slices_from: Option<SlicesFrom>,
     /// Counters of meminfo, zoneinfo or an OOM report: name and bytes, in the order of the text.
     pub counters: Vec<(Box<[u8]>, u64)>,
     /// Processes of an OOM report: id, command, resident bytes.
     pub processes: Vec<(i32, Box<[u8]>, u64)>,
+    /// Names of the other texts that were named with it, or stand in the same file.
+    pub others: Vec<&'static str>,
     /// Warnings for people, a sentence each.
     pub warnings: Vec<String>,
-    /// Texts of other kinds that were named with it, or that the same file has.
-    pub others: Vec<OtherText>,
-}
-
-/// Text beside the one that is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherText {
-    /// Its file, and the line that it begins at where the file has several.
-    pub name: String,
-    /// Input, as documents have it.
-    pub input: &'static str,
-    /// Name of the form for people.
-    pub title: &'static str,
-    /// What it has many of.
-    pub unit: &'static str,
-    /// Number of them.
-    pub entries: u64,
 }
 
 impl TraceInfo {

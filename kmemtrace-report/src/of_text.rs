@@ -51,6 +51,30 @@ const VIEWS: &[(&str, Needs)] = &[
     ("--memstrack", Needs::Pages),
 ];
 
+/// Inputs whose entries have call sites.
+const WITH_SITES: [&str; 5] = ["page_owner", "alloc_traces", "kmemleak", "slab_report", "allocinfo"];
+
+/// True for a text that the view reads, by its input and its form, where there are texts of several kinds. `None` for a summary, which
+/// lists all.
+pub(crate) fn takes(view: &str) -> Option<fn(&str, &str) -> bool> {
+    let needs = VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs)?;
+    Some(match needs {
+        Needs::Nothing if view == "summary" => return None,
+        Needs::Nothing => |_, _| true,
+        Needs::Counters => |input, _| input == "meminfo",
+        Needs::Caches => has_caches,
+        Needs::Pages => |input, _| input == "page_owner",
+        Needs::Objects => |input, form| form == "dump" || input == "kmemleak",
+        Needs::Threads => |input, _| ["page_owner", "kmemleak", "slab_report"].contains(&input),
+        Needs::Sites | Needs::Stacks => |input, _| WITH_SITES.contains(&input),
+    })
+}
+
+fn has_caches(input: &str, form: &str) -> bool {
+    let is_list = ["alloc_traces", "alloc_calls"].contains(&form);
+    is_list || ["kmemleak", "slab_report", "slabinfo"].contains(&input) || form == "oom"
+}
+
 /// Kind of a text, by what its entries have.
 struct Text<'t> {
     input: &'static str,
@@ -59,13 +83,11 @@ struct Text<'t> {
 
 impl Text<'_> {
     fn has(&self, needs: Needs) -> bool {
-        let has_sites = ["page_owner", "alloc_traces", "kmemleak", "slab_report", "allocinfo"].contains(&self.input);
+        let has_sites = WITH_SITES.contains(&self.input);
         match needs {
             Needs::Nothing => true,
             Needs::Sites => has_sites,
-            Needs::Caches => {
-                ["alloc_traces", "kmemleak", "slab_report", "slabinfo"].contains(&self.input) || self.info.form == "oom"
-            }
+            Needs::Caches => has_caches(self.input, self.info.form),
             Needs::Stacks => has_sites && (self.info.has_stacks || self.input == "allocinfo"),
             Needs::Threads => has_sites && self.info.has_threads,
             Needs::Objects => self.info.has_objects,
@@ -98,7 +120,12 @@ pub(crate) fn check(request: &Request, trace: &Trace) -> anyhow::Result<()> {
     let view = request.view.name;
     let needs = VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs);
     if !needs.is_some_and(|needs| text.has(needs)) {
-        anyhow::bail!("{}: {view} is not for a {} of one moment; use {}", input(), info.title, text.views().join(", "));
+        anyhow::bail!(
+            "{}: {view} needs what a {} of one moment does not have; use {}",
+            input(),
+            info.title,
+            text.views().join(", ")
+        );
     }
     if !args.fail_on.is_empty() {
         anyhow::bail!("--fail-on: {} lists memory at one moment and tells no frees; leave the option out", input());

@@ -363,6 +363,9 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         cache_name: args.moment.cache_name.clone(),
         object_size: args.moment.object_size,
         times: args.moment.times.clone(),
+        member: args.moment.member.clone(),
+        report_number: args.moment.report_number,
+        takes: of_text::takes(request.view.name),
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {

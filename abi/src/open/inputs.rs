@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use super::listing::{io_error, no_trace};
-use super::moment::several::TextFile;
+use super::moment::TextFile;
 use super::options::OpenOptions;
 use super::{archive, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat};
 use crate::disk::block::MAGIC;
@@ -15,6 +14,8 @@ use crate::trace::{OpenError, Trace};
 
 /// Name of standard input.
 const STDIN: &str = "-";
+/// Begin of what the kernel's tracer prints.
+const TRACER: &[u8] = b"# tracer:";
 /// First bytes that a file is known by.
 const SAMPLE: u64 = 64 << 10;
 
@@ -24,7 +25,7 @@ pub(super) enum Held {
     /// Texts of events.
     Events(Arc<ftrace_text::Texts>),
     /// Texts of one moment.
-    Moment(Arc<Vec<TextFile>>),
+    Moment(Arc<[TextFile]>),
     /// A `trace.dat`.
     TraceDat(PathBuf, Arc<File>),
     /// A `perf.data`, and what the first pass over it has found.
@@ -49,9 +50,15 @@ impl Input {
         TextFile { path: path.clone(), file: Arc::clone(file), modified: *modified, is_live: *is_live }
     }
 
-    /// A text whose begin does not tell its form, as a long log.
-    fn may_have_text(&self) -> bool {
-        self.sample.len() as u64 >= SAMPLE && foreign::is_text(&self.sample)
+    /// A line of a text of one moment is among the first ones.
+    fn begins_as_text(&self) -> bool {
+        moment::begins(&self.sample) && !self.sample.starts_with(TRACER)
+    }
+
+    /// Few of the first characters are of no text: a log may have colours, and zeros where a machine has crashed.
+    fn may_be_text(&self) -> bool {
+        let is_control = |byte: &&u8| byte.is_ascii_control() && !b"\n\r\t\x1b".contains(byte);
+        !self.sample.is_empty() && self.sample.iter().filter(is_control).count() * 20 < self.sample.len()
     }
 }
 
@@ -72,24 +79,26 @@ impl Held {
                 return Ok(Some(Held::PerfData(Arc::new(scanned))));
             }
         }
-        let texts = || Held::Moment(Arc::new(inputs.iter().map(Input::text).collect()));
-        let begins = |input: &Input| moment::begins(&input.sample);
-        if inputs.iter().any(begins) && inputs.iter().all(|input| begins(input) || foreign::is_text(&input.sample))
-            || !inputs.is_empty() && options.form.is_some()
-        {
-            return Ok(Some(texts()));
+        let texts = || -> Arc<[TextFile]> { inputs.iter().map(Input::text).collect() };
+        if !inputs.is_empty() && (options.form.is_some() || inputs.iter().all(Input::begins_as_text)) {
+            return Ok(Some(Held::Moment(texts())));
         }
+        let mut refusal = None;
         if !inputs.is_empty() && inputs.iter().all(|input| ftrace_text::may_be(&input.sample)) {
             let files = inputs.iter().map(|input| (input.path.clone(), Arc::clone(&input.file))).collect();
-            if let Some(texts) = ftrace_text::read(files, options)? {
-                return Ok(Some(Held::Events(Arc::new(texts))));
+            match ftrace_text::read(files, options) {
+                Ok(Some(texts)) => return Ok(Some(Held::Events(Arc::new(texts)))),
+                Ok(None) => {}
+                Err(error) if error.is_no_trace() => refusal = Some(error),
+                Err(error) => return Err(error),
             }
         }
-        if inputs.iter().all(Input::may_have_text) && !inputs.is_empty() {
-            let files: Vec<TextFile> = inputs.iter().map(Input::text).collect();
-            if moment::several::open(&files, options)?.is_some() {
-                return Ok(Some(texts()));
-            }
+        // Reports of memory may stand anywhere in a log.
+        if !inputs.is_empty() && inputs.iter().all(Input::may_be_text) && moment::is_in(&texts(), options)? {
+            return Ok(Some(Held::Moment(texts())));
+        }
+        if let Some(refusal) = refusal {
+            return Err(refusal);
         }
         match inputs.iter().find(|input| input.is_unpacked) {
             Some(Input { path, sample, .. }) => {
@@ -103,9 +112,7 @@ impl Held {
     pub(super) fn open(&self, options: &OpenOptions) -> Result<Trace, OpenError> {
         match self {
             Held::Events(texts) => ftrace_text::open(texts, options),
-            Held::Moment(files) => moment::several::open(files, options)?.ok_or_else(|| {
-                no_trace(files.first().map_or(Path::new(""), |file| &file.path), "has no block that counts")
-            }),
+            Held::Moment(files) => moment::open(files, options),
             Held::TraceDat(path, file) => trace_dat::open(path, file, options),
             Held::PerfData(scanned) => perf_data::open(scanned),
         }
@@ -143,7 +150,7 @@ fn input(path: &Path, is_one: bool) -> Result<Option<Input>, OpenError> {
         _ => io_error(&path)(error),
     })?;
     let is_kept = !is_stdin && !is_live;
-    let modified = file.metadata().ok().filter(|_| is_kept).and_then(|metadata| seconds(metadata.modified().ok()?));
+    let modified = moment::modified(&file).filter(|_| is_kept);
     Ok(Some(match unpacked {
         Some(file) => Input {
             sample: self::sample(&file).map_err(io_error(&path))?,
@@ -157,18 +164,12 @@ fn input(path: &Path, is_one: bool) -> Result<Option<Input>, OpenError> {
     }))
 }
 
-/// Seconds since 1970.
-fn seconds(time: SystemTime) -> Option<i64> {
-    i64::try_from(time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs()).ok()
-}
-
 /// The members of an archive that are read, in place of the archive; another input as it is.
 fn unarchived(input: Input, options: &OpenOptions) -> Result<Vec<Input>, OpenError> {
     if !archive::begins(&input.sample) {
         return Ok(vec![input]);
     }
-    let is_trace =
-        |sample: &[u8]| trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(b"# tracer:");
+    let is_trace = |sample: &[u8]| trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(TRACER);
     let is_read = |sample: &[u8]| moment::begins(sample) || is_trace(sample);
     let members = archive::members(&input.path, &input.file, options.member.as_deref(), &is_read)?;
     if members.is_empty() {

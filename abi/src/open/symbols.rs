@@ -1,10 +1,10 @@
 //! Functions that texts name, as `%pS` prints them. Without an address a function gets a range of its own in [`MADE_UP`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::RandomState;
 
-use crate::trace::{BEFORE_PAGE_OWNER, MADE_UP, WITHOUT_OFFSET};
+use crate::trace::{MADE_UP, WITHOUT_OFFSET, is_made_up};
 
 /// Limit of a function's size: a text may claim any.
 const MAX_BYTES: u64 = 1 << 24;
@@ -46,6 +46,8 @@ pub(super) struct Symbols {
     /// By name, and behind a line's end the module. Equal offsets in functions of one name are one call site, whatever their sizes, so
     /// the first range that is long enough counts.
     ranges: HashMap<Box<[u8]>, Vec<Range>, RandomState>,
+    /// Keys of all ranges by their begins.
+    begins: BTreeMap<u64, Box<[u8]>>,
     /// Number of all ranges.
     functions: usize,
     /// Latest key of `ranges` that was looked for.
@@ -62,11 +64,6 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Address that stands for what was allocated before page_owner began.
-    pub(super) fn early(&mut self) -> u64 {
-        self.address(Frame::Name { name: BEFORE_PAGE_OWNER, module: None })
-    }
-
     /// Return address of a frame; 0 where there are more functions than a kernel has.
     pub(super) fn address(&mut self, frame: Frame<'_>) -> u64 {
         match frame {
@@ -85,15 +82,24 @@ impl Symbols {
         }
     }
 
-    /// The functions by address.
-    #[cfg(feature = "inputs")]
-    pub(super) fn by_address(&self) -> ByAddress<'_> {
-        let mut functions: Vec<(Range, &[u8])> = Vec::with_capacity(self.functions);
-        for (key, ranges) in &self.ranges {
-            functions.extend(ranges.iter().map(|range| (*range, &**key)));
+    /// Addresses of other symbols as addresses of these.
+    pub(super) fn moved(&mut self, other: &Symbols, address: u64) -> u64 {
+        let found = other.begins.range(..address).next_back().filter(|_| is_made_up(address) && address < MADE_UP.end);
+        let Some((begin, key)) = found else { return address };
+        if let Some((file, line)) = other.sources.get(&address) {
+            let mut parts = key.rsplitn(3, |byte| *byte == b'\n');
+            let module = parts.next().filter(|module| !module.is_empty());
+            return self.source((file, *line), parts.next().unwrap_or_default(), module);
         }
-        functions.sort_unstable_by_key(|(range, _)| range.begin);
-        ByAddress { functions }
+        let (name, module) = match key.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (&key[..end], Some(&key[end + 1..])),
+            None => (&key[..], None),
+        };
+        let ranges = other.ranges.get(&key[..]).map_or(&[][..], Vec::as_slice);
+        match ranges.iter().find(|range| range.begin == *begin).map(|range| range.bytes) {
+            Some(NO_SIZE) | None => self.address(Frame::Name { name, module }),
+            Some(size) => self.address(Frame::Function { name, offset: address - begin, size, module }),
+        }
     }
 
     /// Address that stands for a line of source.
@@ -151,7 +157,9 @@ impl Symbols {
             // Readers end a function with its page, where one of another module is next.
             self.add_symbol(begin + len + 1, b'd', b"_end", module);
         }
-        self.ranges.entry(self.key.clone().into_boxed_slice()).or_default().push(Range { begin, bytes });
+        let key = self.key.clone().into_boxed_slice();
+        self.begins.insert(begin, key.clone());
+        self.ranges.entry(key).or_default().push(Range { begin, bytes });
         Some(begin)
     }
 
@@ -193,30 +201,6 @@ impl Symbols {
             self.add_line(end, b"_end", None);
         }
         self.lines
-    }
-}
-
-/// Functions of a text by address.
-#[cfg(feature = "inputs")]
-pub(super) struct ByAddress<'s> {
-    functions: Vec<(Range, &'s [u8])>,
-}
-
-#[cfg(feature = "inputs")]
-impl ByAddress<'_> {
-    /// The frame that an address stands for, so that another text's functions can have it. Lines of source have none.
-    pub(super) fn frame(&self, address: u64) -> Option<Frame<'_>> {
-        if !MADE_UP.contains(&address) {
-            return Some(Frame::Address(address));
-        }
-        let next = self.functions.partition_point(|(range, _)| range.begin < address);
-        let (Range { begin, bytes }, key) = self.functions.get(next.checked_sub(1)?)?;
-        let mut parts = key.split(|byte| *byte == b'\n');
-        let (name, module) = (parts.next().filter(|name| !name.is_empty())?, parts.next());
-        Some(match *bytes {
-            NO_SIZE => Frame::Name { name, module },
-            size => Frame::Function { name, offset: address - begin, size, module },
-        })
     }
 }
 

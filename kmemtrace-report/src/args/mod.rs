@@ -315,6 +315,12 @@ pub(crate) struct MomentArgs {
     /// Bytes of an object of that cache [default: those in the name of a kmalloc cache]
     #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     pub(crate) object_size: Option<u64>,
+    /// File of an archive, or one of several texts: its name, the end of its name, or FILE:LINE
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub(crate) member: Option<String>,
+    /// OOM report among several, from 1 [default: the last one]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub(crate) report_number: Option<usize>,
 }
 
 impl MomentArgs {
@@ -325,6 +331,8 @@ impl MomentArgs {
             ("--times", !self.times.is_empty()),
             ("--cache-name", self.cache_name.is_some()),
             ("--object-size", self.object_size.is_some()),
+            ("--member", self.member.is_some()),
+            ("--report-number", self.report_number.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
     }

@@ -104,10 +104,10 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
         return status;
     }
     let status = status.map(|status| if status == 0 { viewed } else { status });
-    let Some(dir) = output.path() else { return status };
-    let reported = command::report(args, dir, report_file.as_ref(), signals);
+    let Some(dir) = output.path_now() else { return status };
+    let reported = command::report(args, &dir, report_file.as_ref(), signals);
     if memstrack::is_private(args) {
-        remove_private(dir, reported);
+        remove_private(&dir, reported);
     }
     match reported {
         Reported::Interrupted => Ok(shutdown::ENDED_EARLY),

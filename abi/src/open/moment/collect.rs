@@ -5,10 +5,8 @@
 //! address alone are added up; where ages, a window of time or single objects are asked for, an entry takes 24 bytes until it is handed
 //! over, and more only where it has a line of its own.
 
-mod absorb;
-
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use foldhash::fast::RandomState;
@@ -98,22 +96,35 @@ impl Store {
     }
 
     fn push(&mut self, kept: Kept, amounts: Amounts) {
-        self.add(Alike { oldest: kept, newest: kept.at, entries: 1, amounts });
+        match self {
+            Store::Each(all) => all.push(kept),
+            Store::Alike { .. } => self.add(Alike { oldest: kept, newest: kept.at, entries: 1, amounts }),
+        }
     }
 
-    fn add(&mut self, added: Alike) {
-        let kept = added.oldest;
+    fn add(&mut self, more: Alike) {
+        let kept = more.oldest;
         match self {
             Store::Each(all) => all.push(kept),
             Store::Alike { all, places } => {
                 let place = *places.entry((kept.stack, kept.facts)).or_insert(all.len());
-                let Some(alike) = all.get_mut(place) else { return all.push(added) };
-                alike.entries += added.entries;
-                alike.newest = alike.newest.max(added.newest);
-                alike.amounts = alike.amounts.plus(added.amounts);
+                let Some(alike) = all.get_mut(place) else { return all.push(more) };
+                alike.entries += more.entries;
+                alike.newest = alike.newest.max(more.newest);
+                alike.amounts = alike.amounts.plus(more.amounts);
                 if (kept.at, kept.address) < (alike.oldest.at, alike.oldest.address) {
                     alike.oldest = kept;
                 }
+            }
+        }
+    }
+
+    /// Hands over each entry, the time of its latest, their number and their sums.
+    fn each(&self, mut take: impl FnMut(Kept, u64, u64, Amounts)) {
+        match self {
+            Store::Each(all) => all.iter().for_each(|kept| take(*kept, kept.at, 1, Amounts::default())),
+            Store::Alike { all, .. } => {
+                all.iter().for_each(|alike| take(alike.oldest, alike.newest, alike.entries, alike.amounts));
             }
         }
     }
@@ -167,7 +178,6 @@ pub(crate) struct Collector {
     page_bytes: Option<u64>,
     asked_page_bytes: Option<u64>,
     kernel: Option<String>,
-    arch: Option<String>,
     info: TextInfo,
     /// Reason for which the text is not read as a list of who holds memory.
     refusal: Option<&'static str>,
@@ -198,7 +208,6 @@ impl Collector {
             page_bytes: None,
             asked_page_bytes: options.page_bytes,
             kernel: None,
-            arch: None,
             info: TextInfo::default(),
             refusal: None,
             troubles: Vec::new(),
@@ -216,11 +225,6 @@ impl Collector {
         self.info.skipped_lines += 1;
     }
 
-    /// Number of entries so far.
-    pub(crate) fn entries(&self) -> u64 {
-        self.info.entries
-    }
-
     /// Facts of the text, and what is wrong with it.
     #[cfg(test)]
     pub(crate) fn told(&self) -> (&TextInfo, Vec<Trouble>) {
@@ -230,17 +234,6 @@ impl Collector {
     /// True for a text that must not be read as a list of who holds memory.
     pub(crate) fn is_refused(&self) -> bool {
         self.refusal.is_some()
-    }
-
-    /// True for a text that tells the stacks of handles.
-    pub(crate) fn explains_handles(&self) -> bool {
-        !self.handles.is_empty()
-    }
-
-    /// Names of caches that entries have.
-    pub(crate) fn caches(&self) -> Vec<Box<[u8]>> {
-        let caches: HashSet<NameId, RandomState> = self.facts.iter().filter_map(|facts| facts.cache).collect();
-        caches.into_iter().map(|cache| self.names.get(cache).into()).collect()
     }
 
     /// True without an entry, a counter and a process.
@@ -327,6 +320,92 @@ impl Collector {
         troubles.into_iter().map(fault).collect()
     }
 
+    /// True for a text that tells stacks of handles, and nothing else.
+    pub(crate) fn explains_handles(&self) -> bool {
+        self.info.entries == 0 && !self.handles.is_empty()
+    }
+
+    /// Notes what other texts the file has, by their names for people.
+    pub(crate) fn note_others(&mut self, titles: &[&'static str]) {
+        self.info.others = titles.to_vec();
+    }
+
+    /// Names of the caches that entries are of; `None` among them where an entry names none.
+    pub(crate) fn caches(&self) -> BTreeSet<Option<&[u8]>> {
+        self.facts.iter().map(|facts| facts.cache.map(|cache| self.names.get(cache))).collect()
+    }
+
+    /// Adds the entries and facts of another text.
+    pub(crate) fn add(&mut self, other: &Collector) {
+        let mut moved: HashMap<StackId, StackId, RandomState> = HashMap::default();
+        let mut stack_of = |collector: &mut Collector, stack: StackId| match moved.get(&stack) {
+            Some(known) => *known,
+            None => {
+                let frames = other.stacks.get(stack).iter();
+                let frames: Vec<u64> = frames.map(|frame| collector.symbols.moved(&other.symbols, *frame)).collect();
+                let new = collector.stacks.intern(&frames);
+                moved.insert(stack, new);
+                new
+            }
+        };
+        for (handle, stack) in &other.handles {
+            let stack = stack_of(self, *stack);
+            self.handles.insert(*handle, stack);
+        }
+        let facts: Vec<u32> = other.facts.iter().map(|facts| self.moved_facts(other, facts)).collect();
+        other.store.each(|kept, newest, entries, amounts| {
+            let stack = kept.stack.map(|stack| stack_of(self, stack));
+            let facts = facts.get(kept.facts as usize).copied().unwrap_or(0);
+            self.store.add(Alike { oldest: Kept { stack, facts, ..kept }, newest, entries, amounts });
+        });
+        for (pid, (at, comm)) in &other.comms {
+            let comm = self.names.intern(other.names.get(*comm));
+            let latest = self.comms.entry(*pid).or_insert((*at, comm));
+            *latest = (*latest).max((*at, comm));
+        }
+        self.has.iter_mut().for_each(|(kind, has)| *has |= other.has[kind]);
+        self.is_of_pages |= other.is_of_pages;
+        self.page_bytes = self.page_bytes.or(other.page_bytes);
+        self.kernel = self.kernel.take().or_else(|| other.kernel.clone());
+        self.refusal = self.refusal.or(other.refusal);
+        self.troubles.extend(&other.troubles);
+        self.add_info(&other.info);
+    }
+
+    fn moved_facts(&mut self, other: &Collector, facts: &Facts) -> u32 {
+        let name = |names: &mut Names, name: Option<NameId>| name.map(|name| names.intern(other.names.get(name)));
+        let extras = facts.extras.and_then(|number| other.extras.get(number as usize)).map(|extras| {
+            self.extras.push(extras.clone());
+            u32::try_from(self.extras.len() - 1).unwrap_or(u32::MAX)
+        });
+        let facts = Facts {
+            site: self.symbols.moved(&other.symbols, facts.site),
+            comm: name(&mut self.names, facts.comm),
+            cache: name(&mut self.names, facts.cache),
+            module: name(&mut self.names, facts.module),
+            extras,
+            ..*facts
+        };
+        self.number_of(facts)
+    }
+
+    fn add_info(&mut self, other: &TextInfo) {
+        let info = &mut self.info;
+        info.entries += other.entries;
+        info.skipped_lines += other.skipped_lines;
+        info.skipped_blocks += other.skipped_blocks;
+        info.has_stacks |= other.has_stacks;
+        info.has_times |= other.has_times;
+        info.has_threads |= other.has_threads;
+        info.has_caches |= other.has_caches;
+        info.lacks_lines |= other.lacks_lines;
+        info.is_rounded |= other.is_rounded;
+        info.taken_at = info.taken_at.or(other.taken_at);
+        info.counters.extend_from_slice(&other.counters);
+        info.processes.extend_from_slice(&other.processes);
+        info.warnings.extend_from_slice(&other.warnings);
+    }
+
     /// The trace of what was collected; `is_live`: the text is of the kernel that runs.
     ///
     /// # Errors
@@ -369,7 +448,7 @@ impl Collector {
         info.page_bytes = is_of_pages.then_some(page_bytes);
         info.page_bytes_from = from;
         info.capabilities = InputCapabilities::one_moment(has);
-        (info.kernel, info.arch) = (self.kernel, self.arch);
+        info.kernel = self.kernel;
         let FormName { form, title, unit, has_objects, .. } = form;
         info.text =
             Some(Box::new(TextInfo { form, title, unit, has_stacks, has_objects, has_handles_alone, ..self.info }));
@@ -449,7 +528,6 @@ impl Out for Collector {
         let text = |bytes: &[u8]| Some(String::from_utf8_lossy(bytes).into_owned());
         match fact {
             Fact::Kernel(release) => self.kernel = text(release),
-            Fact::Arch(machine) => self.arch = text(machine),
             Fact::PageBytes(bytes) => self.page_bytes = Some(bytes),
             Fact::TakenAt(seconds) => self.info.taken_at = Some(seconds),
             Fact::MayLackLines => self.info.lacks_lines = true,

@@ -12,6 +12,7 @@ mod alloc_traces;
 mod allocinfo;
 mod blocks;
 pub(crate) mod collect;
+mod combine;
 #[cfg(feature = "inputs")]
 mod crash_slabs;
 mod dates;
@@ -33,10 +34,7 @@ mod oom;
 mod owner_lines;
 mod page_size;
 mod places;
-#[cfg(feature = "inputs")]
 mod series;
-#[cfg(feature = "inputs")]
-pub(super) mod several;
 #[cfg(feature = "inputs")]
 mod slab_report;
 #[cfg(feature = "inputs")]
@@ -55,11 +53,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
+use self::combine::Part;
+pub(super) use self::combine::TextFile;
 pub(super) use self::door::Text;
 use self::form::About;
 use super::lines::Lines;
-use super::listing::{io_error, no_trace};
+use super::listing::io_error;
 use super::options::OpenOptions;
 use super::regular;
 use crate::trace::{OpenError, PAGE_OWNER, Trace};
@@ -83,9 +84,29 @@ fn read_lines(path: &Path, mut lines: Lines, options: &OpenOptions) -> Result<Ve
     door::read(&mut lines, About { path, options }).map_err(io_error(path))
 }
 
-/// Opens a text.
-pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Trace, OpenError> {
-    of_texts(path, read(path, file, options)?, false)
+/// Opens texts that are named together.
+pub(super) fn open(files: &[TextFile], options: &OpenOptions) -> Result<Trace, OpenError> {
+    combine::of_parts(parts(files, options)?, options)
+}
+
+/// True for files one of which has a text somewhere, as a log may.
+pub(super) fn is_in(files: &[TextFile], options: &OpenOptions) -> Result<bool, OpenError> {
+    let options = OpenOptions { alike: true, ..options.clone() };
+    Ok(combine::hold_something(&parts(files, &options)?))
+}
+
+fn parts(files: &[TextFile], options: &OpenOptions) -> Result<Vec<Part>, OpenError> {
+    let mut parts = Vec::new();
+    for TextFile { path, file, modified, is_live } in files {
+        parts.extend(Part::of_file(path, *modified, *is_live, read(path, file, options)?));
+    }
+    Ok(parts)
+}
+
+/// Time of a file's last change, in seconds since 1970.
+pub(super) fn modified(file: &File) -> Option<i64> {
+    let since_1970 = file.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since_1970.as_secs()).ok()
 }
 
 /// Texts that kernels make up as they are read, and that end: their names, and the file systems they are in.
@@ -94,8 +115,8 @@ const MADE_UP: [(&str, &str); 12] = [
     ("show_stacks", "debugfs"),
     ("show_handles", "debugfs"),
     ("show_stacks_handles", "debugfs"),
-    ("kmemleak", "debugfs"),
     ("alloc_traces", "debugfs"),
+    ("kmemleak", "debugfs"),
     ("alloc_calls", "sysfs"),
     ("slabinfo", "proc"),
     ("allocinfo", "proc"),
@@ -117,22 +138,14 @@ pub(super) fn open_path(path: &Path, options: &OpenOptions) -> Option<Result<Tra
         Ok(file) => {
             let mut sample = Vec::new();
             (&file).take(SAMPLE).read_to_end(&mut sample).ok()?;
-            (begins(&sample) || options.form.is_some()).then(|| open(path, &Arc::new(file), options))
+            let modified = modified(&file);
+            let text = TextFile { path: path.to_owned(), file: Arc::new(file), modified, is_live: false };
+            (begins(&sample) || options.form.is_some()).then(|| open(&[text], options))
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            let file = open_made_up(path)?;
-            let texts = read_lines(path, Lines::of_made_up(file), options);
-            Some(texts.and_then(|texts| of_texts(path, texts, true)))
+            let texts = read_lines(path, Lines::of_made_up(open_made_up(path)?), options);
+            Some(texts.and_then(|texts| combine::of_parts(Part::of_file(path, None, true, texts), options)))
         }
         Err(_) => None,
-    }
-}
-
-/// The last of the texts that hold something.
-fn of_texts(path: &Path, texts: Vec<Text>, is_live: bool) -> Result<Trace, OpenError> {
-    let last = texts.into_iter().rfind(|text| text.collector.is_refused() || !text.collector.is_empty());
-    match last {
-        Some(Text { name, collector, .. }) => collector.into_trace(path, name, is_live),
-        None => Err(no_trace(path, "has no block that counts")),
     }
 }

@@ -34,7 +34,11 @@ pub(crate) fn of_slices(mut slices: Vec<Slice>, times: &[i64]) -> Result<Option<
     }
     let at = |slice: &Slice| slice.trace.info.text.as_ref().and_then(|text| text.taken_at);
     slices.sort_by_key(at);
+    let number = slices.len();
     let Some(Slice { mut trace, .. }) = slices.pop() else { return Ok(None) };
+    if let Some(text) = &mut trace.info.text {
+        text.slices = number;
+    }
     trace.series = slices.into_iter().map(|slice| slice.trace).collect();
     Ok(Some(trace))
 }

@@ -330,6 +330,8 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
     }
     head.extend(trace.cpus.map(|cpus| counted(cpus as u64, "CPU")));
     if let Some(text) = trace.text {
+        head.extend((text.slices > 0).then(|| format!("the last of {} texts", text.slices)));
+        head.extend((!text.others.is_empty()).then(|| format!("also there: {}", text.others.join(", "))));
         head.extend(
             text.taken_at.and_then(|at| u64::try_from(at).ok()).and_then(time_of_day).map(|at| format!("taken {at}")),
         );
