@@ -27,6 +27,8 @@ mod tar;
 #[cfg(feature = "inputs")]
 mod trace_dat;
 mod tree;
+#[cfg(feature = "inputs")]
+mod utf16;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
