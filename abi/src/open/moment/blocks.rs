@@ -578,3 +578,6 @@ fn site(word: Option<&'static [u8]>, frames: &[u64], handle: Option<u64>) -> Sit
         _ => Site::OfStack,
     }
 }
+
+#[cfg(test)]
+mod tests;

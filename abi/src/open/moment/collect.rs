@@ -225,6 +225,12 @@ impl Collector {
         self.info.skipped_lines += 1;
     }
 
+    /// Facts of the text, and what is wrong with it.
+    #[cfg(test)]
+    pub(crate) fn told(&self) -> (&TextInfo, Vec<Trouble>) {
+        (&self.info, self.troubles.iter().map(|(trouble, ..)| *trouble).collect())
+    }
+
     /// True for a text that must not be read as a list of who holds memory.
     pub(crate) fn is_refused(&self) -> bool {
         self.refusal.is_some()

@@ -298,3 +298,6 @@ fn version(line: &[u8]) -> Option<&[u8]> {
     let is_release = second.first()?.is_ascii_digit() && second.contains(&b'.');
     (is_release && (first == b"version" || words.next()?.starts_with(b"#"))).then_some(second)
 }
+
+#[cfg(test)]
+mod tests;

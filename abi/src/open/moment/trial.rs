@@ -36,6 +36,7 @@ pub(super) struct Owned {
     pub(super) pid: Option<i32>,
     pub(super) comm: Option<String>,
     pub(super) cache: Option<String>,
+    pub(super) is_released: bool,
     pub(super) beside: String,
 }
 
@@ -93,6 +94,7 @@ impl Out for Told {
             pid: entry.pid,
             comm: entry.comm.map(string),
             cache: entry.cache.map(string),
+            is_released: entry.is_released,
             beside: match entry.beside {
                 Beside::Nothing => String::new(),
                 Beside::Traces(traces) => {
