@@ -32,4 +32,5 @@ mod tree;
 mod trouble;
 mod unplaced;
 mod widths;
+mod witnesses;
 mod words;

@@ -216,3 +216,118 @@ fn explain(parts: &mut [Part], explaining: Vec<Part>) {
         machines.into_iter().zip(&zones).for_each(|(part, zones)| part.text.collector.add(&zones.text.collector));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::open::lines::Lines;
+    use crate::open::moment::{door, form::About};
+
+    const LIST: &str = "      7 kstrdup+0x30/0x58 age=1 pid=1\n      8 kfree_skb+0x30/0x58 [net] age=1 pid=1\n";
+    const SLABINFO: &str = "slabinfo - version: 2.1\na 1 2 3 4 5 : tunables 0 0 0 : slabdata 1 1 0\n";
+    const MEMINFO: &str = "MemTotal: 100 kB\nMemFree: 10 kB\n";
+    const ZONEINFO: &str = "Node 0, zone DMA\n  pagesets\n    cpu: 0\n      count: 3\n";
+    const OOM: &str = "[    1.0] a invoked oom-killer: order=0\n[    1.0] memory: usage 8kB, limit 9kB, failcnt 3\n";
+    const HANDLES: &str = "handle: 42\nnr_base_pages: 16\n\n";
+    const STACKS: &str = " post_alloc_hook+0x1/0x2\n example_open+0x1c/0x40 [exampledrv]\nhandle: 42\n\n";
+
+    fn parts(files: &[(&str, &str)], options: &OpenOptions) -> Vec<Part> {
+        let part = |(name, text): &(&str, &str)| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let path = Path::new(name);
+            let texts = door::read(&mut Lines::new(Arc::new(file)), About { path, options }).unwrap();
+            Part::of_file(path, None, false, texts)
+        };
+        files.iter().flat_map(part).collect()
+    }
+
+    fn opened(files: &[(&str, &str)], options: &OpenOptions) -> Result<Trace, OpenError> {
+        of_parts(parts(files, options), options)
+    }
+
+    fn counters(trace: &Trace) -> Vec<(String, u64)> {
+        let text = trace.info.text.as_ref().unwrap();
+        text.counters.iter().map(|(name, bytes)| (String::from_utf8_lossy(name).into_owned(), *bytes)).collect()
+    }
+
+    fn error(opened: Result<Trace, OpenError>) -> String {
+        opened.err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn lists_of_different_caches_add_up() {
+        let options = OpenOptions::default();
+        let entries = |files: &[(&str, &str)]| {
+            let trace = opened(files, &options).unwrap();
+            (trace.info.text.unwrap().entries, trace.series.len())
+        };
+        let (first, second) = (("/slab/kmalloc-64/alloc_traces", LIST), ("/slab/dentry/alloc_traces", LIST));
+        assert_eq!(entries(&[first, second]), (4, 0));
+        assert_eq!(entries(&[first, second, ("/slab/dentry/free_traces", LIST)]), (4, 0));
+        assert_eq!(entries(&[first, first]), (2, 1), "a series of one cache");
+        assert_eq!(entries(&[("a", LIST), ("b", LIST)]), (2, 1), "which caches they are of is not known");
+        assert!(error(opened(&[("free_traces", LIST)], &options)).contains("previous free"));
+    }
+
+    #[test]
+    fn texts_explain_others_in_any_order() {
+        let options = OpenOptions::default();
+        for files in [[("h", HANDLES), ("s", STACKS)], [("s", STACKS), ("h", HANDLES)]] {
+            let text = opened(&files, &options).unwrap().info.text.unwrap();
+            assert_eq!((text.entries, text.has_stacks, text.has_handles_alone), (1, true, false), "{files:?}");
+        }
+        assert!(opened(&[("h", HANDLES)], &options).unwrap().info.text.unwrap().has_handles_alone);
+        assert!(error(opened(&[("s", STACKS)], &options)).contains("name show_handles"));
+        let both = opened(&[("z", ZONEINFO), ("m", MEMINFO)], &options).unwrap();
+        assert_eq!((counters(&both).len(), both.series.len()), (3, 0));
+        let moments =
+            opened(&[("m1", MEMINFO), ("z1", ZONEINFO), ("m2", MEMINFO), ("z2", ZONEINFO)], &options).unwrap();
+        assert_eq!((counters(&moments).len(), moments.series.len()), (3, 1));
+        assert_eq!(counters(&opened(&[("m1", MEMINFO), ("m2", MEMINFO), ("z", ZONEINFO)], &options).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn of_several_kinds_the_view_reads_its_own() {
+        let takes = |takes: fn(&str, &str) -> bool| OpenOptions { takes: Some(takes), ..OpenOptions::default() };
+        let both = [SLABINFO, OOM].concat();
+        let input = |options: &OpenOptions| opened(&[("log", &both)], options).unwrap().info.input.name().to_owned();
+        assert_eq!(input(&takes(|input, _| input == "meminfo")), "meminfo");
+        assert_eq!(input(&takes(|input, _| input == "slabinfo")), "slabinfo");
+        let summary = opened(&[("log", &both)], &OpenOptions::default()).unwrap();
+        assert_eq!(summary.info.text.unwrap().others.len(), 1);
+        let any = takes(|_, _| true);
+        let message = error(opened(&[("log", &both)], &any));
+        assert!(message.contains("--member NAME: log:1 (slabinfo), log:3 ("), "{message}");
+        let one = OpenOptions { member: Some("log:3".to_owned()), ..any };
+        assert_eq!(input(&one), "meminfo");
+        let other = OpenOptions { member: Some("og:3".to_owned()), ..OpenOptions::default() };
+        assert!(error(opened(&[("log", &both)], &other)).contains("no text has this name"));
+    }
+
+    #[test]
+    fn reports_have_numbers() {
+        let log = [OOM, &OOM.replace("8kB", "7kB"), SLABINFO].concat();
+        let usage = |number: Option<usize>| {
+            let options = OpenOptions { report_number: number, ..OpenOptions::default() };
+            opened(&[("log", &log)], &options).map(|trace| (counters(&trace)[0].1, trace.series.len()))
+        };
+        assert_eq!(usage(None).unwrap(), (7 << 10, 1));
+        assert_eq!(usage(Some(1)).unwrap(), (8 << 10, 0));
+        assert!(usage(Some(0)).is_err() && usage(Some(3)).unwrap_err().to_string().contains("is 2"));
+    }
+
+    #[test]
+    fn damage_does_no_harm() {
+        let all = [LIST, SLABINFO, MEMINFO, ZONEINFO, OOM, HANDLES, STACKS].concat();
+        let options = OpenOptions::default();
+        let mut random = super::super::trial::Random(7);
+        for _ in 0..3000 {
+            let text = random.mutated(all.as_bytes());
+            let text = String::from_utf8_lossy(&text);
+            let _ = opened(&[("log", &text), ("slab/a/alloc_traces", LIST)], &options);
+        }
+    }
+}

@@ -181,7 +181,7 @@ pub(super) fn damage<R: Reader>(new: impl Fn() -> R, text: &[u8]) {
 }
 
 /// Seeded numbers (splitmix64).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
@@ -198,7 +198,7 @@ impl Random {
     }
 
     /// The text with a few parts removed, repeated, moved or overwritten.
-    fn mutated(&mut self, text: &[u8]) -> Vec<u8> {
+    pub(super) fn mutated(&mut self, text: &[u8]) -> Vec<u8> {
         const WORDS: [&[u8]; 8] =
             [b"\n", b" ", b"99999999999999999999", b"-1", b"9223372036854775807", b"[", b"0x", b"\xff\0"];
         let mut text = text.to_vec();
