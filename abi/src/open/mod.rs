@@ -30,6 +30,8 @@ pub mod trace_dat;
 #[cfg(feature = "inputs")]
 mod tracer_stream;
 mod tree;
+#[cfg(feature = "inputs")]
+mod utf16;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use kmemtrace_abi::listed::SlabColumns;
 use kmemtrace_abi::trace::is_made_up;
 use serde::{Serialize, Serializer};
 
+use super::balance::{PartRow, of_text};
 use super::group::GroupNaming;
 use super::head::{CompletenessMembers, TraceMembers};
 use super::names_of_texts::{CommonNames, identity};
@@ -54,6 +55,11 @@ pub enum CompareNames<'a> {
     },
     /// Values of the keys of a row of two texts of one moment.
     Common(CommonNames<'a>),
+    /// A part of memory.
+    Part {
+        /// Name of the part.
+        part: &'static str,
+    },
 }
 
 impl Field for CompareNames<'_> {
@@ -66,6 +72,7 @@ impl Field for CompareNames<'_> {
             }
             CompareNames::Cache { cache } => cache.put("cache", take),
             CompareNames::Common(names) => names.put("", take),
+            CompareNames::Part { part } => part.put("part", take),
         }
     }
 }
@@ -75,8 +82,8 @@ row! {
     pub struct CompareRow<'a> {
         /// Names on both sides.
         pub names: CompareNames<'a>,
-        /// Kind of the objects.
-        pub kind: Kind,
+        /// Kind of the objects; `None` for a part of memory.
+        pub kind: Option<Kind>,
         /// Figures of both sides.
         pub sides: Sides,
     }
@@ -476,6 +483,9 @@ pub(super) fn compare<'a>(
     saturation: &Saturation,
 ) -> CompareBody<'a> {
     let sides = [before, after];
+    if let Some(body) = parts(before, after, top) {
+        return body;
+    }
     let [mut first, mut second] = sides.map(Side::of);
     if first.seconds.is_none() || second.seconds.is_none() {
         (first.seconds, second.seconds) = (None, None);
@@ -560,12 +570,50 @@ fn row_of<'a>(name: &SideKey<'a>, common: Option<CommonNames<'a>>, kind: Kind, s
             CompareNames::Function { function: None, module: None, call_site: Some(Address(site)) }
         }
     };
-    CompareRow { names, kind, sides }
+    CompareRow { names, kind: Some(kind), sides }
+}
+
+/// The body of two texts of counters: rows are parts of memory, which do not add up. `None` for other inputs.
+fn parts<'a>(before: &'a Analysis, after: &'a Analysis, top: Option<usize>) -> Option<CompareBody<'a>> {
+    let [first, second] = [of_text::parts(before)?, of_text::parts(after)?];
+    let bytes = |rows: &[PartRow<'_>], part| rows.iter().find(|row| row.part == part).and_then(|row| row.bytes);
+    let mut names: Vec<&'static str> = first.iter().map(|row| row.part).collect();
+    names.extend(second.iter().map(|row| row.part).filter(|part| first.iter().all(|row| row.part != *part)));
+    let side = |live_allocated| PrintedStats { live_allocated, ..PrintedStats::default() };
+    let sides = |[before, after]: [Option<u64>; 2]| Sides {
+        before: side(before),
+        after: side(after),
+        change: Change {
+            live_allocated: before.zip(after).map(|(before, after)| difference(before.into(), after.into())),
+            allocated: None,
+            allocs: None,
+            text: TextChange(Some(Box::default())),
+        },
+        per_second: None,
+    };
+    let mut rows: Vec<CompareRow<'a>> = Vec::new();
+    for part in names {
+        let sides = sides([bytes(&first, part), bytes(&second, part)]);
+        rows.push(CompareRow { names: CompareNames::Part { part }, kind: None, sides });
+    }
+    rows.sort_by_key(|row| Reverse(row.sides.change.live_allocated.map_or(0, i64::unsigned_abs)));
+    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
+    let others = (!rest.is_empty()).then(|| Others::one(rest.len(), sides([None; 2])));
+    let template = rows.first().cloned();
+    Some(CompareBody {
+        before: Side { seconds: None, ..Side::of(before) },
+        after: Side { seconds: None, ..Side::of(after) },
+        totals: SpaceSums::null("total", sides([None; 2])),
+        listing: Listing::new(Rows::of(rows, Clone::clone), others, template),
+    })
 }
 
 /// Words of the keys that make the rows of `compare`.
 pub(super) fn words(analysis: &Analysis) -> Vec<&'static str> {
     let grouping = analysis.grouping;
+    if of_text::parts(analysis).is_some() {
+        return vec!["part"];
+    }
     if has_common_keys(analysis) {
         return grouping.keys().map(GroupKey::name).collect();
     }

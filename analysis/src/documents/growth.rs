@@ -18,8 +18,10 @@ row! {
     pub struct GrowthRow<'a> {
         /// Values of the keys.
         pub names: GroupNames<'a>,
-        /// Kind of the objects.
-        pub kind: Kind,
+        /// Part of memory, of a text of counters.
+        pub part: PartName,
+        /// Kind of the objects; `None` for a part of memory.
+        pub kind: Option<Kind>,
         /// Live bytes and allocations.
         pub slices: SliceFigures,
         /// True if the kernel takes the objects back by itself; `None` where their cache is not known, or the query does not ask for it.
@@ -44,6 +46,18 @@ row! {
 /// Live objects at each text of a series; no member where it is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectCounts(pub Option<Vec<u64>>);
+
+/// Name of a part of memory; no member where it is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartName(pub Option<&'static str>);
+
+impl Field for PartName {
+    fn put(&self, name: &'static str, take: &mut TakeMember<'_>) {
+        if self.0.is_some() {
+            self.0.put(name, take);
+        }
+    }
+}
 
 impl Field for ObjectCounts {
     fn put(&self, name: &'static str, take: &mut TakeMember<'_>) {
@@ -146,7 +160,8 @@ pub(super) fn growth<'a>(
         let reclaim = paired.reclaim(index);
         GrowthRow {
             names: naming.names(key),
-            kind: key.kind,
+            part: PartName::default(),
+            kind: Some(key.kind),
             slices: SliceFigures::of(growth, index),
             reclaimable: reclaim.is_reclaimable(),
             reclaimable_from: reclaim.from(),
@@ -163,7 +178,8 @@ pub(super) fn growth<'a>(
 fn unused<'a>() -> GrowthRow<'a> {
     GrowthRow {
         names: GroupNames(Vec::new()),
-        kind: Kind::Kmalloc,
+        part: PartName::default(),
+        kind: Some(Kind::Kmalloc),
         slices: SliceFigures::none(0),
         reclaimable: None,
         reclaimable_from: None,

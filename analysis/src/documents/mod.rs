@@ -155,7 +155,10 @@ pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 /// `balance`: where free memory went over the recording. The query is [`crate::Query::by_part`]; an analysis of another one has no
 /// texts of the machine's memory.
 pub fn balance<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
-    of("balance", analysis, |sums| Body::Balance(Box::new(balance::balance(analysis, shape.top, sums.0))))
+    of("balance", analysis, |sums| {
+        let of_text = balance::of_text::balance(analysis, shape.top);
+        Body::Balance(Box::new(of_text.unwrap_or_else(|| balance::balance(analysis, shape.top, sums.0))))
+    })
 }
 
 /// `failed`: allocations that returned null. The query is [`crate::Query::by_failure`].

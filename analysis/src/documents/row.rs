@@ -315,6 +315,7 @@ cells! {
     Option<&'static str>: |word| word.map_or(Cell::Null, Cell::Word);
     &'static str: |word| Cell::Word(word);
     Kind: |kind| Cell::Word(kind.name());
+    Option<Kind>: |kind| kind.map_or(Cell::Null, |kind| Cell::Word(kind.name()));
     Finding: |class| Cell::Word(class.name());
     Address: |address| address.told().map_or(Cell::Null, Cell::Address);
     Option<Address>: |address| address.and_then(Address::told).map_or(Cell::Null, Cell::Address);

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use kmemtrace_abi::event::{BySpace, Kind, Space};
 
 use super::group::{GroupMember, GroupNames, GroupNaming, KeyValue};
-use super::growth::{GrowthBody, GrowthRow, ObjectCounts, SliceFigures};
+use super::balance::{PartRow, of_text};
+use super::growth::{GrowthBody, GrowthRow, ObjectCounts, PartName, SliceFigures};
 use super::names_of_texts::identity;
 use super::ranked::{Listing, Others, SpaceSums};
 use super::row::Rows;
@@ -86,6 +87,9 @@ fn times(texts: &[&Analysis]) -> Vec<u64> {
 /// The body of `growth` for texts, the oldest first; rows that grew most first.
 pub(super) fn series<'a>(texts: &[&'a Analysis], top: Option<usize>, saturation: &Saturation) -> GrowthBody<'a> {
     let last = texts.last().copied();
+    if let Some(body) = parts(texts, top) {
+        return body;
+    }
     let mut shown = last.map_or_else(Ordering::of_nothing, |last| Ordering::of(&last.info));
     for text in texts {
         shown.capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= text.info.capabilities.kinds[kind]);
@@ -108,7 +112,8 @@ pub(super) fn series<'a>(texts: &[&'a Analysis], top: Option<usize>, saturation:
     let rows: Vec<GrowthRow<'a>> =
         rows.into_iter().map(|(_, _, kind, names, slices)| GrowthRow {
             names,
-            kind,
+            part: PartName::default(),
+            kind: Some(kind),
             slices,
             reclaimable: None,
             reclaimable_from: None,
@@ -121,6 +126,43 @@ pub(super) fn series<'a>(texts: &[&'a Analysis], top: Option<usize>, saturation:
         totals: SpaceSums::new("total", shown, |space: Space| totals[space].clone()),
         listing: Listing::new(Rows::of(rows, Clone::clone), others, template),
     }
+}
+
+/// The body of texts of counters: rows are parts of memory, which do not add up. `None` for other texts.
+fn parts<'a>(texts: &[&'a Analysis], top: Option<usize>) -> Option<GrowthBody<'a>> {
+    let all = texts.iter().map(|text| of_text::parts(text)).collect::<Option<Vec<_>>>()?;
+    let mut names: Vec<&'static str> = Vec::new();
+    for part in all.iter().flatten().map(|row| row.part) {
+        if !names.contains(&part) {
+            names.push(part);
+        }
+    }
+    let mut rows: Vec<GrowthRow<'a>> = Vec::new();
+    for part in names {
+        let bytes = |rows: &Vec<PartRow<'_>>| rows.iter().find(|row| row.part == part).and_then(|row| row.bytes);
+        let live: Vec<Option<u64>> = all.iter().map(bytes).collect();
+        let is_told = live.iter().any(Option::is_some);
+        let live_allocated = is_told.then(|| live.iter().map(|bytes| bytes.unwrap_or(0)).collect());
+        rows.push(GrowthRow {
+            names: GroupNames(Vec::new()),
+            part: PartName(Some(part)),
+            kind: None,
+            slices: SliceFigures { live_allocated, ..untold() },
+            reclaimable: None,
+            reclaimable_from: None,
+        });
+    }
+    rows.sort_by_key(|row| Reverse(row.slices.grown()));
+    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
+    let others = (!rest.is_empty()).then(|| Others::one(rest.len(), untold()));
+    let from = texts.last().and_then(|last| last.info.text.as_ref()?.slices_from);
+    let template = rows.first().cloned();
+    Some(GrowthBody {
+        slices: times(texts),
+        slices_from: from.map(kmemtrace_abi::trace::SlicesFrom::name),
+        totals: SpaceSums::null("total", untold()),
+        listing: Listing::new(Rows::of(rows, Clone::clone), others, template),
+    })
 }
 
 /// Figures of which no text tells anything.

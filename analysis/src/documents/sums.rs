@@ -49,6 +49,8 @@ pub(super) struct Ordering {
     pub(super) is_probed: bool,
     /// Lines of a text of one moment may be missing: sums over all lines of allocinfo are not known.
     pub(super) lacks_lines: bool,
+    /// A text of counters: parts of memory, and no kinds.
+    pub(super) is_of_counters: bool,
 }
 
 impl Ordering {
@@ -56,13 +58,13 @@ impl Ordering {
     #[cfg(test)]
     pub(super) fn new(agreement: Agreement) -> Ordering {
         let capabilities = InputCapabilities::events(kmemtrace_abi::event::ByKind::default());
-        Ordering { is_known: agreement != Agreement::Nothing, capabilities, is_probed: true, lacks_lines: false }
+        Ordering { is_known: agreement != Agreement::Nothing, capabilities, is_probed: true, lacks_lines: false, is_of_counters: false }
     }
 
     /// Ordering of no trace.
     pub(super) fn of_nothing() -> Ordering {
         let capabilities = InputCapabilities::one_moment(kmemtrace_abi::event::ByKind::default());
-        Ordering { is_known: false, capabilities, is_probed: false, lacks_lines: false }
+        Ordering { is_known: false, capabilities, is_probed: false, lacks_lines: false, is_of_counters: false }
     }
 
     /// Ordering of a trace.
@@ -71,13 +73,15 @@ impl Ordering {
         let is_known = past && info.keys().agreement != Agreement::Nothing;
         let is_probed = matches!(info.deferred, Some(Deferred::From(_)));
         let lacks_lines = info.text.as_ref().is_some_and(|text| text.lacks_lines);
-        Ordering { is_known, capabilities: info.capabilities, is_probed, lacks_lines }
+        let is_of_counters = info.text.is_some() && info.input.name() == "meminfo";
+        Ordering { is_known, capabilities: info.capabilities, is_probed, lacks_lines, is_of_counters }
     }
 
     /// True if figures of this kind are known. A recording without its events has none, which is 0.
     pub(super) fn tells(self, kind: Kind) -> bool {
         let is_sum_of_lines = self.lacks_lines && kind == Kind::Tag;
-        self.capabilities.past || self.capabilities.kinds[kind] && !is_sum_of_lines
+        let is_untold = is_sum_of_lines || self.is_of_counters;
+        self.capabilities.past || self.capabilities.kinds[kind] && !is_untold
     }
 
     /// True if documents show the space.

@@ -195,8 +195,7 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
         let is_pages = found.kind.space() == Space::Pages;
         let size = self.page_bytes.filter(|_| is_pages);
         let largest = size.zip(event.order).map(|(size, order)| size.checked_shl(order.into()).unwrap_or(u64::MAX));
-        let oldest = (event.at != 0).then_some(event.at);
-        self.rows[row].add(&Stats { oldest, ..Stats::of_text(&listed.amounts, largest) });
+        self.rows[row].add(&Stats { oldest: Some(event.at), ..Stats::of_text(&listed.amounts, largest) });
         self.extras[row].add(&listed.extras, listed.amounts.objects);
         if let Some(over_time) = &mut self.over_time {
             over_time.change_live(event.at, (row as u32, found.kind), listed.amounts.allocated.unwrap_or(0), true);

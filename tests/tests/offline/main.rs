@@ -14,6 +14,7 @@ mod ftrace_text;
 mod graph_text;
 mod index;
 mod latency;
+mod moment;
 mod names;
 mod other_programs;
 mod outside;

@@ -77,8 +77,12 @@ fn stack<'l>(lines: impl Iterator<Item = &'l str>) -> String {
         frame.split('/').next().unwrap().to_owned()
     });
     let frames: Vec<String> = frames.collect();
-    let is_early = frames.iter().any(|frame| frame.starts_with("register_early_stack"));
-    if is_early { "before page_owner".to_owned() } else { frames.join(" ") }
+    let is = |name: &str| frames.iter().any(|frame| frame.starts_with(name));
+    match (is("register_early_stack"), is("register_dummy_stack")) {
+        (true, _) => "before page_owner".to_owned(),
+        (_, true) => "no stack".to_owned(),
+        _ => frames.join(" "),
+    }
 }
 
 /// Groups of the report.
@@ -273,8 +277,6 @@ fn what_a_text_does_not_tell_is_null() {
     assert!(csv.lines().skip(1).all(|line| line.starts_with(",,,,,,mm_page_alloc,")), "{csv}");
     let memstrack = run_to(0, "kmemtrace-report", &["--memstrack", "task_top"], &[&path]);
     assert!(!String::from_utf8(memstrack).unwrap().contains("0x"));
-    let cross = String::from_utf8(run_to(0, "kmemtrace-report", &["cross"], &[&path])).unwrap();
-    assert!(cross.contains("is not known") && !cross.contains("no object"), "{cross}");
 }
 
 /// A text tells of pages that are held, and of nothing else: no figure of frees, of growth or of slab objects is 0.
@@ -324,17 +326,9 @@ fn figures_of_frees_and_slab_objects_are_null() {
         );
     }
     assert_eq!(document(&["live"])["rows"][0]["grew"], Value::Null);
-    assert_eq!(document(&["cross"])["cpus"], Value::Null);
     let table = |view| String::from_utf8(run_to(0, "kmemtrace-report", &[view], &[&path])).unwrap();
     let summary = table("summary");
-    for line in
-        ["- older than the recording; - after another free; - of NULL", "Mismatches - errors, - suspects, - normal"]
-    {
-        assert!(summary.contains(line), "{summary}");
-    }
-    let slab = summary.lines().find(|line| line.starts_with(" kmalloc")).unwrap();
-    assert!(slab.split_whitespace().skip(1).all(|figure| figure == "-"), "{slab}");
-    assert!(table("mismatch").contains("is not known"));
+    assert!(!["kmalloc", "Mismatches", "freed on other CPU"].iter().any(|word| summary.contains(word)), "{summary}");
 }
 
 /// Blocks before a cut or a line without sense count, and both programs tell the line and the reason.

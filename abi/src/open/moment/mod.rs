@@ -27,7 +27,7 @@ mod kmemleak;
 mod meminfo;
 #[cfg(feature = "inputs")]
 mod memleak;
-mod noise;
+pub(super) mod noise;
 mod numbers;
 #[cfg(feature = "inputs")]
 mod oom;

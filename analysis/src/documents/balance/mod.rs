@@ -1,6 +1,7 @@
 //! `balance`: where free memory went, by parts that no byte is in twice, and the call-sites behind each.
 
 pub mod counters;
+pub(crate) mod of_text;
 pub mod parts;
 
 use std::cmp::Reverse;

@@ -106,7 +106,7 @@ impl Growth {
         let Body::Growth(growth) = body else { return None };
         let rows = growth.listing.rows.iter().map(|row| Grown {
             names: members_of(&row.names).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            kind: row.kind.name(),
+            kind: row.kind.map_or("-", kmemtrace::Kind::name),
             live_allocated: row.slices.live().to_vec(),
         });
         Some(Growth {

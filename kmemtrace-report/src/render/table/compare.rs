@@ -17,6 +17,7 @@ use crate::render::grid::cell::Cell;
 
 fn name(names: &CompareNames<'_>, options: &TableOptions) -> Cell {
     match names {
+        CompareNames::Part { part } => (*part).into(),
         CompareNames::Common(names) => {
             let keys = groups::cells(names.names(), Kind::Kmalloc, options).into_iter().map(|cell| cell.text);
             let frames =
@@ -91,8 +92,11 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
         heading::text(&format!("live bytes of kmalloc and cache: {live}{percent}"), options, out)?;
     }
     writeln!(out)?;
-    let row = |row: CompareRow<'_>| sides(&row.sides, row.kind.name(), name(&row.names, options), options);
-    let is_shown = |space: Space, sum: &Sides| space == Space::Slab || !sum.before.is_empty() || !sum.after.is_empty();
+    let row = |row: CompareRow<'_>| sides(&row.sides, row.kind.map_or("-", Kind::name), name(&row.names, options), options);
+    let is_shown = |space: Space, sum: &Sides| {
+        let is_always = space == Space::Slab && !options.screen.is_of_text;
+        is_always || !sum.before.is_empty() || !sum.after.is_empty()
+    };
     let rest = listing.others.iter().flat_map(|others| {
         let text = figures::others_text(others.others_count);
         let shown = others.sums.iter().filter(|(space, sum)| is_shown(*space, sum));

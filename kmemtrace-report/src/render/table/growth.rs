@@ -1,6 +1,6 @@
 //! Table of `growth`: live memory and allocations in slices of the recording.
 
-use kmemtrace::Space;
+use kmemtrace::{Kind, Space};
 use std::io::{self, Write};
 
 use kmemtrace::documents::Head;
@@ -76,10 +76,14 @@ pub(crate) fn growth(
     let columns: Vec<Column<'_>> = GROWTH.into_iter().chain(keys.iter().copied()).collect();
     let seconds = cells::seconds(&head.trace);
     let row = |row: GrowthRow<'_>| {
-        let mut of_row = figures(&row.slices, row.kind.name(), seconds, options);
+        let mut of_row = figures(&row.slices, row.kind.map_or("-", Kind::name), seconds, options);
         let grew = of_row.pop().unwrap_or_default();
         of_row.push(cells::reclaimed(row.reclaimable, grew));
-        of_row.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+        let names = match row.part.0 {
+            Some(part) => vec![part.into()],
+            None => groups::cells(&row.names, row.kind.unwrap_or(Kind::Kmalloc), options),
+        };
+        of_row.into_iter().chain(names).collect::<Vec<Cell>>()
     };
     let summed = |figures_of: &SliceFigures, kind: &str, name: Vec<Cell>| {
         figures(figures_of, kind, seconds, options).into_iter().chain(name).collect::<Vec<Cell>>()

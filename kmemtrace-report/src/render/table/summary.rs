@@ -63,6 +63,9 @@ pub(crate) fn summary(
 
 /// Writes the summary of a text of one moment: what it tells of live memory, and nothing of the past.
 fn of_text(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(parts) = &view.balance {
+        return super::balance::parts(parts, options, out);
+    }
     let mut notes = kinds(view, options, out)?;
     if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.is_empty())) {
         writeln!(out)?;
