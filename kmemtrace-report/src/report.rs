@@ -331,6 +331,10 @@ pub(crate) fn end_observed(
 
 /// Tells verdict, events, loss and gaps beside an output that is no view.
 pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
+    if let Some([lines, blocks]) = completeness.skipped {
+        let _ = writeln!(io::stderr(), "{}: {events} entries, {lines} lines and {blocks} blocks skipped", completeness.verdict_name());
+        return;
+    }
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
     let plural = |n: u64| if n == 1 { "" } else { "s" };
     let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
@@ -413,7 +417,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         form: args.moment.form.clone(),
         cache_name: args.moment.cache_name.clone(),
         object_size: args.moment.object_size,
-        times: args.moment.times.clone(),
+        times: of_text::times(args)?,
         member: args.moment.member.clone(),
         report_number: args.moment.report_number,
         takes: of_text::takes(request.view.name),

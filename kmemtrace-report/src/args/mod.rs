@@ -314,8 +314,8 @@ pub(crate) struct MomentArgs {
     /// Times of the texts, in their order: 2026-11-26T11:27:31Z, or seconds
     ///
     /// Without it the times come from a date in the texts, from the names of the files, or from their last change.
-    #[arg(long, value_name = "A,B,...", value_delimiter = ',', value_parser = time_of_day, hide_short_help = true)]
-    pub(crate) times: Vec<i64>,
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) times: Vec<String>,
     /// Cache that a text of alloc_traces is of [default: the folder of the file]
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) cache_name: Option<String>,
@@ -455,12 +455,6 @@ impl Args {
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
-}
-
-/// Takes a time of day: RFC 3339, or seconds since 1970.
-fn time_of_day(text: &str) -> Result<i64, String> {
-    let seconds = text.parse().ok().or_else(|| Some(text.parse::<jiff::Timestamp>().ok()?.as_second()));
-    seconds.ok_or_else(|| "a time is seconds since 1970, or a date with its zone: 2026-11-26T11:27:31Z".to_owned())
 }
 
 /// Parses a size that nobody means in single bytes.

@@ -331,30 +331,31 @@ fn figures_of_frees_and_slab_objects_are_null() {
     assert!(!["kmalloc", "Mismatches", "freed on other CPU"].iter().any(|word| summary.contains(word)), "{summary}");
 }
 
-/// Blocks before a cut or a line without sense count, and both programs tell the line and the reason.
+/// Blocks beside a cut or a block without sense count, and both programs tell the line and the reason.
 #[test]
-fn a_text_that_ends_early_or_in_nonsense_counts_up_to_there() {
+fn a_text_that_ends_early_or_in_nonsense_counts_without_that() {
     let dir = Directory::new(&[]);
     for (rest, verdict, reason) in [
-        ("\u{1b}[2J\n", "corrupt", "line 12 has no `Page allocated via order`"),
-        ("Page allocated via order 0, mask 0x0\nPFN x\n", "corrupt", "line 13 is none that the kernel writes"),
-        ("Page allocated via order 99, mask 0x0\nPFN 1\n", "corrupt", "line 12 has an order that no kernel has"),
-        ("Page allocated via order 0, mask 0x0, pid 1", "truncated", "line 12 is cut"),
-        (
-            "Page allocated via order 0, mask 0x0\nPFN 1 type Movable\n",
-            "truncated",
-            "line 13 is the last one, and ends no block",
-        ),
+        ("\u{1b}[2J\n", "complete", ""),
+        ("rubbish\n", "complete", ""),
+        ("Page allocated via order 99, mask 0x0\nPFN 1\n\n", "corrupt", "line 14: a block that"),
+        ("Page allocated via order 0, mask 0x0, pid 1", "truncated", "line 12: the text ends inside a"),
+        ("Page allocated via order 0, mask 0x0\n", "truncated", "the text ends inside a block"),
     ] {
         let path = file(&dir, &format!("{HELD}{rest}"));
         let report = run("kmemtrace-report", &["sites", "--cull", "pid", "--format", "json"], &[&path]);
         let document = json(&report.stdout);
         assert_eq!(grouped(&document, "pid"), Sums::from([("7".to_owned(), (2, 3))]), "{rest}");
         assert_eq!(document["completeness"]["verdict"], verdict, "{rest}");
+        assert_eq!(document["completeness"]["skipped_lines"], u64::from(rest == "rubbish\n"), "{rest}");
         let told = String::from_utf8(report.stderr).unwrap();
-        assert!(told.contains(reason) && told.lines().count() == 1, "{told}");
+        assert!(told.contains(reason) && told.lines().count() == usize::from(!reason.is_empty()), "{told}");
         let check = String::from_utf8(run("kmemtrace-check", &[], &[&path]).stdout).unwrap();
-        let code = if verdict == "corrupt" { "K314" } else { "K208" };
+        let code = match verdict {
+            "corrupt" => "K314",
+            "truncated" => "K208",
+            _ => "ok",
+        };
         assert!(check.contains(code) && check.contains(reason), "{check}");
     }
 }
