@@ -15,6 +15,7 @@ pub mod fields;
 pub mod kernel;
 pub mod kernel_texts;
 mod kind;
+pub mod listed;
 pub mod open;
 pub mod owner;
 pub mod random;

@@ -18,6 +18,7 @@ mod follow_spans;
 mod latency;
 mod memstrack;
 mod names;
+mod of_text;
 mod old;
 #[cfg(feature = "full")]
 mod pack;

@@ -234,12 +234,23 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         recording: recording.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
         run,
         symbols: None,
+        text: None,
     };
     let metadata = Metadata { started: header.started, ..metadata };
     if metadata.stacks.as_deref() == Some("") {
         streams.iter_mut().for_each(CpuStream::expect_no_stacks);
     }
-    Trace { has_begun: false, inputs: Vec::new(), origin: None, info, streams, names, metadata, total_overruns: None }
+    Trace {
+        has_begun: false,
+        inputs: Vec::new(),
+        origin: None,
+        series: Vec::new(),
+        info,
+        streams,
+        names,
+        metadata,
+        total_overruns: None,
+    }
 }
 
 /// CPUs of the recording that have no file.

@@ -1,4 +1,5 @@
-//! Input that cannot be read twice as it lies there, copied into a temporary file: standard input, and files packed with gzip, xz or zstd.
+//! Input that cannot be read twice as it lies there, copied into a temporary file: standard input, files packed with gzip, xz or zstd,
+//! and texts of two bytes a character.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -9,6 +10,7 @@ use std::sync::OnceLock;
 use flate2::bufread::MultiGzDecoder;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
+use super::utf16::{self, Decoder};
 use crate::random;
 
 /// Bytes that are written at once; a run of zeros of this length becomes a hole.
@@ -30,6 +32,16 @@ pub(super) fn of_stdin() -> io::Result<File> {
     COPY.get_or_init(|| copy).try_clone()
 }
 
+/// True for the first bytes of a packed file.
+pub(super) fn is_packed(sample: &[u8]) -> bool {
+    [GZIP, ZSTD, XZ].iter().any(|mark| sample.starts_with(mark)) || utf16::order(sample).is_some()
+}
+
+/// A copy of what `from` reads.
+pub(super) fn copy(from: &mut impl Read) -> io::Result<File> {
+    Spool::fill(from)
+}
+
 /// The file that was packed into `file`; `None` for a file that is not packed. `sample` is its first bytes.
 pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
     let mut packed = BufReader::with_capacity(BLOCK, ReadAt::new(file));
@@ -44,6 +56,8 @@ pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
         let mut spool = Spool::new()?;
         unpack_xz(&mut packed, &mut spool)?;
         spool.finish()
+    } else if let Some(order) = utf16::order(sample) {
+        Spool::fill(&mut Decoder::new(packed, order))
     } else {
         return Ok(None);
     };

@@ -268,6 +268,7 @@ pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
         recording,
         run: Run::default(),
         symbols: None,
+        text: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     let kept = keeps_texts.then(|| Box::new(kernel_texts(&texts, &info, &named, format_texts)));
@@ -276,6 +277,7 @@ pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
         has_begun: false,
         inputs: Vec::new(),
         origin: None,
+        series: Vec::new(),
         info,
         streams,
         names,

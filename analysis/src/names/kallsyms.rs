@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use kmemtrace_abi::kernel::kallsyms::{hex, parts};
-use kmemtrace_abi::trace::WITHOUT_OFFSET;
+use kmemtrace_abi::trace::{HANDLES, NO_SITE, WITHOUT_OFFSET};
 use memchr::memchr;
 
 /// Text of symbols and modules, indexed by address.
@@ -74,6 +74,8 @@ impl<'a> SiteOwner<'a> {
     /// which an output escapes.
     pub fn text(self, call_site: u64) -> Vec<u8> {
         match self {
+            _ if HANDLES.contains(&call_site) => format!("handle {}", call_site - HANDLES.start).into_bytes(),
+            _ if call_site == NO_SITE => b"(no call-site)".to_vec(),
             SiteOwner::Init { module, offset } => {
                 let offset = offset.map_or(String::new(), |offset| format!("+{offset:#x}"));
                 [b"[", module, b"] init", offset.as_bytes()].concat()

@@ -36,6 +36,8 @@ pub(crate) struct Places {
     #[cfg(feature = "dwarf")]
     map: Option<NameMap>,
     known: Mutex<Known>,
+    /// File and line of call sites that the input tells itself.
+    told: HashMap<u64, (Box<[u8]>, u32)>,
     /// Origin of the names of a saved document, whose places are all known.
     saved: Option<NamesReport>,
 }
@@ -53,7 +55,7 @@ impl Places {
     pub(crate) fn new(options: &NameOptions, metadata: &Metadata) -> Places {
         let modules = ModuleInfo::parse(&metadata.module_info).into_iter();
         let module_paths = modules.filter_map(|module| Some((module.name, module.path?))).collect();
-        Places { options: options.clone(), module_paths, ..Places::default() }
+        Places { options: options.clone(), module_paths, told: metadata.sources.clone(), ..Places::default() }
     }
 
     /// Places of a saved document, and the origin of its names.
@@ -196,10 +198,14 @@ impl Places {
     /// Frames of a call-site, from the best source that knows its function.
     fn frames(
         &self,
-        #[cfg_attr(not(feature = "dwarf"), expect(unused_variables))] call_site: u64,
+        call_site: u64,
         symbol: Option<&Symbol<'_>>,
         #[cfg_attr(not(feature = "dwarf"), expect(unused_variables))] symbols: &Symbolizer,
     ) -> (Vec<Frame>, NameSource) {
+        if let Some(((file, line), symbol)) = self.told.get(&call_site).zip(symbol) {
+            let (function, file, line) = (symbol.name.into(), Some(file.clone()), Some(*line));
+            return (vec![Frame { function, file, line, inlined: false }], NameSource::Symbols);
+        }
         #[cfg(feature = "dwarf")]
         if let Some(frames) = self.debug.as_ref().and_then(|debug| debug.frames(call_site, symbols)) {
             return (frames, NameSource::Dwarf);
