@@ -192,6 +192,25 @@ impl Window {
             if !all {
                 return false;
             }
+            self.skip_hole();
+        }
+    }
+
+    /// Goes to the end of the hole that begins here, once all bytes at hand are taken: a file of some kilobytes may have holes of TiB.
+    fn skip_hole(&mut self) {
+        let Origin::File(file) = &self.origin else { return };
+        if self.start < self.end || self.eof {
+            return;
+        }
+        let offset = self.offset;
+        let data = match hole::behind(file, offset) {
+            Ok(Some(data)) => data,
+            Ok(None) => file.metadata().map_or(offset, |data| data.len()),
+            Err(_) => return,
+        };
+        // Short holes are read: the file system may end one at every block.
+        if data.saturating_sub(offset) > *CHUNK.end() as u64 {
+            let _ = self.enter(data);
         }
     }
 }
@@ -412,6 +431,11 @@ impl BlockReader {
         self.enter(offset, header.sequence.get())?;
         self.blocks = blocks;
         Ok(true)
+    }
+
+    /// Gives the memory of an expanded payload back; it is empty from now on.
+    pub(crate) fn forget_payload(&mut self) {
+        self.expanded = Vec::new();
     }
 
     /// Payload of the current block, expanded.
@@ -661,7 +685,11 @@ impl BlockReader {
                 return false;
             }
             let Some(at) = bytes.iter().position(|&b| b == MAGIC[0]) else {
+                let zeros = bytes.iter().all(|&byte| byte == 0);
                 self.window.advance(there);
+                if zeros {
+                    self.window.skip_hole();
+                }
                 continue;
             };
             let found = bytes[at..].starts_with(&MAGIC);

@@ -2,6 +2,8 @@
 //!
 //! The events are found by system and name in the trace's own formats; each one's numbers are read by field name.
 
+use std::collections::HashSet;
+
 use crate::event::{Event, Mark, NameId, Names, Span};
 use crate::kernel::format::EventFormat;
 use crate::kernel::slot::Slot;
@@ -71,13 +73,16 @@ const OTHERS: [(&str, &str, Mark); 16] = [
 /// Ends of the names of events in pairs: begin and end.
 const PAIRS: [(&str, &str); 2] = [("_begin", "_end"), ("_start", "_end")];
 
+/// System and name of each event of a trace.
+pub(super) type EventNames<'a> = HashSet<(&'a str, &'a str)>;
+
 /// Meaning of an event; `all` has the other events of the trace, of which one may be its counterpart.
-fn mark(system: &str, name: &str, all: &[(String, EventFormat)], names: &mut Names) -> Option<Mark> {
+fn mark(system: &str, name: &str, all: &EventNames<'_>, names: &mut Names) -> Option<Mark> {
     if let Some((.., mark)) = OTHERS.iter().find(|(s, n, _)| (*s, *n) == (system, name)) {
         return Some(*mark);
     }
     let known = |stem: &str| SPANS.iter().find(|(s, n, _)| (*s, *n) == (system, stem)).map(|(.., span)| *span);
-    let is_there = |other: String| all.iter().any(|(s, format)| s == system && format.name == other);
+    let is_there = |other: String| all.contains(&(system, &*other));
     for (begin, end) in PAIRS {
         let (stem, is_begin) = match (name.strip_suffix(begin), name.strip_suffix(end)) {
             (Some(stem), _) => (stem, true),
@@ -108,7 +113,7 @@ impl LatencyPlan {
     pub(super) fn new(
         system: &str,
         format: &EventFormat,
-        all: &[(String, EventFormat)],
+        all: &EventNames<'_>,
         names: &mut Names,
     ) -> Option<LatencyPlan> {
         let mark = mark(system, &format.name, all, names)?;
