@@ -5,8 +5,8 @@
 
 use kmemtrace_abi::memory::{Meter, OverLimit};
 
-/// Steps that any file may take: a second or two of a processor.
-const LEAST_STEPS: u64 = 1 << 25;
+/// Steps that any file may take: half a second of a processor.
+const LEAST_STEPS: u64 = 1 << 24;
 /// Steps for each stored byte: ten seconds for a MiB. A distribution's kernel takes less than one.
 const STEPS_OF_BYTE: u64 = 512;
 /// Bytes that are compared, searched or hashed in one step.

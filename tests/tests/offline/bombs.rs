@@ -59,7 +59,6 @@ fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Run {
             }
             std::thread::sleep(Duration::from_millis(1));
         };
-        assert!(peak > 0, "the memory of {name} was never read");
         Run { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap(), peak }
     })
 }
@@ -68,6 +67,7 @@ fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Run {
 fn run_within(mib: u64, name: &str, arguments: &[&str], paths: &[&Path]) -> Run {
     let limit = format!("{mib}M");
     let ran = run(name, &[arguments, &["--max-memory", &limit]].concat(), paths);
+    assert!(ran.peak > 0, "the memory of {name} was never read");
     assert!(ran.peak <= (mib << 10) + MARGIN, "{name} {arguments:?}: {} KiB of {mib} MiB: {}", ran.peak, ran.stderr);
     assert!(ran.stderr.lines().count() <= 1, "{name} {arguments:?}: {}", ran.stderr);
     ran
@@ -104,13 +104,8 @@ fn set_meta(dir: &Directory, items: &[(u16, Vec<u8>)]) -> usize {
     for ((tag, bytes), sequence) in items.iter().zip(1..) {
         let mut payload = Vec::new();
         item::put(&mut payload, *tag, item::MORE, bytes);
-        let info = BlockInfo {
-            kind: kind::META,
-            cpu: NO_CPU,
-            recording: header.recording,
-            sequence,
-            ..BlockInfo::default()
-        };
+        let info =
+            BlockInfo { kind: kind::META, cpu: NO_CPU, recording: header.recording, sequence, ..BlockInfo::default() };
         meta.extend(packed(info, &payload));
     }
     dir.write("meta.out", &meta);
@@ -138,8 +133,8 @@ fn a_name_of_megabytes_is_cut_for_all_call_sites() {
     symbols.extend_from_slice(b"\nffffffffffffff00 T end\n");
     let items: Vec<(u16, Vec<u8>)> = symbols.chunks(WHOLE - 8).map(|part| (item::KALLSYMS, part.to_vec())).collect();
     set_meta(&dir, &items);
-    for view in ["sites", "leaks", "live"] {
-        let ran = run_within(128, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]);
+    for view in ["sites", "caches", "live"] {
+        let ran = run_within(256, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]);
         assert_eq!(ran.status, Some(0), "{view}: {}", ran.stderr);
         assert!(ran.stderr.contains("1 name of symbols cut after 4096 bytes"), "{view}: {}", ran.stderr);
         assert!(ran.stdout.windows(4097).all(|bytes| bytes.iter().any(|byte| *byte != b'n')), "{view}");
@@ -183,7 +178,7 @@ fn file_headers_are_held_once() {
     }
     for (name, arguments) in [("kmemtrace-report", &["summary"][..]), ("kmemtrace-check", &[])] {
         let ran = run_within(128, name, arguments, &[dir.path()]);
-        assert!(ran.status.is_some_and(|status| status < 2), "{name}: {:?} {}", ran.status, ran.stderr);
+        assert!(ran.status.is_some_and(|status| status != 2), "{name}: {:?} {}", ran.status, ran.stderr);
     }
 }
 
@@ -239,7 +234,9 @@ fn holes_of_terabytes_are_passed_over_and_data_behind_them_is_read() {
     let events = |dir: &Directory| {
         let ran = run_within(128, "kmemtrace-report", &["summary", "--format", "json"], &[dir.path()]);
         assert_eq!(ran.status, Some(0), "{}", ran.stderr);
-        json(&ran.stdout)["totals"]["events"].as_u64().unwrap()
+        let events = json(&ran.stdout)["events"].clone();
+        assert!(events.is_object(), "{events}");
+        events
     };
     let all = events(&whole);
     let dir = trace(1, 20_000);
@@ -374,11 +371,8 @@ fn root() -> Vec<u8> {
 #[test]
 fn attributes_without_bytes_take_steps() {
     let info = unit(&[root(), vec![2; 60_000]].concat());
-    let kernel = kernel(&[
-        (".debug_info", info),
-        (".debug_abbrev", abbreviations(20_000)),
-        (".debug_line", vec![0; 16]),
-    ]);
+    let kernel =
+        kernel(&[(".debug_info", info), (".debug_abbrev", abbreviations(20_000)), (".debug_line", vec![0; 16])]);
     is_left_out(&kernel, "it takes more steps to read than any real file of its size");
 }
 
@@ -387,9 +381,10 @@ fn ranges_that_functions_share_take_steps() {
     // Each range holds all call-sites.
     let range = [&[6][..], &(STEXT + 1).to_le_bytes(), &(STEXT + 0xffff_0000).to_le_bytes()].concat();
     let list = [range.repeat(3000), vec![0]].concat();
-    let header = [&(list.len() as u32 + 8).to_le_bytes()[..], &5u16.to_le_bytes(), &[8, 0], &0u32.to_le_bytes()].concat();
+    let header =
+        [&(list.len() as u32 + 8).to_le_bytes()[..], &5u16.to_le_bytes(), &[8, 0], &0u32.to_le_bytes()].concat();
     let function = [&[3][..], &12u32.to_le_bytes()].concat();
-    let info = unit(&[root(), function.repeat(20_000)].concat());
+    let info = unit(&[root(), function.repeat(5000)].concat());
     let kernel = kernel(&[
         (".debug_info", info),
         (".debug_abbrev", abbreviations(1)),
@@ -443,13 +438,8 @@ fn blocks_of_many_cpus_end_in_the_sentence_of_the_limit() {
     for cpu in 0..48 {
         let name = format!("cpu{cpu}.out");
         let (header, first) = first_block(&fs::read(dir.file(&name)).unwrap());
-        let info = BlockInfo {
-            kind: kind::DATA,
-            cpu,
-            recording: header.recording,
-            sequence: 1,
-            ..BlockInfo::default()
-        };
+        let info =
+            BlockInfo { kind: kind::DATA, cpu, recording: header.recording, sequence: 1, ..BlockInfo::default() };
         dir.write(&name, &[first, packed(info, &vec![0; WHOLE]), block(&info, b"")].concat());
     }
     let ran = run_within(64, "kmemtrace-report", &["summary"], &[dir.path()]);

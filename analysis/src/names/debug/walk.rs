@@ -266,7 +266,7 @@ impl Ranges {
         if let Some(list) = self.list {
             let mut ranges = unit.ranges(list)?;
             while let Some(found) = ranges.next()? {
-                work.take(1)?;
+                work.take(2)?;
                 if found.begin < found.end {
                     range(work, found.begin, found.end)?;
                 }
