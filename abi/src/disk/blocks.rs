@@ -192,26 +192,27 @@ impl Window {
             if !all {
                 return false;
             }
-            self.skip_hole();
+            self.skip_hole(1);
         }
     }
 
-    /// Goes to the end of the hole that begins here, once all bytes at hand are taken: a file of some kilobytes may have holes of TiB.
-    fn skip_hole(&mut self) {
-        let Origin::File(file) = &self.origin else { return };
+    /// Passes over the hole that begins here, once all bytes at hand are taken: a file of some kilobytes may have holes of TiB. What is
+    /// passed over is a multiple of `unit`; returns its bytes.
+    pub(crate) fn skip_hole(&mut self, unit: usize) -> u64 {
+        let Origin::File(file) = &self.origin else { return 0 };
         if self.start < self.end || self.eof {
-            return;
+            return 0;
         }
         let offset = self.offset;
         let data = match hole::behind(file, offset) {
             Ok(Some(data)) => data,
             Ok(None) => file.metadata().map_or(offset, |data| data.len()),
-            Err(_) => return,
+            Err(_) => return 0,
         };
+        let len = data.saturating_sub(offset);
+        let len = len - len % unit.max(1) as u64;
         // Short holes are read: the file system may end one at every block.
-        if data.saturating_sub(offset) > *CHUNK.end() as u64 {
-            let _ = self.enter(data);
-        }
+        if len > *CHUNK.end() as u64 && self.enter(offset + len).is_ok() { len } else { 0 }
     }
 }
 
@@ -688,7 +689,7 @@ impl BlockReader {
                 let zeros = bytes.iter().all(|&byte| byte == 0);
                 self.window.advance(there);
                 if zeros {
-                    self.window.skip_hole();
+                    self.window.skip_hole(1);
                 }
                 continue;
             };

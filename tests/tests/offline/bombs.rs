@@ -262,6 +262,21 @@ fn holes_of_terabytes_are_passed_over_and_data_behind_them_is_read() {
     assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
 }
 
+#[test]
+fn holes_of_raw_files_are_gaps() {
+    let workload = workload(1, &Options::plain(Shape::plain(), 1, 20_000));
+    let dir = Directory::new(&tree(&workload, 1));
+    let raw = dir.file("per_cpu/cpu0/trace_pipe_raw");
+    with_hole(&raw, 4096, 4 << 40);
+    let begin = Instant::now();
+    let ran = run_within(64, "kmemtrace-check", &["--format", "json"], &[dir.path()]);
+    assert_eq!(ran.status, Some(3), "{}", ran.stderr);
+    assert!(text(&ran.stdout).contains("the file has a hole of 4398"), "{}", text(&ran.stdout));
+    let ran = run_within(128, "kmemtrace-report", &["summary", "--format", "json"], &[dir.path()]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
+}
+
 /// ELF file of 64 bits for x86-64: sections by name and type, with their contents.
 fn elf(sections: &[(&str, u32, Vec<u8>, u32)]) -> Vec<u8> {
     let mut names = b"\0.shstrtab\0".to_vec();
@@ -446,4 +461,46 @@ fn blocks_of_many_cpus_end_in_the_sentence_of_the_limit() {
     assert!(matches!(ran.status, Some(0..=2)), "{:?} {}", ran.status, ran.stderr);
     let ran = run_within(64, "kmemtrace-check", &["-j", "48"], &[dir.path()]);
     assert!(ran.status.is_some_and(|status| status <= 3), "{:?} {}", ran.status, ran.stderr);
+}
+
+#[test]
+fn texts_of_the_metadata_take_linear_time() {
+    let lines = |line: &dyn Fn(usize) -> String| {
+        let mut text = String::new();
+        let mut number = 0;
+        while text.len() < (3 << 20) {
+            text += &line(number);
+            number += 1;
+        }
+        text.into_bytes()
+    };
+    let slabs = lines(&|n| format!("cache{n} 1 2 64 64 1 : tunables 0 0 0 : slabdata 1 1 0\n"));
+    let slabs = [b"slabinfo - version: 2.1\n".to_vec(), slabs].concat();
+    let loaded = lines(&|n| format!("m{n} 4096 0 - Live {:#x}\n", 0xffff_ffff_c000_0000u64 + n as u64 * 16));
+    let gone = lines(&|n| format!("m 4096 0 - Gone {:#x}\n", 0xffff_ffff_0000_0000u64 + n as u64));
+    let cases = [
+        (item::SLABINFO_START, slabs.clone()),
+        (item::SLABINFO_END, slabs),
+        (item::MODULES, loaded),
+        (item::MODULES_LATER, gone),
+        (item::COMMS, lines(&|n| format!("{n} a{n}\n"))),
+        (item::CPU_NODES, lines(&|n| format!("{n} {n}\n"))),
+        (item::OWN_THREADS, lines(&|n| format!("{}\n", n + 1))),
+        (item::CACHE_ALIASES, lines(&|n| format!("alias{n} cache{n}\n"))),
+        (item::MODULE_INFO, lines(&|n| format!("m{n} - kernel/a{n} .text={:#x}\n", 4096 + n))),
+        (item::MEMINFO_START, lines(&|n| format!("Name{n}: {n} kB\n"))),
+        (item::VMSTAT_START, lines(&|n| format!("name{n} {n}\n"))),
+        (item::KALLSYMS, lines(&|n| format!("{:x} t f{n}\n", 0xffff_ffff_0000_0000u64 + n as u64))),
+    ];
+    let dir = trace(2, 1000);
+    for (tag, bytes) in cases {
+        set_meta(&dir, &[(tag, bytes)]);
+        for view in ["summary", "sites", "caches", "modules", "tasks"] {
+            let begin = Instant::now();
+            let ran = run_within(256, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]);
+            assert_eq!(ran.status, Some(0), "{tag} {view}: {}", ran.stderr);
+            assert!(begin.elapsed() < MOST / 2, "{tag} {view}: {:?}", begin.elapsed());
+            eprintln!("{tag} {view} {:?} {} KiB", begin.elapsed(), ran.peak);
+        }
+    }
 }
