@@ -17,13 +17,16 @@ use crate::choices::{Priority, StackWhen};
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
-const VIEWS: [&str; 17] = [
+const VIEWS: [&str; 20] = [
     "summary",
+    "leaks",
     "sites",
     "tasks",
     "modules",
     "uses",
     "caches",
+    "balance",
+    "failed",
     "mismatch",
     "live",
     "cross",

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use crate::event::{Event, Mark, NameId, Names, Span};
+use crate::event::{Event, Mark, Names, Span};
 use crate::kernel::format::EventFormat;
 use crate::kernel::slot::Slot;
 use crate::target::TargetOrder;
@@ -76,36 +76,55 @@ const PAIRS: [(&str, &str); 2] = [("_begin", "_end"), ("_start", "_end")];
 /// System and name of each event of a trace.
 pub(super) type EventNames<'a> = HashSet<(&'a str, &'a str)>;
 
-/// Meaning of an event; `all` has the other events of the trace, of which one may be its counterpart.
-fn mark(system: &str, name: &str, all: &EventNames<'_>, names: &mut Names) -> Option<Mark> {
-    if let Some((.., mark)) = OTHERS.iter().find(|(s, n, _)| (*s, *n) == (system, name)) {
-        return Some(*mark);
+/// Meaning of an event by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning<'n> {
+    /// An event with a meaning of its own.
+    Mark(Mark),
+    /// Begin or end of a pair that newer kernels may have: a span under its own name, if the trace has the counterpart.
+    Pair { stem: &'n str, is_begin: bool },
+}
+
+/// Meaning of an event; texts do not tell the system.
+pub(crate) fn meaning<'n>(system: Option<&str>, name: &'n str) -> Option<Meaning<'n>> {
+    let is_of = |known: &str| system.is_none_or(|system| system == known);
+    if let Some((.., mark)) = OTHERS.iter().find(|(s, n, _)| *n == name && is_of(s)) {
+        return Some(Meaning::Mark(*mark));
     }
-    let known = |stem: &str| SPANS.iter().find(|(s, n, _)| (*s, *n) == (system, stem)).map(|(.., span)| *span);
-    let is_there = |other: String| all.contains(&(system, &*other));
+    let known = |stem: &str| SPANS.iter().find(|(s, n, _)| *n == stem && is_of(s)).map(|(.., span)| *span);
+    let may_be_pair = match system {
+        Some(system) => ["vmscan", "compaction"].contains(&system),
+        None => ["mm_vmscan_", "mm_compaction_"].iter().any(|begin| name.starts_with(begin)),
+    };
     for (begin, end) in PAIRS {
         let (stem, is_begin) = match (name.strip_suffix(begin), name.strip_suffix(end)) {
             (Some(stem), _) => (stem, true),
             (None, Some(stem)) => (stem, false),
             (None, None) => continue,
         };
-        let span = match known(stem) {
-            Some(span) => span,
-            // Newer kernels have further pairs: spans under their own names.
-            None if ["vmscan", "compaction"].contains(&system)
-                && is_there(format!("{stem}{}", if is_begin { end } else { begin })) =>
-            {
-                Span::Named(name_of(stem, names))
-            }
-            None => continue,
-        };
-        return Some(if is_begin { Mark::Begin(span) } else { Mark::End(span) });
+        match known(stem) {
+            Some(span) => return Some(Meaning::Mark(if is_begin { Mark::Begin(span) } else { Mark::End(span) })),
+            None if may_be_pair => return Some(Meaning::Pair { stem, is_begin }),
+            None => {}
+        }
     }
     None
 }
 
-fn name_of(stem: &str, names: &mut Names) -> NameId {
-    names.intern(stem.as_bytes())
+impl Meaning<'_> {
+    /// The mark of the event; `is_there` tells whether the trace has an event of that name.
+    pub(crate) fn mark(&self, names: &mut Names, is_there: impl Fn(&str) -> bool) -> Option<Mark> {
+        match self {
+            Meaning::Mark(mark) => Some(*mark),
+            Meaning::Pair { stem, is_begin } => {
+                let mut counterparts = PAIRS.iter().map(|(begin, end)| if *is_begin { end } else { begin });
+                counterparts.any(|part| is_there(&format!("{stem}{part}"))).then(|| {
+                    let span = Span::Named(names.intern(stem.as_bytes()));
+                    if *is_begin { Mark::Begin(span) } else { Mark::End(span) }
+                })
+            }
+        }
+    }
 }
 
 impl LatencyPlan {
@@ -116,7 +135,8 @@ impl LatencyPlan {
         all: &EventNames<'_>,
         names: &mut Names,
     ) -> Option<LatencyPlan> {
-        let mark = mark(system, &format.name, all, names)?;
+        let is_there = |name: &str| all.contains(&(system, name));
+        let mark = meaning(Some(system), &format.name)?.mark(names, is_there)?;
         let slot = |names: &[&str]| names.iter().find_map(|name| format.field(name).and_then(Slot::of));
         let number = |name: &str| {
             let field = format.field(name)?;
@@ -197,6 +217,7 @@ mod tests {
     fn plan(system: &str, formats: &[EventFormat], names: &mut Names) -> Option<LatencyPlan> {
         let all: Vec<(String, EventFormat)> =
             formats.iter().map(|format| (system.to_owned(), format.clone())).collect();
+        let all = all.iter().map(|(system, format)| (&**system, &*format.name)).collect();
         LatencyPlan::new(system, &formats[0], &all, names)
     }
 

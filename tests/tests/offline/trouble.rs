@@ -13,14 +13,17 @@ use kmemtrace_tests::recording::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 15] = [
+const VIEWS: [&[&str]; 18] = [
     &["summary"],
+    &["leaks"],
     &["sites"],
     &["tasks"],
     &["modules"],
     &["tree", "--by", "task,stack"],
     &["sites", "--by", "comm,gfp"],
     &["caches"],
+    &["balance"],
+    &["failed"],
     &["mismatch"],
     &["live"],
     &["live", "--objects"],
