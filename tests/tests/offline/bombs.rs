@@ -500,7 +500,6 @@ fn texts_of_the_metadata_take_linear_time() {
             let ran = run_within(256, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]);
             assert_eq!(ran.status, Some(0), "{tag} {view}: {}", ran.stderr);
             assert!(begin.elapsed() < MOST / 2, "{tag} {view}: {:?}", begin.elapsed());
-            eprintln!("{tag} {view} {:?} {} KiB", begin.elapsed(), ran.peak);
         }
     }
 }
