@@ -26,6 +26,7 @@ use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
 use crate::kernel_texts::KernelTexts;
+use crate::memory::{self, Meter};
 use crate::open::header::{self, host_of_uname, some_text};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
@@ -38,6 +39,8 @@ use crate::trace::{
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
 const MAX_TEXT_BYTES: u64 = 1 << 30;
+/// Greatest length of an event's format; the longest have some 40 KB.
+const MAX_FORMAT_BYTES: u64 = 1 << 20;
 /// Bytes of each CPU's file that the tree is told from others by.
 const HEAD_BYTES: u64 = 4096;
 /// Sub-buffers that the byte order is found from.
@@ -67,8 +70,10 @@ fn cpu_dirs(dir: &Path) -> Vec<(u32, PathBuf)> {
 
 /// The first `max` bytes of a stored file, if it can be read.
 fn read(path: &Path, max: u64) -> Option<Vec<u8>> {
+    let file = open_regular(path).ok()?;
+    memory::check(file.metadata().ok()?.len().min(max)).ok()?;
     let mut bytes = Vec::new();
-    open_regular(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
+    file.take(max).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -99,17 +104,19 @@ impl Texts {
     }
 
     /// `system` and format of every event in `events`.
-    fn formats(&self) -> Vec<(String, String)> {
-        let mut formats = Vec::new();
+    fn formats(&self) -> Result<Vec<(String, String)>, OpenError> {
+        let (mut formats, mut meter) = (Vec::new(), Meter::default());
         for system in fs::read_dir(self.root.join("events")).into_iter().flatten().flatten() {
             let name = system.file_name().to_string_lossy().into_owned();
             let events = fs::read_dir(system.path()).into_iter().flatten().flatten();
-            for format in events.filter_map(|event| read(&event.path().join("format"), MAX_TEXT_BYTES)) {
+            for format in events.filter_map(|event| read(&event.path().join("format"), MAX_FORMAT_BYTES)) {
+                let over = meter.take(format.len() as u64);
+                over.map_err(|over| OpenError::Memory { path: self.root.join("events"), over })?;
                 formats.push((name.clone(), String::from_utf8_lossy(&format).into_owned()));
             }
         }
         formats.sort();
-        formats
+        Ok(formats)
     }
 }
 
@@ -221,7 +228,7 @@ pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
         .map_err(|reason| no_trace(path, &reason))?;
     let mut names = Names::new();
     let mut report = FileReport::new(root.clone(), None);
-    let format_texts = texts.formats();
+    let format_texts = texts.formats()?;
     let formats = formats(&format_texts, path, &mut report)?;
     let release = kernel.as_deref().and_then(Release::parse);
     let missing = if alone { Vec::new() } else { missing_cpus(&root, &raw) };
