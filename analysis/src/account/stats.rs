@@ -44,6 +44,7 @@ macro_rules! stats {
                     live_is_upper_bound: self.live_is_upper_bound,
                     cross_cpu_bytes: self.cross_cpu_bytes.saturating_sub(before.cross_cpu_bytes),
                     oldest: self.oldest,
+                    failed_span: self.failed_span,
                 }
             }
 
