@@ -582,7 +582,7 @@ impl Trace {
 
     /// True where the recorder was asked for frees of this kind, as in [`Trace::records_reclaim`].
     pub fn records_frees(&self, kind: Kind) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
+        self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
     }
 
     /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].
