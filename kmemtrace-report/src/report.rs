@@ -13,7 +13,7 @@ use kmemtrace::{
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
-use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
+use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind, PERF_DATA};
 
 use crate::args::{Args, Format, SortBy};
 use crate::cli::Request;
@@ -348,6 +348,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         clock: args.of_text.clock.clone(),
         page_bytes: args.of_text.page_size,
         buffer: args.of_text.buffer.clone(),
+        event_formats: args.of_text.event_formats.clone(),
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
@@ -356,7 +357,10 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
     })?;
     check_page_owner(&request.args, &trace)?;
     let takes = |option: &&str| match trace.info.input {
-        InputKind::Other(FTRACE_TEXT) => *option != "--buffer",
+        InputKind::Other(FTRACE_TEXT) => !["--buffer", "--event-formats"].contains(option),
+        InputKind::Other(PERF_DATA) if args.of_text.event_formats.is_some() => {
+            ["--event-formats", "--page-size"].contains(option)
+        }
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
         _ => false,
     };
@@ -368,10 +372,12 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         );
     }
     if let Some(option) = args.of_text.given().find(|option| !takes(option)) {
-        anyhow::bail!(
-            "{option}: {} is no text of events and tells this itself; leave the option out",
-            input_name(&trace)
-        );
+        let why = match option {
+            "--buffer" => "has no ring buffers to choose from, as a trace.dat may have",
+            "--event-formats" => "is no perf.data, and describes its events itself",
+            _ => "is no text of events and tells this itself",
+        };
+        anyhow::bail!("{option}: {} {why}; leave the option out", input_name(&trace));
     }
     Ok(trace)
 }

@@ -1,6 +1,8 @@
 //! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, a captured `tree`, a text of `page_owner`, or
 //! with the feature `inputs` a text of events (`ftrace_text`), a `trace_dat` or a `perf_data`. Packed files and standard input are unpacked into a `spool`.
 
+#[cfg(feature = "inputs")]
+mod event_formats;
 mod foreign;
 #[cfg(feature = "inputs")]
 mod ftrace_text;

@@ -96,17 +96,22 @@ impl Texts {
 
     /// `system` and format of every event in `events`.
     fn formats(&self) -> Vec<(String, String)> {
-        let mut formats = Vec::new();
-        for system in fs::read_dir(self.root.join("events")).into_iter().flatten().flatten() {
-            let name = system.file_name().to_string_lossy().into_owned();
-            let events = fs::read_dir(system.path()).into_iter().flatten().flatten();
-            for format in events.filter_map(|event| read(&event.path().join("format"), MAX_TEXT_BYTES)) {
-                formats.push((name.clone(), String::from_utf8_lossy(&format).into_owned()));
-            }
-        }
-        formats.sort();
-        formats
+        formats_below(&self.root.join("events"), |path| read(path, MAX_TEXT_BYTES))
     }
+}
+
+/// `system` and format of every event in a directory `events`.
+pub(super) fn formats_below(events: &Path, read: impl Fn(&Path) -> Option<Vec<u8>>) -> Vec<(String, String)> {
+    let mut formats = Vec::new();
+    for system in fs::read_dir(events).into_iter().flatten().flatten() {
+        let name = system.file_name().to_string_lossy().into_owned();
+        let events = fs::read_dir(system.path()).into_iter().flatten().flatten();
+        for format in events.filter_map(|event| read(&event.path().join("format"))) {
+            formats.push((name.clone(), String::from_utf8_lossy(&format).into_owned()));
+        }
+    }
+    formats.sort();
+    formats
 }
 
 /// Release and machine in the output of `uname -a`.

@@ -25,6 +25,16 @@ pub fn parse(text: &str) -> Option<u64> {
     u64::try_from(parts.checked_mul(1 << shift)? / BILLION).ok()
 }
 
+/// Bytes of a page of memory.
+///
+/// # Errors
+/// A sentence about what a page is.
+pub fn parse_page(text: &str) -> Result<u64, String> {
+    let size = parse(text).filter(|size| size.is_power_of_two() && (1 << 10..=1 << 20).contains(size));
+    let size = size.filter(|_| !text.starts_with('+'));
+    size.ok_or_else(|| "a page has a power of two of bytes: 4096, 16K, 64K".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,7 +19,7 @@ use kmemtrace::documents::AccountStyle;
 use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::event::Span;
 use kmemtrace_abi::kernel::release::Release;
-use kmemtrace_abi::text::duration;
+use kmemtrace_abi::text::{duration, size};
 
 use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
@@ -238,7 +238,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "N", help_heading = "Limits", hide_short_help = true)]
     pub(crate) jobs: Option<NonZero<usize>>,
     /// Memory limit, beyond which the report stops with a message: 512M, 1.5G [default: a quarter of what is free, at least 256M]
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits", hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = byte_size, help_heading = "Limits", hide_short_help = true)]
     pub(crate) max_memory: Option<u64>,
     /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
@@ -250,7 +250,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", help_heading = "Limits", hide = true)]
     pub(crate) sized_classes: Option<u32>,
     /// Least size of a trace with an index, in bytes; tests make it small
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::PAYS_FROM, help_heading = "Limits", hide = true)]
+    #[arg(long, value_name = "SIZE", value_parser = byte_size, default_value_t = kmemtrace::PAYS_FROM, help_heading = "Limits", hide = true)]
     pub(crate) index_from: u64,
 }
 
@@ -273,11 +273,14 @@ pub(crate) struct TextArgs {
     )]
     pub(crate) clock: Option<String>,
     /// Bytes of a page on the machine of a text [default: 4096]
-    #[arg(long, value_name = "SIZE", value_parser = page_size, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_page, hide_short_help = true)]
     pub(crate) page_size: Option<u64>,
     /// Ring buffer of a trace.dat that has events of several; '' is the main one
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) buffer: Option<String>,
+    /// Formats of the events of a perf.data that perf has not finished: any trace of the same boot, or the directory events of its tracefs
+    #[arg(long, value_name = "FILE|DIR", hide_short_help = true)]
+    pub(crate) event_formats: Option<PathBuf>,
 }
 
 impl TextArgs {
@@ -288,6 +291,7 @@ impl TextArgs {
             ("--clock", self.clock.is_some()),
             ("--page-size", self.page_size.is_some()),
             ("--buffer", self.buffer.is_some()),
+            ("--event-formats", self.event_formats.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
@@ -395,7 +399,7 @@ impl Args {
     }
 }
 
-fn size(text: &str) -> Result<u64, String> {
+fn byte_size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
 }
 
@@ -403,12 +407,6 @@ fn size(text: &str) -> Result<u64, String> {
 fn release(text: &str) -> Result<String, String> {
     let is_release = Release::parse(text).is_some();
     is_release.then(|| text.to_owned()).ok_or_else(|| "a release begins with its numbers: 4.14.336".to_owned())
-}
-
-/// Takes the size of a page.
-fn page_size(text: &str) -> Result<u64, String> {
-    let size = parse_size(text).filter(|size| size.is_power_of_two() && (1 << 10..=1 << 20).contains(size));
-    size.ok_or_else(|| "a page has a power of two of bytes: 4096, 16K, 64K".to_owned())
 }
 
 /// Takes a kind of span, or the name of a pair of events without its end, which only the trace knows.

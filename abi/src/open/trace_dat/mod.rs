@@ -127,6 +127,15 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
     })
 }
 
+/// Descriptions of the events, the text of `uname`, and the bytes of a page where they are no guess.
+pub(super) fn described(path: &Path, file: &Arc<File>) -> Result<(Container, String, Option<u64>), OpenError> {
+    let (container, _) = container(file).map_err(|refusal| refused(path, refusal))?;
+    let uname = container.uname.clone();
+    let machine = release_and_machine(&uname).1;
+    let (bytes, from) = page_bytes(&container, machine.as_deref(), &OpenOptions::default());
+    Ok((container, uname, bytes.filter(|_| from == PageBytesFrom::Trace)))
+}
+
 /// All but the sub-buffers, and the byte order of the numbers.
 fn container(file: &File) -> Result<(Container, Endian), Refusal> {
     let mut head = Items::new(BufReader::new(ReadAt::new(file)), 0, Endian::Little);
