@@ -15,6 +15,7 @@ use crate::kernel::gfp::GfpNames;
 use crate::kernel::kallsyms::has_addresses;
 use crate::kernel::probes::KVFREE_RCU;
 use crate::kernel::release::Release;
+use crate::kernel_texts::KernelTexts;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
@@ -196,6 +197,17 @@ impl SymbolSource {
     }
 }
 
+/// Run of the recorder, as far as the input tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Time of day at its start, in seconds since 1970.
+    pub begun: Option<u64>,
+    /// Time of day at its end, in seconds since 1970.
+    pub ended: Option<u64>,
+    /// Words of its command line with the name of COMMAND and without COMMAND's arguments: bytes of a stranger, to be escaped.
+    pub command: Option<Vec<String>>,
+}
+
 /// Facts of a trace that are known before its events are read.
 #[derive(Clone, Debug)]
 pub struct TraceInfo {
@@ -241,6 +253,8 @@ pub struct TraceInfo {
     pub boot: Option<String>,
     /// Id of the recording, in hexadecimal digits: ours, or a checksum of the first bytes of a captured tree's files.
     pub recording: Option<String>,
+    /// Run of the recorder; nothing is known of it for inputs of other programs.
+    pub run: Run,
     /// Source of the names of call-sites; `None` where the input names functions itself, as a text of page_owner does.
     pub symbols: Option<SymbolSource>,
 }
@@ -280,6 +294,11 @@ pub struct Metadata {
     pub module_info: Vec<u8>,
     /// Lines `CACHE ALIAS…` of merged slab caches.
     pub cache_aliases: Vec<u8>,
+    /// Lines `CACHE 0` and `CACHE 1` of slab caches: 1 for one whose objects the kernel takes back when it is short of memory; empty if the
+    /// recording has none.
+    pub reclaim_account: Vec<u8>,
+    /// Ids of the threads that lived at the end, ascending; `None`: the recording does not have them.
+    pub threads_end: Option<Vec<i32>>,
     /// `/proc/meminfo` of the recording's begin; empty if the recording has none.
     pub meminfo_start: Vec<u8>,
     /// `/proc/meminfo` of the recording's end.
@@ -288,6 +307,10 @@ pub struct Metadata {
     pub vmstat_start: Vec<u8>,
     /// `/proc/vmstat` of the recording's end.
     pub vmstat_end: Vec<u8>,
+    /// Further texts of the machine's memory of the recording's begin.
+    pub memory_start: MemoryTexts,
+    /// The same texts of the recording's end.
+    pub memory_end: MemoryTexts,
     /// Request of the recorder for call stacks, as `trigger alloc`; empty where the recorder asked the kernel for none. `None`: the
     /// recording does not tell, and the reader ties stacks where it finds them.
     pub stacks: Option<String>,
@@ -298,8 +321,29 @@ pub struct Metadata {
     pub uname: Vec<u8>,
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.
     pub started: Option<(u64, u64)>,
+    /// Time of day and CLOCK_MONOTONIC when it stopped, ns.
+    pub stopped: Option<(u64, u64)>,
+    /// Command line of the recorder, words separated by NUL; empty if the recording has none.
+    pub command_line: Vec<u8>,
     /// Findings about `meta.out`; `None`: there is no such file.
     pub report: Option<FileReport>,
+    /// Input that a `trace.dat` was made from, where it keeps all facts of that.
+    pub made_from: Option<InputKind>,
+    /// Texts of the kernel, where the caller wants them and the trace has sub-buffers.
+    pub texts: Option<Box<KernelTexts>>,
+}
+
+/// Texts of proc on the machine's memory at one moment; a text is empty if the recording has none.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryTexts {
+    /// `/proc/zoneinfo`, read right behind `/proc/meminfo`.
+    pub zoneinfo: Vec<u8>,
+    /// `/proc/buddyinfo`.
+    pub buddyinfo: Vec<u8>,
+    /// `/proc/vmallocinfo`.
+    pub vmallocinfo: Vec<u8>,
+    /// `/proc/allocinfo`, of kernels that have it (6.10 on).
+    pub allocinfo: Vec<u8>,
 }
 
 /// Greatest number of thread ids that a recording may have: several for each CPU that a kernel can have.
@@ -419,12 +463,22 @@ impl Trace {
     /// True where the recorder was asked for events of reclaim, compaction or shrinkers, whether one came or not. False for other
     /// inputs than ours: a captured tree may describe events that were not switched on.
     pub fn records_reclaim(&self) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_reclaim)
+        self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_reclaim)
     }
 
     /// True where the recorder was asked for allocations of pages, as in [`Trace::records_reclaim`].
     pub fn records_page_allocs(&self) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.info.capabilities.kinds[Kind::Pages]
+        self.first_input() == InputKind::Kmemtrace && self.info.capabilities.kinds[Kind::Pages]
+    }
+
+    /// Kind of the input, or of the one that a `trace.dat` was made from.
+    fn first_input(&self) -> InputKind {
+        self.metadata.made_from.unwrap_or(self.info.input)
+    }
+
+    /// True where the recorder was asked for frees of this kind, as in [`Trace::records_reclaim`].
+    pub fn records_frees(&self, kind: Kind) -> bool {
+        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
     }
 
     /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].
@@ -478,6 +532,7 @@ impl Trace {
             host: None,
             boot: None,
             recording: None,
+            run: Run::default(),
             symbols: None,
         };
         let keys = info.keys();
@@ -516,7 +571,7 @@ impl Trace {
     /// Finds out whether the trace has symbols: [`TraceInfo::symbols`].
     pub fn find_symbols(&mut self) {
         let may_have =
-            matches!(self.info.input, InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
+            matches!(self.first_input(), InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
         let found = match has_addresses(&self.metadata.kallsyms) {
             true => SymbolSource::Trace,
             false if may_have => SymbolSource::Hidden,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kmemtrace_abi::event::{Kind, Space};
+use kmemtrace_abi::event::{ByKind, Kind, Space};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::trace::TraceInfo;
@@ -14,6 +14,7 @@ use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule, RowKey};
 use crate::account::live_curve::LiveCurve;
+use crate::account::machine::MachineTexts;
 use crate::account::stats::Stats;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
@@ -26,6 +27,7 @@ use crate::names::slabinfo::Slabinfo;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
 use crate::pairing::result::{Live, PairingResult};
+use crate::query::select::Select;
 
 /// Answer to a [`crate::Query`]: rows, findings, live objects and totals.
 ///
@@ -74,6 +76,18 @@ pub struct Analysis {
     pub(crate) slabinfo: Option<[Slabinfo; 2]>,
     /// Other names of merged caches, where the recording keeps them.
     pub(crate) aliases: Option<CacheAliases>,
+    /// Texts of the machine's memory, where the query keeps them and has no window.
+    pub(crate) machine: Option<MachineTexts>,
+    /// The query has neither filters nor a window.
+    pub(crate) is_whole: bool,
+    /// Rows of leaks are chosen by this.
+    pub(crate) chosen: Select,
+    /// Keys of rows of leaks; none for threads and call-sites.
+    pub(crate) leaks: Vec<GroupKey>,
+    /// Ids of the threads that lived at the end, ascending.
+    pub(crate) threads_end: Option<Vec<i32>>,
+    /// Kinds whose frees the recorder was asked for.
+    pub(crate) records_frees: ByKind<bool>,
 }
 
 /// True for a kind that is compared, where filters name these `asked` ones.

@@ -15,7 +15,7 @@ use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind, PERF_DATA};
 
-use crate::args::{Args, Format, SortBy};
+use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
 use crate::cli::Request;
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
@@ -38,6 +38,8 @@ const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 const FUNCTIONS: &str = "functions";
 /// Views of counts and sums.
 const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
+/// Call-sites behind each part of memory in a table.
+const SITES_OF_PART: usize = 3;
 /// Children of each node of a tree on a terminal.
 const CHILDREN_ON_TERMINAL: usize = 8;
 
@@ -48,14 +50,33 @@ pub(crate) fn view(
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     check_tree(request)?;
+    check_fail_on(request)?;
     if let Some(saved) = saved_document(request)? {
         let analysis = of_document(request, query, &saved)?;
         return print_view(request, &analysis, document);
     }
     let (analysis, suggestions) = analyse(request, query)?;
-    let status = print_view(request, &analysis, document)?;
+    let status = match leaks_beside(request, &analysis) {
+        Some(found) => {
+            print_document(request, &analysis, |shape| documents::summary_with_leaks(&analysis, &found, shape))?
+        }
+        None => print_view(request, &analysis, document)?,
+    };
     suggestions.iter().for_each(|line| say(line));
     Ok(status)
+}
+
+/// Leaks that stand on the screen of `summary`; `None` for other views and outputs, for inputs that tell no frees or that are read once,
+/// and where the memory limit is in the way.
+fn leaks_beside(request: &Request, analysis: &Analysis) -> Option<Analysis> {
+    let is_asked = request.view.name == "summary" && request.format() == Format::Table;
+    let inputs = request.inputs();
+    if !is_asked || !analysis.info().capabilities.past || !inputs.iter().all(|path| path.is_dir() || path.is_file()) {
+        return None;
+    }
+    let mut trace = open(request, &inputs).ok()?;
+    let query = with_options(request, Query::leaks(&[])).ok()?;
+    query.run_with(&mut trace, &mut ProgressLine::new(request.args.quiet)).ok()
 }
 
 /// Answer of the trace to a query with the options of the command line, and suggestions where the filters take nothing.
@@ -109,6 +130,15 @@ fn print_view(
     analysis: &Analysis,
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
+    print_document(request, analysis, |shape| document(analysis, shape, &request.args))
+}
+
+/// Prints the document that `make` makes of an analysis, and finds the exit status.
+fn print_document<'a>(
+    request: &Request,
+    analysis: &'a Analysis,
+    make: impl FnOnce(&Shape) -> Document<'a>,
+) -> anyhow::Result<u8> {
     let args = &request.args;
     check_branches(args, &analysis.source_paths())?;
     tell_rejected(analysis);
@@ -116,7 +146,7 @@ fn print_view(
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
-    let document = document(analysis, &Shape { sort: request.sort_keys(), top }, args);
+    let document = make(&Shape { sort: request.sort_keys(), top });
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
     print(request, &document, &TableOptions { selected, ..table_options(request, &request.inputs()[0]) })?;
     if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
@@ -127,7 +157,11 @@ fn print_view(
         }
         tell_verdict(analysis.completeness());
     }
-    Ok(status(args, analysis.completeness()).max(gate(args, analysis)))
+    let gate = match &document.body {
+        Body::Leaks(view) => gate_of_leaks(args, view.leaks()),
+        _ => gate(args, analysis),
+    };
+    Ok(status(args, analysis.completeness()).max(gate))
 }
 
 /// Path of the saved document that is named in place of a trace; `None` for a trace.
@@ -193,7 +227,11 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
         let mut trace = open(request, std::slice::from_ref(input))?;
         let query = if by_cache { Query::by_cache() } else { Query::by_site() };
         let query = with_options(request, query)?.time(window.or(args.time));
-        let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+        let mut progress = ProgressLine::new(args.quiet);
+        let analysis = match window {
+            Some(_) => query.run_carried_with(&mut trace, &mut progress)?,
+            None => query.run_with(&mut trace, &mut progress)?,
+        };
         let asked = if window.is_some() { (option, window) } else { ("--time", args.time) };
         explain_empty_window(asked, &trace, analysis.events(), analysis.first_key());
         Ok(analysis)
@@ -304,10 +342,12 @@ fn gate(args: &Args, analysis: &Analysis) -> u8 {
             sum.saturating_add(finding.count.saturating_sub(finding.suspect).saturating_sub(unseen))
         })
     };
-    let fired: Vec<String> = args
-        .fail_on
-        .iter()
-        .map(|&class| (class, errors(class)))
+    let classes = args.fail_on.iter().filter_map(|fail_on| match fail_on {
+        FailOn::Class(class) => Some(*class),
+        FailOn::Leak => None,
+    });
+    let fired: Vec<String> = classes
+        .map(|class| (class, errors(class)))
         .filter(|(_, errors)| *errors > 0)
         .map(|(class, errors)| format!("{errors} {}", class.name()))
         .collect();
@@ -315,6 +355,15 @@ fn gate(args: &Args, analysis: &Analysis) -> u8 {
         return exit::OK;
     }
     say(&format!("--fail-on: {}", fired.join(", ")));
+    exit::GATE
+}
+
+/// Status of `--fail-on leak`: the gate fires on groups that nothing known explains.
+fn gate_of_leaks(args: &Args, leaks: usize) -> u8 {
+    if args.fail_on.is_empty() || leaks == 0 {
+        return exit::OK;
+    }
+    say(&format!("--fail-on: {leaks} leak{}", if leaks == 1 { "" } else { "s" }));
     exit::GATE
 }
 
@@ -349,6 +398,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         page_bytes: args.of_text.page_size,
         buffer: args.of_text.buffer.clone(),
         event_formats: args.of_text.event_formats.clone(),
+        texts: args.to == Some(ExportTo::TraceDat),
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
@@ -383,7 +433,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
 }
 
 /// Name of a trace's first input, for messages.
-fn input_name(trace: &Trace) -> String {
+pub(crate) fn input_name(trace: &Trace) -> String {
     trace.inputs.first().map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned())
 }
 
@@ -499,6 +549,20 @@ fn check_tree(request: &Request) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses a reason for the exit status 1 that the view does not have.
+fn check_fail_on(request: &Request) -> anyhow::Result<()> {
+    let is_of_leaks = request.view.name == "leaks";
+    match request.args.fail_on.iter().find(|fail_on| (**fail_on == FailOn::Leak) != is_of_leaks) {
+        Some(FailOn::Leak) => {
+            anyhow::bail!("--fail-on leak: {} does not look for leaks; use leaks --fail-on leak", request.view.name)
+        }
+        Some(FailOn::Class(class)) => {
+            anyhow::bail!("--fail-on {}: leaks has no findings; use mismatch --fail-on {0}", class.name())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Refuses an order by static sizes where none are known.
 pub(crate) fn check_static(request: &Request, analysis: &Analysis) -> anyhow::Result<()> {
     let is_asked = request.sort_keys().iter().any(|key| matches!(key, SortKey::Static | SortKey::Current));
@@ -548,8 +612,12 @@ pub(crate) fn tell_bad_text(trace: &Trace) {
 pub(crate) fn top(request: &Request) -> Option<usize> {
     let args = &request.args;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let is_table = request.format() == Format::Table;
+    if request.view.name == "balance" {
+        return args.top.or(is_table.then_some(SITES_OF_PART));
+    }
     let usual = if request.view.name == "tree" { CHILDREN_ON_TERMINAL } else { ROWS_ON_TERMINAL };
-    args.top.or((request.format() == Format::Table && on_terminal).then_some(usual))
+    args.top.or((is_table && on_terminal).then_some(usual))
 }
 
 pub(crate) fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {
@@ -577,6 +645,7 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         shows_own: args.own,
         shows_normal: args.all,
         shows_inlines: args.inlines,
+        shows_parts: args.parts,
         top: top(request),
         selected: None,
         ranked: request.sort_keys().first().copied(),

@@ -7,7 +7,10 @@ use crate::kernel::format::{EventFormat, FormatError, PageShape};
 use crate::kernel::relay::Layout;
 use crate::stream::report::Source;
 use crate::target::{Endian, Target};
-use crate::trace::{MAX_OWN_THREADS, Metadata, Scope};
+use crate::trace::{MAX_OWN_THREADS, Metadata, Run, Scope};
+
+/// Nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
 
 /// The payload of a file-header block.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +119,15 @@ impl FileHeader {
         Ok(header)
     }
 
+    /// Run of the recorder, with what `meta.out` tells of it.
+    pub(crate) fn run(&self, metadata: &Metadata) -> Run {
+        Run {
+            begun: self.started.map(|(time, _)| time / NANOS),
+            ended: metadata.stopped.map(|(time, _)| time / NANOS),
+            command: words_of_command(&metadata.command_line),
+        }
+    }
+
     /// The shape of the sub-buffers. The word size of the commit word is the authoritative one.
     pub(crate) fn page_shape(&self) -> Result<PageShape, HeaderError> {
         let target = self.target.ok_or(HeaderError::Missing("byte order"))?;
@@ -154,6 +166,8 @@ pub(crate) struct MetadataBuilder {
     module_info_later: Vec<u8>,
     stacks: Option<Vec<u8>>,
     probes: Option<Vec<u8>>,
+    threads_end: Option<Vec<u8>>,
+    stopped: Vec<u8>,
     metadata: Metadata,
 }
 
@@ -177,12 +191,24 @@ impl MetadataBuilder {
                 item::MODULE_INFO => &mut self.module_info,
                 item::MODULE_INFO_LATER => &mut self.module_info_later,
                 item::CACHE_ALIASES => &mut self.metadata.cache_aliases,
+                item::RECLAIM_ACCOUNT => &mut self.metadata.reclaim_account,
+                item::THREADS_END => self.threads_end.get_or_insert_default(),
                 item::MEMINFO_START => &mut self.metadata.meminfo_start,
                 item::MEMINFO_END => &mut self.metadata.meminfo_end,
                 item::VMSTAT_START => &mut self.metadata.vmstat_start,
                 item::VMSTAT_END => &mut self.metadata.vmstat_end,
+                item::ZONEINFO_START => &mut self.metadata.memory_start.zoneinfo,
+                item::ZONEINFO_END => &mut self.metadata.memory_end.zoneinfo,
+                item::BUDDYINFO_START => &mut self.metadata.memory_start.buddyinfo,
+                item::BUDDYINFO_END => &mut self.metadata.memory_end.buddyinfo,
+                item::VMALLOCINFO_START => &mut self.metadata.memory_start.vmallocinfo,
+                item::VMALLOCINFO_END => &mut self.metadata.memory_end.vmallocinfo,
+                item::ALLOCINFO_START => &mut self.metadata.memory_start.allocinfo,
+                item::ALLOCINFO_END => &mut self.metadata.memory_end.allocinfo,
                 item::STACKS => self.stacks.get_or_insert_default(),
                 item::PROBES => self.probes.get_or_insert_default(),
+                item::STOPPED => &mut self.stopped,
+                item::COMMAND_LINE => &mut self.metadata.command_line,
                 _ => continue,
             };
             text.extend_from_slice(bytes);
@@ -204,6 +230,7 @@ impl MetadataBuilder {
         self.metadata.module_info = join(self.module_info, self.module_info_later);
         self.metadata.stacks = self.stacks.as_deref().map(text);
         self.metadata.probes = self.probes.as_deref().map(text);
+        self.metadata.stopped = two_u64(&self.stopped);
         self.metadata.comms = comms(&self.comms);
         self.metadata.nodes = String::from_utf8_lossy(&self.nodes)
             .lines()
@@ -212,6 +239,7 @@ impl MetadataBuilder {
                 Some((cpu.parse().ok()?, node.trim().parse().ok()?))
             })
             .collect();
+        self.metadata.threads_end = self.threads_end.as_deref().map(thread_ids);
         self.metadata.own_threads = self.own_threads.as_deref().and_then(own_threads);
         let is_good = self.own_threads.is_none() || self.metadata.own_threads.is_some();
         (self.metadata, is_good)
@@ -233,6 +261,14 @@ pub(crate) fn host_of_uname(uname: &[u8]) -> Option<String> {
     host(uname.split(u8::is_ascii_whitespace).nth(1)?)
 }
 
+/// Words of the recorder's command line up to the name of COMMAND: its arguments may be secrets, and recordings before minor version 9
+/// have them. `None` where there is none.
+fn words_of_command(line: &[u8]) -> Option<Vec<String>> {
+    let words: Vec<String> = line.split(|&byte| byte == 0).map(text).collect();
+    let end = words.iter().position(|word| word == "--").map_or(words.len(), |dashes| dashes + 2);
+    (!line.is_empty()).then(|| words.into_iter().take(end).collect())
+}
+
 /// Parses thread ids, one a line: ascending, each once. `None` where a line is no thread id or there are more than
 /// [`MAX_OWN_THREADS`]: half of a list would leave out half of the recorder's objects.
 fn own_threads(text: &[u8]) -> Option<Vec<i32>> {
@@ -245,6 +281,15 @@ fn own_threads(text: &[u8]) -> Option<Vec<i32>> {
     threads.sort_unstable();
     threads.dedup();
     Some(threads)
+}
+
+/// Parses thread ids, one a line: ascending, each once. Other lines are skipped.
+pub(crate) fn thread_ids(text: &[u8]) -> Vec<i32> {
+    let lines = text.split(|&b| b == b'\n').filter_map(|line| std::str::from_utf8(line).ok()?.trim().parse().ok());
+    let mut threads: Vec<i32> = lines.collect();
+    threads.sort_unstable();
+    threads.dedup();
+    threads
 }
 
 /// `PID COMM` a line, as `saved_cmdlines` has it; a comm may hold blanks. A later line of a pid wins.
@@ -292,7 +337,7 @@ mod tests {
     #[test]
     fn facts_of_the_machine_are_kept_byte_by_byte() {
         let mut payload = Vec::new();
-        let texts: [(u16, &[u8]); 10] = [
+        let texts: [(u16, &[u8]); 14] = [
             (item::NOTES, b"\x04\0\0\0\xff"),
             (item::MODULE_INFO, b"ext4 - fs/ext4/ext4"),
             (item::MODULE_INFO_LATER, b"\xff - - .text=0x1\n"),
@@ -301,6 +346,10 @@ mod tests {
             (item::MEMINFO_END, b"MemTotal: 2 kB\n"),
             (item::VMSTAT_START, b"pgfree 1\n"),
             (item::VMSTAT_END, b"pgfree 2\n"),
+            (item::ZONEINFO_START, b"Node 0, zone DMA\n"),
+            (item::BUDDYINFO_END, b"Node 0, zone DMA 1\n"),
+            (item::VMALLOCINFO_START, b"0x1-0x2 4096\n"),
+            (item::ALLOCINFO_END, b"allocinfo - version: 1.0\n"),
             (item::STACKS, b"trigger order > 0"),
             (60000, b"of a later version"),
         ];
@@ -313,6 +362,10 @@ mod tests {
         assert_eq!(metadata.cache_aliases, b"mm_slot x\n");
         assert_eq!([metadata.meminfo_start, metadata.meminfo_end], [b"MemTotal: 1 kB\n", b"MemTotal: 2 kB\n"]);
         assert_eq!([metadata.vmstat_start, metadata.vmstat_end], [b"pgfree 1\n", b"pgfree 2\n"]);
+        assert_eq!(metadata.memory_start.zoneinfo, b"Node 0, zone DMA\n");
+        assert_eq!(metadata.memory_end.buddyinfo, b"Node 0, zone DMA 1\n");
+        assert_eq!(metadata.memory_start.vmallocinfo, b"0x1-0x2 4096\n");
+        assert_eq!(metadata.memory_end.allocinfo, b"allocinfo - version: 1.0\n");
         let (older, _) = MetadataBuilder::default().finish();
         assert_eq!((metadata.stacks.as_deref(), older.stacks), (Some("trigger order > 0"), None));
         let mut none = MetadataBuilder::default();

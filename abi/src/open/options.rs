@@ -23,4 +23,6 @@ pub struct OpenOptions {
     pub event_formats: Option<PathBuf>,
     /// Bytes of a page.
     pub page_bytes: Option<u64>,
+    /// The texts that the trace is opened by are kept, for a writer of another container.
+    pub texts: bool,
 }

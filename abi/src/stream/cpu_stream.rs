@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(feature = "inputs")]
+use super::file_loss::{FileLoss, ToldLoss};
 use super::payload::PayloadFormat;
 use super::report::FileReport;
 use super::restricted_range::RestrictedRange;
@@ -18,6 +20,7 @@ use crate::disk::part::Part;
 use crate::disk::seek_index::{SeekIndex, SeekIndexBuilder};
 use crate::event::{GapCause, StreamItem};
 use crate::fault::{Code, Fault};
+use crate::kind::Kind;
 
 /// Origin of a stream's bytes.
 #[derive(Debug)]
@@ -98,6 +101,12 @@ impl CpuStream {
 
     pub(crate) fn report_mut(&mut self) -> &mut FileReport {
         &mut self.state.report
+    }
+
+    /// Takes the loss of the stream from `loss`, not from counters.
+    #[cfg(feature = "inputs")]
+    pub(crate) fn tell_loss(&mut self, loss: FileLoss) {
+        self.state.told = Some(Box::new(ToldLoss::new(loss, self.state.cpu)));
     }
 
     /// Sets the clock of the events' order keys.
@@ -199,6 +208,14 @@ impl CpuStream {
     pub(crate) fn frees_alone_name_caches(&self) -> bool {
         match &*self.format {
             PayloadFormat::SubBuffers(format) => format.decoder.frees_alone_name_caches(),
+            PayloadFormat::Relay(_) | PayloadFormat::Unknown => false,
+        }
+    }
+
+    /// True where the stream describes frees of this kind.
+    pub(crate) fn describes_frees(&self, kind: Kind) -> bool {
+        match &*self.format {
+            PayloadFormat::SubBuffers(format) => format.decoder.describes_frees(kind),
             PayloadFormat::Relay(_) | PayloadFormat::Unknown => false,
         }
     }

@@ -1,5 +1,6 @@
 //! Accounting: sums per row, per kind and in all, and the loss over all files.
 
+pub(crate) mod births;
 pub(crate) mod classes;
 pub(crate) mod completeness;
 pub(crate) mod figures;
@@ -9,6 +10,7 @@ pub(crate) mod grouping;
 pub(crate) mod growth;
 pub(crate) mod keys;
 pub(crate) mod live_curve;
+pub(crate) mod machine;
 pub(crate) mod module_loads;
 pub(crate) mod node_peaks;
 pub(crate) mod over_time;

@@ -3,14 +3,17 @@
 use serde::Serialize;
 
 use super::account::AccountBody;
+use super::balance::BalanceBody;
 use super::caches::CacheRow;
 use super::compare::CompareBody;
 use super::cross::Cross;
+use super::failed::FailedBody;
 use super::group::GroupRow;
 use super::growth::GrowthBody;
 use super::head::Head;
 use super::holders::HoldersBody;
 use super::latency::{Functions, Shrinkers, Spans, Stalls, Waits};
+use super::leaks::LeaksBody;
 use super::live::{LiveRow, OtherObjects};
 use super::live_groups::LiveGroupRow;
 use super::mismatch::{MismatchRow, OtherFindings};
@@ -47,6 +50,10 @@ pub enum Body<'a> {
     Groups(Listing<'a, GroupRow<'a>, ToldStats>),
     /// Rows per cache.
     Caches(Listing<'a, CacheRow<'a>, ToldStats>),
+    /// Parts of the machine's memory.
+    Balance(Box<BalanceBody<'a>>),
+    /// Failed allocations.
+    Failed(Box<FailedBody<'a>>),
     /// Findings.
     Mismatch(Listing<'a, MismatchRow<'a>, OtherFindings>),
     /// Two analyses side by side.
@@ -59,6 +66,8 @@ pub enum Body<'a> {
     Holders(Box<HoldersBody<'a>>),
     /// Growth over time.
     Growth(Box<GrowthBody<'a>>),
+    /// Rows of leaks.
+    Leaks(Box<LeaksBody<'a>>),
     /// Live objects.
     Live(Listing<'a, LiveRow<'a>, OtherObjects>),
     /// Frees on another CPU.
@@ -88,7 +97,10 @@ impl Body<'_> {
             | Body::Growth(_)
             | Body::Holders(_) => true,
             Body::Summary(_)
+            | Body::Balance(_)
+            | Body::Failed(_)
             | Body::Mismatch(_)
+            | Body::Leaks(_)
             | Body::Live(_)
             | Body::Cross(_)
             | Body::Compare(_)
@@ -110,6 +122,7 @@ impl<'a> Document<'a> {
             Body::Groups(listing) => listing.stacks.as_ref(),
             Body::LiveGroups(listing) => listing.stacks.as_ref(),
             Body::Growth(growth) => growth.listing.stacks.as_ref(),
+            Body::Leaks(leaks) => leaks.listing.stacks.as_ref(),
             Body::Live(listing) => listing.stacks.as_ref(),
             _ => None,
         }
@@ -123,12 +136,15 @@ impl RowSource for Document<'_> {
             Body::Sites(listing) => listing.each_row(take),
             Body::Groups(listing) => listing.each_row(take),
             Body::Caches(listing) => listing.each_row(take),
+            Body::Balance(view) => view.each_row(take),
+            Body::Failed(view) => view.listing.each_row(take),
             Body::Mismatch(listing) => listing.each_row(take),
             Body::LiveGroups(listing) => listing.each_row(take),
             Body::Compare(compare) => compare.listing.each_row(take),
             Body::Tree(tree) => tree.each_row(take),
             Body::Holders(holders) => holders.listing.each_row(take),
             Body::Growth(growth) => growth.listing.each_row(take),
+            Body::Leaks(leaks) => leaks.listing.each_row(take),
             Body::Live(listing) => listing.each_row(take),
             Body::Cross(cross) => cross.listing.each_row(take),
             Body::Account(account) => account.each_row(take),

@@ -194,7 +194,7 @@ impl<'a> GroupNaming<'a> {
     }
 
     /// Keys and values of a row.
-    fn values(&self, key: RowKey) -> Vec<(GroupKey, GroupValue)> {
+    pub(super) fn values(&self, key: RowKey) -> Vec<(GroupKey, GroupValue)> {
         let mut others = self.paired.lists.of(key.others).into_iter();
         let value = |name| if name == GroupKey::Site { Some(key.site) } else { others.next() };
         let mut value = value;
@@ -298,7 +298,7 @@ impl<'a> GroupNaming<'a> {
     }
 
     /// Adds what sorts rows by a value to `values`.
-    fn add_place(&self, key: GroupKey, value: GroupValue, values: &mut Vec<SortValue<'a>>) {
+    pub(super) fn add_place(&self, key: GroupKey, value: GroupValue, values: &mut Vec<SortValue<'a>>) {
         let name = SortValue::of_name;
         let number = |number: Option<i128>| SortValue(number.map_or(Rank::Unknown, Rank::Number));
         let known = (value != NO_VALUE).then_some(value);

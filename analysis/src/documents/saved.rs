@@ -17,7 +17,7 @@ use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{
-    Addresses, Deferred, InputCapabilities, InputKind, PAGE_OWNER, PageBytesFrom, Scope, SymbolSource, TraceInfo,
+    Addresses, Deferred, InputCapabilities, InputKind, PAGE_OWNER, PageBytesFrom, Run, Scope, SymbolSource, TraceInfo,
 };
 use serde::Deserialize;
 
@@ -75,7 +75,8 @@ impl Query {
 
     /// Part of the query that no document answers.
     fn beyond_document(&self) -> Option<&'static str> {
-        let Select { pid, tgid, comm, module: _, cache, site: _, kind: _, size, context, branch: _ } = &self.select;
+        let Select { pid, tgid, comm, module: _, cache, site: _, kind: _, size, context, branch: _, reclaimable } =
+            &self.select;
         let asked = [
             (self.free_sites, "frees by their own callers"),
             (self.lists_live, "objects"),
@@ -87,6 +88,7 @@ impl Query {
             (!cache.is_empty(), "caches"),
             (!size.is_empty(), "sizes of objects"),
             (!context.is_empty(), "contexts"),
+            (reclaimable.is_some() || self.leaks.is_some(), "which memory the kernel takes back"),
         ];
         asked.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| what)
     }
@@ -158,6 +160,12 @@ struct SavedTrace {
     #[serde(default)]
     deferred: Option<String>,
     filtered: Option<String>,
+    #[serde(default)]
+    begun: Option<String>,
+    #[serde(default)]
+    ended: Option<String>,
+    #[serde(default)]
+    command: Option<Vec<String>>,
     host: Option<String>,
     boot: Option<String>,
     recording: Option<String>,
@@ -303,6 +311,10 @@ impl Saved {
         let saved: Vec<_> =
             asked.given().filter(|(option, _)| query.given.iter().all(|(other, _)| other != option)).collect();
         Ok(Analysis {
+            chosen: Select::default(),
+            leaks: Vec::new(),
+            threads_end: None,
+            records_frees: ByKind::default(),
             completeness: completeness.completeness(lost_before),
             own_threads: trace.own_threads.clone(),
             info: trace.info(paired.has),
@@ -329,6 +341,8 @@ impl Saved {
             memfree_change: None,
             slabinfo: None,
             aliases: None,
+            machine: None,
+            is_whole: true,
             static_sizes: None,
         })
     }
@@ -545,7 +559,13 @@ impl SavedTrace {
             host: self.host,
             boot: self.boot,
             recording: self.recording,
+            run: Run { begun: seconds(self.begun), ended: seconds(self.ended), command: self.command },
             symbols: SYMBOLS.into_iter().find(|symbols| self.symbols.as_deref() == Some(symbols.name())),
         }
     }
+}
+
+/// Seconds since 1970 of a time as documents print it.
+fn seconds(time: Option<String>) -> Option<u64> {
+    u64::try_from(time?.parse::<jiff::Timestamp>().ok()?.as_second()).ok()
 }

@@ -15,6 +15,7 @@ use kmemtrace_abi::trace::{Addresses, Scope, SymbolSource, Trace, TraceInfo};
 
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
+use crate::account::machine::MachineTexts;
 use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
 use crate::analysis::{Analysis, compares};
@@ -69,6 +70,12 @@ impl Query {
             let query = Query { grouping, splits_stacks: false, ..self.clone() };
             return query.run_with(trace, progress);
         }
+        if self.leaks.is_some() && !self.select.is_all() {
+            // Rows are chosen once they are known to be steady.
+            let (grouping, chosen) = (self.grouping.with(&self.select.keys()), self.select.clone());
+            let query = Query { grouping, chosen, select: Select::default(), ..self.clone() };
+            return query.run_with(trace, progress);
+        }
         match self.until_peak(trace, progress)? {
             Some(query) => query.run_with(trace, progress),
             None => self.run_once(trace, progress),
@@ -87,6 +94,8 @@ impl Query {
         let finding = Query {
             grouping: Grouping::KIND,
             lists_live: false,
+            leaks: None,
+            marks_reclaim: false,
             over_time: OverTimeRequest::default(),
             uses_index: false,
             ..plain.clone()
@@ -120,6 +129,7 @@ impl Query {
         (index, budget): (Option<Index>, Budget),
         progress: &mut dyn Progress,
     ) -> Result<Analysis, AnalysisError> {
+        let machine = self.keeps_memory.then(|| MachineTexts::of(&trace.metadata));
         let (mut names, own_threads) = self.take_names(trace, progress)?;
         // A pass that opens the trace anew has no names from files.
         let symbols = trace.info.symbols;
@@ -138,7 +148,8 @@ impl Query {
         let caches = self.cache_names(trace, is_answered, progress)?;
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
-        let filter = EventFilter::new(Selected::new(&select, &names, &caches), own_threads.as_deref(), self.shows_own);
+        let filter = EventFilter::new(Selected::new(&select, &names, &caches), own_threads.as_deref(), self.shows_own)
+            .only_failed(self.only_failed);
         let (gfp_names, parallelism) = (trace.metadata.gfp_names.clone(), self.parallelism());
         let (loads, by_area) = (self.module_loads(trace, progress)?, self.place_nodes(trace, &names, progress)?);
         let config = RunConfig {
@@ -153,8 +164,10 @@ impl Query {
                 gfp_names: gfp_names.as_deref(),
                 module_rule: self.module_rule,
                 loads: loads.as_ref(),
+                marks_reclaim: self.marks_reclaim,
             },
             over_time: self.over_time(by_area.is_some()),
+            counts_births: self.leaks.is_some(),
             places: by_area.map(|by_area| (Arc::clone(&names), by_area)),
             parallelism,
             budget,
@@ -190,6 +203,12 @@ impl Query {
             memfree_change: self.memfree_change(trace),
             slabinfo: self.slabinfo(trace),
             aliases,
+            machine: machine.filter(|_| self.window.is_none()),
+            is_whole,
+            chosen: self.chosen.clone(),
+            leaks: self.leaks.clone().unwrap_or_default(),
+            threads_end: trace.metadata.threads_end.take(),
+            records_frees: ByKind::from_fn(|kind| trace.records_frees(kind)),
         })
     }
 
@@ -226,7 +245,7 @@ impl Query {
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             compares: ByKind::from_fn(|kind| compares(&self.select.kind, kind)),
-            lists_live: request.lists_live,
+            lists_live: request.lists_live || self.leaks.is_some(),
             is_of_one_moment: !trace.info.capabilities.past,
             tells_frames: trace.info.capabilities.frames,
             counts_free_sites: self.free_sites,
@@ -251,8 +270,12 @@ impl Query {
     /// True where an index may answer the query, or keep its result.
     fn may_be_indexed(&self) -> bool {
         let known = [Grouping::KIND, Grouping::SITE, Grouping::SITE_AND_STACK, Grouping::CACHE];
-        let is_known = known.contains(&self.grouping);
+        let is_known = match self.leaks {
+            Some(_) => self.grouping == Grouping::LEAKS && !self.names.uses.is_other(),
+            None => known.contains(&self.grouping),
+        };
         is_known
+            && (self.leaks.is_some() || !self.marks_reclaim)
             && !self.over_time.is_asked()
             && !self.learns_caches
             && !self.free_sites
@@ -269,12 +292,15 @@ impl Query {
         progress: &mut dyn Progress,
     ) -> Result<CacheNames, AnalysisError> {
         let names = CacheNames::of(&trace.metadata, trace.info.page_bytes);
-        let is_asked = self.grouping.has(GroupKey::Cache) || !self.select.cache.is_empty();
+        let is_selected = !self.select.cache.is_empty() || self.select.reclaimable.is_some();
+        let is_asked = self.grouping.has(GroupKey::Cache) || is_selected || self.leaks.is_some();
         if !is_asked || is_answered || !trace.frees_alone_name_caches() {
             return Ok(names);
         }
         let learning = Query {
             grouping: Grouping::KIND,
+            leaks: None,
+            marks_reclaim: false,
             learns_caches: true,
             // Objects of the recorder come from the same caches.
             shows_own: true,
@@ -282,6 +308,8 @@ impl Query {
             free_sites: false,
             matrix: false,
             lists_live: false,
+            only_failed: false,
+            keeps_memory: false,
             select: Select::default(),
             ..self.clone()
         };
@@ -452,6 +480,7 @@ impl Query {
             matrix: self.matrix,
             lists_live: self.lists_live,
             shows_own: self.shows_own && knows_own,
+            births: self.leaks.is_some(),
         };
         if index.is_some_and(|index| index.misses(request)) { request.with_more() } else { request }
     }

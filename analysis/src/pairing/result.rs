@@ -6,6 +6,7 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{ByKind, BySpace};
 use serde::{Deserialize, Serialize};
 
+use crate::account::births::Births;
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::free_sites::FreeSites;
 use crate::account::grouping::{RowKey, ValueLists};
@@ -16,6 +17,7 @@ use crate::account::stacks::KnownStacks;
 use crate::account::stats::Stats;
 use crate::names::caches::CacheFrom;
 use crate::names::kallsyms::InitSites;
+use crate::names::reclaim::Reclaim;
 use crate::pairing::fate::ObjectPages;
 use crate::pairing::findings::{FindingRow, FindingSites};
 use crate::pairing::learn::LearnedName;
@@ -47,6 +49,8 @@ pub(crate) struct Counts {
     /// Pairs freed on another NUMA node, by kind of the allocation.
     pub(crate) cross_node: ByKind<u64>,
     pub(crate) null_free: u64,
+    /// Failed allocations whose caller has a way without the memory, by their flags.
+    pub(crate) failed_with_fallback: u64,
     /// Allocations that the filters do not take.
     pub(crate) unselected_allocs: u64,
     /// Objects that the recorder itself allocated, whatever the filters.
@@ -88,6 +92,7 @@ impl Counts {
         self.partial_frees += other.partial_frees;
         self.has_whole_blocks |= other.has_whole_blocks;
         self.null_free += other.null_free;
+        self.failed_with_fallback += other.failed_with_fallback;
         self.unselected_allocs += other.unselected_allocs;
         self.own_allocs += other.own_allocs;
         self.own_allocated += other.own_allocated;
@@ -184,6 +189,12 @@ pub(crate) struct PairingResult {
     pub(crate) learned: HashMap<(u64, u64), LearnedName>,
     /// Best origin of the names of the caches of a row's objects, where rows are made of caches.
     pub(crate) caches_from: HashMap<RowKey, CacheFrom, RandomState>,
+    /// Whether the kernel takes the objects of a row back by itself, by row, where the query asks for it.
+    pub(crate) reclaims: Vec<Reclaim>,
+    /// Births of the live objects, by row, where the query asks for them.
+    pub(crate) births: Vec<Births>,
+    /// Gaps of the whole trace: order keys from and to, in no order.
+    pub(crate) gaps: Vec<(u64, u64)>,
     /// Some event told of the load of a module.
     pub(crate) has_loads: bool,
     /// Call-sites in the initialisation of modules, where a document may name them.
@@ -193,6 +204,11 @@ pub(crate) struct PairingResult {
 }
 
 impl PairingResult {
+    /// Whether the kernel takes the objects of the row of this number back by itself.
+    pub(crate) fn reclaim(&self, row: usize) -> Reclaim {
+        self.reclaims.get(row).copied().unwrap_or_default()
+    }
+
     /// Class of a live object: its row, kind, cache and sizes.
     pub(crate) fn class(&self, object: &Live) -> &Class {
         &self.classes[object.class as usize]

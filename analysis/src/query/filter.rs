@@ -11,6 +11,7 @@ use crate::account::own_threads::OwnThreads;
 use crate::names::caches::{CacheNames, candidates};
 use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
+use crate::names::reclaim::ReclaimedObject;
 use crate::names::resolver::Places;
 use crate::query::select::{Candidate, Select};
 
@@ -24,6 +25,8 @@ pub(crate) struct EventFilter<'a> {
     shows_own: bool,
     /// `None`: every event is taken.
     selected: Option<Box<Selected<'a>>>,
+    /// Of allocations only failed ones are taken.
+    only_failed: bool,
 }
 
 impl<'a> EventFilter<'a> {
@@ -31,12 +34,17 @@ impl<'a> EventFilter<'a> {
     pub(crate) fn new(selected: Option<Selected<'a>>, own: Option<&'a [i32]>, shows_own: bool) -> EventFilter<'a> {
         let own = own.unwrap_or_default();
         let selected = selected.map(Box::new);
-        EventFilter { own: OwnThreads::new(own), has_own: !own.is_empty(), shows_own, selected }
+        EventFilter { own: OwnThreads::new(own), has_own: !own.is_empty(), shows_own, selected, only_failed: false }
+    }
+
+    /// The same filter, which of allocations takes only failed ones if `yes`.
+    pub(crate) fn only_failed(self, yes: bool) -> EventFilter<'a> {
+        EventFilter { only_failed: yes, ..self }
     }
 
     /// True where options of the query select allocations.
     pub(crate) fn selects(&self) -> bool {
-        self.selected.is_some()
+        self.selected.is_some() || self.only_failed
     }
 
     /// True for an allocation that the recorder makes for itself.
@@ -53,7 +61,9 @@ impl<'a> EventFilter<'a> {
 
     #[inline(always)]
     pub(crate) fn takes(&mut self, event: &Event, names: &Names) -> bool {
-        self.takes_unselected(event) && self.selected.as_mut().is_none_or(|selected| selected.takes(event, names))
+        self.takes_unselected(event)
+            && !(self.only_failed && event.allocates() && !event.failed)
+            && self.selected.as_mut().is_none_or(|selected| selected.takes(event, names))
     }
 }
 
@@ -100,6 +110,25 @@ impl<'a> Selected<'a> {
         }
     }
 
+    /// Whether the kernel takes the event's object back by itself, where an option asks for it.
+    fn is_reclaimable(&self, event: &Event, names: &Names, kind: Kind) -> Option<bool> {
+        self.select.reclaimable?;
+        let rules = &self.caches.reclaim;
+        let known = || {
+            let place = (event.call_site, event.allocated);
+            let known = self.caches.of_object(place).filter(|_| event.action == Action::Alloc(Kind::Cache))?;
+            Some(known.0).filter(|name| candidates(name).is_none())
+        };
+        let symbol = self.symbols.lookup(event.call_site).filter(|_| event.allocates());
+        let object = ReclaimedObject {
+            kind,
+            cache: event.cache.map(|name| names.get(name)).or_else(known),
+            asks_reclaimable: rules.asks_reclaimable(event.gfp),
+            function: symbol.map(|symbol| symbol.name),
+        };
+        rules.of_object(object).is_reclaimable()
+    }
+
     #[inline(never)]
     pub(crate) fn takes(&mut self, event: &Event, names: &Names) -> bool {
         let Some(kind) = event.kind() else { return false };
@@ -110,6 +139,7 @@ impl<'a> Selected<'a> {
             select.matches_site(event.call_site, symbol.as_ref(), symbols.owner_of(event.call_site, symbol.as_ref()))
                 && (select.branch.is_empty() || select.matches_branch(&places.place(event.call_site, symbols)))
         });
+        let reclaimable = self.is_reclaimable(event, names, kind);
         let (cache, size_class) = self.cache(event, names);
         site && select.matches(&Candidate {
             kind,
@@ -120,6 +150,7 @@ impl<'a> Selected<'a> {
             size_class,
             requested,
             context: event.context(),
+            reclaimable,
         })
     }
 }

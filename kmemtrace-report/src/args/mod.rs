@@ -16,16 +16,18 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
 use kmemtrace::documents::AccountStyle;
+use kmemtrace::documents::leaks::LeakOptions;
 use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::event::Span;
 use kmemtrace_abi::kernel::release::Release;
-use kmemtrace_abi::text::{duration, size};
+use kmemtrace_abi::text::duration;
+use kmemtrace_abi::text::size::{LARGE_SIZES, parse_large, parse_page};
 
 use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
 use choices::one_of;
-pub(crate) use choices::{ChartShape, Color, ExportTo, Format, Style, Weight};
+pub(crate) use choices::{ChartShape, Color, ExportTo, FailOn, Format, Style, TraceDatVersion, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{SortBy, Word};
 pub(crate) use memstrack::ReportParser;
@@ -73,15 +75,18 @@ pub(crate) struct Args {
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub(crate) objects: bool,
-    /// Show all rows of classes that are normal, too
+    /// Show all rows, too, of classes that are normal, or of leaks that are not steady
     #[arg(long)]
     pub(crate) all: bool,
+    /// Show the rows of each group
+    #[arg(long)]
+    pub(crate) parts: bool,
     /// Only findings of these classes
     #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = one_of(&Finding::ALL, Finding::name), hide_possible_values = true)]
     pub(crate) class: Vec<Finding>,
-    /// Exit with 1 if there are errors of these classes
-    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = one_of(&Finding::ALL, Finding::name), hide_possible_values = true)]
-    pub(crate) fail_on: Vec<Finding>,
+    /// Exit with 1 if there are errors of these classes; of leaks: leak
+    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = one_of(&FailOn::ALL, FailOn::name), hide_possible_values = true)]
+    pub(crate) fail_on: Vec<FailOn>,
     /// Exit with 1 if live bytes grew by more than P percent
     #[arg(long, value_name = "P", value_parser = percent)]
     pub(crate) fail_over: Option<f64>,
@@ -123,6 +128,9 @@ pub(crate) struct Args {
     /// Figure that folded stacks are weighted by [default: wasted, of pages live]
     #[arg(long, value_enum, value_name = "FIGURE")]
     pub(crate) weight: Option<Weight>,
+    /// Version of the trace.dat [default: 6]
+    #[arg(long, value_enum, value_name = "VERSION")]
+    pub(crate) trace_dat_version: Option<TraceDatVersion>,
     /// Name of the host, in place of the recorded one
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
@@ -237,8 +245,9 @@ pub(crate) struct Args {
     /// Threads to use [default: one for each CPU]
     #[arg(short, long, value_name = "N", help_heading = "Limits", hide_short_help = true)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Memory limit, beyond which the report stops with a message: 512M, 1.5G [default: a quarter of what is free, at least 256M]
-    #[arg(long, value_name = "SIZE", value_parser = byte_size, help_heading = "Limits", hide_short_help = true)]
+    /// Memory limit, beyond which the report stops with a message: 512M, 1.5G; 1 to 4095 without a unit are MiB [default: a quarter
+    /// of what is free, at least 256M]
+    #[arg(long, value_name = "SIZE", value_parser = large_size, help_heading = "Limits", hide_short_help = true)]
     pub(crate) max_memory: Option<u64>,
     /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
@@ -250,7 +259,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", help_heading = "Limits", hide = true)]
     pub(crate) sized_classes: Option<u32>,
     /// Least size of a trace with an index, in bytes; tests make it small
-    #[arg(long, value_name = "SIZE", value_parser = byte_size, default_value_t = kmemtrace::PAYS_FROM, help_heading = "Limits", hide = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = kmemtrace::PAYS_FROM, help_heading = "Limits", hide = true)]
     pub(crate) index_from: u64,
 }
 
@@ -273,7 +282,7 @@ pub(crate) struct TextArgs {
     )]
     pub(crate) clock: Option<String>,
     /// Bytes of a page on the machine of a text [default: 4096]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_page, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_page, hide_short_help = true)]
     pub(crate) page_size: Option<u64>,
     /// Ring buffer of a trace.dat that has events of several; '' is the main one
     #[arg(long, value_name = "NAME", hide_short_help = true)]
@@ -386,6 +395,12 @@ impl Args {
         self.by.first().is_some_and(|by| ![GroupKey::Folder, GroupKey::Area].contains(by))
     }
 
+    /// Options of leaks: a line of the table is a group, where its rows are not asked for.
+    pub(crate) fn leaks(&self) -> LeakOptions {
+        let is_table = self.format.is_none_or(|format| format == Format::Table);
+        LeakOptions { all: self.all, limits_groups: is_table && !self.parts }
+    }
+
     /// Options of a tree.
     pub(crate) fn tree(&self) -> TreeOptions {
         let on_terminal = self.output.is_none() && self.format.is_none() && std::io::stdout().is_terminal();
@@ -399,8 +414,13 @@ impl Args {
     }
 }
 
-fn byte_size(text: &str) -> Result<u64, String> {
+fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
+}
+
+/// Parses a size that nobody means in single bytes.
+fn large_size(text: &str) -> Result<u64, String> {
+    parse_large(text).ok_or_else(|| LARGE_SIZES.to_owned())
 }
 
 /// Takes a kernel's release.

@@ -23,12 +23,15 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
             ("churn", &TOP_CHURN),
         ],
     ),
+    ("leaks", &[("groups", &LEAKS), ("--parts", &LEAK_PARTS), ("keys of --by", &KEYS)]),
     ("sites", &[("", &SITES), ("groups of page_owner", &BLOCKS), ("keys of --by", &KEYS)]),
     ("tree", &[("folders", &TREE), ("--by stack, task, module, site, use", &KEY_TREE)]),
     ("tasks", &[("figures", &HELD), ("keys of --by", &TASKS)]),
     ("modules", &[("figures", &HELD), ("names", &MODULES)]),
     ("uses", &[("figures", &HELD), ("names", &USES)]),
     ("caches", &[("", &CACHES)]),
+    ("balance", &[("", &BALANCE)]),
+    ("failed", &[("requests", &FAILED), ("free blocks", &FREE_BLOCKS)]),
     ("mismatch", &[("", &MISMATCH)]),
     ("live", &[("figures", &LIVE), ("keys of --by", &KEYS), ("--objects", &OBJECTS)]),
     ("cross", &[("", &CROSS)]),
@@ -278,6 +281,49 @@ pub(crate) const TOP_CHURN: [Column<'static>; 6] = [
     KEY_SOURCE,
 ];
 
+/// `balance`.
+pub(crate) const BALANCE: [Column<'static>; 5] = [
+    Column::figure("CHANGE", 0, "Bytes by which the part grew over the recording."),
+    Column::figure("AT END", 2, "Bytes of the part at the end of the recording."),
+    Column::figure(
+        "EXPLAINED",
+        1,
+        "Live bytes of the recording's own objects that belong to the part, or to the call site.",
+    ),
+    Column::figure("OBJECTS", 3, "Live objects of a call site."),
+    Column::site(
+        "PART",
+        "Part of memory, and below it the call sites behind it; those of parts with at least 1% of the changes.",
+    ),
+];
+
+/// `failed`: refused requests.
+pub(crate) const FAILED: [Column<'static>; 11] = [
+    Column::figure("FAILED", 0, "Requests that returned no memory."),
+    Column::word(
+        "FALLBACK",
+        4,
+        "yes where the flags say that the caller has a way without the memory, - where they are not known.",
+    ),
+    Column::kind(6),
+    Column::figure("ORDER", 5, "Binary logarithm of the number of pages of a request; - for other kinds."),
+    Column::figure("REQUESTED", 1, "Bytes of one request."),
+    Column::figure("FIRST", 8, "Time of the first one, from the first event of the trace."),
+    Column::figure("LAST", 9, "Time of the last one."),
+    Column::figure("PID", 3, "Thread of the requests."),
+    Column::name("COMM", 2, "Command name of the thread: its last known one."),
+    KEY_SITE,
+    Column::name("GFP", 7, "Flags of the requests, by the kernel's names."),
+];
+
+/// `failed`: free blocks.
+pub(crate) const FREE_BLOCKS: [Column<'static>; 4] = [
+    Column::figure("NODE", 0, "NUMA node."),
+    Column::word("ZONE", 0, "Zone of memory."),
+    Column::word("AT", 0, "Start or end of the recording."),
+    Column::word("BLOCKS", 0, "Free blocks of 1, 2, 4 pages and so on."),
+];
+
 /// `mismatch`.
 pub(crate) const MISMATCH: [Column<'static>; 11] = [
     Column::figure("CPU", 9, "CPU of the first finding."),
@@ -309,6 +355,36 @@ pub(crate) const LIVE: [Column<'static>; 9] = [
     Column::figure("SHARE", 4, "Share of the live bytes of all rows of this kind: pages apart from the others."),
     Column::of(Figure::LiveAllocated, 1),
     Column::bar("BAR", 9, "The share as a bar; on a terminal only."),
+];
+
+/// `leaks`: groups, whose table has no headings.
+pub(crate) const LEAKS: [Column<'static>; 5] = [
+    Column::word("1", 0, "Verdict: leak, maybe, cache, with --all no; - where the recording does not tell."),
+    Column::name("2", 0, "Command and thread, and whether the thread lived at the end; or the values of the keys."),
+    Column::site(
+        "3",
+        "Live objects of the call-site with most bytes, and the number of other call-sites that grow with it.",
+    ),
+    Column::figure(
+        "4",
+        0,
+        "These objects per second of the recording, and the share of the group's allocations that was freed.",
+    ),
+    Column::figure("5", 0, "Live bytes of the group, and their growth per second."),
+];
+
+/// `leaks --parts`, beside the keys.
+pub(crate) const LEAK_PARTS: [Column<'static>; 10] = [
+    Column::figure("GROUP", 7, "Number of the group: rows that grow together."),
+    Column::word("VERDICT", 0, "leak, maybe, cache, with --all no; - where the recording does not tell."),
+    Column::kind(6),
+    Column::word("BORN", 3, "Live objects by the tenth of the recording in which they were allocated."),
+    Column::of(Figure::Allocs, 8),
+    Column::figure("KEPT", 5, "Share of the allocations that are live."),
+    Column::figure("/S", 4, "Live objects per second of the recording."),
+    Column::of(Figure::LiveObjects, 2),
+    Column::figure("BYTES/S", 9, "Live bytes per second of the recording."),
+    Column::of(Figure::LiveAllocated, 1),
 ];
 
 /// `live --objects`.

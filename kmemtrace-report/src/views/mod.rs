@@ -6,6 +6,7 @@
 mod figures;
 mod holders;
 mod latency;
+mod memory;
 mod other;
 pub(crate) mod view;
 
@@ -15,12 +16,15 @@ pub(crate) use view::{Run, View};
 /// Commands, in the order of help; the first view is the default.
 pub(crate) static VIEWS: &[View] = &[
     figures::SUMMARY,
+    figures::LEAKS,
     figures::SITES,
     figures::TREE,
     holders::TASKS,
     holders::MODULES,
     holders::USES,
     figures::CACHES,
+    memory::BALANCE,
+    memory::FAILED,
     figures::MISMATCH,
     figures::LIVE,
     figures::CROSS,

@@ -11,7 +11,9 @@ pub(super) const COMPARE: View = View {
     meaning: "Changes between two traces, or two windows of one",
     help: "\
 Change of live bytes, allocated bytes and allocations from trace A to trace B, for each function and kind, the greatest change of live \
-bytes first. Rows that only one side has are marked new or gone. With --before and --after the two sides are windows of one trace.",
+bytes first. Rows that only one side has are marked new or gone. With --before and --after the two sides are windows of one trace: live \
+figures are those at the end of each window, of all objects that the recording has seen allocated before it; what is allocated and freed is \
+that of the window.",
     examples: &[
         ("compare old.data new.data", "two recordings"),
         ("compare --fail-over 10 old.data new.data", "exit status 1 where live bytes grew by more than 10%"),
@@ -173,8 +175,9 @@ standard error, and in the file where its format has room for it.",
         ("export --to folded --weight live -o live.folded DIR", "stacks for flame graph tools"),
         ("export --to perfetto -o kmem.pftrace DIR", "live bytes and events over time, for ui.perfetto.dev"),
         ("export --to parquet-sites -o web-1.parquet DIR", "a table for DuckDB and Spark"),
+        ("export --to trace-dat -o trace.dat DIR", "for trace-cmd report and KernelShark"),
     ],
-    options: &["to", "weight", "host", "show-addresses"],
+    options: &["to", "weight", "trace-dat-version", "host", "show-addresses"],
     groupings: &[],
     sort_keys: &[],
     run: Run::Export,

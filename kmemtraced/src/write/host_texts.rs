@@ -1,8 +1,10 @@
 //! Texts of proc and sysfs that name what is in a trace: symbols, modules, caches, threads, NUMA nodes.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -16,7 +18,7 @@ use crate::write::header::now;
 use crate::write::line_hashes::LineHashes;
 use crate::write::new_modules::{KnownModules, SymbolsOf};
 use crate::write::own_threads::has_ids_of_events;
-use crate::write::{module_info, slab_aliases};
+use crate::write::{module_info, reclaim_account, slab_aliases};
 
 /// File with the symbols.
 const KALLSYMS: &str = "kallsyms";
@@ -39,6 +41,23 @@ pub(crate) fn payloads(texts: &[(u16, Vec<u8>)]) -> Vec<Vec<u8>> {
         }
     }
     payloads
+}
+
+/// The words of the command line, up to the name of COMMAND, separated by NUL: the arguments of another program may be secrets.
+fn command_line(words: impl Iterator<Item = OsString>) -> Vec<u8> {
+    let mut line = Vec::new();
+    let mut is_last = false;
+    for word in words {
+        if !line.is_empty() {
+            line.push(0);
+        }
+        line.extend_from_slice(word.as_bytes());
+        if is_last {
+            break;
+        }
+        is_last = word == "--";
+    }
+    line
 }
 
 /// Reader of the texts. A file that cannot be read is reported and left out.
@@ -152,7 +171,6 @@ impl HostTexts {
         let host = if names_host { system.nodename() } else { c"-" };
         let names = [system.sysname(), host, system.release(), system.version(), system.machine()];
         let uname = names.map(|n| n.to_string_lossy().into_owned()).join(" ");
-        let command: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
         let modules = self.proc("modules", "modules");
         self.modules.add(&modules);
         self.modules.finish();
@@ -166,7 +184,7 @@ impl HostTexts {
             (item::NOTES, self.sysfs("kernel/notes", "the kernel's build-id")),
             (item::SLABINFO_START, self.proc("slabinfo", "some caches")),
             (item::UNAME, uname.into_bytes()),
-            (item::COMMAND_LINE, command.join("\0").into_bytes()),
+            (item::COMMAND_LINE, if names_host { command_line(std::env::args_os()) } else { Vec::new() }),
             (item::EVENTS, facts.events.join("\n").into_bytes()),
             (item::STACKS, facts.stacks.recorded.clone().into_bytes()),
             (item::FUNCTIONS, facts.functions.recorded.join("\n").into_bytes()),
@@ -217,12 +235,15 @@ impl HostTexts {
         let symbols = if has_new { self.kallsyms.later(&self.proc(KALLSYMS, "symbols")) } else { Vec::new() };
         let slabinfo = self.proc("slabinfo", "some caches");
         let aliases = self.of_sysfs("other names of caches", |sysfs| slab_aliases::lines(sysfs, &slabinfo));
+        let flags = self.of_sysfs("flags of caches", reclaim_account::lines);
         vec![
             (item::MODULES_LATER, modules),
             (item::MODULE_INFO_LATER, module_info),
             (item::KALLSYMS_LATER, symbols),
             (item::SLABINFO_END, slabinfo),
             (item::CACHE_ALIASES, aliases),
+            (item::RECLAIM_ACCOUNT, flags),
+            (item::THREADS_END, self.threads()),
             (item::COMMS, [saved_cmdlines, &self.live_comms()].concat()),
             (item::STOPPED, now().to_vec()),
         ]
@@ -252,6 +273,13 @@ impl HostTexts {
             left_out(part, &error);
             Vec::new()
         })
+    }
+
+    /// Ids of all threads that live, a line each; empty in a pid namespace, whose ids are those of other threads in the trace.
+    fn threads(&self) -> Vec<u8> {
+        let proc = self.proc.as_ref().filter(|_| has_ids_of_events());
+        let ids: Vec<String> = proc.into_iter().flat_map(live_threads).map(|(_, thread)| thread.to_string()).collect();
+        ids.join("\n").into_bytes()
     }
 
     /// Lines `PID COMM` of all threads that run.

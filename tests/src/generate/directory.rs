@@ -191,7 +191,12 @@ fn file_header(workload: &Workload, source: &str, relay: Option<&RelayOptions>) 
 }
 
 fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option<&RelayOptions>) -> Vec<u8> {
-    let mut file = File::new(recording, NO_CPU, &common_items(workload, source, relay));
+    let mut header = common_items(workload, source, relay);
+    let is_of_header = |tag: &u16| *tag < item::KALLSYMS;
+    for (tag, text) in workload.items.iter().filter(|(tag, _)| is_of_header(tag)) {
+        item::put(&mut header, *tag, 0, text.as_bytes());
+    }
+    let mut file = File::new(recording, NO_CPU, &header);
     let mut out = Vec::new();
     if !workload.nodes.is_empty() {
         let text: String = workload.nodes.iter().map(|(cpu, node)| format!("{cpu} {node}\n")).collect();
@@ -216,14 +221,22 @@ fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option
         item::put(&mut out, item::COMMS, item::MORE, tail);
         file.block(kind::META, &out, Tally::default());
     }
+    if let Some(threads) = &workload.threads_end {
+        let mut out = Vec::new();
+        let text: String = threads.iter().map(|thread| format!("{thread}\n")).collect();
+        item::put(&mut out, item::THREADS_END, 0, text.as_bytes());
+        file.block(kind::META, &out, Tally::default());
+    }
     let [slabinfo_start, slabinfo_end] = &workload.slabinfo;
     let texts = [
         (item::SLABINFO_START, slabinfo_start),
         (item::SLABINFO_END, slabinfo_end),
         (item::MODULES, &workload.modules),
         (item::MODULE_INFO, &workload.module_info),
+        (item::RECLAIM_ACCOUNT, &workload.reclaim_account),
     ];
-    for (tag, text) in texts {
+    let more = workload.items.iter().filter(|(tag, _)| !is_of_header(tag)).map(|(tag, text)| (*tag, text));
+    for (tag, text) in texts.into_iter().chain(more) {
         if !text.is_empty() {
             let mut out = Vec::new();
             item::put(&mut out, tag, 0, text.as_bytes());

@@ -18,11 +18,16 @@ use kmemtrace_tests::scenario::Scenario;
 use serde_json::Value;
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 15] = [
+const VIEWS: [&[&str]; 20] = [
     &["summary"],
+    &["leaks", "--all"],
+    &["leaks", "--all", "--parts"],
+    &["leaks", "--all", "--by", "comm,cache"],
     &["sites"],
     &["sites", "--by", "comm,site,cache,gfp"],
     &["caches"],
+    &["balance"],
+    &["failed"],
     &["mismatch"],
     &["live"],
     &["live", "--by", "task,cache"],

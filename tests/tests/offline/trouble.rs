@@ -13,14 +13,17 @@ use kmemtrace_tests::recording::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 15] = [
+const VIEWS: [&[&str]; 18] = [
     &["summary"],
+    &["leaks"],
     &["sites"],
     &["tasks"],
     &["modules"],
     &["tree", "--by", "task,stack"],
     &["sites", "--by", "comm,gfp"],
     &["caches"],
+    &["balance"],
+    &["failed"],
     &["mismatch"],
     &["live"],
     &["live", "--objects"],
@@ -190,7 +193,7 @@ fn a_mistyped_command_line_is_told_from_a_bad_trace() {
         (&[], 2, "kmemtrace.data: No such file"),
         (&["site", dir], 2, "site: is no view (summary, sites, "),
         (&[dir, "sites"], 2, "sites: a view stands before its options and trace"),
-        (&[dir, second], 2, "is a directory: name one alone"),
+        (&[dir, second], 2, "are two recordings; to compare them type kmemtrace-report compare"),
         (&[cpu0, cpu0], 2, "are both of CPU 0"),
         (&[cpu0, theirs.to_str().unwrap()], 3, "are of different recordings: keep"),
         (&["/nowhere/at/all"], 2, "/nowhere/at/all: No such file"),

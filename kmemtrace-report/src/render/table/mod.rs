@@ -1,16 +1,19 @@
 //! Tables for people: the verdict first, bytes before ratios, sums that add up.
 
+mod balance;
 mod caches;
 pub(crate) mod cells;
 mod compare;
 mod cross;
 pub(crate) mod events;
+mod failed;
 mod figures;
 mod groups;
 mod growth;
 pub(crate) mod heading;
 mod holders;
 mod latency;
+pub(crate) mod leaks;
 mod live;
 mod mismatch;
 mod objects;
@@ -41,9 +44,12 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Summary(view) => summary::summary(head, view, options, out),
         Body::Sites(listing) => sites::sites(listing, options, out),
         Body::Caches(listing) => caches::caches(listing, options, out),
+        Body::Balance(view) => balance::balance(head, view, options, out),
+        Body::Failed(view) => failed::failed(head, view, options, out),
         Body::Mismatch(listing) => mismatch::mismatch(head, listing, options, out),
         Body::Groups(listing) => groups::groups(head, listing, options, out),
         Body::LiveGroups(listing) => live::live(head, listing, options, out),
+        Body::Leaks(view) => leaks::leaks(head, view, options, out),
         Body::Live(listing) => objects::objects(head, listing, options, out),
         Body::Growth(view) => growth::growth(head, view, options, out),
         Body::Compare(view) => compare::compare(view, options, out),
@@ -115,6 +121,9 @@ mod tests {
             host: None,
             boot: None,
             recording: None,
+            begun: None,
+            ended: None,
+            command: None,
             symbols: Some("trace"),
             hides_symbols: false,
             shows_vmalloc: false,
