@@ -26,6 +26,8 @@ pub const PAGE_OWNER: &str = "page_owner";
 
 /// Name of the text that the kernel's tracer, trace-cmd and perf print, as an input.
 pub const FTRACE_TEXT: &str = "ftrace-text";
+/// Name of a `perf.data` in documents.
+pub const PERF_DATA: &str = "perf.data";
 
 /// Part of [`MADE_UP`] for functions of which an input does not tell how far from their start a call is.
 pub const WITHOUT_OFFSET: std::ops::Range<u64> = (1 << 62) + (1 << 31)..MADE_UP.end;
@@ -363,6 +365,8 @@ impl TraceInfo {
 pub struct Metadata {
     /// `/proc/kallsyms`, lines of start and end.
     pub kallsyms: Vec<u8>,
+    /// Symbol at the begin of the kernel's image, `_text` or `_stext`, and its address, of an input without the other symbols.
+    pub image_begin: Option<(Box<[u8]>, u64)>,
     /// `/proc/modules`, lines of start and end.
     pub modules: Vec<u8>,
     /// Command names by thread id.

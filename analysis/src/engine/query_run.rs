@@ -369,9 +369,11 @@ impl Query {
         }
         let NameOptions { kallsyms, proc_modules, .. } = &self.names;
         if let Some(path) = kallsyms.as_ref().or(proc_modules.as_ref()).filter(|_| trace.info.symbols.is_none()) {
-            return Err(
-                NamesError::unusable(path, "not for a text of page_owner, which names its functions itself").into()
-            );
+            let why = match trace.info.capabilities.past {
+                true => "not for this text, which names its functions itself",
+                false => "not for a text of page_owner, which names its functions itself",
+            };
+            return Err(NamesError::unusable(path, why).into());
         }
         if trace.info.symbols == Some(SymbolSource::File) {
             return Ok(());
@@ -380,7 +382,8 @@ impl Query {
             trace.metadata.modules = joined(symbol_files::read_modules(path)?, &trace.metadata.modules);
         }
         if let Some(path) = kallsyms {
-            let text = match SymbolFile::read(path, &trace.metadata.kallsyms)? {
+            let image_begin = trace.metadata.image_begin.as_ref().map(|(symbol, address)| (&**symbol, *address));
+            let text = match SymbolFile::read(path, &trace.metadata.kallsyms, image_begin)? {
                 SymbolFile::Placed(text) => text,
                 SymbolFile::Unplaced(text) => {
                     let sites = read_in_order::call_sites(&mut trace.reopen()?, progress).into_iter();
