@@ -18,4 +18,5 @@ mod slot;
 pub(crate) mod stack_record;
 pub mod stats;
 pub mod subbuffer;
+mod tasks;
 pub mod unknown;

@@ -35,6 +35,8 @@ enum Text {
     Comms(Vec<u8>),
     /// The recorder's probe events.
     Probes(String),
+    /// The kernel records: what changes from now on has events.
+    Begun,
 }
 
 /// Names of a recording, and the thread that has `meta.out` meanwhile.
@@ -96,6 +98,7 @@ impl Names {
     /// Keeps the figures of memory that hold once the kernel records; they are written at the end.
     pub(crate) fn begun(&mut self) {
         self.memory.begun();
+        let _ = self.texts.send(Text::Begun);
     }
 
     /// Keeps the figures of memory that hold before the kernel stops to record.
@@ -159,9 +162,10 @@ fn write(mut file: MetaFile, texts: &Receiver<Text>, shared: &Shared) -> (MetaFi
         let written = match texts.recv_deadline(look) {
             Ok(Text::Comms(lines)) => file.put_comms(lines),
             Ok(Text::Probes(text)) => file.put_probes(text),
+            Ok(Text::Begun) => file.put_new_cgroups(),
             Err(RecvTimeoutError::Timeout) => {
                 look = Instant::now() + INTERVAL;
-                file.put_new_modules()
+                file.put_new_modules().and_then(|()| file.put_new_cgroups())
             }
             Err(RecvTimeoutError::Disconnected) => break Ok(()),
         };
