@@ -391,6 +391,9 @@ pub struct Metadata {
     /// Lines `CACHE 0` and `CACHE 1` of slab caches: 1 for one whose objects the kernel takes back when it is short of memory; empty if the
     /// recording has none.
     pub reclaim_account: Vec<u8>,
+    /// Lines `TID TGID ROOT PATH` of the threads at the start, and of those whose cgroup no event told: thread, thread group, number of the
+    /// hierarchy and path of the cgroup; empty if the recording has none.
+    pub cgroups: Vec<u8>,
     /// Ids of the threads that lived at the end, ascending; `None`: the recording does not have them.
     pub threads_end: Option<Vec<i32>>,
     /// `/proc/meminfo` of the recording's begin; empty if the recording has none.
@@ -587,6 +590,11 @@ impl Trace {
     /// True where the recorder was asked for frees of this kind, as in [`Trace::records_reclaim`].
     pub fn records_frees(&self, kind: Kind) -> bool {
         self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
+    }
+
+    /// True where the trace describes events that tell of threads and cgroups: [`crate::event::EventSink::task`].
+    pub fn tells_tasks(&self) -> bool {
+        self.streams.iter().any(CpuStream::tells_tasks)
     }
 
     /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].
