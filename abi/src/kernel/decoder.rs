@@ -10,7 +10,7 @@ use byteorder::ByteOrder;
 use crate::event::{Action, Event, EventSink, Kind, ModuleFree, ModuleLoad, NameId, Names};
 use crate::fields::{FieldPlace, FieldsId, RecordFields};
 use crate::kernel::bulk::BulkPlan;
-use crate::kernel::format::{EventFormat, FieldAddressing};
+use crate::kernel::format::EventFormat;
 use crate::kernel::latency::{EventNames, LatencyPlan};
 use crate::kernel::probes;
 use crate::kernel::profile::{self, Null, Size};
