@@ -75,7 +75,7 @@ pub(crate) struct Args {
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub(crate) objects: bool,
-    /// Show all rows, too, of classes that are normal, or of leaks that are not steady
+    /// Show rows that are normal or not steady, too
     #[arg(long)]
     pub(crate) all: bool,
     /// Show the rows of each group
