@@ -159,7 +159,7 @@ pub(super) const FORMS: &[Form] = &[
     },
     #[cfg(feature = "inputs")]
     Form {
-        name: of_objects("meminfo", "oom", "report of memory in a log", "reports"),
+        name: of_objects("meminfo", "oom", "report of memory in a log", "slab caches"),
         aliases: &[],
         begins: oom::begins,
         may_begin: never,

@@ -48,7 +48,7 @@ fn begin(line: &[u8]) -> Option<Begin> {
         _ if pages::is_first(line) => Some(Begin::Pages),
         _ if line.starts_with(b"Tasks state (memory values in pages):") || tasks::is_head(line) => Some(Begin::Tasks),
         b"Unreclaimable slab info:" => Some(Begin::Slabs),
-        _ if memcg::is_usage(line) || memcg::is_stats(line) => Some(Begin::Memcg),
+        _ if memcg::is_usage(line) || memcg::is_stats(line) || memcg::is_limit(line) => Some(Begin::Memcg),
         _ => None,
     }
 }
