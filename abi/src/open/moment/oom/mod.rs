@@ -92,14 +92,15 @@ impl Oom {
         if is_next {
             return true;
         }
+        if !self.has_first && !self.has_mem_info && !self.has_parts && !matches!(begin, Begin::Report | Begin::MemInfo)
+        {
+            out.trouble(Trouble::Cut("begins inside a report"));
+        }
         self.is_in_slabs = begin == Begin::Slabs;
         match begin {
             Begin::Report => self.has_first = true,
             Begin::MemInfo => self.has_mem_info = true,
             Begin::Pages => {
-                if !self.has_mem_info {
-                    out.trouble(Trouble::Cut("begins inside a report"));
-                }
                 self.has_mem_info = true;
                 self.pages.take(line);
             }
