@@ -12,8 +12,10 @@ use kmemtrace::{
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
+use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
-use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
+use kmemtrace_abi::text::units::counted;
+use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind, PERF_DATA};
 
 use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
 use crate::cli::Request;
@@ -332,7 +334,11 @@ pub(crate) fn end_observed(
 /// Tells verdict, events, loss and gaps beside an output that is no view.
 pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
     if let Some([lines, blocks]) = completeness.skipped {
-        let _ = writeln!(io::stderr(), "{}: {events} entries, {lines} lines and {blocks} blocks skipped", completeness.verdict_name());
+        let _ = writeln!(
+            io::stderr(),
+            "{}: {events} entries, {lines} lines and {blocks} blocks skipped",
+            completeness.verdict_name()
+        );
         return;
     }
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
@@ -414,6 +420,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         clock: args.of_text.clock.clone(),
         page_bytes: args.of_text.page_size,
         buffer: args.of_text.buffer.clone(),
+        event_formats: args.of_text.event_formats.clone(),
         form: args.moment.form.clone(),
         cache_name: args.moment.cache_name.clone(),
         object_size: args.moment.object_size,
@@ -431,7 +438,10 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
     of_text::check(request, &trace)?;
     check_page_owner(&request.args, &trace)?;
     let takes = |option: &&str| match trace.info.input {
-        InputKind::Other(FTRACE_TEXT) => *option != "--buffer",
+        InputKind::Other(FTRACE_TEXT) => !["--buffer", "--event-formats"].contains(option),
+        InputKind::Other(PERF_DATA) if args.of_text.event_formats.is_some() => {
+            ["--event-formats", "--page-size"].contains(option)
+        }
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
         _ if trace.info.text.is_some() => *option == "--page-size",
         _ => false,
@@ -444,10 +454,12 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         );
     }
     if let Some(option) = args.of_text.given().find(|option| !takes(option)) {
-        anyhow::bail!(
-            "{option}: {} is no text of events and tells this itself; leave the option out",
-            input_name(&trace)
-        );
+        let why = match option {
+            "--buffer" => "has no ring buffers to choose from, as a trace.dat may have",
+            "--event-formats" => "is no perf.data, and describes its events itself",
+            _ => "is no text of events and tells this itself",
+        };
+        anyhow::bail!("{option}: {} {why}; leave the option out", input_name(&trace));
     }
     Ok(trace)
 }
@@ -534,7 +546,12 @@ fn sides_of<'a>(before: &'a Analysis, after: &'a Analysis, is_one_trace: bool) -
 
 /// Tells of files of debug information that failed a check, with the reasons.
 pub(crate) fn tell_rejected(analysis: &Analysis) {
-    for (file, why) in analysis.names_report().rejected {
+    let report = analysis.names_report();
+    if report.cut_names > 0 {
+        let names = counted(report.cut_names, "name");
+        say(&format!("{names} of symbols cut after {MAX_NAME_BYTES} bytes: no kernel has such long ones"));
+    }
+    for (file, why) in report.rejected {
         let [file, why] = [file.as_os_str().as_encoded_bytes(), why.as_bytes()].map(|bytes| escape(bytes).into_owned());
         say(&format!("{file}: not used for names: {why}"));
     }
