@@ -492,6 +492,14 @@ pub enum OpenError {
         /// What there is, and how to choose.
         reason: String,
     },
+    /// What it takes to read the trace is more than the process may take.
+    #[error("{path}: {over}", path = path.display())]
+    Memory {
+        /// The path.
+        path: PathBuf,
+        /// The limit.
+        over: crate::memory::OverLimit,
+    },
     /// Two files of one CPU: its events would be there twice.
     #[error("{a} and {b} are both of CPU {cpu}: name one of them", a = a.display(), b = b.display())]
     Twice {
@@ -507,7 +515,9 @@ pub enum OpenError {
 impl OpenError {
     /// Exit status 3 (no trace at all) rather than 2 (unreadable).
     pub fn is_no_trace(&self) -> bool {
-        !matches!(self, OpenError::Io { .. } | OpenError::Twice { .. } | OpenError::Choose { .. })
+        use OpenError::{Choose, Io, Memory, Twice};
+
+        !matches!(self, Io { .. } | Twice { .. } | Choose { .. } | Memory { .. })
     }
 }
 
@@ -572,7 +582,7 @@ impl Trace {
 
     /// True where the recorder was asked for frees of this kind, as in [`Trace::records_reclaim`].
     pub fn records_frees(&self, kind: Kind) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
+        self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
     }
 
     /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].

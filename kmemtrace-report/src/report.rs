@@ -12,7 +12,9 @@ use kmemtrace::{
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
+use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::units::counted;
 use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
 
 use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
@@ -552,7 +554,12 @@ fn sides_of<'a>(before: &'a Analysis, after: &'a Analysis, is_one_trace: bool) -
 
 /// Tells of files of debug information that failed a check, with the reasons.
 pub(crate) fn tell_rejected(analysis: &Analysis) {
-    for (file, why) in analysis.names_report().rejected {
+    let report = analysis.names_report();
+    if report.cut_names > 0 {
+        let names = counted(report.cut_names, "name");
+        say(&format!("{names} of symbols cut after {MAX_NAME_BYTES} bytes: no kernel has such long ones"));
+    }
+    for (file, why) in report.rejected {
         let [file, why] = [file.as_os_str().as_encoded_bytes(), why.as_bytes()].map(|bytes| escape(bytes).into_owned());
         say(&format!("{file}: not used for names: {why}"));
     }

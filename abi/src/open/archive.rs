@@ -11,7 +11,7 @@ use super::{spool, tar};
 use crate::trace::OpenError;
 
 /// Limit of members that are read: each is a file that is open.
-const MAX_FILES: usize = 256;
+const MAX_FILES: usize = 800;
 /// First bytes that a member is known by.
 const SAMPLE: u64 = 64 << 10;
 

@@ -17,6 +17,10 @@ use crate::random;
 const BLOCK: usize = 64 << 10;
 /// Limit of what an xz file expands to between two points at which its dictionary begins anew, in bytes: all of it is in memory at once.
 const MAX_XZ: u64 = 64 << 20;
+/// Greatest ratio of unpacked to packed bytes that is believed. It is zlib's greatest; texts have some 20.
+const MAX_RATIO: u64 = 1032;
+/// Bytes that any file may unpack to.
+const LEAST_UNPACKED: u64 = 64 << 20;
 /// First bytes of packed files.
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
@@ -45,13 +49,14 @@ pub(super) fn copy(from: &mut impl Read) -> io::Result<File> {
 /// The file that was packed into `file`; `None` for a file that is not packed. `sample` is its first bytes.
 pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
     let mut packed = BufReader::with_capacity(BLOCK, ReadAt::new(file));
+    let most = file.metadata()?.len().saturating_mul(MAX_RATIO).saturating_add(LEAST_UNPACKED);
     let unpacked = if sample.starts_with(GZIP) {
-        Spool::fill(&mut MultiGzDecoder::new(packed))
+        Spool::fill(&mut AtMost(MultiGzDecoder::new(packed), most))
     } else if sample.starts_with(ZSTD) {
         let mut decoder = zstd::Decoder::with_buffer(packed)?;
         // The window of `zstd --long`, and no more: it decides how much memory is taken.
         decoder.window_log_max(27)?;
-        Spool::fill(&mut decoder)
+        Spool::fill(&mut AtMost(decoder, most))
     } else if sample.starts_with(XZ) {
         let mut spool = Spool::new()?;
         unpack_xz(&mut packed, &mut spool)?;
@@ -62,6 +67,18 @@ pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
         return Ok(None);
     };
     unpacked.map(Some)
+}
+
+/// Reader of at most so many bytes; more are an error.
+struct AtMost<R>(R, u64);
+
+impl<R: Read> Read for AtMost<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.0.read(buffer)?;
+        let too_large = || io::Error::new(ErrorKind::InvalidData, "it unpacks to far more than any trace does");
+        self.1 = self.1.checked_sub(len as u64).ok_or_else(too_large)?;
+        Ok(len)
+    }
 }
 
 /// A temporary file of what `write` writes.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod account;
+mod bombs;
 mod chart;
 mod contract;
 mod damage;

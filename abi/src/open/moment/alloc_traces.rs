@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
-use super::entry::{Beside, Entry, EntryKind, Fact, Out, Reader, Site, Took, Traces, Trouble};
+use super::entry::{Beside, Entry, EntryKind, Fact, FormName, Out, Reader, Site, Took, Traces, Trouble};
 use super::numbers::{Reason, first_word, number, product, signed, trimmed, words};
 use super::places;
 use crate::event::Kind;
@@ -24,14 +24,23 @@ const NO_SITE: &[u8] = b"<not-available>";
 /// Frames of a stack; the kernel keeps 16 (`TRACK_ADDRS_COUNT`).
 const MAX_FRAMES: usize = 256;
 
+pub(super) const NAME: FormName = FormName {
+    input: "alloc_traces",
+    form: "alloc_traces",
+    title: "list of a cache's call sites",
+    unit: "lines",
+    has_objects: false,
+};
+const CALLS: FormName = FormName { form: "alloc_calls", ..NAME };
+
 /// What is known of the cache before the text is read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cache {
     name: Option<Vec<u8>>,
     object_bytes: Option<u64>,
     lists: Lists,
-    /// The text is one of `alloc_calls`, which has no stacks.
-    is_of_calls: bool,
+    /// The text is one of `alloc_calls`, which has no stacks, by the names of form and file; `None` where these do not tell.
+    is_of_calls: Option<bool>,
 }
 
 /// What the text lists.
@@ -58,7 +67,12 @@ impl Cache {
             None => Lists::Unknown,
         };
         let object_bytes = object_bytes.or_else(|| class_bytes(name.as_deref()?));
-        let is_of_calls = form.map_or(file.contains("_calls"), |form| form.ends_with("_calls"));
+        let is_of_calls = |name: &str| match name {
+            name if name.contains("_calls") => Some(true),
+            name if name.contains("_traces") => Some(false),
+            _ => None,
+        };
+        let is_of_calls = form.map_or_else(|| is_of_calls(&file), is_of_calls);
         Cache { name, object_bytes, lists, is_of_calls }
     }
 }
@@ -292,7 +306,7 @@ impl Reader for AllocTraces {
         let has_stack = self.open.as_ref().is_some_and(|(row, _)| !row.stack.is_empty());
         if is_cut || self.open.is_some() && !has_stack && self.has_stacks {
             // Without stacks each line is a block, and the one that is open is whole. The first block does not tell.
-            let is_line = self.cache.is_of_calls || self.has_rows;
+            let is_line = self.cache.is_of_calls == Some(true) || self.has_rows;
             if has_stack || self.has_stacks || !is_line {
                 self.open = None;
             }
@@ -300,6 +314,10 @@ impl Reader for AllocTraces {
         }
         self.close(out);
         self.release(out);
+    }
+
+    fn form(&self) -> Option<FormName> {
+        Some(if self.cache.is_of_calls.unwrap_or(!self.has_stacks) { CALLS } else { NAME })
     }
 
     fn is_inside(&self) -> bool {

@@ -13,17 +13,22 @@ use crate::event::Kind;
 use crate::open::symbols::{find, rfind};
 
 const HEAD: &[u8] = b"allocinfo - version:";
-const COLUMNS: &[u8] = b"# ";
 /// First line of the block of an OOM report; Linux 6.19 has a remark before the colon.
 const OF_OOM: &[u8] = b"Memory allocations";
 
 /// True for the head, the first line of a block of an OOM report, and for a line of a call site.
 pub(super) fn begins(line: &[u8]) -> bool {
-    is_head(line) || is_of_oom(line) || matches!(parsed(line), Some(Ok(_)))
+    is_head(line) || is_of_oom(line) || is_columns(line) || matches!(parsed(line), Some(Ok(_)))
 }
 
 fn is_head(line: &[u8]) -> bool {
     trimmed(line).starts_with(HEAD)
+}
+
+/// `#     <size>  <calls> <tag info>`, which stands before the head in a text that was sorted.
+fn is_columns(line: &[u8]) -> bool {
+    let line = trimmed(line);
+    line.starts_with(b"#") && find(line, b"<size>").is_some() && line.ends_with(b"<tag info>")
 }
 
 fn is_of_oom(line: &[u8]) -> bool {
@@ -134,7 +139,7 @@ impl Reader for Allocinfo {
                 self.has_lines = true;
                 out.trouble(Trouble::SkippedBlock(reason));
             }
-            None if trimmed(line).is_empty() || trimmed(line).starts_with(COLUMNS) => {}
+            None if trimmed(line).is_empty() || is_columns(line) => {}
             None => return Took::NoLine,
         }
         Took::Line

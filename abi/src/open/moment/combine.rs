@@ -64,9 +64,14 @@ impl Part {
     fn kind(&self) -> (&'static str, &'static str) {
         match self.input() {
             // Lists of caches, of areas and of stacks have one input.
-            "alloc_traces" => ("alloc_traces", self.form()),
+            "alloc_traces" if !self.is_of_cache() => ("alloc_traces", self.form()),
             input => (input, ""),
         }
+    }
+
+    /// A list of the call sites of one cache.
+    fn is_of_cache(&self) -> bool {
+        ["alloc_traces", "alloc_calls"].contains(&self.form())
     }
 
     fn is_refused(&self) -> bool {
@@ -182,8 +187,7 @@ fn one_kind(parts: Vec<Part>, options: &OpenOptions) -> Result<Vec<Part>, String
 
 /// Lists of different caches as one; other texts as they are.
 fn added_up(mut parts: Vec<Part>) -> Vec<Part> {
-    let is_of_caches = |part: &Part| part.form() == "alloc_traces";
-    if parts.len() < 2 || !parts.iter().all(is_of_caches) || !have_different_caches(&parts) {
+    if parts.len() < 2 || !parts.iter().all(Part::is_of_cache) || !have_different_caches(&parts) {
         return parts;
     }
     let rest = parts.split_off(1);

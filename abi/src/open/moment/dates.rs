@@ -50,6 +50,17 @@ pub(crate) fn of_line(line: &[u8]) -> Option<i64> {
     is_weekday(line).then(|| of_words(&line[3..])).flatten()
 }
 
+/// Time before a line of a log: seconds since boot of printk, or a time of day as `dmesg -T` and journals have it.
+pub(crate) fn of_stamp(line: &[u8]) -> Option<i64> {
+    let Some(inside) = line.strip_prefix(b"[") else {
+        let end = line.iter().position(|byte| *byte == b' ')?;
+        return has_form(line, b"0000-00-00T").then(|| iso(&line[..end])).flatten();
+    };
+    let inside = inside.split(|byte| *byte == b']').next().unwrap_or_default().trim_ascii();
+    let seconds = inside.split(|byte| *byte == b'.').next().unwrap_or_default();
+    decimal(seconds).filter(|_| seconds.len() < inside.len()).or_else(|| of_line(inside))
+}
+
 fn decimal(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
@@ -166,6 +177,20 @@ mod tests {
             "May 12",
         ] {
             assert_eq!(of_line(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_of_logs_have_times() {
+        for (line, time) in [
+            ("[   12.345678] a invoked oom-killer: order=0", Some(12)),
+            ("[Thu Nov 26 11:27:31 2026] a invoked oom-killer: order=0", Some(1_795_692_451)),
+            ("2026-11-26T11:27:31,345678+00:00 a invoked oom-killer: order=0", Some(1_795_692_451)),
+            ("[     77]     0    77     1234", None),
+            ("a invoked oom-killer: order=0", None),
+            ("[", None),
+        ] {
+            assert_eq!(of_stamp(line.as_bytes()), time, "{line}");
         }
     }
 }

@@ -108,6 +108,7 @@ impl Door<'_> {
     fn take(&mut self, line: &Line<'_>, scratch: &mut Vec<u8>) {
         let cleaned = noise::clean(line.bytes, scratch);
         if self.offer(cleaned) {
+            self.note_time(line);
             return;
         }
         if let Some(date) = dates::of_line(line.bytes).or_else(|| dates::of_line(cleaned)) {
@@ -128,6 +129,17 @@ impl Door<'_> {
                 self.offer(noise::without_prefixes(rest));
             }
             None => self.skip_unless_known(cleaned),
+        }
+    }
+
+    /// Notes the time before the first line of an OOM report.
+    fn note_time(&mut self, line: &Line<'_>) {
+        let Some(open) = self.current.and_then(|at| self.open.get_mut(at)) else { return };
+        if open.text.line == line.number
+            && open.text.name.form == "oom"
+            && let Some(at) = dates::of_stamp(line.bytes)
+        {
+            open.text.collector.fact(Fact::TakenAt(at));
         }
     }
 

@@ -67,7 +67,7 @@ pub(super) const FORMS: &[Form] = &[
     },
     #[cfg(feature = "inputs")]
     Form {
-        name: of_objects("alloc_traces", "alloc_traces", "list of a cache's call sites", "lines"),
+        name: alloc_traces::NAME,
         aliases: &["alloc_calls", "free_traces", "free_calls"],
         begins: alloc_traces::begins,
         may_begin: never,
@@ -172,6 +172,11 @@ impl Form {
     pub(super) fn is(&self, word: &str) -> bool {
         self.name.form == word || self.aliases.contains(&word)
     }
+}
+
+/// Words of `--form`.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    FORMS.iter().flat_map(|form| std::iter::once(form.name.form).chain(form.aliases.iter().copied()))
 }
 
 /// The form whose text, or a block of it, begins with a line.

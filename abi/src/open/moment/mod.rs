@@ -86,6 +86,11 @@ fn read_lines(path: &Path, mut lines: Lines, options: &OpenOptions) -> Result<Ve
 
 /// Opens texts that are named together.
 pub(super) fn open(files: &[TextFile], options: &OpenOptions) -> Result<Trace, OpenError> {
+    if let Some(form) = options.form.as_deref().filter(|form| !form::words().any(|word| word == *form)) {
+        let words: Vec<&str> = form::words().collect();
+        let path = files.first().map(|file| file.path.clone()).unwrap_or_default();
+        return Err(OpenError::Choose { path, reason: format!("--form {form}: not a form; use {}", words.join(", ")) });
+    }
     combine::of_parts(parts(files, options)?, options)
 }
 

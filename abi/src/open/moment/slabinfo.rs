@@ -14,12 +14,18 @@ use crate::listed::SlabColumns;
 use crate::open::symbols::{find, rfind};
 
 const HEAD: &[u8] = b"slabinfo - version:";
+const COLUMNS: &[u8] = b"# name ";
 /// Bytes of the largest page: a slab's bytes are in range whatever the page size is.
 const MAX_PAGE_BYTES: u64 = 64 << 10;
 
 /// True for the head, and for a line of version 2 without one.
 pub(super) fn begins(line: &[u8]) -> bool {
-    trimmed(line).starts_with(HEAD) || matches!(version_2(line), Some(Ok(_)))
+    let line = trimmed(line);
+    line.starts_with(HEAD) || line.starts_with(COLUMNS) && find(line, b"<num_objs>").is_some() || is_cache(line)
+}
+
+fn is_cache(line: &[u8]) -> bool {
+    matches!(version_2(line), Some(Ok(_)))
 }
 
 /// A line of a cache.
@@ -158,7 +164,7 @@ impl Slabinfo {
 impl Reader for Slabinfo {
     fn take(&mut self, line: &[u8], out: &mut dyn Out) -> Took {
         let line = trimmed(line);
-        if line.starts_with(HEAD) || line.starts_with(b"# name ") {
+        if line.starts_with(HEAD) || line.starts_with(COLUMNS) {
             return self.head(line);
         }
         let cache = match version_2(line) {

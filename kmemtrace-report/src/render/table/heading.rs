@@ -22,6 +22,9 @@ use crate::render::grid::cell::Notes;
 use crate::render::wrap;
 use crate::terminal::screen::Paint;
 
+/// Seconds from 1970 to 1990: no machine runs for so long.
+const FIRST_DATE: u64 = 631_152_000;
+
 /// Remedy for a trace without symbols.
 const NAME_AFTERWARDS: &str =
     "Name call-sites with --kallsyms FILE: a copy of /proc/kallsyms of the same boot, or the kernel's System.map.";
@@ -355,9 +358,9 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
     if let Some(text) = trace.text {
         head.extend((text.slices > 0).then(|| format!("the last of {} texts", text.slices)));
         head.extend((!text.others.is_empty()).then(|| format!("also there: {}", text.others.join(", "))));
-        head.extend(
-            text.taken_at.and_then(|at| u64::try_from(at).ok()).and_then(time_of_day).map(|at| format!("taken {at}")),
-        );
+        // Logs have times since the machine's start, which are no dates.
+        let date = text.taken_at.and_then(|at| u64::try_from(at).ok()).filter(|at| *at >= FIRST_DATE);
+        head.extend(date.and_then(time_of_day).map(|at| format!("taken {at}")));
         return head;
     }
     let last = moment(trace, trace.last);
