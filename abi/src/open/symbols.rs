@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::RandomState;
+use memchr::memmem;
 
 use crate::trace::{MADE_UP, WITHOUT_OFFSET, is_made_up};
 
@@ -239,11 +240,11 @@ pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 pub(super) fn find(text: &[u8], word: &[u8]) -> Option<usize> {
-    text.windows(word.len()).position(|part| part == word)
+    memmem::find(text, word)
 }
 
 pub(super) fn rfind(text: &[u8], word: &[u8]) -> Option<usize> {
-    text.windows(word.len()).rposition(|part| part == word)
+    memmem::rfind(text, word)
 }
 
 #[cfg(test)]

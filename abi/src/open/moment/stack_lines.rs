@@ -11,7 +11,7 @@ use crate::owner::Allocators;
 use crate::trace::{BEFORE_PAGE_OWNER, NO_STACK};
 
 /// Limit of different lines of frames that are kept; kernels have some ten thousand.
-const MAX_KNOWN: usize = 1 << 17;
+const MAX_KNOWN: usize = 1 << 18;
 
 /// Functions in the stacks that the kernel makes up where there is none (mm/page_owner.c), and what stands for the stack.
 const MADE_UP: [(&[u8], &[u8]); 3] = [
