@@ -26,6 +26,8 @@ pub const PAGE_OWNER: &str = "page_owner";
 
 /// Name of the text that the kernel's tracer, trace-cmd and perf print, as an input.
 pub const FTRACE_TEXT: &str = "ftrace-text";
+/// Name of a `perf.data` in documents.
+pub const PERF_DATA: &str = "perf.data";
 
 /// Part of [`MADE_UP`] for functions of which an input does not tell how far from their start a call is.
 pub const WITHOUT_OFFSET: std::ops::Range<u64> = (1 << 62) + (1 << 31)..MADE_UP.end;
@@ -363,6 +365,8 @@ impl TraceInfo {
 pub struct Metadata {
     /// `/proc/kallsyms`, lines of start and end.
     pub kallsyms: Vec<u8>,
+    /// Symbol at the begin of the kernel's image, `_text` or `_stext`, and its address, of an input without the other symbols.
+    pub image_begin: Option<(Box<[u8]>, u64)>,
     /// `/proc/modules`, lines of start and end.
     pub modules: Vec<u8>,
     /// Command names by thread id.
@@ -387,6 +391,9 @@ pub struct Metadata {
     /// Lines `CACHE 0` and `CACHE 1` of slab caches: 1 for one whose objects the kernel takes back when it is short of memory; empty if the
     /// recording has none.
     pub reclaim_account: Vec<u8>,
+    /// Lines `TID TGID ROOT PATH` of the threads at the start, and of those whose cgroup no event told: thread, thread group, number of the
+    /// hierarchy and path of the cgroup; empty if the recording has none.
+    pub cgroups: Vec<u8>,
     /// Ids of the threads that lived at the end, ascending; `None`: the recording does not have them.
     pub threads_end: Option<Vec<i32>>,
     /// `/proc/meminfo` of the recording's begin; empty if the recording has none.
@@ -583,6 +590,11 @@ impl Trace {
     /// True where the recorder was asked for frees of this kind, as in [`Trace::records_reclaim`].
     pub fn records_frees(&self, kind: Kind) -> bool {
         self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
+    }
+
+    /// True where the trace describes events that tell of threads and cgroups: [`crate::event::EventSink::task`].
+    pub fn tells_tasks(&self) -> bool {
+        self.streams.iter().any(CpuStream::tells_tasks)
     }
 
     /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].

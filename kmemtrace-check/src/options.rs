@@ -27,12 +27,16 @@ pub(crate) struct Options {
     /// Trace clock of a text's times
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Clock::NAMES), hide_possible_values = true)]
     pub(crate) clock: Option<String>,
-    /// Bytes of a page on the machine of a text [default: 4096]
-    #[arg(long, value_name = "BYTES")]
+    /// Bytes of a page on the machine of a text: 4096, 16K, 64K [default: 4096]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_page)]
     pub(crate) page_size: Option<u64>,
     /// Ring buffer of a trace.dat that has events of several; '' is the main one
     #[arg(long, value_name = "NAME")]
     pub(crate) buffer: Option<String>,
+    /// Formats of the events of a perf.data that perf has not finished: any trace of the same boot, or the directory
+    /// events of its tracefs
+    #[arg(long, value_name = "FILE|DIR")]
+    pub(crate) event_formats: Option<PathBuf>,
     /// Exit with 3 unless every file is ok
     #[arg(long)]
     pub(crate) strict: bool,
@@ -72,6 +76,7 @@ impl Options {
             clock: self.clock.clone(),
             page_bytes: self.page_size,
             buffer: self.buffer.clone(),
+            event_formats: self.event_formats.clone(),
             ..OpenOptions::default()
         }
     }

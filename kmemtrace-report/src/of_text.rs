@@ -1,12 +1,11 @@
 //! Views and options of texts of one moment: which view each text has, and what a refusal says.
 
-use kmemtrace::{Analysis, GroupKey, Query, Shape, Trace, documents};
+use kmemtrace::{Analysis, GroupKey, Query, Trace};
+use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::{InputKind, TextInfo};
 
 use crate::args::{Args, ExportTo};
 use crate::cli::Request;
-use crate::report::{self, input_name};
-use crate::terminal::progress::ProgressLine;
 
 /// Need of a view.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -172,7 +171,8 @@ fn beyond(args: &Args, text: &Text<'_>, view: &str) -> Option<&'static str> {
 pub(crate) fn times(args: &Args) -> anyhow::Result<Vec<i64>> {
     let time = |text: &String| -> anyhow::Result<i64> {
         let seconds = text.parse().ok().or_else(|| Some(text.parse::<jiff::Timestamp>().ok()?.as_second()));
-        let wrong = || format!("--times {text}: use seconds since 1970, or a date with its zone, as 2026-11-26T11:27:31Z");
+        let wrong =
+            || format!("--times {text}: use seconds since 1970, or a date with its zone, as 2026-11-26T11:27:31Z");
         seconds.ok_or_else(|| anyhow::anyhow!(wrong()))
     };
     args.moment.times.iter().map(time).collect()
@@ -211,24 +211,7 @@ pub(crate) fn check_sides(before: &Analysis, after: &Analysis) -> anyhow::Result
     anyhow::bail!("compare: the first is a {} and the second a {}; name two of one kind", name(first), name(second))
 }
 
-/// Prints the growth of a series of texts.
-///
-/// # Errors
-/// Those of each text's analysis, and of the output.
-pub(crate) fn growth(request: &Request, query: &Query, mut last: Trace) -> anyhow::Result<u8> {
-    let args = &request.args;
-    let mut texts = std::mem::take(&mut last.series);
-    texts.push(last);
-    let query = report::with_options(request, query.clone().with_growth(false))?;
-    let mut slices = Vec::new();
-    for text in &mut texts {
-        slices.push(query.run_with(text, &mut ProgressLine::new(args.quiet))?);
-        report::tell_bad_text(text);
-    }
-    let slices: Vec<&Analysis> = slices.iter().collect();
-    let shape = Shape { sort: Vec::new(), top: report::top(request) };
-    let Some(document) = documents::growth_of_texts(&slices, &shape) else { anyhow::bail!("growth: no text") };
-    report::print(request, &document, &report::table_options(request, &request.inputs()[0]))?;
-    let worst = slices.iter().map(|slice| slice.completeness()).max_by_key(|completeness| completeness.verdict);
-    Ok(worst.map_or(crate::exit::OK, |worst| report::status(args, worst)))
+/// Name of a trace's first input, for messages.
+pub(crate) fn input_name(trace: &Trace) -> String {
+    trace.inputs.first().map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned())
 }

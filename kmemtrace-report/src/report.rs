@@ -15,7 +15,7 @@ use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units::counted;
-use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
+use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind, PERF_DATA};
 
 use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
 use crate::cli::Request;
@@ -28,7 +28,8 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::{exit, names, of_text, suggest};
+use crate::of_text::{self, input_name};
+use crate::{exit, names, suggest};
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
@@ -60,7 +61,7 @@ pub(crate) fn view(
     }
     let mut trace = open(request, &request.inputs())?;
     if request.view.name == "growth" && !trace.series.is_empty() {
-        return of_text::growth(request, &query, trace);
+        return growth_of_texts(request, &query, trace);
     }
     let (analysis, suggestions) = analyse_trace(request, query, &mut trace)?;
     let status = match leaks_beside(request, &analysis) {
@@ -274,6 +275,28 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     }
 }
 
+/// Prints the growth of a series of texts.
+///
+/// # Errors
+/// Those of each text's analysis, and of the output.
+fn growth_of_texts(request: &Request, query: &Query, mut last: Trace) -> anyhow::Result<u8> {
+    let args = &request.args;
+    let mut texts = std::mem::take(&mut last.series);
+    texts.push(last);
+    let query = with_options(request, query.clone().with_growth(false))?;
+    let mut slices = Vec::new();
+    for text in &mut texts {
+        slices.push(query.run_with(text, &mut ProgressLine::new(args.quiet))?);
+        tell_bad_text(text);
+    }
+    let slices: Vec<&Analysis> = slices.iter().collect();
+    let shape = Shape { sort: Vec::new(), top: top(request) };
+    let Some(document) = documents::growth_of_texts(&slices, &shape) else { anyhow::bail!("growth: no text") };
+    print(request, &document, &table_options(request, &request.inputs()[0]))?;
+    let worst = slices.iter().map(|slice| slice.completeness()).max_by_key(|completeness| completeness.verdict);
+    Ok(worst.map_or(exit::OK, |worst| status(args, worst)))
+}
+
 /// Prints events and gaps, one by one; in the format of the command line where none is given.
 pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
@@ -334,7 +357,11 @@ pub(crate) fn end_observed(
 /// Tells verdict, events, loss and gaps beside an output that is no view.
 pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
     if let Some([lines, blocks]) = completeness.skipped {
-        let _ = writeln!(io::stderr(), "{}: {events} entries, {lines} lines and {blocks} blocks skipped", completeness.verdict_name());
+        let _ = writeln!(
+            io::stderr(),
+            "{}: {events} entries, {lines} lines and {blocks} blocks skipped",
+            completeness.verdict_name()
+        );
         return;
     }
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
@@ -416,6 +443,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         clock: args.of_text.clock.clone(),
         page_bytes: args.of_text.page_size,
         buffer: args.of_text.buffer.clone(),
+        event_formats: args.of_text.event_formats.clone(),
         form: args.moment.form.clone(),
         cache_name: args.moment.cache_name.clone(),
         object_size: args.moment.object_size,
@@ -433,7 +461,10 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
     of_text::check(request, &trace)?;
     check_page_owner(&request.args, &trace)?;
     let takes = |option: &&str| match trace.info.input {
-        InputKind::Other(FTRACE_TEXT) => *option != "--buffer",
+        InputKind::Other(FTRACE_TEXT) => !["--buffer", "--event-formats"].contains(option),
+        InputKind::Other(PERF_DATA) if args.of_text.event_formats.is_some() => {
+            ["--event-formats", "--page-size"].contains(option)
+        }
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
         _ if trace.info.text.is_some() => *option == "--page-size",
         _ => false,
@@ -446,17 +477,14 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         );
     }
     if let Some(option) = args.of_text.given().find(|option| !takes(option)) {
-        anyhow::bail!(
-            "{option}: {} is no text of events and tells this itself; leave the option out",
-            input_name(&trace)
-        );
+        let why = match option {
+            "--buffer" => "has no ring buffers to choose from, as a trace.dat may have",
+            "--event-formats" => "is no perf.data, and describes its events itself",
+            _ => "is no text of events and tells this itself",
+        };
+        anyhow::bail!("{option}: {} {why}; leave the option out", input_name(&trace));
     }
     Ok(trace)
-}
-
-/// Name of a trace's first input, for messages.
-pub(crate) fn input_name(trace: &Trace) -> String {
-    trace.inputs.first().map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned())
 }
 
 /// True for an order by a time of blocks of page_owner.

@@ -19,6 +19,7 @@ mod slot;
 pub(crate) mod stack_record;
 pub mod stats;
 pub mod subbuffer;
+mod tasks;
 #[cfg(feature = "inputs")]
 pub(crate) mod tracer_stream;
 pub mod unknown;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use super::listing::{io_error, no_trace};
 use super::moment::TextFile;
 use super::options::OpenOptions;
-use super::{archive, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat, tracer_stream};
+use super::{
+    archive, event_formats, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat, tracer_stream,
+};
 use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, Trace};
 
@@ -29,7 +31,7 @@ pub(super) enum Held {
     /// A `trace.dat`.
     TraceDat(PathBuf, Arc<File>),
     /// A `perf.data`, and what the first pass over it has found.
-    PerfData(Arc<perf_data::Scanned>),
+    PerfData(Arc<perf_data::Scanned>, Option<Arc<perf_data::SameBoot>>),
     /// A stream of the tracer "kmemtrace", and what the first pass over it has found.
     TracerStream(Arc<tracer_stream::Scanned>),
 }
@@ -78,7 +80,12 @@ impl Held {
             }
             if perf_data::begins(sample) {
                 let scanned = perf_data::scan(path, Arc::clone(file))?;
-                return Ok(Some(Held::PerfData(Arc::new(scanned))));
+                if options.event_formats.is_some() && scanned.is_described() {
+                    let reason = "has the formats of its events: leave out --event-formats".to_owned();
+                    return Err(OpenError::Choose { path: path.clone(), reason });
+                }
+                let same_boot = options.event_formats.as_deref().map(event_formats::read).transpose()?;
+                return Ok(Some(Held::PerfData(Arc::new(scanned), same_boot.map(Arc::new))));
             }
             if let Some(scanned) = tracer_stream::scan(path, file, sample)? {
                 return Ok(Some(Held::TracerStream(Arc::new(scanned))));
@@ -119,7 +126,9 @@ impl Held {
             Held::Events(texts) => ftrace_text::open(texts, options),
             Held::Moment(files) => moment::open(files, options),
             Held::TraceDat(path, file) => trace_dat::open(path, file, options),
-            Held::PerfData(scanned) => perf_data::open(scanned),
+            Held::PerfData(scanned, same_boot) => {
+                perf_data::open(scanned, same_boot.as_deref(), options.page_bytes.filter(|_| same_boot.is_some()))
+            }
             Held::TracerStream(scanned) => tracer_stream::open(scanned),
         }
     }

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "inputs")]
 mod archive;
+#[cfg(feature = "inputs")]
+mod event_formats;
 mod foreign;
 #[cfg(feature = "inputs")]
 mod ftrace_text;

@@ -1,5 +1,7 @@
 //! Options of opening a trace.
 
+use std::path::PathBuf;
+
 /// Wishes of the caller: `released`, `alike`, `at_free_before`, and those behind `page_bytes`, are for texts that list what is live at one
 /// moment, the others for texts of events.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,8 @@ pub struct OpenOptions {
     pub release: Option<String>,
     /// Trace clock of the text's times, as the kernel's `trace_clock` names it.
     pub clock: Option<String>,
+    /// A trace of the same boot, or its tracefs's directory `events`, whose formats a `perf.data` takes that perf has not finished.
+    pub event_formats: Option<PathBuf>,
     /// Bytes of a page.
     pub page_bytes: Option<u64>,
     /// Form of a text of one moment, where its content does not tell it.

@@ -103,19 +103,31 @@ impl Texts {
 
     /// `system` and format of every event in `events`.
     fn formats(&self) -> Result<Vec<(String, String)>, OpenError> {
-        let (mut formats, mut meter) = (Vec::new(), Meter::default());
-        for system in fs::read_dir(self.root.join("events")).into_iter().flatten().flatten() {
-            let name = system.file_name().to_string_lossy().into_owned();
-            let events = fs::read_dir(system.path()).into_iter().flatten().flatten();
-            for format in events.filter_map(|event| read(&event.path().join("format"), MAX_FORMAT_BYTES)) {
-                let over = meter.take(format.len() as u64);
-                over.map_err(|over| OpenError::Memory { path: self.root.join("events"), over })?;
-                formats.push((name.clone(), String::from_utf8_lossy(&format).into_owned()));
-            }
-        }
-        formats.sort();
-        Ok(formats)
+        let mut meter = Meter::default();
+        let events = self.root.join("events");
+        formats_below(&events, |path| {
+            let Some(text) = read(path, MAX_FORMAT_BYTES) else { return Ok(None) };
+            meter.take(text.len() as u64).map(|()| Some(text))
+        })
+        .map_err(|over| OpenError::Memory { path: events.clone(), over })
     }
+}
+
+/// `system` and format of every event in a directory `events`; an error of `read` ends it.
+pub(super) fn formats_below<E>(
+    events: &Path,
+    mut read: impl FnMut(&Path) -> Result<Option<Vec<u8>>, E>,
+) -> Result<Vec<(String, String)>, E> {
+    let mut formats = Vec::new();
+    for system in fs::read_dir(events).into_iter().flatten().flatten() {
+        let name = system.file_name().to_string_lossy().into_owned();
+        for event in fs::read_dir(system.path()).into_iter().flatten().flatten() {
+            let format = read(&event.path().join("format"))?;
+            formats.extend(format.map(|text| (name.clone(), String::from_utf8_lossy(&text).into_owned())));
+        }
+    }
+    formats.sort();
+    Ok(formats)
 }
 
 /// Release and machine in the output of `uname -a`.

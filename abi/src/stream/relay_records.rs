@@ -150,6 +150,7 @@ fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> E
     let [alloc, free] = names.0[record.type_id];
     let (kind, allocation) = (relay::TYPES[record.type_id].kind, record.allocation);
     Event {
+        accounted: None,
         at,
         address: record.ptr,
         call_site: record.call_site,

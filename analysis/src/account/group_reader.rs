@@ -7,6 +7,7 @@ use kmemtrace_abi::event::{Event, Kind, ModuleLoad, Space};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::owner::Owner;
 
+use crate::account::cgroups::{CgroupNumber, Cgroups};
 use crate::account::classes::{CacheNumber, Classes};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, NO_VALUE};
 use crate::account::module_loads::{INIT, LoadedModule, ModuleLoads};
@@ -38,6 +39,8 @@ pub(crate) struct GroupFacts<'a> {
     pub(crate) module_rule: ModuleRule,
     /// Loads of modules, where the keys need them and the trace tells them.
     pub(crate) loads: Option<&'a ModuleLoads>,
+    /// Cgroups of threads, where the keys need them and the trace tells them.
+    pub(crate) cgroups: Option<&'a Cgroups>,
     /// The query asks which objects the kernel takes back by itself.
     pub(crate) marks_reclaim: bool,
 }
@@ -139,6 +142,7 @@ pub(crate) struct GroupReader<'a> {
     comms: Memory<i32>,
     /// Latest threads by the low bits of their ids: nearly all events are of few threads.
     recent_comms: Box<[(i32, GroupValue); RECENT]>,
+    cgroups: Memory<CgroupNumber>,
     /// Names by key and call-site.
     sites: Memory<(GroupKey, u64)>,
     sizes: Memory<(u64, Option<u64>)>,
@@ -170,6 +174,7 @@ impl<'a> GroupReader<'a> {
             classes,
             comms: HashMap::default(),
             recent_comms: Box::new([(NO_THREAD, 0); RECENT]),
+            cgroups: HashMap::default(),
             sites: HashMap::default(),
             sizes: HashMap::default(),
             recent_sizes: Box::new([(NO_SIZE, None, 0); RECENT_SIZES]),
@@ -284,6 +289,8 @@ impl<'a> GroupReader<'a> {
                 Some(owner) => owner.comm.into(),
                 None => event.pid.map_or(0, |pid| self.comm(pid)),
             },
+            GroupKey::Cgroup => self.cgroup(event),
+            GroupKey::Accounted => self.facts.caches.reclaim.is_accounted(event).map_or(NO_VALUE, Into::into),
             GroupKey::Tgid => numbers.owner.map_or(NO_VALUE, |owner| owner.tgid),
             GroupKey::Allocator => numbers.owner.map_or(0, |owner| owner.allocators),
             GroupKey::Released => numbers.owner.map_or(NO_VALUE, |owner| owner.is_released.into()),
@@ -324,6 +331,15 @@ impl<'a> GroupReader<'a> {
         let value = self.other_comm(pid);
         self.recent_comms[slot] = (pid, value);
         value
+    }
+
+    fn cgroup(&mut self, event: &Event) -> GroupValue {
+        let Some((cgroups, pid)) = self.facts.cgroups.zip(event.pid) else { return 0 };
+        let classes = self.classes;
+        let number = |path| classes.cache(path).into();
+        let of = cgroups.at(pid, event.at);
+        limit(&mut self.cgroups);
+        *self.cgroups.entry(of).or_insert_with(|| cgroups.path_of(of).map_or(0, number))
     }
 
     #[cold]
@@ -498,6 +514,7 @@ mod tests {
             gfp_names: None,
             module_rule: ModuleRule::Site,
             loads: None,
+            cgroups: None,
             marks_reclaim: false,
         };
         let mut own = Names::new();

@@ -1,6 +1,7 @@
 //! Accounting: sums per row, per kind and in all, and the loss over all files.
 
 pub(crate) mod births;
+pub(crate) mod cgroups;
 pub(crate) mod classes;
 pub(crate) mod completeness;
 pub(crate) mod figures;

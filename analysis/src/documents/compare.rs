@@ -487,7 +487,8 @@ pub(super) fn compare<'a>(
         return body;
     }
     let [mut first, mut second] = sides.map(Side::of);
-    if first.seconds.is_none() || second.seconds.is_none() {
+    let is_of_texts = sides.iter().all(|side| side.info.text.is_some());
+    if is_of_texts && (first.seconds.is_none() || second.seconds.is_none()) {
         (first.seconds, second.seconds) = (None, None);
     }
     let seconds = first.seconds.zip(second.seconds).map(|(a, b)| [a, b]).filter(|both| both.iter().all(|s| *s > 0.0));

@@ -80,8 +80,21 @@ impl Query {
 
     /// Part of the query that no document answers.
     fn beyond_document(&self) -> Option<&'static str> {
-        let Select { pid, tgid, comm, module: _, cache, site: _, kind: _, size, context, branch: _, reclaimable } =
-            &self.select;
+        let Select {
+            pid,
+            tgid,
+            comm,
+            module: _,
+            cache,
+            site: _,
+            kind: _,
+            size,
+            context,
+            branch: _,
+            reclaimable,
+            cgroup,
+            accounted,
+        } = &self.select;
         let asked = [
             (self.free_sites, "frees by their own callers"),
             (self.lists_live, "objects"),
@@ -93,6 +106,8 @@ impl Query {
             (!cache.is_empty(), "caches"),
             (!size.is_empty(), "sizes of objects"),
             (!context.is_empty(), "contexts"),
+            (!cgroup.is_empty(), "cgroups"),
+            (accounted.is_some(), "accounts of objects"),
             (reclaimable.is_some() || self.leaks.is_some(), "which memory the kernel takes back"),
         ];
         asked.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| what)

@@ -58,7 +58,13 @@ impl Ordering {
     #[cfg(test)]
     pub(super) fn new(agreement: Agreement) -> Ordering {
         let capabilities = InputCapabilities::events(kmemtrace_abi::event::ByKind::default());
-        Ordering { is_known: agreement != Agreement::Nothing, capabilities, is_probed: true, lacks_lines: false, is_of_counters: false }
+        Ordering {
+            is_known: agreement != Agreement::Nothing,
+            capabilities,
+            is_probed: true,
+            lacks_lines: false,
+            is_of_counters: false,
+        }
     }
 
     /// Ordering of no trace.

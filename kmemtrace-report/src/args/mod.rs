@@ -21,7 +21,7 @@ use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::event::Span;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::duration;
-use kmemtrace_abi::text::size::{LARGE_SIZES, parse_large};
+use kmemtrace_abi::text::size::{LARGE_SIZES, parse_large, parse_page};
 
 use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
@@ -284,11 +284,14 @@ pub(crate) struct TextArgs {
     )]
     pub(crate) clock: Option<String>,
     /// Bytes of a page on the machine of a text [default: 4096]
-    #[arg(long, value_name = "SIZE", value_parser = page_size, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_page, hide_short_help = true)]
     pub(crate) page_size: Option<u64>,
     /// Ring buffer of a trace.dat that has events of several; '' is the main one
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) buffer: Option<String>,
+    /// Formats of the events of a perf.data that perf has not finished: any trace of the same boot, or the directory events of its tracefs
+    #[arg(long, value_name = "FILE|DIR", hide_short_help = true)]
+    pub(crate) event_formats: Option<PathBuf>,
 }
 
 impl TextArgs {
@@ -299,6 +302,7 @@ impl TextArgs {
             ("--clock", self.clock.is_some()),
             ("--page-size", self.page_size.is_some()),
             ("--buffer", self.buffer.is_some()),
+            ("--event-formats", self.event_formats.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
@@ -466,12 +470,6 @@ fn large_size(text: &str) -> Result<u64, String> {
 fn release(text: &str) -> Result<String, String> {
     let is_release = Release::parse(text).is_some();
     is_release.then(|| text.to_owned()).ok_or_else(|| "a release begins with its numbers: 4.14.336".to_owned())
-}
-
-/// Takes the size of a page.
-fn page_size(text: &str) -> Result<u64, String> {
-    let size = parse_size(text).filter(|size| size.is_power_of_two() && (1 << 10..=1 << 20).contains(size));
-    size.ok_or_else(|| "a page has a power of two of bytes: 4096, 16K, 64K".to_owned())
 }
 
 /// Takes a kind of span, or the name of a pair of events without its end, which only the trace knows.

@@ -92,6 +92,7 @@ fn machine() -> Workload {
             let (name, cache) = (workload.names.intern(of), workload.names.intern(cache));
             let bytes = if allocates { 64 } else { 0 };
             let event = Event {
+                accounted: None,
                 at,
                 address,
                 call_site: SITE + number as u64 * 0x100,

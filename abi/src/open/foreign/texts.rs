@@ -66,8 +66,8 @@ pub(super) fn described(sample: &[u8]) -> Option<String> {
             "an empty list of the kernel (\"No data\"); boot with slub_debug=U to have alloc_traces filled".to_owned(),
         );
     }
-    let has = |words: &&[u8]| sample.windows(words.len()).any(|part| part == *words);
-    let known = TEXTS.iter().find(|(words, ..)| words.iter().all(|words| has(&words)));
+    let has = |words: &&'static [u8]| sample.windows(words.len()).any(|part| part == *words);
+    let known = TEXTS.iter().find(|(words, ..)| words.iter().all(has));
     match known {
         Some((_, what, needed)) => Some(format!("{what}; {needed}")),
         None => is_log(sample).then(|| format!("{LOG}; {REPORTS}")),

@@ -70,6 +70,8 @@ pub(super) struct Facts {
     pub(super) has_uncounted: bool,
     pub(super) has_loss_lines: bool,
     pub(super) has_stacks: bool,
+    /// Some call site is an address, which symbols may name.
+    pub(super) has_bare_sites: bool,
     /// Some pointer is no hash.
     pub(super) has_real_pointer: bool,
     /// Times are numbers without a unit.
@@ -226,7 +228,11 @@ impl Scan {
         self.facts.hidden += u64::from(object.is_none() && fields.pointer == Some(Pointer::Hidden));
         match fields.caller {
             Some(Caller::Named(word)) => shared.sites.learn(word, sites::function),
-            _ => true,
+            Some(Caller::Address(address)) => {
+                self.facts.has_bare_sites |= address != 0;
+                true
+            }
+            None => true,
         }
     }
 

@@ -312,6 +312,24 @@ mod tests {
     }
 
     #[test]
+    fn frames_before_the_first_block_are_of_one_that_was_cut() {
+        const KMEMLEAK: &str = "unreferenced object 0xffff888112345678 (size 192):
+  comm \"example\", pid 77, jiffies 4294901234
+  backtrace:
+    [<00000000abcdef01>] kmem_cache_alloc+0x1c/0x40
+";
+        let is_cut = |text: &str| {
+            let parts = parts(&[("log", text)], &OpenOptions::default());
+            parts.iter().any(|part| format!("{:?}", part.text.collector).contains("begins inside a block"))
+        };
+        let frames = KMEMLEAK.lines().last().unwrap();
+        assert!(is_cut(&format!("{frames}\n{frames}\n{KMEMLEAK}")));
+        assert!(is_cut(&format!("        __kmalloc+0xa8/0x198\n\n{LIST}")));
+        assert!(!is_cut(&format!("{frames}\nusb 1-1: new device\n{KMEMLEAK}")), "a call trace of something else");
+        assert!(!is_cut(&[LIST, KMEMLEAK].concat()) && !is_cut(&KMEMLEAK.repeat(2)));
+    }
+
+    #[test]
     fn reports_have_numbers() {
         let log = [OOM, &OOM.replace("8kB", "7kB"), SLABINFO].concat();
         let usage = |number: Option<usize>| {

@@ -10,7 +10,7 @@ use super::dates;
 use super::entry::{Fact, FormName, Out, Reader, Took, Trouble};
 use super::form::{About, FORMS, Form, of_line};
 use super::noise::{self, Aside};
-use super::places::kernel_release;
+use super::places::{frame, kernel_release};
 use crate::open::lines::{Line, Lines, MAX_LINE};
 
 /// Limit of texts of one file: each has tables of its own.
@@ -31,6 +31,8 @@ struct Open {
     form: usize,
     reader: Box<dyn Reader>,
     text: Text,
+    /// Its first line is one that a text begins with, rather than one that it may begin with.
+    has_head: bool,
 }
 
 /// Reader of the texts of one file.
@@ -47,6 +49,10 @@ struct Door<'a> {
     before: Before,
     /// A command or a date stands behind the latest line that a reader took.
     is_apart: bool,
+    /// A text has begun with its first line, or has had a block.
+    has_begun: bool,
+    /// Before that: the latest lines are frames.
+    is_behind_frames: bool,
     /// Number and offset of the line.
     at: (u64, u64),
 }
@@ -74,6 +80,8 @@ pub(super) fn read(lines: &mut Lines, about: About<'_>) -> io::Result<Vec<Text>>
         asked,
         before: Before::default(),
         is_apart: false,
+        has_begun: false,
+        is_behind_frames: false,
         at: (0, 0),
     };
     let mut scratch = Vec::new();
@@ -107,7 +115,9 @@ pub(super) fn read(lines: &mut Lines, about: About<'_>) -> io::Result<Vec<Text>>
 impl Door<'_> {
     fn take(&mut self, line: &Line<'_>, scratch: &mut Vec<u8>) {
         let cleaned = noise::clean(line.bytes, scratch);
-        if self.offer(cleaned) {
+        let is_taken = self.offer(cleaned);
+        self.note_frame(cleaned, is_taken);
+        if is_taken {
             self.note_time(line);
             return;
         }
@@ -130,6 +140,17 @@ impl Door<'_> {
             }
             None => self.skip_unless_known(cleaned),
         }
+    }
+
+    /// Notes frames before the first block of all: they are of a block whose begin is missing, if no other line stands between.
+    fn note_frame(&mut self, line: &[u8], is_taken: bool) {
+        if self.has_begun || line.trim_ascii().is_empty() {
+            return;
+        }
+        let current = self.current.and_then(|at| self.open.get(at)).filter(|_| is_taken);
+        self.has_begun = current.is_some_and(|open| open.has_head || !open.text.collector.is_empty());
+        let is_of_cut_block = !self.has_begun && (frame(line).is_some() || is_taken && self.is_behind_frames);
+        self.is_behind_frames = is_of_cut_block;
     }
 
     /// Notes the time before the first line of an OOM report.
@@ -260,6 +281,9 @@ impl Door<'_> {
             return false;
         }
         let before = std::mem::take(&mut self.before);
+        if self.is_behind_frames && found.has_frames_last {
+            collector.trouble(Trouble::Cut("begins inside a block"));
+        }
         (0..before.skipped).for_each(|_| collector.skip_line());
         if before.has_dropped {
             collector.trouble(Trouble::Dropped);
@@ -272,7 +296,8 @@ impl Door<'_> {
         }
         self.current = Some(self.open.len());
         self.is_apart = false;
-        self.open.push(Open { form, reader, text: Text { name: found.name, collector, line: self.at.0 } });
+        let text = Text { name: found.name, collector, line: self.at.0 };
+        self.open.push(Open { form, reader, text, has_head: (found.begins)(line) });
         true
     }
 

@@ -28,8 +28,11 @@ pub(super) fn begins(line: &[u8]) -> bool {
     matches!(parsed(line), Some((name, Ok((_, true)))) if BEGINS.contains(&name))
 }
 
-/// Name and value of a counter, and whether the value is in bytes; `None` for a line of another form.
-fn parsed(line: &[u8]) -> Option<(&[u8], Result<(u64, bool), Reason>)> {
+/// Value of a counter, and whether it is in bytes.
+type Value = Result<(u64, bool), Reason>;
+
+/// Name and value of a counter; `None` for a line of another form.
+fn parsed(line: &[u8]) -> Option<(&[u8], Value)> {
     let line = trimmed(line);
     let colon = line.iter().position(|byte| *byte == b':')?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);

@@ -27,7 +27,7 @@ fn is_counter(line: &[u8]) -> bool {
         [b"per-node", b"stats"] | [b"pagesets"] | [b"pages", b"free", _] => true,
         [b"vm", b"stats", b"threshold:", _] | [b"node_unreclaimable:" | b"start_pfn:", _] => true,
         [b"protection:", ..] => true,
-        [name, value] => number(value).is_ok() && name.iter().all(|byte| byte.is_ascii_graphic()),
+        [name, value] => number(value).is_ok() && name.iter().all(u8::is_ascii_graphic),
         _ => false,
     }
 }

@@ -227,7 +227,7 @@ fn each_piece(
 }
 
 /// Cell, cut to its length limit.
-fn cut_cell(mut cell: Cell) -> Cell {
+pub(crate) fn cut_cell(mut cell: Cell) -> Cell {
     if let Some((limit, _)) = cell.text.char_indices().nth(MAX_CHARACTERS) {
         cell.text.truncate(cut::whole_escapes(&cell.text, limit));
         cell.text.push(CUT);

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use kmemtrace::GroupKey;
 use kmemtrace::documents::head::{NamesMembers, TraceMembers};
 use kmemtrace::documents::latency::{SpanRow, Spans};
 use kmemtrace::documents::leaks::Unjudged;
@@ -50,6 +51,11 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     }
     if let Some(line) = deferred(&head.trace, body) {
         text(&line, options, out)?;
+    }
+    if head.query.by.contains(&GroupKey::Cgroup.name()) || options.filters.iter().any(|(name, _)| name == "cgroup") {
+        const CGROUPS: &str = "A cgroup is that of the thread that ran: work done for others (kworkers, softirqs) counts for it. (unknown): \
+                               record with -e slab or -e page, whose events of threads and cgroups tell it.";
+        text(CGROUPS, options, out)?;
     }
     for line in unjudged(body) {
         text(line, options, out)?;

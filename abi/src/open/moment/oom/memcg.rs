@@ -18,6 +18,11 @@ pub(super) fn is_usage(line: &[u8]) -> bool {
     trimmed(line).starts_with(USAGE)
 }
 
+/// True for the line that names the cgroup whose limit was reached, before Linux 5.0.
+pub(super) fn is_limit(line: &[u8]) -> bool {
+    find(line, LIMIT_OF).is_some()
+}
+
 /// True for the line above or with the counters.
 pub(super) fn is_stats(line: &[u8]) -> bool {
     trimmed(line).starts_with(STATS)

@@ -48,7 +48,7 @@ fn begin(line: &[u8]) -> Option<Begin> {
         _ if pages::is_first(line) => Some(Begin::Pages),
         _ if line.starts_with(b"Tasks state (memory values in pages):") || tasks::is_head(line) => Some(Begin::Tasks),
         b"Unreclaimable slab info:" => Some(Begin::Slabs),
-        _ if memcg::is_usage(line) || memcg::is_stats(line) => Some(Begin::Memcg),
+        _ if memcg::is_usage(line) || memcg::is_stats(line) || memcg::is_limit(line) => Some(Begin::Memcg),
         _ => None,
     }
 }
@@ -92,14 +92,15 @@ impl Oom {
         if is_next {
             return true;
         }
+        if !self.has_first && !self.has_mem_info && !self.has_parts && !matches!(begin, Begin::Report | Begin::MemInfo)
+        {
+            out.trouble(Trouble::Cut("begins inside a report"));
+        }
         self.is_in_slabs = begin == Begin::Slabs;
         match begin {
             Begin::Report => self.has_first = true,
             Begin::MemInfo => self.has_mem_info = true,
             Begin::Pages => {
-                if !self.has_mem_info {
-                    out.trouble(Trouble::Cut("begins inside a report"));
-                }
                 self.has_mem_info = true;
                 self.pages.take(line);
             }
