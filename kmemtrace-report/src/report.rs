@@ -19,6 +19,7 @@ use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind, PERF_DATA};
 
 use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
 use crate::cli::Request;
+use crate::of_text::{self, input_name};
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
 use crate::render::table::events::{EventLabels, EventTable};
@@ -28,7 +29,6 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::of_text::{self, input_name};
 use crate::{exit, names, suggest};
 
 /// Rows of a table on a terminal.

@@ -143,6 +143,31 @@ fn groups_are_those_of_page_owner_sort() {
     }
 }
 
+/// The lists that page_owner_sort made of a dump have the dump's sums.
+#[test]
+fn lists_of_page_owner_sort_have_the_sums_of_their_dump() {
+    let dir = Directory::new(&[]);
+    let dump = file(&dir, &recorded());
+    let list = dir.file("list");
+    for (key, member) in [("pid", "pid"), ("tgid", "tgid"), ("name", "comm")] {
+        std::fs::write(&list, unpacked(&format!("page_owner_sort/6.1-{key}.txt.zst"))).unwrap();
+        let document = sites(&list, &["--by", member]);
+        assert_eq!(document["trace"]["form"], "culled");
+        assert_eq!(grouped(&document, member), grouped(&sites(&dump, &["--cull", key]), member), "{key}");
+    }
+    std::fs::write(&list, unpacked("page_owner_sort/6.1-stacktrace.txt.zst")).unwrap();
+    let by_site = |path: &Path| -> BTreeMap<String, (u64, u64)> {
+        let document = sites(path, &[]);
+        assert_eq!(document["completeness"]["skipped_lines"], 0);
+        let row = |row: &Value| {
+            let name = ["symbol", "module", "through"].map(|member| row[member].to_string()).join(" ");
+            (name, (row["live_objects"].as_u64().unwrap(), row["live_pages"].as_u64().unwrap()))
+        };
+        document["rows"].as_array().unwrap().iter().map(row).collect()
+    };
+    assert_eq!(by_site(&list), by_site(&dump));
+}
+
 /// Short words, signs and several keys; rows are sorted by blocks where nothing else is asked for.
 #[test]
 fn words_and_letters_of_page_owner_sort_are_taken() {

@@ -385,6 +385,10 @@ impl Blocks {
     /// True for an open block that lacks what the ones before have: it is the last one, and the text ends inside it.
     fn ends_inside(&self) -> bool {
         let (block, seen) = (&self.block, &self.seen);
+        // A block that makes no sense is left out for that.
+        if matches!((&block.head, &block.pfn), (Some(Err(_)), _) | (_, Some(Err(_)))) {
+            return false;
+        }
         let has_stack = !self.stack.is_empty() || block.handle.is_some();
         let is_list = !block.group.is_empty();
         if block.head.is_some() {

@@ -128,13 +128,13 @@ impl Door<'_> {
         }
         match noise::what_is(cleaned) {
             Some(Aside::Prompt(rest)) => {
-                self.is_apart = true;
+                self.is_apart |= !rest.is_empty();
                 // The line may be one of the text, where the command and its newline were lost.
                 self.offer(rest);
             }
             Some(Aside::ReadFailed) => self.trouble(Trouble::Cut("ends early: reading it failed")),
             Some(Aside::Dropped(rest)) => {
-                self.before.has_dropped = self.current.is_none();
+                self.before.has_dropped |= self.current.is_none();
                 self.trouble(Trouble::Dropped);
                 self.offer(noise::without_prefixes(rest));
             }
@@ -243,7 +243,8 @@ impl Door<'_> {
         match open.reader.take(line, &mut open.text.collector) {
             Took::Line => {
                 self.current = Some(at);
-                self.is_apart = false;
+                // An empty line belongs to what is before it.
+                self.is_apart &= line.is_empty();
                 true
             }
             Took::NoLine => false,

@@ -342,7 +342,7 @@ fn behind_prompt(line: &[u8]) -> Option<&[u8]> {
             return Some(rest);
         }
     }
-    let is_mark = |byte: &u8| matches!(byte, b'#' | b'$' | b'%');
+    let is_mark = |byte: &u8| matches!(byte, b'#' | b'$');
     let mark = line.iter().take(MAX_PROMPT).position(is_mark)?;
     let (place, rest) = (&line[..mark], &line[mark + 1..]);
     let rest = if rest.is_empty() { rest } else { rest.strip_prefix(b" ")? };
@@ -353,7 +353,7 @@ fn behind_prompt(line: &[u8]) -> Option<&[u8]> {
         let is_command = COMMANDS.contains(&word) || word.starts_with(b"/") || word.starts_with(b"./");
         return (rest.trim_ascii().is_empty() || is_command).then_some(rest);
     }
-    let is_place = place.iter().all(is_of_place) && words <= 3 && place.iter().any(|byte| b"@:~/".contains(byte));
+    let is_place = place.iter().all(is_of_place) && words <= 3 && place.iter().any(|byte| b"@~/".contains(byte));
     (is_place || place.starts_with(b"bash-") || place.starts_with(b"sh-")).then_some(rest)
 }
 
@@ -466,7 +466,7 @@ mod tests {
         ] {
             assert_eq!(what_is(line.as_bytes()), Some(Aside::Prompt(rest.as_bytes())), "{line}");
         }
-        for line in ["# a comment", "rubbish", "rubbish # rubbish", "#", "a cat: x"] {
+        for line in ["# a comment", "rubbish", "rubbish # rubbish", "#", "a cat: x", "error: 50% of it", "cost: $ 5"] {
             assert!(matches!(what_is(line.as_bytes()), None | Some(Aside::Prompt(b""))), "{line}");
         }
         assert_eq!(what_is(b"cat: page_owner: Cannot allocate memory"), Some(Aside::ReadFailed));

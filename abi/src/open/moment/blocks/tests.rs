@@ -130,8 +130,10 @@ fn blocks(text: &str) -> Told {
     read(Blocks::default, text.as_bytes())
 }
 
+type BlockFacts = (String, Option<u64>, Option<i32>, Option<String>, u64);
+
 /// Outermost frame without offset and address, pages, thread, command and frame number of each entry.
-fn facts(told: &Told) -> Vec<(String, Option<u64>, Option<i32>, Option<String>, u64)> {
+fn facts(told: &Told) -> Vec<BlockFacts> {
     let of = |name: Option<&String>| {
         let name = name.map_or("", |name| name.split(" at ").next().unwrap_or(name));
         let (function, module) = name.split_once(' ').unwrap_or((name, ""));

@@ -75,7 +75,7 @@ fn a_log_has_several_forms_behind_each_other() {
 #[test]
 fn texts_of_one_form_behind_each_other_are_several() {
     let dates = ["Thu Nov 26 11:27:31 UTC 2026\n", "2026-11-26T12:27:31+01:00\n"];
-    let text = format!("{}{}{}{}", dates[0], dump(), dates[1], dump());
+    let text = format!("{}{}{}\n{}", dates[0], dump(), dates[1], dump());
     let of = |text: &str| -> Vec<(u64, Option<i64>)> {
         texts(text.as_bytes()).iter().map(|(_, info, _)| (info.entries, info.taken_at)).collect()
     };
