@@ -49,6 +49,10 @@ pub(crate) struct Options {
     /// Files to read at the same time [default: one for each CPU]
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<NonZero<usize>>,
+    /// Memory limit, beyond which the check stops with a message: 512M, 1.5G; 1 to 4095 without a unit are MiB [default: a quarter
+    /// of what is free, at least 256M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_memory: Option<u64>,
     /// Print nothing if every file is ok
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -89,6 +93,10 @@ pub(crate) enum Format {
     Csv,
     /// Tab-separated rows, one a file
     Tsv,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    size::parse_large(text).ok_or_else(|| size::LARGE_SIZES.to_owned())
 }
 
 fn parse_release(text: &str) -> Result<String, String> {

@@ -12,7 +12,9 @@ use kmemtrace::{
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
+use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::units::counted;
 use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind, PERF_DATA};
 
 use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
@@ -26,12 +28,13 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::{exit, names, suggest};
+use crate::{exit, names, of_text, suggest};
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
 /// Findings about texts that are told beside a view.
-const OF_TEXTS: [Code; 5] = [Code::BadText, Code::TextCut, Code::BadLine, Code::Untold, Code::NoAddress];
+const OF_TEXTS: [Code; 6] =
+    [Code::BadText, Code::TextCut, Code::DroppedLines, Code::BadLine, Code::Untold, Code::NoAddress];
 /// Views that take a saved document in place of a trace.
 const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 /// View of the calls that the tracer function_graph timed.
@@ -55,7 +58,11 @@ pub(crate) fn view(
         let analysis = of_document(request, query, &saved)?;
         return print_view(request, &analysis, document);
     }
-    let (analysis, suggestions) = analyse(request, query)?;
+    let mut trace = open(request, &request.inputs())?;
+    if request.view.name == "growth" && !trace.series.is_empty() {
+        return of_text::growth(request, &query, trace);
+    }
+    let (analysis, suggestions) = analyse_trace(request, query, &mut trace)?;
     let status = match leaks_beside(request, &analysis) {
         Some(found) => {
             print_document(request, &analysis, |shape| documents::summary_with_leaks(&analysis, &found, shape))?
@@ -81,22 +88,27 @@ fn leaks_beside(request: &Request, analysis: &Analysis) -> Option<Analysis> {
 
 /// Answer of the trace to a query with the options of the command line, and suggestions where the filters take nothing.
 pub(crate) fn analyse(request: &Request, query: Query) -> anyhow::Result<(Analysis, Vec<String>)> {
+    analyse_trace(request, query, &mut open(request, &request.inputs())?)
+}
+
+/// [`analyse`] of a trace that was opened.
+fn analyse_trace(request: &Request, query: Query, trace: &mut Trace) -> anyhow::Result<(Analysis, Vec<String>)> {
     let args = &request.args;
-    let mut trace = open(request, &request.inputs())?;
     let event_names = trace.names.len();
     let query = with_options(request, query)?;
-    let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+    let analysis = query.run_with(trace, &mut ProgressLine::new(args.quiet))?;
     let window = match args.at {
         Some(Moment::Until(window)) => ("--at", Some(window)),
         _ => ("--time", args.time),
     };
-    explain_empty_window(window, &trace, analysis.events(), analysis.first_key());
+    explain_empty_window(window, trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
-    tell_bad_text(&trace);
+    tell_bad_text(trace);
+    tell_warnings(trace);
     let suggestions = match analysis.rows().next() {
         Some(_) => Vec::new(),
         None => {
-            let mut lines = suggest::suggest(&args.filters, &query, &trace, analysis.names(), event_names);
+            let mut lines = suggest::suggest(&args.filters, &query, trace, analysis.names(), event_names);
             lines.extend(may_be_of_cache(request)?);
             lines
         }
@@ -146,9 +158,12 @@ fn print_document<'a>(
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
-    let document = make(&Shape { sort: request.sort_keys(), top });
+    let is_of_text = analysis.info().text.is_some();
+    let sort = if is_of_text { request.sort_keys_of_text() } else { request.sort_keys() };
+    let ranked = sort.first().copied();
+    let document = make(&Shape { sort, top });
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
-    print(request, &document, &TableOptions { selected, ..table_options(request, &request.inputs()[0]) })?;
+    print(request, &document, &TableOptions { selected, ranked, ..table_options(request, &request.inputs()[0]) })?;
     if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
         // The text has no place for its kinds.
         let space = analysis.shown_space();
@@ -222,10 +237,9 @@ fn of_document(_: &Request, _: Query, saved: &Path) -> anyhow::Result<Analysis> 
 /// Prints the comparison of two traces, or of two windows of one.
 pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
-    let by_cache = args.by.first() == Some(&GroupKey::Cache);
     let analyse = |input: &PathBuf, option: &str, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
         let mut trace = open(request, std::slice::from_ref(input))?;
-        let query = if by_cache { Query::by_cache() } else { Query::by_site() };
+        let query = of_text::compared(args, &trace)?;
         let query = with_options(request, query)?.time(window.or(args.time));
         let mut progress = ProgressLine::new(args.quiet);
         let analysis = match window {
@@ -238,6 +252,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     };
     let (first, last) = (&inputs[0], &inputs[inputs.len() - 1]);
     let (before, after) = (analyse(first, "--before", args.before)?, analyse(last, "--after", args.after)?);
+    of_text::check_sides(&before, &after)?;
     let is_one_trace = first == last;
     sides_of(&before, &after, is_one_trace).for_each(|side| tell_unknown_events(side.unknown_events()));
     sides_of(&before, &after, is_one_trace).for_each(tell_rejected);
@@ -318,6 +333,14 @@ pub(crate) fn end_observed(
 
 /// Tells verdict, events, loss and gaps beside an output that is no view.
 pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
+    if let Some([lines, blocks]) = completeness.skipped {
+        let _ = writeln!(
+            io::stderr(),
+            "{}: {events} entries, {lines} lines and {blocks} blocks skipped",
+            completeness.verdict_name()
+        );
+        return;
+    }
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
     let plural = |n: u64| if n == 1 { "" } else { "s" };
     let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
@@ -386,29 +409,40 @@ pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Qu
     Ok(if args.verbose { query.notes(Notes::to(say)) } else { query })
 }
 
-/// Options of opening with what a text does not tell.
-pub(crate) fn open_options(args: &Args) -> OpenOptions {
+/// Options of opening with what a text of events does not tell.
+pub(crate) fn text_options(args: &Args) -> OpenOptions {
     OpenOptions {
-        released: args.released,
         release: args.of_text.release.clone(),
         clock: args.of_text.clock.clone(),
         page_bytes: args.of_text.page_size,
         buffer: args.of_text.buffer.clone(),
         event_formats: args.of_text.event_formats.clone(),
-        texts: args.to == Some(ExportTo::TraceDat),
         ..OpenOptions::default()
     }
 }
 
 pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
     let args = &request.args;
-    let at_free_before = args.sort.iter().any(is_of_free);
-    let options = OpenOptions { alike: is_of_sums(request), at_free_before, ..open_options(args) };
+    let options = OpenOptions {
+        released: args.released,
+        alike: is_of_sums(request),
+        at_free_before: args.sort.iter().any(is_of_free),
+        form: args.moment.form.clone(),
+        cache_name: args.moment.cache_name.clone(),
+        object_size: args.moment.object_size,
+        times: of_text::times(args)?,
+        member: args.moment.member.clone(),
+        report_number: args.moment.report_number,
+        takes: of_text::takes(request.view.name),
+        texts: args.to == Some(ExportTo::TraceDat),
+        ..text_options(args)
+    };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
         Some(hint) => error.context(hint),
         None => error,
     })?;
+    of_text::check(request, &trace)?;
     check_page_owner(&request.args, &trace)?;
     check_text_options(request, &trace)?;
     Ok(trace)
@@ -423,6 +457,7 @@ pub(crate) fn check_text_options(request: &Request, trace: &Trace) -> anyhow::Re
             ["--event-formats", "--page-size"].contains(option)
         }
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
+        _ if trace.info.text.is_some() => *option == "--page-size",
         _ => false,
     };
     if !trace.info.capabilities.times && (request.view.name != FUNCTIONS || args.time.is_some()) {
@@ -525,7 +560,12 @@ fn sides_of<'a>(before: &'a Analysis, after: &'a Analysis, is_one_trace: bool) -
 
 /// Tells of files of debug information that failed a check, with the reasons.
 pub(crate) fn tell_rejected(analysis: &Analysis) {
-    for (file, why) in analysis.names_report().rejected {
+    let report = analysis.names_report();
+    if report.cut_names > 0 {
+        let names = counted(report.cut_names, "name");
+        say(&format!("{names} of symbols cut after {MAX_NAME_BYTES} bytes: no kernel has such long ones"));
+    }
+    for (file, why) in report.rejected {
         let [file, why] = [file.as_os_str().as_encoded_bytes(), why.as_bytes()].map(|bytes| escape(bytes).into_owned());
         say(&format!("{file}: not used for names: {why}"));
     }
@@ -607,6 +647,12 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
             "{name}: {count} events of kmem that this version does not know: objects may have gone through them"
         ));
     }
+}
+
+/// Prints warnings about a text of one moment.
+fn tell_warnings(trace: &Trace) {
+    let warnings = trace.info.text.iter().flat_map(|text| &text.warnings);
+    warnings.for_each(|warning| say(&escape(warning.as_bytes())));
 }
 
 /// Tells what is wrong with a text: the line at which it ends early, or makes no sense, and loss that it does not tell.

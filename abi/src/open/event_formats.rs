@@ -1,5 +1,6 @@
 //! Formats of events that a `perf.data` lacks, from anything of the same boot: a trace of any kind, or tracefs's directory `events`.
 
+use std::convert::Infallible;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ fn of_directory(path: &Path) -> SameBoot {
     let (kernel, arch) = uname.map_or((None, None), |uname| release_and_machine(&uname));
     let page_bytes = text(&root.join("page_size")).and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
     let header_page = text(&events.join("header_page")).unwrap_or_default();
-    let described = Container::of_formats(header_page, formats_below(events, text));
+    let Ok(formats) = formats_below(events, |path| Ok::<_, Infallible>(text(path)));
+    let described = Container::of_formats(header_page, formats);
     SameBoot { described, page_bytes, kernel, arch }
 }
 

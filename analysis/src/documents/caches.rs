@@ -7,6 +7,7 @@ use super::naming::Candidates;
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Name, row};
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
+use super::text_members::{TextMembers, TextNaming};
 use crate::account::grouping::RowKey;
 use crate::names::aliases::CacheAliases;
 use crate::names::caches::candidates;
@@ -35,6 +36,8 @@ row! {
         /// Other names of the cache, with which the kernel merged it; `None` where the recording does not keep them, and without a
         /// name.
         pub aliases: Option<&'a [Box<[u8]>]>,
+        /// Members of a text of one moment.
+        pub text: TextMembers,
     }
 }
 
@@ -60,7 +63,7 @@ impl Visibility<'_> {
 /// The listing of `caches`.
 pub(super) fn caches<'a>(
     paired: &'a PairingResult,
-    naming: GroupNaming<'a>,
+    (naming, text): (GroupNaming<'a>, TextNaming<'a>),
     slabinfo: Option<&'a [Slabinfo; 2]>,
     aliases: Option<&'a CacheAliases>,
     shape: &Shape,
@@ -77,7 +80,7 @@ pub(super) fn caches<'a>(
     let rows = paired.rows.iter().filter(|(key, _)| key.kind.space().is_always_shown());
     let rows = rows.map(move |(key, stats)| (place(key), key.kind, stats));
     ranked(rows, shape, sums, move |(cache, _, row), kind, stats| {
-        let seen = cache.and_then(|name| visibility.of(row.others, name, kind, stats.live_objects));
+        let seen = cache.and_then(|name| visibility.of(row.others, name, kind, stats.live_objects.unwrap_or(0)));
         CacheRow {
             cache: cache.map(Into::into),
             cache_from: cache.and_then(|_| naming.cache_from(*row)),
@@ -87,6 +90,7 @@ pub(super) fn caches<'a>(
             slabinfo_change: seen.map(|(change, _)| change),
             visibility_percent: seen.and_then(|(_, visibility)| visibility),
             aliases: cache.zip(aliases).map(|(name, aliases)| aliases.of(name)),
+            text: text.members(row),
         }
     })
 }

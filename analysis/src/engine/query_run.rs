@@ -13,6 +13,7 @@ use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{Addresses, Scope, SymbolSource, Trace, TraceInfo};
 
+use crate::account::cgroups::Cgroups;
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::machine::MachineTexts;
@@ -148,8 +149,9 @@ impl Query {
         let caches = self.cache_names(trace, is_answered, progress)?;
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
-        let filter = EventFilter::new(Selected::new(&select, &names, &caches), own_threads.as_deref(), self.shows_own)
-            .only_failed(self.only_failed);
+        let cgroups = self.cgroups(trace, progress)?;
+        let selected = Selected::new(&select, &names, &caches, cgroups.as_ref());
+        let filter = EventFilter::new(selected, own_threads.as_deref(), self.shows_own).only_failed(self.only_failed);
         let (gfp_names, parallelism) = (trace.metadata.gfp_names.clone(), self.parallelism());
         let (loads, by_area) = (self.module_loads(trace, progress)?, self.place_nodes(trace, &names, progress)?);
         let config = RunConfig {
@@ -164,6 +166,7 @@ impl Query {
                 gfp_names: gfp_names.as_deref(),
                 module_rule: self.module_rule,
                 loads: loads.as_ref(),
+                cgroups: cgroups.as_ref(),
                 marks_reclaim: self.marks_reclaim,
             },
             over_time: self.over_time(by_area.is_some()),
@@ -329,6 +332,15 @@ impl Query {
             return Ok(None);
         }
         Ok(Some(read_in_order::module_loads(&mut trace.reopen()?, progress)))
+    }
+
+    /// Cgroups of threads, by a pass of its own, where rows or filters need them and the trace tells them.
+    pub(crate) fn cgroups(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<Option<Cgroups>, AnalysisError> {
+        let is_asked = self.grouping.has(GroupKey::Cgroup) || !self.select.cgroup.is_empty();
+        if !is_asked || !(trace.tells_tasks() || !trace.metadata.cgroups.is_empty()) {
+            return Ok(None);
+        }
+        Ok(Some(read_in_order::cgroups(&mut trace.reopen()?, &trace.metadata.cgroups, progress)))
     }
 
     /// Figures over time; a trace whose places are not known has no nodes of places.

@@ -2,11 +2,11 @@
 //!
 //! The files are strangers': any size, binary, of another kernel. Each that is no use ends in one sentence.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use kmemtrace_abi::kernel::kallsyms::{has_addresses, parts};
+use kmemtrace_abi::memory;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::trace::MADE_UP;
 
@@ -143,9 +143,12 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Text of a stored file, or of the kernel's own list, which is no stored file but has an end.
 fn read(path: &Path, own: &str) -> Result<Vec<u8>, NamesError> {
-    let opened = if path == Path::new(own) { File::open(path) } else { regular::open(path) };
     let mut text = Vec::new();
-    let got = opened.and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut text));
+    let got = regular::open_or_own(path, own).and_then(|file| {
+        let stored = file.metadata()?.len().min(MAX_BYTES);
+        memory::check(stored).map_err(|over| io::Error::new(io::ErrorKind::OutOfMemory, over))?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut text)
+    });
     got.map_err(|error: io::Error| NamesError::Read { path: path.to_owned(), error })?;
     if text.len() as u64 > MAX_BYTES {
         let why = format!("has more than {} MiB: this is no list of a kernel", MAX_BYTES >> 20);

@@ -203,6 +203,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) of_text: TextArgs,
     #[command(flatten)]
+    pub(crate) moment: MomentArgs,
+    #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Show the recorder's own allocations, too
     #[arg(long, help_heading = "Filters", hide_short_help = true)]
@@ -301,6 +303,47 @@ impl TextArgs {
             ("--page-size", self.page_size.is_some()),
             ("--buffer", self.buffer.is_some()),
             ("--event-formats", self.event_formats.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+}
+
+/// Facts that texts of one moment do not tell.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Texts that list memory at one moment")]
+pub(crate) struct MomentArgs {
+    /// Form of the text where its content does not show it: alloc_traces, free_traces, dump, slabinfo, ...
+    #[arg(long, value_name = "FORM", hide_short_help = true)]
+    pub(crate) form: Option<String>,
+    /// Times of the texts, in their order: 2026-11-26T11:27:31Z, or seconds
+    ///
+    /// Without it the times come from a date in the texts, from the names of the files, or from their last change.
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) times: Vec<String>,
+    /// Cache that a text of alloc_traces is of [default: the folder of the file]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub(crate) cache_name: Option<String>,
+    /// Bytes of an object of that cache [default: those in the name of a kmalloc cache]
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    pub(crate) object_size: Option<u64>,
+    /// File of an archive, or one of several texts: its name, the end of its name, or FILE:LINE
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub(crate) member: Option<String>,
+    /// OOM report among several, from 1 [default: the last one]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub(crate) report_number: Option<usize>,
+}
+
+impl MomentArgs {
+    /// Options that were given, by their names.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("--form", self.form.is_some()),
+            ("--times", !self.times.is_empty()),
+            ("--cache-name", self.cache_name.is_some()),
+            ("--object-size", self.object_size.is_some()),
+            ("--member", self.member.is_some()),
+            ("--report-number", self.report_number.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
     }

@@ -37,7 +37,7 @@ pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
         terminal::check()?;
     }
     let script = args.live.script.as_deref().map(Script::read).transpose()?;
-    let source = source::Source::open(&args.words, report::open_options(args))?;
+    let source = source::Source::open(&args.words, report::text_options(args))?;
     let mut trace = source.trace()?;
     report::check_text_options(request, &trace)?;
     let subject = source.subject(&trace);

@@ -9,7 +9,6 @@ mod calls;
 mod entry;
 mod graph;
 mod head;
-mod lines;
 mod record;
 mod refusal;
 mod scan;

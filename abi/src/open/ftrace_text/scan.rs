@@ -8,7 +8,6 @@ use super::buffers::{BufferFacts, Buffers};
 use super::entry::{Entry, entry};
 use super::graph::{Call, Task};
 use super::head::{Form, Head, Time, decimal, strip};
-use super::lines::{Line, Lines};
 use super::record::{self, Caller, Content, Pointer};
 use super::refusal::{self, Refusal};
 use super::sites::{self, Sites};
@@ -18,6 +17,7 @@ use crate::fault::{Code, Fault};
 use crate::kernel::latency::{self, Meaning};
 use crate::kernel::profile::EventProfile;
 use crate::kernel::release::Release;
+use crate::open::lines::{Line, Lines};
 use crate::open::listing::MAX_CPUS;
 use crate::stream::report::MAX_FAULTS;
 

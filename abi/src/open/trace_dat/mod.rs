@@ -116,6 +116,7 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         has_begun: false,
         inputs: Vec::new(),
         origin: None,
+        series: Vec::new(),
         info,
         streams,
         names,
@@ -203,6 +204,7 @@ impl PlainFacts {
             recording: None,
             run: Run::default(),
             symbols: None,
+            text: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use kmemtrace::SortKey;
 use crate::terminal::screen::Screen;
 
 /// Options of a table.
+#[derive(Clone)]
 pub(crate) struct TableOptions {
     /// Destination.
     pub(crate) screen: Screen,
