@@ -432,18 +432,24 @@ pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Qu
     Ok(if args.verbose { query.notes(Notes::to(say)) } else { query })
 }
 
-pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
-    let args = &request.args;
-    let at_free_before = args.sort.iter().any(is_of_free);
-    let options = OpenOptions {
-        released: args.released,
-        alike: is_of_sums(request),
-        at_free_before,
+/// Options of opening with what a text of events does not tell.
+pub(crate) fn text_options(args: &Args) -> OpenOptions {
+    OpenOptions {
         release: args.of_text.release.clone(),
         clock: args.of_text.clock.clone(),
         page_bytes: args.of_text.page_size,
         buffer: args.of_text.buffer.clone(),
         event_formats: args.of_text.event_formats.clone(),
+        ..OpenOptions::default()
+    }
+}
+
+pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
+    let args = &request.args;
+    let options = OpenOptions {
+        released: args.released,
+        alike: is_of_sums(request),
+        at_free_before: args.sort.iter().any(is_of_free),
         form: args.moment.form.clone(),
         cache_name: args.moment.cache_name.clone(),
         object_size: args.moment.object_size,
@@ -452,6 +458,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         report_number: args.moment.report_number,
         takes: of_text::takes(request.view.name),
         texts: args.to == Some(ExportTo::TraceDat),
+        ..text_options(args)
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
@@ -460,8 +467,15 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
     })?;
     of_text::check(request, &trace)?;
     check_page_owner(&request.args, &trace)?;
+    check_text_options(request, &trace)?;
+    Ok(trace)
+}
+
+/// Refuses options of texts that the trace does not take, and views of a text that has no times.
+pub(crate) fn check_text_options(request: &Request, trace: &Trace) -> anyhow::Result<()> {
+    let args = &request.args;
     let takes = |option: &&str| match trace.info.input {
-        InputKind::Other(FTRACE_TEXT) => !["--buffer", "--event-formats"].contains(option),
+        InputKind::Other(FTRACE_TEXT) => *option != "--event-formats",
         InputKind::Other(PERF_DATA) if args.of_text.event_formats.is_some() => {
             ["--event-formats", "--page-size"].contains(option)
         }
@@ -473,7 +487,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         anyhow::bail!(
             "{}: the text has no times, so {FUNCTIONS} is the only view, without --time: write 1 to options/funcgraph-abstime, and read \
              `trace` again",
-            input_name(&trace)
+            input_name(trace)
         );
     }
     if let Some(option) = args.of_text.given().find(|option| !takes(option)) {
@@ -482,9 +496,9 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
             "--event-formats" => "is no perf.data, and describes its events itself",
             _ => "is no text of events and tells this itself",
         };
-        anyhow::bail!("{option}: {} {why}; leave the option out", input_name(&trace));
+        anyhow::bail!("{option}: {} {why}; leave the option out", input_name(trace));
     }
-    Ok(trace)
+    Ok(())
 }
 
 /// True for an order by a time of blocks of page_owner.

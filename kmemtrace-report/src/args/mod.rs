@@ -286,7 +286,7 @@ pub(crate) struct TextArgs {
     /// Bytes of a page on the machine of a text [default: 4096]
     #[arg(long, value_name = "SIZE", value_parser = parse_page, hide_short_help = true)]
     pub(crate) page_size: Option<u64>,
-    /// Ring buffer of a trace.dat that has events of several; '' is the main one
+    /// Ring buffer of a trace.dat, or of a text of trace-cmd, that has events of several; '' is the main one
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) buffer: Option<String>,
     /// Formats of the events of a perf.data that perf has not finished: any trace of the same boot, or the directory events of its tracefs

@@ -12,7 +12,7 @@ use kmemtrace::Trace;
 use kmemtrace::whole_file::Directory;
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
 use kmemtrace_abi::disk::end_block;
-use kmemtrace_abi::open::regular;
+use kmemtrace_abi::open::{OpenOptions, regular};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::InputKind;
 
@@ -31,6 +31,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Path of a trace, and its directory where a recorder may be writing to it.
 pub(super) struct Source {
     paths: Vec<PathBuf>,
+    options: OpenOptions,
     directory: Option<Arc<Directory>>,
     /// A recorder is writing the trace.
     pub(super) is_growing: bool,
@@ -38,7 +39,7 @@ pub(super) struct Source {
 
 impl Source {
     /// The traces that were named; else that of the running recorder; else the usual one.
-    pub(super) fn open(words: &[PathBuf]) -> anyhow::Result<Source> {
+    pub(super) fn open(words: &[PathBuf], options: OpenOptions) -> anyhow::Result<Source> {
         let paths = match words {
             [] => vec![running()?.unwrap_or_else(|| PathBuf::from(DEFAULT))],
             words => words.to_vec(),
@@ -47,7 +48,7 @@ impl Source {
             [path] if path.is_dir() => Directory::open(path).ok(),
             _ => None,
         };
-        let source = Source { paths, directory, is_growing: false };
+        let source = Source { paths, options, directory, is_growing: false };
         let is_growing = source.has_recorder();
         Ok(Source { is_growing, ..source })
     }
@@ -59,7 +60,7 @@ impl Source {
         let trace = loop {
             // A recorder that has just started is still making its files.
             let is_early = self.is_growing && begun.elapsed() < STARTING;
-            match Trace::open(&self.paths) {
+            match Trace::open_with(&self.paths, self.options.clone()) {
                 Ok(trace) if trace.has_all_files() || !is_early => break trace,
                 Err(error) if !is_early => return Err(error.into()),
                 Ok(_) | Err(_) => std::thread::sleep(PAUSE),

@@ -489,3 +489,22 @@ fn the_map_of_the_kernel_places_the_symbols_of_another_boot() {
     let message = stderr(2, &run("kmemtrace-report", &["sites", "--kallsyms", &list], &[&file]));
     assert!(message.contains("is of another boot: its _text is at 0xffffffff81000000"), "{message}");
 }
+
+/// The events inside a stall have all of their fields, as those of a `trace.dat` have.
+#[test]
+fn events_of_a_perf_data_have_their_fields() {
+    let tree = Tree::of("tree-latency-amd64-6.1");
+    let dir = Directory::new(&[]);
+    dir.write("perf.data", &perf_data(&tree));
+    dir.write("trace.dat", &tree.version_6());
+    let events = |name: &str| {
+        let stalls = document(&["stalls", "--sort", "time", "--timeline"], &dir.file(name));
+        let rows = stalls["rows"].as_array().unwrap().clone();
+        let events = rows.iter().flat_map(|row| row["events"].as_array().unwrap().clone());
+        // A sample has its stack itself, so a record of one names no event.
+        events.filter(|event| event["event"] != "kernel_stack").collect::<Vec<Value>>()
+    };
+    let (found, expected) = (events("perf.data"), events("trace.dat"));
+    assert!(expected.len() > 100 && expected[0].as_object().unwrap().len() > 4, "{}", expected.len());
+    assert_eq!(found, expected);
+}

@@ -43,6 +43,8 @@ pub(super) enum Time {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'l> {
     pub(super) form: Form,
+    /// Name of the ring buffer that trace-cmd prints; empty for the main one.
+    pub(super) buffer: &'l [u8],
     /// Name of the task, without blanks at its begin.
     pub(super) comm: &'l [u8],
     /// Thread id; `None` for a negative one.
@@ -62,7 +64,10 @@ pub(super) fn head(line: &[u8]) -> Option<Head<'_>> {
     }
     let stripped = strip(line);
     let exact = |line| at(line, COLUMNS).or_else(|| at(line, LATENCY_COLUMNS));
-    let found = at(line, LATENCY_COLUMNS).or_else(|| exact(stripped?)).or_else(|| exact(of_buffer(line)?));
+    let found = at(line, LATENCY_COLUMNS).or_else(|| exact(stripped?)).or_else(|| {
+        let (buffer, line) = of_buffer(line)?;
+        Some(Head { buffer, ..exact(line)? })
+    });
     found.or_else(|| anywhere(stripped.unwrap_or(line)))
 }
 
@@ -71,10 +76,10 @@ fn anywhere(line: &[u8]) -> Option<Head<'_>> {
     Some(Head { comm: found.comm.trim_ascii_end(), ..found })
 }
 
-/// Line of a named buffer, behind `NAME: `, as trace-cmd prints it.
-fn of_buffer(line: &[u8]) -> Option<&[u8]> {
+/// Name of a buffer, and its line behind `NAME: `, as trace-cmd prints it.
+fn of_buffer(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().take(64).position(|&byte| byte == b':').filter(|&colon| colon > 0)?;
-    line[colon + 1..].strip_prefix(b" ")
+    Some((&line[..colon], line[colon + 1..].strip_prefix(b" ")?))
 }
 
 /// A line whose task's name ends before the byte `end`.
@@ -116,7 +121,7 @@ fn of_trace<'l>(text: &'l [u8], comm: &'l [u8], pid: Option<i32>, form: Form) ->
     let rest = rest.strip_prefix(b"]")?.trim_ascii_start();
     let (flags, rest) = if rest.first()?.is_ascii_digit() { (None, rest) } else { flags(rest)? };
     let (time, rest) = time(rest)?;
-    Some(Head { form, comm, pid, cpu: cpu.try_into().ok()?, flags, time, rest })
+    Some(Head { form, buffer: b"", comm, pid, cpu: cpu.try_into().ok()?, flags, time, rest })
 }
 
 /// `1..s1. 26417us+: rest`; the CPU has no columns of its own.
@@ -124,7 +129,7 @@ fn of_latency<'l>(text: &'l [u8], comm: &'l [u8], pid: Option<i32>) -> Option<He
     let (cpu, rest) = decimal(text)?;
     let (flags, rest) = flags(rest)?;
     let (time, rest) = time(rest)?;
-    Some(Head { form: Form::Latency, comm, pid, cpu: cpu.try_into().ok()?, flags, time, rest })
+    Some(Head { form: Form::Latency, buffer: b"", comm, pid, cpu: cpu.try_into().ok()?, flags, time, rest })
 }
 
 /// Letters of the state of interrupts and preemption, and the blanks behind them: 3 to 5, with PREEMPT_RT more.

@@ -4,6 +4,7 @@
 //! pointers are hashed. The second one ([`source`]) hands over the events in the order of the lines, which is the order in which they
 //! happened: printed times are rounded.
 
+mod buffers;
 mod calls;
 mod entry;
 mod graph;
