@@ -19,7 +19,9 @@ use crate::account::stats::Stats;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
+use crate::names::allocinfo::AllocinfoChange;
 use crate::names::caches::candidates;
+use crate::names::glob::Glob;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
 use crate::names::place::{NamesReport, Place, StaticByFile};
@@ -71,7 +73,7 @@ pub struct Analysis {
     pub(crate) module_rule: ModuleRule,
     /// Bytes by which free memory grew over the recording.
     pub(crate) memfree_change: Option<i64>,
-    /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
+    /// Statistics of the slab allocator at start and end, where the rows are caches.
     pub(crate) slabinfo: Option<[Slabinfo; 2]>,
     /// Other names of merged caches, where the recording keeps them.
     pub(crate) aliases: Option<CacheAliases>,
@@ -79,6 +81,12 @@ pub struct Analysis {
     pub(crate) machine: Option<MachineTexts>,
     /// The query has neither filters nor a window.
     pub(crate) is_whole: bool,
+    /// The query has all objects of the caches that it takes.
+    pub(crate) has_whole_caches: bool,
+    /// Change of the bytes of functions by allocinfo, where the rows are functions and all objects of each.
+    pub(crate) allocinfo: Option<AllocinfoChange>,
+    /// Caches that the filters take; none for all.
+    pub(crate) caches: Vec<Glob>,
 }
 
 /// True for a kind that is compared, where filters name these `asked` ones.

@@ -331,6 +331,9 @@ impl Saved {
             aliases: None,
             machine: None,
             is_whole: true,
+            has_whole_caches: true,
+            caches: Vec::new(),
+            allocinfo: None,
             static_sizes: None,
         })
     }

@@ -27,6 +27,7 @@ use crate::engine::read_in_order;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
+use crate::names::allocinfo::AllocinfoChange;
 use crate::names::caches::CacheNames;
 use crate::names::error::NamesError;
 use crate::names::kallsyms::Symbolizer;
@@ -195,6 +196,9 @@ impl Query {
             aliases,
             machine: machine.filter(|_| self.window.is_none()),
             is_whole,
+            has_whole_caches: window.is_none() && self.select.takes_whole_caches(),
+            caches: self.select.cache.clone(),
+            allocinfo: self.allocinfo(trace).filter(|_| is_whole),
         })
     }
 
@@ -239,11 +243,17 @@ impl Query {
         }
     }
 
-    /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
+    /// Statistics of the slab allocator at start and end, where the rows are caches.
     fn slabinfo(&self, trace: &Trace) -> Option<[Slabinfo; 2]> {
-        let is_whole = self.grouping == Grouping::CACHE && self.select.is_all() && self.window.is_none();
         let texts = || [&trace.metadata.slabinfo_start, &trace.metadata.slabinfo_end];
-        is_whole.then(|| texts().map(|text| Slabinfo::parse(text)))
+        (self.grouping == Grouping::CACHE).then(|| texts().map(|text| Slabinfo::parse(text)))
+    }
+
+    /// Change of the bytes of functions by allocinfo, where the rows are functions.
+    fn allocinfo(&self, trace: &Trace) -> Option<AllocinfoChange> {
+        let is_of_functions = self.grouping == Grouping::of(&[GroupKey::Function]);
+        let [start, end] = [&trace.metadata.memory_start, &trace.metadata.memory_end].map(|texts| &texts.allocinfo);
+        is_of_functions.then(|| AllocinfoChange::between(start, end)).flatten()
     }
 
     /// Bytes by which free memory grew over the recording; `None` for a part of it, in time or by filters.

@@ -13,6 +13,7 @@ mod follow;
 mod ftrace_text;
 mod index;
 mod latency;
+mod memory;
 mod names;
 mod other_programs;
 mod outside;
