@@ -15,6 +15,7 @@ use crate::kernel::gfp::GfpNames;
 use crate::kernel::kallsyms::has_addresses;
 use crate::kernel::probes::KVFREE_RCU;
 use crate::kernel::release::Release;
+use crate::kernel_texts::KernelTexts;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
@@ -194,6 +195,17 @@ impl SymbolSource {
     }
 }
 
+/// Run of the recorder, as far as the input tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Time of day at its start, in seconds since 1970.
+    pub begun: Option<u64>,
+    /// Time of day at its end, in seconds since 1970.
+    pub ended: Option<u64>,
+    /// Words of its command line with the name of COMMAND and without COMMAND's arguments: bytes of a stranger, to be escaped.
+    pub command: Option<Vec<String>>,
+}
+
 /// Facts of a trace that are known before its events are read.
 #[derive(Clone, Debug)]
 pub struct TraceInfo {
@@ -239,6 +251,8 @@ pub struct TraceInfo {
     pub boot: Option<String>,
     /// Id of the recording, in hexadecimal digits: ours, or a checksum of the first bytes of a captured tree's files.
     pub recording: Option<String>,
+    /// Run of the recorder; nothing is known of it for inputs of other programs.
+    pub run: Run,
     /// Source of the names of call-sites; `None` where the input names functions itself, as a text of page_owner does.
     pub symbols: Option<SymbolSource>,
 }
@@ -298,8 +312,16 @@ pub struct Metadata {
     pub uname: Vec<u8>,
     /// Time of day and CLOCK_MONOTONIC when recording started, ns.
     pub started: Option<(u64, u64)>,
+    /// Time of day and CLOCK_MONOTONIC when it stopped, ns.
+    pub stopped: Option<(u64, u64)>,
+    /// Command line of the recorder, words separated by NUL; empty if the recording has none.
+    pub command_line: Vec<u8>,
     /// Findings about `meta.out`; `None`: there is no such file.
     pub report: Option<FileReport>,
+    /// Input that a `trace.dat` was made from, where it keeps all facts of that.
+    pub made_from: Option<InputKind>,
+    /// Texts of the kernel, where the caller wants them and the trace has sub-buffers.
+    pub texts: Option<Box<KernelTexts>>,
 }
 
 /// Texts of proc on the machine's memory at one moment; a text is empty if the recording has none.
@@ -432,12 +454,17 @@ impl Trace {
     /// True where the recorder was asked for events of reclaim, compaction or shrinkers, whether one came or not. False for other
     /// inputs than ours: a captured tree may describe events that were not switched on.
     pub fn records_reclaim(&self) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_reclaim)
+        self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_reclaim)
     }
 
     /// True where the recorder was asked for allocations of pages, as in [`Trace::records_reclaim`].
     pub fn records_page_allocs(&self) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.info.capabilities.kinds[Kind::Pages]
+        self.first_input() == InputKind::Kmemtrace && self.info.capabilities.kinds[Kind::Pages]
+    }
+
+    /// Kind of the input, or of the one that a `trace.dat` was made from.
+    fn first_input(&self) -> InputKind {
+        self.metadata.made_from.unwrap_or(self.info.input)
     }
 
     /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].
@@ -491,6 +518,7 @@ impl Trace {
             host: None,
             boot: None,
             recording: None,
+            run: Run::default(),
             symbols: None,
         };
         let keys = info.keys();
@@ -529,7 +557,7 @@ impl Trace {
     /// Finds out whether the trace has symbols: [`TraceInfo::symbols`].
     pub fn find_symbols(&mut self) {
         let may_have =
-            matches!(self.info.input, InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
+            matches!(self.first_input(), InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
         let found = match has_addresses(&self.metadata.kallsyms) {
             true => SymbolSource::Trace,
             false if may_have => SymbolSource::Hidden,

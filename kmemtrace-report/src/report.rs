@@ -16,7 +16,7 @@ use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
 
-use crate::args::{Args, Format, SortBy};
+use crate::args::{Args, ExportTo, Format, SortBy};
 use crate::cli::Request;
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
@@ -380,6 +380,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         clock: args.of_text.clock.clone(),
         page_bytes: args.of_text.page_size,
         buffer: args.of_text.buffer.clone(),
+        texts: args.to == Some(ExportTo::TraceDat),
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
@@ -402,7 +403,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
 }
 
 /// Name of a trace's first input, for messages.
-fn input_name(trace: &Trace) -> String {
+pub(crate) fn input_name(trace: &Trace) -> String {
     trace.inputs.first().map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned())
 }
 

@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Parser, Subcommand};
 use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
-use kmemtrace_abi::text::memstrack;
+use kmemtrace_abi::text::{memstrack, size};
 
 use crate::choices::{Priority, StackWhen};
 use crate::write::compress::Compression;
@@ -41,6 +41,9 @@ const VIEWS: [&str; 19] = [
 
 /// Verbs: words that may stand in place of options and COMMAND.
 const VERBS: [&str; 4] = ["top", "watch", "recover", "probe"];
+
+/// Word of other recorders for what `kmemtrace-report` does.
+const REPORT: &str = "report";
 
 /// Kernel buffer of a CPU with `--lean`, bytes.
 const LEAN_BUFFER_BYTES: u64 = 256 << 10;
@@ -75,13 +78,13 @@ pub(crate) struct Args {
     /// Trace directory [default: ./kmemtrace.data]
     ///
     /// An earlier ./kmemtrace.data is renamed to kmemtrace.data.old.
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", value_parser = PathBufValueParser::new().try_map(trace_dir))]
     pub(crate) output: Option<PathBuf>,
     /// Kernel buffer of each CPU [default: 16M to 64M]
     ///
     /// The default is 1/16 of the available memory on all CPUs together, within these limits; on a small machine it is less: at most
-    /// a quarter of memory on all CPUs together.
-    #[arg(short, long, value_name = "SIZE", value_parser = size)]
+    /// a quarter of memory on all CPUs together. 1 to 4095 without a unit are MiB.
+    #[arg(short, long, value_name = "SIZE", value_parser = large_size)]
     pub(crate) buffer_size: Option<u64>,
     /// Allow a --buffer-size that takes more than half of the available memory on all CPUs together
     #[arg(long, requires = "buffer_size", help_heading = "Buffer and disk", hide_short_help = true)]
@@ -132,8 +135,9 @@ pub(crate) struct Args {
     pub(crate) duration: Option<Duration>,
     /// Stop when the trace's files have this size, with exit status 0
     ///
-    /// Events that are in the kernel's buffers by then come on top, and the names that are written at the end.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Events that are in the kernel's buffers by then come on top, and the names that are written at the end. 1 to 4095 without a
+    /// unit are MiB.
+    #[arg(long, value_name = "SIZE", value_parser = large_size)]
     pub(crate) max_size: Option<u64>,
     /// Compress blocks: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
     ///
@@ -227,7 +231,7 @@ impl CommandLine {
         let words: Vec<OsString> = std::env::args_os().collect();
         CommandLine::try_parse_from(&words).unwrap_or_else(|error| match without_dashes(&words, &error) {
             Some(line) => {
-                let _ = writeln!(io::stderr(), "kmemtraced: put {line}");
+                let _ = writeln!(io::stderr(), "kmemtraced: {line}");
                 std::process::exit(NOT_STARTED.into())
             }
             None => error.exit(),
@@ -327,17 +331,24 @@ fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
         let typed = |words: &[OsString]| words.iter().map(|word| as_typed(word)).collect::<Vec<_>>().join(" ");
         if VERBS.contains(&word.as_str()) {
             let first = [&words[..1], &words[at..=at], &words[1..at], &words[at + 1..]].concat();
-            return Some(format!("{word} before its options: {}", typed(&first)));
+            return Some(format!("put {word} before its options: {}", typed(&first)));
         }
-        let line = format!("-- before the command: {}", typed(&mended));
-        let verb = VERBS.into_iter().find(|verb| words.len() == at + 1 && is_alike(verb, word));
-        Some(verb.map_or_else(|| line.clone(), |verb| format!("{line} (or did you mean kmemtraced {verb}?)")))
+        if word == REPORT {
+            let line = [&[OsString::from("kmemtrace-report")], &words[at + 1..]].concat();
+            return Some(format!("report: another program reads recordings: {}", typed(&line)));
+        }
+        if let Some(verb) = VERBS.into_iter().find(|verb| is_alike(verb, word)) {
+            let verb = [&words[..at], &[OsString::from(verb)], &words[at + 1..]].concat();
+            return Some(format!("{word}: there is no such word; did you mean {}?", typed(&verb)));
+        }
+        Some(format!("put -- before the command: {}", typed(&mended)))
     })
 }
 
-/// True if the first four letters are the same.
+/// True for a verb with a letter more, or of whose letters the first four are the same.
 fn is_alike(verb: &str, word: &str) -> bool {
-    word.get(..4).is_some_and(|start| verb.starts_with(start))
+    let has_one_more = word.len() == verb.len() + 1 && word.starts_with(verb);
+    has_one_more || word.get(..4).is_some_and(|start| verb.starts_with(start))
 }
 
 /// A word as a shell takes it: in quotes where it has characters that a shell would act on.
@@ -452,6 +463,14 @@ impl std::str::FromStr for Sync {
     }
 }
 
+/// Takes the path of a trace directory. A recording is several files, which no pipe can hold.
+fn trace_dir(path: PathBuf) -> Result<PathBuf, &'static str> {
+    if path.as_os_str() == "-" {
+        return Err("a recording is a directory of several files: use -o DIR, then kmemtrace-report export DIR");
+    }
+    Ok(path)
+}
+
 /// Parses the ids of a user and a group.
 fn reader(text: &str) -> Result<(u32, u32), String> {
     let ids = text.split_once(':').and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
@@ -460,9 +479,12 @@ fn reader(text: &str) -> Result<(u32, u32), String> {
 
 /// Parses a size that is not zero: `4096`, `64K`, `1.5M`, `1GiB`.
 fn size(text: &str) -> Result<u64, String> {
-    kmemtrace_abi::text::size::parse(text)
-        .filter(|&n| n > 0)
-        .ok_or_else(|| "a size is 4096, 64K, 1.5M or 1GiB".to_owned())
+    size::parse(text).filter(|&n| n > 0).ok_or_else(|| "a size is 4096, 64K, 1.5M or 1GiB".to_owned())
+}
+
+/// Parses a size that nobody means in single bytes.
+fn large_size(text: &str) -> Result<u64, String> {
+    size::parse_large(text).ok_or_else(|| size::LARGE_SIZES.to_owned())
 }
 
 /// Parses the name of a function, or a pattern: the kernel would take a text with other characters for a command.
@@ -495,17 +517,22 @@ mod tests {
             let words: Vec<OsString> = line.split(' ').map(|word| word.replace('_', " ").into()).collect();
             CommandLine::try_parse_from(&words).err().and_then(|error| without_dashes(&words, &error))
         };
-        let dashes = |line: &str| format!("-- before the command: {line}");
+        let dashes = |line: &str| format!("put -- before the command: {line}");
         assert_eq!(mended("kmemtraced make -C x").unwrap(), dashes("kmemtraced -- make -C x"));
         assert_eq!(mended("kmemtraced -B make make -j").unwrap(), dashes("kmemtraced -B make -- make -j"));
         assert_eq!(
             mended("kmemtraced -d 5s sh -c it's;_x").unwrap(),
             dashes("kmemtraced -d 5s -- sh -c 'it'\\''s; x'")
         );
-        let verb = dashes("kmemtraced -- recovr (or did you mean kmemtraced recover?)");
-        let first = "watch before its options: kmemtraced watch -B x -d 1";
+        let first = "put watch before its options: kmemtraced watch -B x -d 1";
         assert_eq!(mended("kmemtraced -B x watch -d 1").unwrap(), first);
-        assert_eq!(mended("kmemtraced recovr").unwrap(), verb);
+        for (typed, line) in [
+            ("kmemtraced recovr", "recovr: there is no such word; did you mean kmemtraced recover?"),
+            ("kmemtraced topp", "topp: there is no such word; did you mean kmemtraced top?"),
+            ("kmemtraced report x", "report: another program reads recordings: kmemtrace-report x"),
+        ] {
+            assert_eq!(mended(typed).unwrap(), line);
+        }
         for other in
             ["kmemtraced -- make", "kmemtraced --mak", "kmemtraced -b x make", "kmemtraced", "kmemtraced probe"]
         {
@@ -520,8 +547,9 @@ mod tests {
         assert_eq!(size("4096"), Ok(4096));
         assert_eq!(size("1.5MiB"), Ok(3 << 19));
         for bad in ["", "K", "-1", "0", "99999999999G", "1T", "é"] {
-            assert!(size(bad).is_err(), "{bad}");
+            assert!(size(bad).is_err() && large_size(bad).is_err(), "{bad}");
         }
+        assert_eq!(large_size("16"), Ok(16 << 20));
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(time("5m"), Ok(Duration::from_secs(300)));
         assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));

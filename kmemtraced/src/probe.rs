@@ -41,10 +41,12 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let events = events::of_system(tracefs, "kmem").unwrap_or_default();
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
     let is_at_work = |name: &String| tracefs.sub(&format!("instances/{name}")).is_ok_and(|dir| dir.lock().is_err());
-    let instances = tracefs.names("instances").unwrap_or_default().into_iter().map(|name| match state::read(&name) {
-        Some(_) if is_at_work(&name) => format!("{name} (of a recorder)"),
-        Some(_) => format!("{name} (left by a killed recorder: kmemtraced recover)"),
-        None => name,
+    let instances = tracefs.names("instances").unwrap_or_default().into_iter().map(|name| {
+        match state::read(&name).ok().flatten() {
+            Some(_) if is_at_work(&name) => format!("{name} (of a recorder)"),
+            Some(_) => format!("{name} (left by a killed recorder: kmemtraced recover)"),
+            None => name,
+        }
     });
     let instances: Vec<String> = instances.collect();
     let dir = args.output.as_deref().unwrap_or(Path::new("."));

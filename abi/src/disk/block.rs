@@ -509,7 +509,8 @@ pub mod item {
     pub const SLABINFO_END: u16 = 105;
     /// Text: system name, node name, release, version, machine.
     pub const UNAME: u16 = 106;
-    /// Text: the recorder's command line, arguments separated by NUL.
+    /// Text: the recorder's command line, words separated by NUL. From minor version 9 on without COMMAND's arguments, and missing
+    /// where the host's name is.
     pub const COMMAND_LINE: u16 = 107;
     /// Text: the events that were enabled, a line each.
     pub const EVENTS: u16 = 108;
@@ -562,6 +563,22 @@ pub mod item {
     pub const ALLOCINFO_START: u16 = 146;
     /// Text: `/proc/allocinfo` before the kernel stops to record.
     pub const ALLOCINFO_END: u16 = 147;
+
+    /// Text: the input that a `trace.dat` was made from, `kmemtrace`, `tree` or `trace.dat`. This item and the following ones stand in
+    /// the option of a `trace.dat` alone.
+    pub const INPUT: u16 = 200;
+    /// Text: source of the size of a page, as documents have it; without it, the recording.
+    pub const PAGE_BYTES_FROM: u16 = 201;
+    /// Loss of a file: CPU u32 ([`NO_CPU`](super::NO_CPU) for the names), flags u32 (1 it was missing, 2 late loss, 4 `lost` is known,
+    /// 8 `lost_before` is known, 16 it has counters), lost u64, lost before the first event u64, unread u64, [`Counters`](super::Counters).
+    pub const FILE: u16 = 202;
+    /// Gaps of that file that no sub-buffer tells of, 40 bytes each: sub-buffers before it u64, from u64, to u64, lost u64, cause u8,
+    /// flags u8 (1, 2, 4, 8: each of these four is known), 6 zeros.
+    pub const GAPS: u16 = 203;
+    /// Numbers of the sub-buffers (u64, ascending) whose mark stands for such gaps.
+    pub const MARKS: u16 = 204;
+    /// A finding about that file: code u16, 1 if it has a block u16, offset u64, block u64, message.
+    pub const FINDING: u16 = 205;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;

@@ -7,7 +7,10 @@ use crate::kernel::format::{EventFormat, FormatError, PageShape};
 use crate::kernel::relay::Layout;
 use crate::stream::report::Source;
 use crate::target::{Endian, Target};
-use crate::trace::{MAX_OWN_THREADS, Metadata, Scope};
+use crate::trace::{MAX_OWN_THREADS, Metadata, Run, Scope};
+
+/// Nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
 
 /// The payload of a file-header block.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +119,15 @@ impl FileHeader {
         Ok(header)
     }
 
+    /// Run of the recorder, with what `meta.out` tells of it.
+    pub(crate) fn run(&self, metadata: &Metadata) -> Run {
+        Run {
+            begun: self.started.map(|(time, _)| time / NANOS),
+            ended: metadata.stopped.map(|(time, _)| time / NANOS),
+            command: words_of_command(&metadata.command_line),
+        }
+    }
+
     /// The shape of the sub-buffers. The word size of the commit word is the authoritative one.
     pub(crate) fn page_shape(&self) -> Result<PageShape, HeaderError> {
         let target = self.target.ok_or(HeaderError::Missing("byte order"))?;
@@ -154,6 +166,7 @@ pub(crate) struct MetadataBuilder {
     module_info_later: Vec<u8>,
     stacks: Option<Vec<u8>>,
     probes: Option<Vec<u8>>,
+    stopped: Vec<u8>,
     metadata: Metadata,
 }
 
@@ -191,6 +204,8 @@ impl MetadataBuilder {
                 item::ALLOCINFO_END => &mut self.metadata.memory_end.allocinfo,
                 item::STACKS => self.stacks.get_or_insert_default(),
                 item::PROBES => self.probes.get_or_insert_default(),
+                item::STOPPED => &mut self.stopped,
+                item::COMMAND_LINE => &mut self.metadata.command_line,
                 _ => continue,
             };
             text.extend_from_slice(bytes);
@@ -212,6 +227,7 @@ impl MetadataBuilder {
         self.metadata.module_info = join(self.module_info, self.module_info_later);
         self.metadata.stacks = self.stacks.as_deref().map(text);
         self.metadata.probes = self.probes.as_deref().map(text);
+        self.metadata.stopped = two_u64(&self.stopped);
         self.metadata.comms = comms(&self.comms);
         self.metadata.nodes = String::from_utf8_lossy(&self.nodes)
             .lines()
@@ -239,6 +255,14 @@ fn host(bytes: &[u8]) -> Option<String> {
 /// Name of the host in the output of `uname -a`, which recordings before minor version 3 have it in.
 pub(crate) fn host_of_uname(uname: &[u8]) -> Option<String> {
     host(uname.split(u8::is_ascii_whitespace).nth(1)?)
+}
+
+/// Words of the recorder's command line up to the name of COMMAND: its arguments may be secrets, and recordings before minor version 9
+/// have them. `None` where there is none.
+fn words_of_command(line: &[u8]) -> Option<Vec<String>> {
+    let words: Vec<String> = line.split(|&byte| byte == 0).map(text).collect();
+    let end = words.iter().position(|word| word == "--").map_or(words.len(), |dashes| dashes + 2);
+    (!line.is_empty()).then(|| words.into_iter().take(end).collect())
 }
 
 /// Parses thread ids, one a line: ascending, each once. `None` where a line is no thread id or there are more than

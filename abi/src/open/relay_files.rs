@@ -11,7 +11,7 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames};
 use crate::stream::report::Source;
 use crate::target::Endian;
-use crate::trace::{Addresses, InputKind, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo};
+use crate::trace::{Addresses, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
 
 pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
     let Listing { root, files, total_overruns, .. } = listing;
@@ -22,7 +22,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         (None, Some(_)) if files.iter().all(|f| f.sample.is_empty() && f.cpu.is_some()) => (Layout::R4, Endian::NATIVE),
         (None, first) => {
             let (path, sample) = first.map_or((root.as_path(), &[][..]), |f| (f.path.as_path(), &f.sample));
-            return Err(no_trace(path, &foreign::described(sample)));
+            return Err(no_trace(path, &foreign::described_at(path, sample)));
         }
     };
     let mut names = Names::new();
@@ -80,6 +80,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         host: None,
         boot: None,
         recording: None,
+        run: Run::default(),
         symbols: None,
     };
     Ok(Trace {

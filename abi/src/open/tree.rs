@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use crc::{CRC_64_NVME, Crc};
 
+use super::kept_items;
 use super::listing::{MAX_CPUS, add_missing, no_trace, open_regular};
 use crate::clock::OrderKey;
-use crate::disk::block::Counters;
+use crate::disk::block::{Counters, item};
 use crate::event::Names;
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::{Decoder, TraceFacts};
@@ -24,13 +25,14 @@ use crate::kernel::profile::{EventProfile, PROFILES};
 use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
+use crate::kernel_texts::KernelTexts;
 use crate::open::header::{self, host_of_uname, some_text};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Endian, Target};
 use crate::trace::{
-    Addresses, Deferred, InputKind, MemoryTexts, Metadata, OpenError, PageBytesFrom, Scope, Trace, TraceInfo,
+    Addresses, Deferred, InputKind, MemoryTexts, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo,
 };
 
 const RAW: &str = "trace_pipe_raw";
@@ -191,7 +193,8 @@ fn shape(
     Ok(if as_big > as_little || (as_big == as_little && big_by_name) { big } else { little })
 }
 
-pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
+/// Opens a tree; `keeps_texts`: as [`OpenOptions::texts`](super::OpenOptions::texts).
+pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
     let alone = path.is_file();
     let (root, dirs) = if alone { around(path) } else { below(path) };
     if dirs.is_empty() {
@@ -263,10 +266,12 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         host: host_of_uname(&named.uname),
         boot: texts.find("boot_id").as_deref().and_then(some_text),
         recording,
+        run: Run::default(),
         symbols: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
-    let metadata = Metadata { report: (!alone).then_some(report), ..named };
+    let kept = keeps_texts.then(|| Box::new(kernel_texts(&texts, &info, &named, format_texts)));
+    let metadata = Metadata { report: (!alone).then_some(report), texts: kept, ..named };
     Ok(Trace {
         has_begun: false,
         inputs: Vec::new(),
@@ -277,6 +282,29 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         metadata,
         total_overruns: None,
     })
+}
+
+/// The texts of the tree, for a writer of another container.
+fn kernel_texts(texts: &Texts, info: &TraceInfo, named: &Metadata, formats: Vec<(String, String)>) -> KernelTexts {
+    let find = |name: &str| texts.find(name).unwrap_or_default();
+    let comms = find("saved_cmdlines");
+    let mut items = kept_items::header_items(info, None);
+    item::put(&mut items, item::PROBE_GROUP, 0, CAPTURE_GROUP.as_bytes());
+    kept_items::put_names(&mut items, named, &comms);
+    let stats = |&cpu: &u32| {
+        let text = texts.find(&format!("per_cpu/cpu{cpu}/stats"))?;
+        Some((cpu, String::from_utf8_lossy(&text).into_owned()))
+    };
+    KernelTexts {
+        header_page: find("events/header_page"),
+        header_event: find("events/header_event"),
+        formats,
+        clock: texts.find("trace_clock").as_deref().and_then(some_text),
+        uname: named.uname.clone(),
+        stats: info.cpus.iter().filter_map(stats).collect(),
+        cpus: info.cpus.len(),
+        items,
+    }
 }
 
 /// Names that the tree has beside its events.

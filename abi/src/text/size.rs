@@ -25,9 +25,36 @@ pub fn parse(text: &str) -> Option<u64> {
     u64::try_from(parts.checked_mul(1 << shift)? / BILLION).ok()
 }
 
+/// Limit of a number without a unit that [`parse_large`] takes for MiB.
+const LEAST_BYTES: u64 = 4096;
+
+/// Bytes of a size that nobody means in single bytes: of a buffer, a disk, a memory limit.
+///
+/// Grammar as of [`parse`], but 1 to 4095 without a unit are MiB. `None` for zero, too.
+pub fn parse_large(text: &str) -> Option<u64> {
+    let size = parse(text).filter(|size| *size > 0)?;
+    let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
+    Some(if has_unit || size >= LEAST_BYTES { size } else { size << 20 })
+}
+
+/// Words of a refusal of [`parse_large`].
+pub const LARGE_SIZES: &str = "a size is 16 (MiB), 64K, 1.5M or 1GiB; 4096 and more without a unit are bytes";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_numbers_of_large_sizes_are_mib() {
+        for (text, bytes) in
+            [("16", 16 << 20), ("4095", 4095 << 20), ("4096", 4096), ("1K", 1024), ("1.5M", 3 << 19), ("65536", 65_536)]
+        {
+            assert_eq!(parse_large(text), Some(bytes), "{text}");
+        }
+        for bad in ["0", "0M", "", "-1", "1.5", "1T"] {
+            assert_eq!(parse_large(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn sizes_have_powers_of_1024() {

@@ -191,6 +191,14 @@ pub struct TraceMembers<'a> {
     pub deferred_from: Option<u64>,
     /// Kernel filter on allocation events, if there was one.
     pub filtered: Option<&'a str>,
+    /// Start of the recorder, UTC: `2026-11-26T08:00:30Z`.
+    #[serde(serialize_with = "time_of_day")]
+    pub begun: Option<u64>,
+    /// End of the recorder, UTC.
+    #[serde(serialize_with = "time_of_day")]
+    pub ended: Option<u64>,
+    /// Command line of the recorder, without COMMAND's arguments.
+    pub command: Option<&'a [String]>,
     /// Name of the host, unless it was left out.
     pub host: Option<&'a str>,
     /// Id of the boot.
@@ -215,6 +223,15 @@ pub struct TraceMembers<'a> {
 pub struct SinceBoot {
     /// Number of events lost before the first one; `None` if a file does not tell it.
     pub lost_before_first: Option<u64>,
+}
+
+/// A time in seconds since 1970 as `2026-11-26T08:00:30Z`; `None` for one beyond the year 9999.
+pub fn utc(seconds: u64) -> Option<String> {
+    Some(jiff::Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?.to_string())
+}
+
+fn time_of_day<S: Serializer>(seconds: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    seconds.and_then(utc).serialize(serializer)
 }
 
 fn order_word<S: Serializer>(order: &OrderKey, serializer: S) -> Result<S::Ok, S::Error> {
@@ -308,6 +325,9 @@ impl<'a> TraceMembers<'a> {
                 _ => None,
             },
             filtered: info.filter.as_deref(),
+            begun: info.run.begun,
+            ended: info.run.ended,
+            command: info.run.command.as_deref(),
             host: info.host.as_deref(),
             boot: info.boot.as_deref(),
             recording: info.recording.as_deref(),

@@ -17,7 +17,7 @@ use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{
-    Addresses, Deferred, InputCapabilities, InputKind, PAGE_OWNER, PageBytesFrom, Scope, SymbolSource, TraceInfo,
+    Addresses, Deferred, InputCapabilities, InputKind, PAGE_OWNER, PageBytesFrom, Run, Scope, SymbolSource, TraceInfo,
 };
 use serde::Deserialize;
 
@@ -158,6 +158,12 @@ struct SavedTrace {
     #[serde(default)]
     deferred: Option<String>,
     filtered: Option<String>,
+    #[serde(default)]
+    begun: Option<String>,
+    #[serde(default)]
+    ended: Option<String>,
+    #[serde(default)]
+    command: Option<Vec<String>>,
     host: Option<String>,
     boot: Option<String>,
     recording: Option<String>,
@@ -550,7 +556,13 @@ impl SavedTrace {
             host: self.host,
             boot: self.boot,
             recording: self.recording,
+            run: Run { begun: seconds(self.begun), ended: seconds(self.ended), command: self.command },
             symbols: SYMBOLS.into_iter().find(|symbols| self.symbols.as_deref() == Some(symbols.name())),
         }
     }
+}
+
+/// Seconds since 1970 of a time as documents print it.
+fn seconds(time: Option<String>) -> Option<u64> {
+    u64::try_from(time?.parse::<jiff::Timestamp>().ok()?.as_second()).ok()
 }

@@ -20,12 +20,13 @@ use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::event::Span;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::duration;
+use kmemtrace_abi::text::size::{LARGE_SIZES, parse_large};
 
 use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
 use choices::one_of;
-pub(crate) use choices::{ChartShape, Color, ExportTo, Format, Style, Weight};
+pub(crate) use choices::{ChartShape, Color, ExportTo, Format, Style, TraceDatVersion, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{SortBy, Word};
 pub(crate) use memstrack::ReportParser;
@@ -123,6 +124,9 @@ pub(crate) struct Args {
     /// Figure that folded stacks are weighted by [default: wasted, of pages live]
     #[arg(long, value_enum, value_name = "FIGURE")]
     pub(crate) weight: Option<Weight>,
+    /// Version of the trace.dat [default: 6]
+    #[arg(long, value_enum, value_name = "VERSION")]
+    pub(crate) trace_dat_version: Option<TraceDatVersion>,
     /// Name of the host, in place of the recorded one
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
@@ -237,8 +241,9 @@ pub(crate) struct Args {
     /// Threads to use [default: one for each CPU]
     #[arg(short, long, value_name = "N", help_heading = "Limits", hide_short_help = true)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Memory limit, beyond which the report stops with a message: 512M, 1.5G [default: a quarter of what is free, at least 256M]
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Limits", hide_short_help = true)]
+    /// Memory limit, beyond which the report stops with a message: 512M, 1.5G; 1 to 4095 without a unit are MiB [default: a quarter
+    /// of what is free, at least 256M]
+    #[arg(long, value_name = "SIZE", value_parser = large_size, help_heading = "Limits", hide_short_help = true)]
     pub(crate) max_memory: Option<u64>,
     /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
@@ -397,6 +402,11 @@ impl Args {
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
+}
+
+/// Parses a size that nobody means in single bytes.
+fn large_size(text: &str) -> Result<u64, String> {
+    parse_large(text).ok_or_else(|| LARGE_SIZES.to_owned())
 }
 
 /// Takes a kernel's release.

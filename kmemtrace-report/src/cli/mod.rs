@@ -5,6 +5,7 @@
 pub(crate) mod commands;
 pub(crate) mod nearest;
 pub(crate) mod old;
+mod slips;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,11 @@ use commands::PROGRAM;
 
 /// Trace directory where none is named.
 const DEFAULT_INPUT: &str = "kmemtrace.data";
+
+/// Recording before that one, which `kmemtraced` has renamed.
+const EARLIER_INPUT: &str = "kmemtrace.data.old";
+/// File that every recording of ours has.
+const RECORDING: &str = "meta.out";
 
 /// Meaning of a command line.
 pub(crate) enum CommandLine {
@@ -56,7 +62,10 @@ pub(crate) struct Request {
 
 /// Parses a command line; the first of the words is the program.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<CommandLine, Refusal> {
-    let matches = commands::program().try_get_matches_from(words).map_err(refusal)?;
+    if let Some(line) = slips::first_word(&words) {
+        return Err(Refusal::Line(line));
+    }
+    let matches = commands::program().try_get_matches_from(&words).map_err(|error| refusal(&words, error))?;
     let Some((name, matches)) = matches.subcommand() else { return request(&VIEWS[0], false, &matches) };
     match View::named(name) {
         Some(view) if matches!(view.run, Run::TraceAnalyze) => trace_analyze(matches),
@@ -68,8 +77,11 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<CommandLine, Refusal> {
     }
 }
 
-/// Refusal by the parser. A wrong word after `help` gets the line of a mistyped view.
-fn refusal(error: clap::Error) -> Refusal {
+/// Refusal by the parser. A wrong word after `help` gets the line of a mistyped view, a key of another tool the line to type.
+fn refusal(words: &[OsString], error: clap::Error) -> Refusal {
+    if let Some(line) = slips::key(words, &error) {
+        return Refusal::Line(line);
+    }
     match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => {
             Refusal::Line(format!("help: {}", no_view(OsStr::new(word))))
@@ -105,11 +117,25 @@ fn request(mut view: &'static View, mut is_named: bool, matches: &ArgMatches) ->
         return Ok(CommandLine::Text(explain(class)));
     }
     let has_windows = args.before.is_some();
-    if matches!(view.run, Run::Compare)
-        && args.words.len() != if has_windows { 1 } else { 2 }
-        && !(has_windows && args.words.is_empty())
+    if is_named
+        && args.words.is_empty()
+        && let Some(line) = slips::trace_of_a_view_s_name(view)
+    {
+        return Err(Refusal::Line(line));
+    }
+    if matches!(view.run, Run::Compare) && !args.words.is_empty() && args.words.len() != if has_windows { 1 } else { 2 }
     {
         let line = format!("{}: name two traces, or one with --before A,B --after A,B", view.name);
+        return Err(Refusal::Line(line));
+    }
+    if let ([first, second], false, false) = (&args.words[..], is_named, matches!(view.run, Run::Compare))
+        && [first, second].iter().all(|word| word.join(RECORDING).is_file())
+    {
+        let line = format!(
+            "{a} and {b} are two recordings; to compare them type {PROGRAM} compare {a} {b}",
+            a = first.display(),
+            b = second.display()
+        );
         return Err(Refusal::Line(line));
     }
     Ok(CommandLine::Request(Box::new(Request { view, args, asked, is_named })))
@@ -168,7 +194,12 @@ fn no_view(word: &OsStr) -> String {
 impl Request {
     /// Paths of the trace, or of the traces.
     pub(crate) fn inputs(&self) -> Vec<PathBuf> {
-        if self.args.words.is_empty() { vec![PathBuf::from(DEFAULT_INPUT)] } else { self.args.words.clone() }
+        if !self.args.words.is_empty() {
+            return self.args.words.clone();
+        }
+        let compares_recordings = matches!(self.view.run, Run::Compare) && self.args.before.is_none();
+        let earlier = compares_recordings.then(|| PathBuf::from(EARLIER_INPUT));
+        earlier.into_iter().chain([PathBuf::from(DEFAULT_INPUT)]).collect()
     }
 
     /// Output format.

@@ -1,7 +1,7 @@
 //! Lines about a trace, for formats that have room for text: verdict, origin, and what was asked for.
 
 use kmemtrace::documents::Head;
-use kmemtrace::documents::head::TraceMembers;
+use kmemtrace::documents::head::{TraceMembers, utc};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units::grouped;
 
@@ -24,7 +24,7 @@ pub(super) fn verdict(head: &Head<'_>) -> String {
 /// Verdict, origin of the trace, and what was asked for, each in a line. Neither the time of making nor the place of the trace is
 /// among them: a trace gives the same lines wherever it lies.
 pub(super) fn lines(head: &Head<'_>, host: Option<&str>, asked: &TableOptions) -> Vec<String> {
-    let TraceMembers { kernel, arch, clock, boot, recording, scope, filtered, .. } = head.trace;
+    let TraceMembers { kernel, arch, clock, boot, recording, scope, filtered, begun, ended, command, .. } = head.trace;
     let line = |name: &str, value: Option<&str>| Some(format!("{name}: {}", escape(value?.as_bytes())));
     let arch = arch.map_or(String::new(), |arch| format!(" {arch}"));
     let kernel = kernel.map(|kernel| format!("Linux {kernel}{arch}"));
@@ -34,6 +34,9 @@ pub(super) fn lines(head: &Head<'_>, host: Option<&str>, asked: &TableOptions) -
         line("host", host.or(head.trace.host)),
         line("boot", boot),
         line("recording", recording),
+        line("begun", begun.and_then(utc).as_deref()),
+        line("ended", ended.and_then(utc).as_deref()),
+        line("command", command.map(|words| words.join(" ")).as_deref()),
         line("clock", clock),
         (scope == Some("tasks")).then(|| "some tasks alone: frees by others are unseen".to_owned()),
         line("recorded only allocations with", filtered),

@@ -144,8 +144,9 @@ impl KernelFs {
     }
 
     /// Inode number of the directory; no two directories since boot have the same.
-    pub(crate) fn inode(&self) -> Option<u64> {
-        rustix::fs::fstat(&self.dir).ok().map(|stat| stat.st_ino)
+    pub(crate) fn inode(&self) -> anyhow::Result<u64> {
+        let stat = rustix::fs::fstat(&self.dir).map_err(|error| self.failed("", "looked at", error.into()))?;
+        Ok(stat.st_ino)
     }
 
     /// Inode number of a file, or of the target of a link; `None` where it is absent. An error names the file.
@@ -313,6 +314,14 @@ impl KernelFs {
         let lock = rustix::fs::openat(&self.dir, ".", DIRECTORY, Mode::empty())?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(lock)
+    }
+
+    /// Locks the directory; `None` where another process has the lock. An error names the directory.
+    pub(crate) fn lock_if_free(&self) -> anyhow::Result<Option<OwnedFd>> {
+        match self.lock() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            lock => Ok(Some(lock.map_err(|error| self.failed("", "locked", error))?)),
+        }
     }
 
     /// Locks the directory; the error is `in_use` where another process has the lock, else it names directory and reason.

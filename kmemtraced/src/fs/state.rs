@@ -6,6 +6,9 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use anyhow::anyhow;
+use rustix::io::Errno;
+
 use crate::fs::held_dir::HeldDir;
 
 const RUN: &str = "/run";
@@ -14,8 +17,11 @@ const DIR: &str = "kmemtraced";
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Opens the directory of the state files; `None` where it is absent, or another user may write to it.
-fn find() -> Option<Dir> {
-    Dir::open(&HeldDir::reach(Path::new(RUN)).ok()?)
+fn find() -> anyhow::Result<Option<Dir>> {
+    match HeldDir::reach(Path::new(RUN)) {
+        Err(error) if error.root_cause().downcast_ref() == Some(&Errno::NOENT) => Ok(None),
+        run => Dir::open(&run?),
+    }
 }
 
 /// Opens the directory of the state files, and makes it where it is absent.
@@ -25,7 +31,7 @@ fn make() -> Option<Dir> {
     }
     let run = HeldDir::reach(Path::new(RUN)).ok()?;
     let _ = run.make_public_dir(DIR.as_ref());
-    Dir::open(&run)
+    Dir::open(&run).ok().flatten()
 }
 
 /// True if state files can be kept on this machine.
@@ -40,14 +46,19 @@ pub(crate) fn write(name: &str, text: &str) {
     }
 }
 
-/// Text of the state file `name`; `None` where it is absent.
-pub(crate) fn read(name: &str) -> Option<String> {
-    find()?.read(name).ok()
+/// Text of the state file `name`; `None` where it is absent. An error names the file.
+pub(crate) fn read(name: &str) -> anyhow::Result<Option<String>> {
+    let read = || match find()?.map(|dir| dir.read(name)) {
+        None => Ok(None),
+        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Some(text) => Ok(Some(text?)),
+    };
+    read().map_err(|error: anyhow::Error| anyhow!("{RUN}/{DIR}/{name}: cannot be read: {error:#}"))
 }
 
 /// Removes the state file `name`.
 pub(crate) fn remove(name: &str) {
-    if let Some(dir) = find() {
+    if let Ok(Some(dir)) = find() {
         let _ = dir.0.remove(name.as_ref());
     }
 }
@@ -56,11 +67,17 @@ pub(crate) fn remove(name: &str) {
 struct Dir(HeldDir);
 
 impl Dir {
-    fn open(run: &HeldDir) -> Option<Dir> {
-        let dir = run.open_dir(DIR.as_ref()).ok()?;
-        let stat = dir.stat().ok()?;
+    fn open(run: &HeldDir) -> anyhow::Result<Option<Dir>> {
+        let dir = match run.open_dir(DIR.as_ref()) {
+            // A link, or another file of that name, is none of a recorder's.
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {
+                return Ok(None);
+            }
+            dir => dir?,
+        };
+        let stat = dir.stat()?;
         let is_trusted = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
-        (is_trusted && stat.st_mode & 0o022 == 0).then_some(Dir(dir))
+        Ok((is_trusted && stat.st_mode & 0o022 == 0).then_some(Dir(dir)))
     }
 
     /// Writes a file by rename: a recorder that is killed meanwhile leaves the old text or the new one.
@@ -95,7 +112,7 @@ mod tests {
         fs::write(&other, "other").unwrap();
         symlink(&other, dir.join("a")).unwrap();
         let run = HeldDir::reach(place.path()).unwrap();
-        let state = Dir::open(&run).unwrap();
+        let state = Dir::open(&run).unwrap().unwrap();
         assert!(state.read("a").is_err(), "a link is not followed");
         state.write("a", "7").unwrap();
         assert_eq!((state.read("a").unwrap().as_str(), fs::read_to_string(&other).unwrap().as_str()), ("7", "other"));
@@ -109,11 +126,11 @@ mod tests {
         let run = HeldDir::reach(place.path()).unwrap();
         for (mode, is_safe) in [(0o755, true), (0o777, false), (0o775, false), (0o1777, false)] {
             fs::set_permissions(&dir, Permissions::from_mode(mode)).unwrap();
-            assert_eq!(Dir::open(&run).is_some(), is_safe, "{mode:o}");
+            assert_eq!(Dir::open(&run).unwrap().is_some(), is_safe, "{mode:o}");
         }
         fs::remove_dir(&dir).unwrap();
         fs::create_dir(&elsewhere).unwrap();
         symlink(&elsewhere, &dir).unwrap();
-        assert!(Dir::open(&run).is_none(), "a link is not followed");
+        assert!(Dir::open(&run).unwrap().is_none(), "a link is not followed");
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts) {
         &match facts.scope {
             Scope::Tasks => format!("{begun} {command} and its children alone"),
             Scope::System if has_command => {
-                format!("{begun} the whole machine (--only-command: {command} alone)")
+                format!("{begun} the whole machine until {command} ends (--only-command records {command} alone)")
             }
             Scope::System | Scope::Unknown => format!("{begun} the whole machine   Ctrl-C stops"),
         },

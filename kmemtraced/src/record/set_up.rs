@@ -12,6 +12,7 @@ use crate::source::boot;
 use crate::source::buffer_size;
 use crate::source::events;
 use crate::source::probes;
+use crate::source::recovery::Recovery;
 use crate::source::relay::{self, RelayChannel};
 use crate::source::stacks::Wished;
 use crate::source::tracefs::{self, AddedToBoot, InstanceOptions, RingBuffers};
@@ -70,7 +71,9 @@ fn checked_tracefs(args: &Args) -> anyhow::Result<KernelFs> {
         buffer_size::check(&tracefs, bytes, held)?;
     }
     try_out_memory(args, tracefs.numbered("per_cpu", "cpu")?.len())?;
-    boot::recover(&tracefs);
+    let mut recovery = Recovery::default();
+    boot::recover(&tracefs, &mut recovery);
+    recovery.failed.iter().for_each(|error| messages::say(format!("kmemtraced: {error:#}")));
     if let Err(error) = probes::remove_leftovers(&tracefs) {
         messages::say(format!("kmemtraced: {error:#}"));
     }

@@ -1,7 +1,6 @@
 //! Values that control files of a buffer had before the recorder took it over. A state file has them, too, so that the next
 //! recorder can restore them after one that was killed.
 
-use std::io;
 use std::path::PathBuf;
 
 use crate::fs::kernelfs::KernelFs;
@@ -27,8 +26,8 @@ pub(crate) struct AsFound {
 
 /// Name of the state file of a trace directory that was taken over. No instance has such a name, and no two directories have the
 /// same.
-fn state_file(fs: &KernelFs) -> String {
-    format!(".boot-{}", fs.inode().unwrap_or_default())
+fn state_file(fs: &KernelFs) -> anyhow::Result<String> {
+    Ok(format!(".boot-{}", fs.inode()?))
 }
 
 impl AsFound {
@@ -55,7 +54,9 @@ impl AsFound {
         let probes = self.probes.iter().map(|group| format!("{PROBES} {group}\n"));
         let values = self.values.iter().map(|(file, value)| format!("{file} {value}\n"));
         let lines: String = probes.chain(values).collect();
-        state::write(&state_file(&self.fs), &format!("{}\n{}\n{lines}", std::process::id(), self.trace_dir));
+        if let Ok(file) = state_file(&self.fs) {
+            state::write(&file, &format!("{}\n{}\n{lines}", std::process::id(), self.trace_dir));
+        }
     }
 
     /// The trace directory, for people.
@@ -80,30 +81,36 @@ impl AsFound {
 
     /// Removes the state file without restoring anything.
     pub(crate) fn forget(self) {
-        state::remove(&state_file(&self.fs));
+        if let Ok(file) = state_file(&self.fs) {
+            state::remove(&file);
+        }
     }
 }
 
 /// Process id of the recorder that took this directory over, as text.
 pub(crate) fn holder(fs: &KernelFs) -> Option<String> {
-    state::read(&state_file(fs))?.lines().next().map(str::to_owned)
+    state::read(&state_file(fs).ok()?).ok()??.lines().next().map(str::to_owned)
 }
 
 /// Restores a directory that a killed recorder had taken over; false where there is nothing to restore, or its recorder runs. `top` is
-/// the top-level trace directory.
-pub(crate) fn recover(fs: &KernelFs, top: &KernelFs) -> bool {
-    let Some(state) = state::read(&state_file(fs)) else { return false };
-    let Ok(_lock) = fs.lock() else { return false };
+/// the top-level trace directory. An error names what could not be restored; the state file stays then, for another try.
+pub(crate) fn recover(fs: &KernelFs, top: &KernelFs) -> anyhow::Result<bool> {
+    let file = state_file(fs)?;
+    let Some(state) = state::read(&file)? else { return Ok(false) };
+    let Some(_lock) = fs.lock_if_free()? else { return Ok(false) };
+    let mut failed = Ok(());
     // The first two lines are the recorder and its trace directory; recorders of earlier versions wrote no second one.
-    for (file, value) in state.lines().skip(1).filter_map(|line| line.split_once(' ')) {
-        if file == PROBES {
-            if let Err(error) = probes::remove(top, fs, value) {
-                messages::say(format!("kmemtraced: {error:#}"));
-            }
-        } else if !file.starts_with('/') && !file.contains("..") {
-            let _: io::Result<()> = fs.write(file, value);
-        }
+    for (control, value) in state.lines().skip(1).filter_map(|line| line.split_once(' ')) {
+        let done = match control {
+            PROBES => probes::remove(top, fs, value),
+            control if control.starts_with('/') || control.contains("..") => Ok(()),
+            // An event, or a CPU, that is gone has nothing to set back.
+            control if !fs.has(control)? => Ok(()),
+            control => fs.set(control, value),
+        };
+        failed = failed.and(done);
     }
-    state::remove(&state_file(fs));
-    true
+    failed?;
+    state::remove(&file);
+    Ok(true)
 }

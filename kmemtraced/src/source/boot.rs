@@ -13,6 +13,7 @@ use crate::source::events;
 use crate::source::instance::{self, Claim};
 use crate::source::ownership::made_at_boot;
 use crate::source::probes::{self, Probes};
+use crate::source::recovery::Recovery;
 use crate::source::undo;
 
 /// Remedy where nothing was recorded at boot: words for the kernel's command line.
@@ -68,7 +69,7 @@ pub(crate) fn buffer_bytes(tracefs: &KernelFs, name: &str) -> u64 {
 pub(crate) fn take_over(tracefs: KernelFs, name: &str) -> anyhow::Result<BootBuffer> {
     if tracefs.has(&format!("instances/{name}"))? {
         let Claim { fs, lock, is_recorders } = instance::claim(&tracefs, name)?;
-        let is_removed = is_recorders || made_at_boot(name);
+        let is_removed = is_recorders || made_at_boot(name)?;
         let events = events::enabled(&fs)?;
         let instance = Some((Arc::new(tracefs), name.to_owned()));
         return Ok(BootBuffer { fs, instance, is_removed, events, _lock: lock });
@@ -168,16 +169,15 @@ fn switch_of(event: &str, value: &str) -> (String, String) {
     (format!("events/{event}/enable"), value.to_owned())
 }
 
-/// Restores buffers that killed recorders had taken over; returns a text for each.
-pub(crate) fn recover(tracefs: &KernelFs) -> Vec<String> {
-    let mut recovered = Vec::new();
-    if as_found::recover(tracefs, tracefs) {
-        recovered.push("what was changed in the top-level buffer".to_owned());
+/// Restores buffers that killed recorders had taken over.
+pub(crate) fn recover(tracefs: &KernelFs, recovery: &mut Recovery) {
+    let undone = as_found::recover(tracefs, tracefs);
+    recovery.add(undone.map(|is_undone| is_undone.then(|| "what was changed in the top-level buffer".to_owned())));
+    for name in recovery.names_of_instances(tracefs) {
+        let undone = tracefs.open_dir_if_there(&format!("instances/{name}")).and_then(|instance| {
+            let is_undone = instance.map_or(Ok(false), |instance| as_found::recover(&instance, tracefs))?;
+            Ok(is_undone.then(|| format!("what was changed in instance {name}")))
+        });
+        recovery.add(undone);
     }
-    for name in tracefs.names("instances").unwrap_or_default() {
-        if tracefs.sub(&format!("instances/{name}")).is_ok_and(|instance| as_found::recover(&instance, tracefs)) {
-            recovered.push(format!("what was changed in instance {name}"));
-        }
-    }
-    recovered
 }

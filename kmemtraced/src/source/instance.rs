@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
@@ -13,6 +12,7 @@ use crate::fs::rights;
 use crate::fs::state;
 use crate::source::kernel;
 use crate::source::ownership::{check_name, is_ours, lock, made_at_boot, write_state};
+use crate::source::recovery::Recovery;
 use crate::source::undo::{self, remove, report_left};
 
 /// An instance made by this process. Dropping it disables its events and removes it.
@@ -35,7 +35,7 @@ pub(crate) fn claim(tracefs: &KernelFs, name: &str) -> anyhow::Result<Claim> {
     check_name(name)?;
     let fs = tracefs.open_dir(&format!("instances/{name}"))?;
     let lock = lock(&fs, name)?;
-    let is_recorders = is_ours(name, &fs, name);
+    let is_recorders = is_ours(name, &fs, name)?;
     Ok(Claim { fs, lock, is_recorders })
 }
 
@@ -54,10 +54,10 @@ impl Instance {
         let path = tracefs.path(&dir);
         if let Some(there) = tracefs.open_dir_if_there(&dir)? {
             let held = lock(&there, name)?;
-            if made_at_boot(name) && state::read(name).is_none() {
+            if made_at_boot(name)? && state::read(name)?.is_none() {
                 bail!("instance {name} has recorded since boot: take it over with --boot, or use another name (-B)");
             }
-            if !is_ours(name, &there, name) {
+            if !is_ours(name, &there, name)? {
                 let path = path.display();
                 bail!("instance {name} exists and was not made by a recorder: use another name (-B), or remove {path}");
             }
@@ -119,24 +119,27 @@ impl Drop for Instance {
     }
 }
 
-/// Removes the instances that killed recorders left. Returns their names, and the path of the instance `asked` where another
-/// program made it: that one stays.
-pub(crate) fn recover(tracefs: &KernelFs, asked: &str) -> anyhow::Result<(Vec<String>, Option<PathBuf>)> {
-    let (mut removed, mut foreign) = (Vec::new(), None);
-    for name in tracefs.names("instances")? {
-        let dir = format!("instances/{name}");
-        let Ok(instance) = tracefs.sub(&dir) else { continue };
-        let Ok(held) = instance.lock() else { continue };
-        let is_of_boot = made_at_boot(&name) && state::read(&name).is_none();
-        if !is_of_boot && is_ours(&name, &instance, asked) {
-            let path = tracefs.path(&dir);
-            // An instance with an open file cannot be removed.
-            drop((instance, held));
-            remove(tracefs, &name).with_context(|| format!("{}: cannot be removed", path.display()))?;
-            removed.push(name);
-        } else if name == asked {
-            foreign = Some(tracefs.path(&dir));
-        }
+/// Removes the instances that killed recorders left. The instance `asked` stays where another program made it.
+pub(crate) fn recover(tracefs: &KernelFs, asked: &str, recovery: &mut Recovery) {
+    for name in recovery.names_of_instances(tracefs) {
+        let removed = recover_one(tracefs, &name, asked, recovery);
+        recovery.add(removed.map(|is_removed| is_removed.then_some(name)));
     }
-    Ok((removed, foreign))
+}
+
+/// Removes the instance `name` if a killed recorder left it.
+fn recover_one(tracefs: &KernelFs, name: &str, asked: &str, recovery: &mut Recovery) -> anyhow::Result<bool> {
+    let dir = format!("instances/{name}");
+    let path = tracefs.path(&dir);
+    let Some(instance) = tracefs.open_dir_if_there(&dir)? else { return Ok(false) };
+    let Some(held) = instance.lock_if_free()? else { return Ok(false) };
+    let is_of_boot = made_at_boot(name)? && state::read(name)?.is_none();
+    if is_of_boot || !is_ours(name, &instance, asked)? {
+        recovery.foreign = recovery.foreign.take().or((name == asked).then_some(path));
+        return Ok(false);
+    }
+    // An instance with an open file cannot be removed.
+    drop((instance, held));
+    remove(tracefs, name).with_context(|| format!("{}: cannot be removed", path.display()))?;
+    Ok(true)
 }

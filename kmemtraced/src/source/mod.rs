@@ -5,7 +5,8 @@
 //! `events` has the profiles and formats of events, `latency` the profile of that name, `functions` the tracer of functions, `stacks`
 //! the ways to stacks, `probes` the events for frees that have none, `stack_cost` the time of a stack, `buffer_size` the default and
 //! the limit of buffers. `kernel` has what older kernels lack, `ownership` tells the
-//! recorder's instances from those of others, `as_found` keeps earlier values of control files, `undo` removes or restores.
+//! recorder's instances from those of others, `as_found` keeps earlier values of control files, `undo` removes or restores,
+//! `recovery` gathers what `recover` did.
 //!
 //! Room for another source: implement [`TraceSource`] and [`CpuSource`] in a file of its own, and choose it in `record`.
 
@@ -20,6 +21,7 @@ pub(crate) mod latency;
 mod ownership;
 mod poll;
 pub(crate) mod probes;
+pub(crate) mod recovery;
 pub(crate) mod relay;
 pub(crate) mod stack_cost;
 pub(crate) mod stacks;

@@ -304,9 +304,9 @@ fn leftovers(top: &KernelFs) -> anyhow::Result<Vec<Leftover>> {
     let mut leftovers = Vec::new();
     for group in ours(&text).into_keys().filter(|group| owners(&instances, group).next().is_none()) {
         // The top-level trace directory is always there: its recorder has it locked.
-        let lock = if group == group_of(TOP_LEVEL) { Some(top.lock()) } else { None };
-        if let Ok(lock) = lock.transpose() {
-            leftovers.push(Leftover { group: group.to_owned(), lock });
+        let lock = if group == group_of(TOP_LEVEL) { Some(top.lock_if_free()?) } else { None };
+        if lock.as_ref().is_none_or(Option::is_some) {
+            leftovers.push(Leftover { group: group.to_owned(), lock: lock.flatten() });
         }
     }
     Ok(leftovers)

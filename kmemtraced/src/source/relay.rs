@@ -143,11 +143,14 @@ impl Drop for RelayChannel {
 
 /// Restores `enabled` of a channel that a killed recorder left; returns a text with its path.
 pub(crate) fn recover() -> anyhow::Result<Option<String>> {
-    let Some(state) = state::read(STATE_FILE) else { return Ok(None) };
+    let Some(state) = state::read(STATE_FILE)? else { return Ok(None) };
     let Some((before, path)) = state.trim_end().split_once('\n') else { return Ok(None) };
-    let named = path.starts_with('/').then(|| KernelFs::at(path.as_ref()).ok()).flatten();
+    let named = match path.starts_with('/').then(|| KernelFs::at(path.as_ref())) {
+        Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => bail!("{path}: cannot be opened: {error}"),
+        named => named.and_then(Result::ok),
+    };
     if let Some(channel) = named.or_else(find) {
-        let Ok(_lock) = channel.lock() else { return Ok(None) };
+        let Some(_lock) = channel.lock_if_free()? else { return Ok(None) };
         channel.set("enabled", before)?;
     }
     state::remove(STATE_FILE);

@@ -1,8 +1,10 @@
 //! Texts of proc and sysfs that name what is in a trace: symbols, modules, caches, threads, NUMA nodes.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -39,6 +41,23 @@ pub(crate) fn payloads(texts: &[(u16, Vec<u8>)]) -> Vec<Vec<u8>> {
         }
     }
     payloads
+}
+
+/// The words of the command line, up to the name of COMMAND, separated by NUL: the arguments of another program may be secrets.
+fn command_line(words: impl Iterator<Item = OsString>) -> Vec<u8> {
+    let mut line = Vec::new();
+    let mut is_last = false;
+    for word in words {
+        if !line.is_empty() {
+            line.push(0);
+        }
+        line.extend_from_slice(word.as_bytes());
+        if is_last {
+            break;
+        }
+        is_last = word == "--";
+    }
+    line
 }
 
 /// Reader of the texts. A file that cannot be read is reported and left out.
@@ -152,7 +171,6 @@ impl HostTexts {
         let host = if names_host { system.nodename() } else { c"-" };
         let names = [system.sysname(), host, system.release(), system.version(), system.machine()];
         let uname = names.map(|n| n.to_string_lossy().into_owned()).join(" ");
-        let command: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
         let modules = self.proc("modules", "modules");
         self.modules.add(&modules);
         self.modules.finish();
@@ -166,7 +184,7 @@ impl HostTexts {
             (item::NOTES, self.sysfs("kernel/notes", "the kernel's build-id")),
             (item::SLABINFO_START, self.proc("slabinfo", "some caches")),
             (item::UNAME, uname.into_bytes()),
-            (item::COMMAND_LINE, command.join("\0").into_bytes()),
+            (item::COMMAND_LINE, if names_host { command_line(std::env::args_os()) } else { Vec::new() }),
             (item::EVENTS, facts.events.join("\n").into_bytes()),
             (item::STACKS, facts.stacks.recorded.clone().into_bytes()),
             (item::FUNCTIONS, facts.functions.recorded.join("\n").into_bytes()),

@@ -3,7 +3,6 @@
 
 use std::io;
 
-use anyhow::Context;
 use kmemtrace_abi::disk::block::{End, NO_CPU, item, kind};
 use zerocopy::IntoBytes;
 
@@ -43,7 +42,7 @@ impl MetaFile {
     ) -> anyhow::Result<MetaFile> {
         let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording);
         let mut meta = MetaFile { file, texts: HostTexts::open(), options: *options };
-        meta.put_start(description).with_context(|| output.unwritable(NAME))?;
+        meta.put_start(description).map_err(|error| output.unwritable(NAME, &error))?;
         Ok(meta)
     }
 

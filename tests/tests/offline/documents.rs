@@ -11,7 +11,8 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::texts;
 
 /// Traces that the documents name.
-const TRACES: [&str; 8] = ["kmemtrace.data", "before", "after", "BEFORE", "AFTER", "trace", "tree", "relay-amd64-6.1"];
+const TRACES: [&str; 8] =
+    ["kmemtrace.data", "before", "after", "BEFORE", "AFTER", "trace", "captured", "relay-amd64-6.1"];
 const PROMPTS: [&str; 4] = ["# ", "$ ", "traced# ", "analyst$ "];
 
 fn in_tree(path: &str) -> PathBuf {

@@ -26,6 +26,7 @@ mod samples;
 mod stack_text;
 mod symbols;
 mod trace_analyze;
+mod trace_dat;
 mod tree;
 mod trouble;
 mod unplaced;

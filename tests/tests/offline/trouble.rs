@@ -192,7 +192,7 @@ fn a_mistyped_command_line_is_told_from_a_bad_trace() {
         (&[], 2, "kmemtrace.data: No such file"),
         (&["site", dir], 2, "site: is no view (summary, sites, "),
         (&[dir, "sites"], 2, "sites: a view stands before its options and trace"),
-        (&[dir, second], 2, "is a directory: name one alone"),
+        (&[dir, second], 2, "are two recordings; to compare them type kmemtrace-report compare"),
         (&[cpu0, cpu0], 2, "are both of CPU 0"),
         (&[cpu0, theirs.to_str().unwrap()], 3, "are of different recordings: keep"),
         (&["/nowhere/at/all"], 2, "/nowhere/at/all: No such file"),

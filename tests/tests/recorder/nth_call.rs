@@ -6,6 +6,7 @@
 //! cores), and `KMEMTRACE_CALLS=NAME` every call of that name.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -20,7 +21,7 @@ use kmemtrace_tests::recorder::{can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
-kmemtrace_tests::tests![each_failed_call_has_message_or_harmless,];
+kmemtrace_tests::tests![each_failed_call_has_message_or_harmless, a_recovery_that_fails_somewhere_says_so,];
 
 /// System calls, and errors that they may fail with. Calls that are not listed cannot fail for a reason outside of the
 /// program (futex, close, gettid, signal handlers and masks, getrandom once the kernel has booted), or are the memory
@@ -105,9 +106,68 @@ fn each_failed_call_has_message_or_harmless() -> Result<(), Skip> {
     Ok(())
 }
 
+/// `recover` looks at an instance that a killed recorder left, and one of its calls fails: then either the instance is gone, or the
+/// status is 2 and a line says why.
+fn a_recovery_that_fails_somewhere_says_so() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return Err(Skip("needs strace".to_owned()));
+    }
+    let name = instance_name();
+    let instance = tracefs.path().join("instances").join(&name);
+    let recover = [program("kmemtraced").into_os_string(), "recover".into(), "-B".into(), name.clone().into()];
+    leave_instance(&instance, &name);
+    let (mut faults, mut ends) = (Vec::new(), BTreeMap::new());
+    let cases = sample(count_calls(&recover), "a recovery");
+    for case in &cases {
+        if !instance.exists() {
+            leave_instance(&instance, &name);
+        }
+        let output = failing(*case).args(&recover).stdin(Stdio::null()).output().expect("strace can be run");
+        let (status, stderr) = (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned());
+        let is_true = match status {
+            Some(0) => !instance.exists(),
+            Some(2) => !stderr.trim().is_empty() && !stderr.contains("panicked"),
+            _ => stderr.contains("while loading shared libraries"),
+        };
+        if !is_true {
+            faults.push(format!("{case:?}: {status:?}: {stderr}{}", String::from_utf8_lossy(&output.stdout)));
+        }
+        *ends.entry(status).or_insert(0) += 1;
+    }
+    run("kmemtraced", &["recover", "-B", &name], &[]);
+    println!("{} calls failed, one at a time; statuses: {ends:?}", cases.len());
+    assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.join("\n"));
+    Ok(())
+}
+
+/// Kills a recorder, so that its instance stays.
+fn leave_instance(instance: &Path, name: &str) {
+    let directory = Directory::new(&[]);
+    let mut command = Command::new(program("kmemtraced"));
+    command.args(["-q", "-e", "kmalloc", "-b", "64K", "-B", name, "-o"]).arg(directory.file("trace"));
+    let mut recorder = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("kmemtraced can be run");
+    let deadline = Instant::now() + PATIENCE;
+    while !directory.file("trace").join("meta.out").exists() {
+        assert!(Instant::now() < deadline, "the recorder does not begin");
+        sleep(Duration::from_millis(2));
+    }
+    recorder.kill().expect("the recorder runs");
+    recorder.wait().expect("the recorder has ended");
+    assert!(instance.exists());
+}
+
 /// Cases to run: for each system call, numbers up to the greatest count of any thread.
 fn cases() -> Vec<Case> {
-    let counts = count_calls();
+    let (directory, name) = (Directory::new(&[]), instance_name());
+    let mut words: Vec<OsString> = vec![program("kmemtraced").into(), "-B".into(), name.into()];
+    words.extend(OPTIONS.map(OsString::from));
+    words.extend(["-o".into(), directory.file("trace").into()]);
+    sample(count_calls(&words), "a recording")
+}
+
+/// A sample of all calls, as the environment asks for it.
+fn sample(counts: BTreeMap<String, u32>, what: &str) -> Vec<Case> {
     let wanted = std::env::var("KMEMTRACE_CALLS").unwrap_or_default();
     let takes = |name: &str| wanted.is_empty() || wanted == "all" || wanted == name;
     let all: Vec<Case> = FAILURES
@@ -118,7 +178,7 @@ fn cases() -> Vec<Case> {
             (1..=count).map(move |number| Case { name, error, number })
         })
         .collect();
-    assert!(all.len() > 100 || !wanted.is_empty(), "a recording makes more calls than these: {counts:?}");
+    assert!(all.len() > 100 || !wanted.is_empty(), "{what} makes more calls than these: {counts:?}");
     if !wanted.is_empty() {
         return all;
     }
@@ -128,14 +188,14 @@ fn cases() -> Vec<Case> {
     first.into_iter().chain(later.into_iter().step_by(step)).collect()
 }
 
-/// Greatest number of calls of each name by a thread of a recording.
-fn count_calls() -> BTreeMap<String, u32> {
-    let (directory, name) = (Directory::new(&[]), instance_name());
+/// Greatest number of calls of each name by a thread of a command.
+fn count_calls(words: &[OsString]) -> BTreeMap<String, u32> {
+    let directory = Directory::new(&[]);
     let log = directory.file("log");
     let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-o"]).arg(&log).arg(program("kmemtraced")).args(["-B", &name]).args(OPTIONS);
-    let status = command.arg("-o").arg(directory.file("trace")).stderr(Stdio::null()).status();
-    assert!(status.is_ok_and(|status| matches!(status.code(), Some(0 | 1))), "a recording under strace fails");
+    command.args(["-f", "-qq", "-o"]).arg(&log).args(words).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = command.status();
+    assert!(status.is_ok_and(|status| matches!(status.code(), Some(0 | 1))), "{words:?} under strace fails");
     let mut by_thread: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     let text = directory.text("log");
     for line in text.lines() {
@@ -152,14 +212,21 @@ fn count_calls() -> BTreeMap<String, u32> {
     counts
 }
 
+/// Command that runs another one, of which a call fails.
+fn failing(case: Case) -> Command {
+    let inject = format!("inject={}:error={}:when={}", case.name, case.error, case.number);
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "--seccomp-bpf", "-e", &format!("trace={}", case.name), "-e", &inject]);
+    command.args(["-o", "/dev/null"]);
+    command
+}
+
 /// Records while the call fails; returns the way the recording ended, or the broken promise.
 fn fail(tracefs: &Tracefs, case: Case) -> Result<String, String> {
     let (directory, name) = (Directory::new(&[]), instance_name());
     let trace = directory.file("trace");
-    let inject = format!("inject={}:error={}:when={}", case.name, case.error, case.number);
-    let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "--seccomp-bpf", "-e", &format!("trace={}", case.name), "-e", &inject, "-o"]);
-    command.arg("/dev/null").arg(program("kmemtraced")).args(["-B", &name]).args(OPTIONS).arg("-o").arg(&trace);
+    let mut command = failing(case);
+    command.arg(program("kmemtraced")).args(["-B", &name]).args(OPTIONS).arg("-o").arg(&trace);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| format!("strace: {error}"))?;
     let is_loaded = load_once_it_records(&mut child, &tracefs.path().join("instances").join(&name), &trace);

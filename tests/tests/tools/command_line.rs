@@ -50,7 +50,7 @@ const PROGRAMS: [&str; 3] = ["kmemtraced", "kmemtrace-check", REPORT];
 
 kmemtrace_tests::tests![
     options_stand_anywhere_behind_the_view,
-    a_view_wins_over_a_directory_of_its_name,
+    a_recording_of_a_view_s_name_is_asked_about,
     an_option_of_another_view_is_refused_by_name,
     a_mistyped_word_is_told_with_the_nearest_one,
     a_filter_that_names_nothing_is_told_with_the_nearest_names => a_filter_that_names_nothing_is_told,
@@ -110,24 +110,34 @@ fn options_stand_anywhere_behind_the_view() -> Result<(), Skip> {
     Ok(())
 }
 
-fn a_view_wins_over_a_directory_of_its_name() -> Result<(), Skip> {
+fn a_recording_of_a_view_s_name_is_asked_about() -> Result<(), Skip> {
     let (place, trace) = (Directory::new(&[]), recording(2));
-    for name in ["live", "kmemtrace.data"] {
+    for name in ["live", "kmemtrace.data", "kmemtrace.data.old"] {
         fs::create_dir(place.file(name)).unwrap();
         for entry in fs::read_dir(trace.path()).unwrap() {
             let path = entry.unwrap().path();
             fs::copy(&path, place.file(name).join(path.file_name().unwrap())).unwrap();
         }
     }
+    let run = |line: &[&str]| Command::new(program(REPORT)).current_dir(place.path()).args(line).output().unwrap();
     let printed = |line: &[&str]| {
-        let output = Command::new(program(REPORT)).current_dir(place.path()).args(line).output().unwrap();
+        let output = run(line);
         assert_eq!(stderr(0, &output), "");
         output.stdout
     };
-    assert!(printed(&["live", "--format", "json"]) == printed(&["live", "--format", "json", "kmemtrace.data"]));
+    let refused = stderr(2, &run(&["live", "--format", "json"]));
+    assert!(refused.contains("live is a view; for the directory write ./live"), "{refused}");
+    fs::create_dir(place.file("sites")).unwrap();
+    assert!(printed(&["sites", "--format", "json"]) == printed(&["sites", "--format", "json", "kmemtrace.data"]));
     for directory in [&["./live", "--format", "json"][..], &["--format", "json", "--", "live"]] {
         assert!(printed(directory) == printed(&["summary", "--format", "json", "kmemtrace.data"]), "{directory:?}");
     }
+    let named = &["compare", "--format", "json", "kmemtrace.data.old", "kmemtrace.data"];
+    assert!(printed(&["compare", "--format", "json"]) == printed(named), "the recording before, and the last one");
+    let two = stderr(2, &run(&["kmemtrace.data.old", "kmemtrace.data"]));
+    assert!(two.contains("type kmemtrace-report compare kmemtrace.data.old kmemtrace.data"), "{two}");
+    let other = stderr(2, &run(&["diff", "x", "y"]));
+    assert!(other.contains("diff: is no view; type kmemtrace-report compare x y"), "{other}");
     Ok(())
 }
 

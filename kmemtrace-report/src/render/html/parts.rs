@@ -201,7 +201,7 @@ pub(super) fn make_harmless(value: &mut Value) {
 /// Leaves out names of the machine and of the recording: a page is mailed.
 pub(super) fn leave_out_host(trace: &mut Value) {
     if let Some(trace) = trace.as_object_mut() {
-        trace.retain(|member, _| !["host", "boot", "recording"].contains(&member.as_str()));
+        trace.retain(|member, _| !["host", "boot", "recording", "command"].contains(&member.as_str()));
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use kmemtrace::documents::head::{NamesMembers, TraceMembers};
 use kmemtrace::documents::latency::{SpanRow, Spans};
 use kmemtrace::documents::stacks::StackCounts;
@@ -284,6 +286,7 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
         Unit::Ticks => format!("recorded -, to {last}"),
         Unit::Nanoseconds => format!("recorded {}", last.trim_start_matches('+')),
     });
+    head.extend(trace.begun.and_then(time_of_day).map(|time| format!("begun {time}")));
     if trace.scope == Some("tasks") {
         head.push("some tasks alone: frees by others are unseen".to_owned());
     }
@@ -297,6 +300,12 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
         head.push(format!("since {first} after boot, {lost} lost before"));
     }
     head
+}
+
+/// A time in seconds since 1970 in the reader's time zone, with its offset: `2026-11-26 09:00:30 +01:00`.
+fn time_of_day(seconds: u64) -> Option<String> {
+    let time = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
+    Some(time.to_zoned_datetime(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string())
 }
 
 /// Writes the explanation of each mark that the tables of a view have.

@@ -8,6 +8,7 @@ use kmemtrace::documents::sites::SiteRow;
 use kmemtrace::documents::summary::{FindingCounts, Summary, TotalRow};
 use kmemtrace::documents::sums::PrintedStats;
 use kmemtrace::{Kind, Space};
+use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading};
@@ -145,6 +146,9 @@ fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io:
 fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let (total, pairs, findings) = (view.total.stats.0.as_ref(), &view.pairs, &view.findings);
     let mut line = |what: &str, value: String| heading::indented(&format!("  {what:<20} {value}"), 23, options, out);
+    if let Some(command) = head.trace.command {
+        line("recorded by", escape(command.join(" ").as_bytes()).into_owned())?;
+    }
     let of_total = |figure: fn(&PrintedStats) -> Option<u64>| {
         let is_bound = total.is_some_and(|total| total.live_is_upper_bound);
         cells::upper(is_bound, cells::bytes(total.and_then(figure), options)).text

@@ -1,0 +1,119 @@
+//! Words that people type for others, each with the line that they meant.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use kmemtrace_abi::text::escape::escape;
+
+use super::commands::PROGRAM;
+use crate::views::View;
+
+/// First words that are no view, and the words to type in their place; `None` where the word is to be left out.
+const VIEWS_OF_OTHERS: [(&str, Option<&str>); 3] =
+    [("diff", Some("compare")), ("leak", Some("leaks")), ("report", None)];
+/// First word of other recorders.
+const RECORD: &str = "record";
+
+/// Keys of `--by` of other tools, and ours.
+const KEYS_OF_OTHERS: [(&str, &str); 4] =
+    [("process", "tgid"), ("thread", "task"), ("threads", "task"), ("callsite", "site")];
+
+/// Files that tell a recording or a captured tree from other directories.
+const PARTS_OF_TRACES: [&str; 3] = ["meta.out", "cpu0.out", "per_cpu"];
+
+/// Refusal of a command line whose first word is of another tool; `None` if it is not, or names a file.
+pub(super) fn first_word(words: &[OsString]) -> Option<String> {
+    let word = words.get(1)?.to_str()?;
+    if Path::new(word).exists() {
+        return None;
+    }
+    if word == RECORD {
+        return Some(format!("record: another program records: {}", line("kmemtraced", &words[2..])));
+    }
+    let (_, right) = VIEWS_OF_OTHERS.iter().find(|(other, _)| *other == word)?;
+    let mended: Vec<OsString> = right.iter().map(OsString::from).chain(words[2..].iter().cloned()).collect();
+    Some(format!("{word}: is no view; type {}", line(PROGRAM, &mended)))
+}
+
+/// Refusal of a key of another tool in `--by`, as the parser has found it.
+pub(super) fn key(words: &[OsString], error: &clap::Error) -> Option<String> {
+    let (ErrorKind::InvalidValue, Some(ContextValue::String(option)), Some(ContextValue::String(given))) =
+        (error.kind(), error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+    else {
+        return None;
+    };
+    if !option.starts_with("--by") {
+        return None;
+    }
+    let (other, ours) = KEYS_OF_OTHERS.iter().find(|(other, _)| other == given)?;
+    let mended: Vec<OsString> = words.iter().skip(1).map(|word| with_key(word, other, ours)).collect();
+    let threads = if *other == "process" { " (of threads: --by task)" } else { "" };
+    Some(format!("--by {other}: the key is {ours}; type {}{threads}", line(PROGRAM, &mended)))
+}
+
+/// A word of the command line with one key of a list replaced.
+fn with_key(word: &OsStr, other: &str, ours: &str) -> OsString {
+    let Some(text) = word.to_str() else { return word.to_owned() };
+    let (option, list) = match text.strip_prefix("--by=") {
+        Some(list) => ("--by=", list),
+        None => ("", text),
+    };
+    let keys: Vec<&str> = list.split(',').map(|key| if key == other { ours } else { key }).collect();
+    format!("{option}{}", keys.join(",")).into()
+}
+
+/// Refusal of a view that is taken for the trace of the same name in the working directory.
+pub(super) fn trace_of_a_view_s_name(view: &View) -> Option<String> {
+    let dir = Path::new(view.name);
+    let is_trace = PARTS_OF_TRACES.iter().any(|part| dir.join(part).exists());
+    is_trace
+        .then(|| format!("{name} is a view; for the directory write ./{name}: {PROGRAM} ./{name}", name = view.name))
+}
+
+fn line(program: &str, words: &[OsString]) -> String {
+    let words = words.iter().map(|word| escape(word.as_encoded_bytes()).into_owned());
+    std::iter::once(program.to_owned()).chain(words).collect::<Vec<String>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn words_of_other_tools_get_the_line_to_type() {
+        for (typed, told) in [
+            ("kmemtrace-report diff a b", "diff: is no view; type kmemtrace-report compare a b"),
+            ("kmemtrace-report report x", "report: is no view; type kmemtrace-report x"),
+            ("kmemtrace-report record -d 5", "record: another program records: kmemtraced -d 5"),
+        ] {
+            assert_eq!(first_word(&words(typed)).as_deref(), Some(told));
+        }
+        assert_eq!(first_word(&words("kmemtrace-report summary diff")), None);
+        assert_eq!(first_word(&words("kmemtrace-report")), None);
+    }
+
+    #[test]
+    fn keys_of_other_tools_get_the_line_to_type() {
+        let told = |line: &str| {
+            let words = words(line);
+            super::super::commands::program()
+                .try_get_matches_from(words.clone())
+                .err()
+                .and_then(|error| key(&words, &error))
+        };
+        assert_eq!(
+            told("kmemtrace-report sites --by process,site d").unwrap(),
+            "--by process: the key is tgid; type kmemtrace-report sites --by tgid,site d (of threads: --by task)"
+        );
+        assert_eq!(
+            told("kmemtrace-report sites --by=thread d").unwrap(),
+            "--by thread: the key is task; type kmemtrace-report sites --by=task d"
+        );
+        assert_eq!(told("kmemtrace-report sites --by colour d"), None);
+    }
+}
