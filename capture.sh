@@ -99,4 +99,7 @@ while read -r module rest; do
 	code=$(cd "/sys/module/$module/sections" 2>/dev/null && grep -Hs . .text* .*.text* | tr ':\n' '= ') || :
 	echo "$module ${id:--} ${path:--} $code"
 done <"$out/modules" >"$out/module_info"
+# Caches whose objects the kernel takes back when it is short of memory, and the threads that live.
+(cd /sys/kernel/slab 2>/dev/null && grep -s . ./*/reclaim_account) | sed 's,^\./\(.*\)/reclaim_account:,\1 ,' >"$out/reclaim_account" || :
+(cd /proc && ls -d [0-9]*/task/[0-9]* 2>/dev/null) | sed 's,.*/,,' >"$out/threads" || :
 uname -a >"$out/uname"; awk '/KernelPageSize/ { print $2 * 1024; exit }' /proc/self/smaps >"$out/page_size"

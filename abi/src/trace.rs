@@ -290,6 +290,11 @@ pub struct Metadata {
     pub module_info: Vec<u8>,
     /// Lines `CACHE ALIAS…` of merged slab caches.
     pub cache_aliases: Vec<u8>,
+    /// Lines `CACHE 0` and `CACHE 1` of slab caches: 1 for one whose objects the kernel takes back when it is short of memory; empty if the
+    /// recording has none.
+    pub reclaim_account: Vec<u8>,
+    /// Ids of the threads that lived at the end, ascending; `None`: the recording does not have them.
+    pub threads_end: Option<Vec<i32>>,
     /// `/proc/meminfo` of the recording's begin; empty if the recording has none.
     pub meminfo_start: Vec<u8>,
     /// `/proc/meminfo` of the recording's end.
@@ -465,6 +470,11 @@ impl Trace {
     /// Kind of the input, or of the one that a `trace.dat` was made from.
     fn first_input(&self) -> InputKind {
         self.metadata.made_from.unwrap_or(self.info.input)
+    }
+
+    /// True where the recorder was asked for frees of this kind, as in [`Trace::records_reclaim`].
+    pub fn records_frees(&self, kind: Kind) -> bool {
+        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
     }
 
     /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].

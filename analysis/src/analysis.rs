@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kmemtrace_abi::event::{Kind, Space};
+use kmemtrace_abi::event::{ByKind, Kind, Space};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::kernel::unknown::UnknownEvents;
 use kmemtrace_abi::trace::TraceInfo;
@@ -29,6 +29,7 @@ use crate::names::slabinfo::Slabinfo;
 use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
 use crate::pairing::result::{Live, PairingResult};
+use crate::query::select::Select;
 
 /// Answer to a [`crate::Query`]: rows, findings, live objects and totals.
 ///
@@ -77,7 +78,7 @@ pub struct Analysis {
     pub(crate) slabinfo: Option<[Slabinfo; 2]>,
     /// Other names of merged caches, where the recording keeps them.
     pub(crate) aliases: Option<CacheAliases>,
-    /// Texts of the machine's memory, where the query keeps them and has no window.
+    /// Texts of the machine's memory, where the query keeps them: those of the whole recording.
     pub(crate) machine: Option<MachineTexts>,
     /// The query has neither filters nor a window.
     pub(crate) is_whole: bool,
@@ -87,6 +88,14 @@ pub struct Analysis {
     pub(crate) allocinfo: Option<AllocinfoChange>,
     /// Caches that the filters take; none for all.
     pub(crate) caches: Vec<Glob>,
+    /// Rows of leaks are chosen by this.
+    pub(crate) chosen: Select,
+    /// Keys of rows of leaks; none for threads and call-sites.
+    pub(crate) leaks: Vec<GroupKey>,
+    /// Ids of the threads that lived at the end, ascending.
+    pub(crate) threads_end: Option<Vec<i32>>,
+    /// Kinds whose frees the recorder was asked for.
+    pub(crate) records_frees: ByKind<bool>,
 }
 
 /// True for a kind that is compared, where filters name these `asked` ones.

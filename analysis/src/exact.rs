@@ -18,15 +18,18 @@ use std::time::Duration;
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::generate::leaks::workload_with_leaks;
 use kmemtrace_tests::generate::{Random, relay_dir, trace_dir};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::asked::Asked;
 use kmemtrace_tests::reference::groups::Sort;
+use kmemtrace_tests::reference::keys::Key;
 use kmemtrace_tests::reference::selection::Selection;
 use kmemtrace_tests::reference::{Known, order, pairs};
 use kmemtrace_tests::views::{DOCUMENTS, assert_document, expected};
 
 use crate::cache;
+use crate::documents::leaks::LeakOptions;
 use crate::documents::{self, Document};
 use crate::{Analysis, Figure, Glob, GroupKey, Query, Select, Shape, Site, SizeRange, SortKey, TimeWindow};
 
@@ -55,6 +58,7 @@ fn view(asked: &Asked) -> (Query, Make) {
         "sites" => (by(), documents::sites),
         "caches" => (Query::by_cache(), documents::caches),
         "failed" => (Query::by_failure(), documents::failed),
+        "leaks" => (Query::leaks(&keys), |analysis, shape| documents::leaks(analysis, shape, LeakOptions::default())),
         "mismatch" => (Query::by_site(), |analysis, shape| documents::mismatch(analysis, shape, &[])),
         "live" if asked.objects => (Query::by_site().with_stacks(true).with_live_objects(true), documents::live),
         "live" => (by().with_live_objects(true).with_growth(true), documents::live_groups),
@@ -194,6 +198,7 @@ fn take_selection(known: &mut Known, random: &mut Random, cut: &mut Cut) {
         size: selection.least.map(size).into_iter().collect(),
         context: selection.context.iter().map(|word| word.parse().unwrap()).collect(),
         branch: Vec::new(),
+        reclaimable: None,
     };
     cut.given = selection.given();
     known.selection = selection;
@@ -237,6 +242,35 @@ fn assert_groups_exact(seed: u64) {
         let expected = asked.document(&known, &pairs::pairs(&known));
         let bytes = document(&dir, &asked, &options);
         assert_document(&format!("seed {seed}, {asked:?} {options:?}"), (asked.view, expected), &bytes);
+    }
+}
+
+/// Leaks of a trace that has some: of all rows, of other keys, of a window, of some allocations, with and without an index.
+fn assert_leaks_exact(seed: u64) {
+    let workload = workload_with_leaks(seed);
+    let dir = Directory::new(&trace_dir(&workload, seed));
+    let mut known = Known { shows_own: seed % 4 == 1, ..Known::of_workload(workload) };
+    // Files that were written a moment ago are not trusted to stay.
+    thread::sleep(Duration::from_millis(60));
+    let mut random = Random::new(seed ^ 0x1ea4_5000);
+    for turn in 0..5 {
+        (known.bounds, known.selection) = (None, Selection::default());
+        let mut options = cut(&known, *random.pick(&[1, 1, 2, 3]), random.below(100) as usize);
+        let mut asked = Asked::view("leaks");
+        match turn {
+            1 => asked = asked.by(&[*random.pick(&Key::ALL), *random.pick(&Key::ALL)]),
+            2 => options.time = take_window(&mut known, &dir, &mut random),
+            3 => take_selection(&mut known, &mut random, &mut options),
+            _ => options.has_index = true,
+        }
+        let what = format!("seed {seed}, {asked:?} {options:?}");
+        let expected = asked.document(&known, &pairs::pairs(&known));
+        let bytes = document(&dir, &asked, &options);
+        assert_document(&what, (asked.view, expected), &bytes);
+        if options.has_index {
+            let again = document(&dir, &asked, &Cut { threads: 3, ..options });
+            assert!(bytes == again, "{what}: the index changes the document");
+        }
     }
 }
 
@@ -296,6 +330,11 @@ fn parts_of_random_traces_are_reported_exactly() {
 #[test]
 fn groups_of_random_traces_are_reported_exactly() {
     each_seed(0..300, assert_groups_exact);
+}
+
+#[test]
+fn leaks_of_random_traces_are_reported_exactly() {
+    each_seed(0..60, assert_leaks_exact);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
 
-use crate::args::{Args, ExportTo, Format, SortBy};
+use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
 use crate::cli::Request;
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
@@ -36,6 +36,8 @@ const ROWS_ON_TERMINAL: usize = 20;
 const OF_TEXTS: [Code; 5] = [Code::BadText, Code::TextCut, Code::BadLine, Code::Untold, Code::NoAddress];
 /// Views that take a saved document in place of a trace.
 const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
+/// View of the calls that the tracer function_graph timed.
+const FUNCTIONS: &str = "functions";
 /// Views of counts and sums.
 const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
 /// Rows of each table below that of `caches --cache`.
@@ -52,15 +54,34 @@ pub(crate) fn view(
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     check_tree(request)?;
+    check_fail_on(request)?;
     if let Some(saved) = saved_document(request)? {
         let analysis = of_document(request, query, &saved)?;
         return print_view(request, &analysis, &[], document);
     }
     let (analysis, suggestions) = analyse(request, query)?;
     let below = objects_of_caches(request)?;
-    let status = print_view(request, &analysis, &below, document)?;
+    let status = match leaks_beside(request, &analysis) {
+        Some(found) => {
+            print_document(request, &analysis, &[], |shape| documents::summary_with_leaks(&analysis, &found, shape))?
+        }
+        None => print_view(request, &analysis, &below, document)?,
+    };
     suggestions.iter().for_each(|line| say(line));
     Ok(status)
+}
+
+/// Leaks that stand on the screen of `summary`; `None` for other views and outputs, for inputs that tell no frees or that are read once,
+/// and where the memory limit is in the way.
+fn leaks_beside(request: &Request, analysis: &Analysis) -> Option<Analysis> {
+    let is_asked = request.view.name == "summary" && request.format() == Format::Table;
+    let inputs = request.inputs();
+    if !is_asked || !analysis.info().capabilities.past || !inputs.iter().all(|path| path.is_dir() || path.is_file()) {
+        return None;
+    }
+    let mut trace = open(request, &inputs).ok()?;
+    let query = with_options(request, Query::leaks(&[])).ok()?;
+    query.run_with(&mut trace, &mut ProgressLine::new(request.args.quiet)).ok()
 }
 
 /// Answer of the trace to a query with the options of the command line, and suggestions where the filters take nothing.
@@ -136,6 +157,16 @@ fn print_view(
     below: &[(&'static str, Analysis)],
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
+    print_document(request, analysis, below, |shape| document(analysis, shape, &request.args))
+}
+
+/// Prints the document that `make` makes of an analysis, and finds the exit status.
+fn print_document<'a>(
+    request: &Request,
+    analysis: &'a Analysis,
+    below: &[(&'static str, Analysis)],
+    make: impl FnOnce(&Shape) -> Document<'a>,
+) -> anyhow::Result<u8> {
     let args = &request.args;
     check_branches(args, &analysis.source_paths())?;
     tell_rejected(analysis);
@@ -143,7 +174,7 @@ fn print_view(
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
-    let document = document(analysis, &Shape { sort: request.sort_keys(), top }, args);
+    let document = make(&Shape { sort: request.sort_keys(), top });
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
     let shape = Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: Some(ROWS_BELOW) };
     let below: Vec<Below<'_>> =
@@ -159,7 +190,11 @@ fn print_view(
         }
         tell_verdict(analysis.completeness());
     }
-    Ok(status(args, analysis.completeness()).max(gate(args, analysis)))
+    let gate = match &document.body {
+        Body::Leaks(view) => gate_of_leaks(args, view.leaks()),
+        _ => gate(args, analysis),
+    };
+    Ok(status(args, analysis.completeness()).max(gate))
 }
 
 /// Path of the saved document that is named in place of a trace; `None` for a trace.
@@ -225,7 +260,11 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
         let mut trace = open(request, std::slice::from_ref(input))?;
         let query = if by_cache { Query::by_cache() } else { Query::by_site() };
         let query = with_options(request, query)?.time(window.or(args.time));
-        let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+        let mut progress = ProgressLine::new(args.quiet);
+        let analysis = match window {
+            Some(_) => query.run_carried_with(&mut trace, &mut progress)?,
+            None => query.run_with(&mut trace, &mut progress)?,
+        };
         let asked = if window.is_some() { (option, window) } else { ("--time", args.time) };
         explain_empty_window(asked, &trace, analysis.events(), analysis.first_key());
         Ok(analysis)
@@ -336,10 +375,12 @@ fn gate(args: &Args, analysis: &Analysis) -> u8 {
             sum.saturating_add(finding.count.saturating_sub(finding.suspect).saturating_sub(unseen))
         })
     };
-    let fired: Vec<String> = args
-        .fail_on
-        .iter()
-        .map(|&class| (class, errors(class)))
+    let classes = args.fail_on.iter().filter_map(|fail_on| match fail_on {
+        FailOn::Class(class) => Some(*class),
+        FailOn::Leak => None,
+    });
+    let fired: Vec<String> = classes
+        .map(|class| (class, errors(class)))
         .filter(|(_, errors)| *errors > 0)
         .map(|(class, errors)| format!("{errors} {}", class.name()))
         .collect();
@@ -347,6 +388,15 @@ fn gate(args: &Args, analysis: &Analysis) -> u8 {
         return exit::OK;
     }
     say(&format!("--fail-on: {}", fired.join(", ")));
+    exit::GATE
+}
+
+/// Status of `--fail-on leak`: the gate fires on groups that nothing known explains.
+fn gate_of_leaks(args: &Args, leaks: usize) -> u8 {
+    if args.fail_on.is_empty() || leaks == 0 {
+        return exit::OK;
+    }
+    say(&format!("--fail-on: {leaks} leak{}", if leaks == 1 { "" } else { "s" }));
     exit::GATE
 }
 
@@ -393,6 +443,13 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
         _ => false,
     };
+    if !trace.info.capabilities.times && (request.view.name != FUNCTIONS || args.time.is_some()) {
+        anyhow::bail!(
+            "{}: the text has no times, so {FUNCTIONS} is the only view, without --time: write 1 to options/funcgraph-abstime, and read \
+             `trace` again",
+            input_name(&trace)
+        );
+    }
     if let Some(option) = args.of_text.given().find(|option| !takes(option)) {
         anyhow::bail!(
             "{option}: {} is no text of events and tells this itself; leave the option out",
@@ -519,6 +576,20 @@ fn check_tree(request: &Request) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses a reason for the exit status 1 that the view does not have.
+fn check_fail_on(request: &Request) -> anyhow::Result<()> {
+    let is_of_leaks = request.view.name == "leaks";
+    match request.args.fail_on.iter().find(|fail_on| (**fail_on == FailOn::Leak) != is_of_leaks) {
+        Some(FailOn::Leak) => {
+            anyhow::bail!("--fail-on leak: {} does not look for leaks; use leaks --fail-on leak", request.view.name)
+        }
+        Some(FailOn::Class(class)) => {
+            anyhow::bail!("--fail-on {}: leaks has no findings; use mismatch --fail-on {0}", class.name())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Refuses an order by static sizes where none are known.
 pub(crate) fn check_static(request: &Request, analysis: &Analysis) -> anyhow::Result<()> {
     let is_asked = request.sort_keys().iter().any(|key| matches!(key, SortKey::Static | SortKey::Current));
@@ -614,6 +685,7 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         shows_own: args.own,
         shows_normal: args.all,
         shows_inlines: args.inlines,
+        shows_parts: args.parts,
         top: top(request),
         selected: None,
         allocinfo: None,

@@ -17,8 +17,9 @@ use crate::choices::{Priority, StackWhen};
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
-const VIEWS: [&str; 19] = [
+const VIEWS: [&str; 20] = [
     "summary",
+    "leaks",
     "sites",
     "tasks",
     "modules",

@@ -18,6 +18,8 @@ impl Scenario {
         let per_cpu = |cpu| PerCpu { cpu, ..PerCpu::default() };
         Scenario {
             workload: Workload {
+                reclaim_account: String::new(),
+                threads_end: None,
                 shape,
                 names: Names::new(),
                 cpus: (0..cpus).map(per_cpu).collect(),

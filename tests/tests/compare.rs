@@ -19,8 +19,9 @@ const REPORT: &str = "kmemtrace-report";
 const CHECK: &str = "kmemtrace-check";
 
 /// Views, some with options of their own. Both sides of a comparison are windows of one trace.
-const VIEWS: [&[&str]; 22] = [
+const VIEWS: [&[&str]; 23] = [
     &["summary"],
+    &["leaks"],
     &["sites"],
     &["sites", "--by", "comm,site"],
     &["sites", "--by", "gfp,size,context"],

@@ -579,6 +579,11 @@ pub mod item {
     pub const MARKS: u16 = 204;
     /// A finding about that file: code u16, 1 if it has a block u16, offset u64, block u64, message.
     pub const FINDING: u16 = 205;
+    /// Text: `CACHE 0` or `CACHE 1` a line, for each slab cache at the end: 1 for one whose objects the kernel takes back when it is short
+    /// of memory (SLAB_RECLAIM_ACCOUNT); from minor version 9 on.
+    pub const RECLAIM_ACCOUNT: u16 = 130;
+    /// Text: ids of the threads that lived after the last event, a line each; from minor version 9 on.
+    pub const THREADS_END: u16 = 131;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;

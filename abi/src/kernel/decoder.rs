@@ -193,6 +193,11 @@ impl Decoder {
         self.plans.iter().any(|plan| plan.action == Action::Alloc(kind))
     }
 
+    /// True where the trace describes frees of this kind.
+    pub(crate) fn describes_frees(&self, kind: Kind) -> bool {
+        self.plans.iter().any(|plan| plan.action == Action::Free(kind))
+    }
+
     /// True where allocations of pages tell no frame number.
     pub(crate) fn has_page_pointers(&self) -> bool {
         self.plans.iter().any(|plan| plan.action == Action::Alloc(Kind::Pages) && plan.frame_bits == 0)

@@ -8,7 +8,7 @@ pub(crate) mod decoder;
 pub mod format;
 pub mod gfp;
 pub mod kallsyms;
-mod latency;
+pub(crate) mod latency;
 pub mod notes;
 pub mod probes;
 pub(crate) mod profile;
@@ -18,4 +18,6 @@ mod slot;
 pub(crate) mod stack_record;
 pub mod stats;
 pub mod subbuffer;
+#[cfg(feature = "inputs")]
+pub(crate) mod tracer_stream;
 pub mod unknown;

@@ -166,6 +166,7 @@ pub(crate) struct MetadataBuilder {
     module_info_later: Vec<u8>,
     stacks: Option<Vec<u8>>,
     probes: Option<Vec<u8>>,
+    threads_end: Option<Vec<u8>>,
     stopped: Vec<u8>,
     metadata: Metadata,
 }
@@ -190,6 +191,8 @@ impl MetadataBuilder {
                 item::MODULE_INFO => &mut self.module_info,
                 item::MODULE_INFO_LATER => &mut self.module_info_later,
                 item::CACHE_ALIASES => &mut self.metadata.cache_aliases,
+                item::RECLAIM_ACCOUNT => &mut self.metadata.reclaim_account,
+                item::THREADS_END => self.threads_end.get_or_insert_default(),
                 item::MEMINFO_START => &mut self.metadata.meminfo_start,
                 item::MEMINFO_END => &mut self.metadata.meminfo_end,
                 item::VMSTAT_START => &mut self.metadata.vmstat_start,
@@ -236,6 +239,7 @@ impl MetadataBuilder {
                 Some((cpu.parse().ok()?, node.trim().parse().ok()?))
             })
             .collect();
+        self.metadata.threads_end = self.threads_end.as_deref().map(thread_ids);
         self.metadata.own_threads = self.own_threads.as_deref().and_then(own_threads);
         let is_good = self.own_threads.is_none() || self.metadata.own_threads.is_some();
         (self.metadata, is_good)
@@ -277,6 +281,15 @@ fn own_threads(text: &[u8]) -> Option<Vec<i32>> {
     threads.sort_unstable();
     threads.dedup();
     Some(threads)
+}
+
+/// Parses thread ids, one a line: ascending, each once. Other lines are skipped.
+pub(crate) fn thread_ids(text: &[u8]) -> Vec<i32> {
+    let lines = text.split(|&b| b == b'\n').filter_map(|line| std::str::from_utf8(line).ok()?.trim().parse().ok());
+    let mut threads: Vec<i32> = lines.collect();
+    threads.sort_unstable();
+    threads.dedup();
+    threads
 }
 
 /// `PID COMM` a line, as `saved_cmdlines` has it; a comm may hold blanks. A later line of a pid wins.

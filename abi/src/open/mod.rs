@@ -22,6 +22,8 @@ pub mod stream;
 mod symbols;
 #[cfg(feature = "inputs")]
 pub mod trace_dat;
+#[cfg(feature = "inputs")]
+mod tracer_stream;
 mod tree;
 
 use std::path::{Path, PathBuf};

@@ -325,6 +325,8 @@ fn names_beside(texts: &mut Texts, uname: String, formats: &[(String, String)]) 
         vmstat_end: texts.find("vmstat_end").unwrap_or_default(),
         memory_start: memory_texts(texts, "start"),
         memory_end: memory_texts(texts, "end"),
+        reclaim_account: texts.find("reclaim_account").unwrap_or_default(),
+        threads_end: texts.find("threads").as_deref().map(header::thread_ids),
         uname: uname.into_bytes(),
         ..Metadata::default()
     }

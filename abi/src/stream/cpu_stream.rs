@@ -20,6 +20,7 @@ use crate::disk::part::Part;
 use crate::disk::seek_index::{SeekIndex, SeekIndexBuilder};
 use crate::event::{GapCause, StreamItem};
 use crate::fault::{Code, Fault};
+use crate::kind::Kind;
 
 /// Origin of a stream's bytes.
 #[derive(Debug)]
@@ -207,6 +208,14 @@ impl CpuStream {
     pub(crate) fn frees_alone_name_caches(&self) -> bool {
         match &*self.format {
             PayloadFormat::SubBuffers(format) => format.decoder.frees_alone_name_caches(),
+            PayloadFormat::Relay(_) | PayloadFormat::Unknown => false,
+        }
+    }
+
+    /// True where the stream describes frees of this kind.
+    pub(crate) fn describes_frees(&self, kind: Kind) -> bool {
+        match &*self.format {
+            PayloadFormat::SubBuffers(format) => format.decoder.describes_frees(kind),
             PayloadFormat::Relay(_) | PayloadFormat::Unknown => false,
         }
     }

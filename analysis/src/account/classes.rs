@@ -15,6 +15,7 @@ use crate::account::place_paths::PlaceSteps;
 use crate::account::row_paths::{NO_FRAME, SharedPaths, Step};
 use crate::account::stacks::{KnownStacks, StackNumber, StackTable};
 use crate::names::caches::CacheFrom;
+use crate::names::reclaim::Reclaim;
 
 /// Numbers below are classes of objects that the filters take; those from here on are classes of objects that they do not take,
 /// and stand for an origin: [`FIRST_UNSELECTED`] and the number of the origin.
@@ -52,11 +53,27 @@ pub(crate) struct Class {
     pub(crate) cache: CacheNumber,
     /// Origin of the cache's name, of objects of `kmem_cache_alloc` if rows are made of caches.
     pub(crate) cache_from: Option<CacheFrom>,
+    /// Whether the kernel takes the objects back by itself, where the query asks for it.
+    pub(crate) reclaim: Reclaim,
     pub(crate) kind: Kind,
     /// True if all objects of the class have its sizes.
     pub(crate) is_sized: bool,
     pub(crate) requested: u64,
     pub(crate) allocated: u64,
+}
+
+/// Cache of the objects of a class, and what follows from it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClassCache {
+    pub(crate) number: CacheNumber,
+    pub(crate) from: Option<CacheFrom>,
+    pub(crate) reclaim: Reclaim,
+}
+
+impl From<(CacheNumber, Option<CacheFrom>)> for ClassCache {
+    fn from((number, from): (CacheNumber, Option<CacheFrom>)) -> ClassCache {
+        ClassCache { number, from, ..ClassCache::default() }
+    }
 }
 
 /// Row and call-site that objects come from: findings are counted by both.
@@ -278,9 +295,10 @@ impl Classes {
         &self,
         key: RowKey,
         site: u64,
-        (cache, cache_from): (CacheNumber, Option<CacheFrom>),
+        cache: impl Into<ClassCache>,
         (requested, allocated): (u64, u64),
     ) -> u32 {
+        let ClassCache { number: cache, from: cache_from, reclaim } = cache.into();
         let registry = &mut *self.lock();
         let rows = registry.rows.all.len();
         let row = registry.rows.number(key);
@@ -289,7 +307,8 @@ impl Classes {
         }
         let site = registry.sites.number((site, key.kind));
         let origin = registry.origins.number(Origin { row: Some(row), site });
-        let sized = Class { row, origin, cache, cache_from, kind: key.kind, is_sized: true, requested, allocated };
+        let sized =
+            Class { row, origin, cache, cache_from, reclaim, kind: key.kind, is_sized: true, requested, allocated };
         if let Some(&number) = registry.classes.numbers.get(&sized) {
             return number;
         }
@@ -328,6 +347,11 @@ impl Classes {
         for origin in registry.origins.all.get(from..).unwrap_or_default() {
             take(registry.sites.all.get(origin.site as usize).map_or(0, |(site, _)| *site));
         }
+    }
+
+    /// The name of a cache's number; `None` for 0.
+    pub(crate) fn name(&self, number: CacheNumber) -> Option<Box<[u8]>> {
+        self.lock().names.at((number as usize).checked_sub(1)?).map(Into::into)
     }
 
     /// Hands the names from index `from` on to `take`: index and one is the [`CacheNumber`].
@@ -421,6 +445,7 @@ mod tests {
             origin: 0,
             cache: 1,
             cache_from: None,
+            reclaim: Reclaim::Unknown,
             kind: Kind::Cache,
             is_sized: false,
             requested: 0,

@@ -104,6 +104,8 @@ pub(crate) trait Sum: Copy {
     fn known(self) -> Option<u128>;
     /// The sum of both, as far as they are known.
     fn plus(self, other: Self) -> Self;
+    /// What this sum has more than a part of it; nothing of what is not known.
+    fn less(self, part: Self) -> Self;
     /// The sum that a document printed as `figure`.
     fn printed_as(figure: Option<u64>) -> Self;
 }
@@ -119,6 +121,10 @@ macro_rules! sums {
                 self + other
             }
 
+            fn less(self, part: $type) -> $type {
+                self.saturating_sub(part)
+            }
+
             fn printed_as(figure: Option<u64>) -> $type {
                 figure.unwrap_or(0).into()
             }
@@ -131,6 +137,10 @@ macro_rules! sums {
 
             fn plus(self, other: Option<$type>) -> Option<$type> {
                 self.zip(other).map(|(sum, more)| sum + more).or(self).or(other)
+            }
+
+            fn less(self, part: Option<$type>) -> Option<$type> {
+                self.map(|sum| sum.saturating_sub(part.unwrap_or(0)))
             }
 
             fn printed_as(figure: Option<u64>) -> Option<$type> {

@@ -11,10 +11,11 @@ use crate::account::classes::{CacheNumber, Classes};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, NO_VALUE};
 use crate::account::module_loads::{INIT, LoadedModule, ModuleLoads};
 use crate::account::stacks::StackNumber;
-use crate::names::caches::{CacheFrom, CacheNames};
+use crate::names::caches::{CacheFrom, CacheNames, candidates};
 use crate::names::kallsyms::{SiteOwner, Symbolizer};
 use crate::names::known::KnownNames;
 use crate::names::place::{Place, SourceLine};
+use crate::names::reclaim::{Reclaim, ReclaimedObject};
 use crate::names::resolver::Places;
 use crate::names::wrappers::plain_name;
 
@@ -37,6 +38,8 @@ pub(crate) struct GroupFacts<'a> {
     pub(crate) module_rule: ModuleRule,
     /// Loads of modules, where the keys need them and the trace tells them.
     pub(crate) loads: Option<&'a ModuleLoads>,
+    /// The query asks which objects the kernel takes back by itself.
+    pub(crate) marks_reclaim: bool,
 }
 
 impl<'a> GroupFacts<'a> {
@@ -197,6 +200,40 @@ impl<'a> GroupReader<'a> {
     #[inline(always)]
     pub(crate) fn has_keys(&self) -> bool {
         !self.keys.is_empty()
+    }
+
+    /// True where objects are to be told apart that the kernel takes back by itself.
+    #[inline(always)]
+    pub(crate) fn marks_reclaim(&self) -> bool {
+        self.facts.marks_reclaim
+    }
+
+    /// Whether an allocation with these flags asks for memory that the kernel takes back; `None` also where no query asks for it.
+    #[inline]
+    pub(crate) fn asks_reclaimable(&self, gfp: Option<u64>) -> Option<bool> {
+        if self.facts.marks_reclaim { self.facts.caches.reclaim.asks_reclaimable(gfp) } else { None }
+    }
+
+    /// Whether the kernel takes an object back by itself that was given out at this call-site with so many bytes.
+    #[cold]
+    pub(crate) fn reclaim(
+        &self,
+        kind: Kind,
+        cache: CacheNumber,
+        place: (u64, u64),
+        asks_reclaimable: Option<bool>,
+    ) -> Reclaim {
+        if !self.facts.marks_reclaim {
+            return Reclaim::Unknown;
+        }
+        let named = self.classes.name(cache);
+        let known = || {
+            let known = self.facts.caches.of_object(place).filter(|_| kind == Kind::Cache)?;
+            Some(known.0).filter(|name| candidates(name).is_none())
+        };
+        let function = self.facts.symbolizer().and_then(|symbols| symbols.lookup(place.0)).map(|symbol| symbol.name);
+        let cache = named.as_deref().or_else(known);
+        self.facts.caches.reclaim.of_object(ReclaimedObject { kind, cache, asks_reclaimable, function })
     }
 
     /// The keys of an allocation as one number, see [`crate::account::grouping::RowKey::others`].
@@ -451,6 +488,7 @@ mod tests {
             gfp_names: None,
             module_rule: ModuleRule::Site,
             loads: None,
+            marks_reclaim: false,
         };
         let mut own = Names::new();
         let name = own.intern(b"kmalloc");

@@ -57,6 +57,13 @@ impl Grouping {
         grouping.keys[2] = Some(GroupKey::Task);
         grouping
     };
+    /// A row per call-site, thread, use of pages and kind: what leaks are found by.
+    pub(crate) const LEAKS: Grouping = {
+        let mut grouping = Grouping::SITE;
+        grouping.keys[1] = Some(GroupKey::Task);
+        grouping.keys[2] = Some(GroupKey::Use);
+        grouping
+    };
     /// A row per cache and kind.
     pub(crate) const CACHE: Grouping = Grouping::one(Some(GroupKey::Cache));
 
@@ -77,6 +84,11 @@ impl Grouping {
             }
         }
         grouping
+    }
+
+    /// The grouping by further keys, too.
+    pub(crate) fn with(self, more: &[GroupKey]) -> Grouping {
+        Grouping::of(&self.keys().chain(more.iter().copied()).collect::<Vec<_>>())
     }
 
     /// The keys, in order.
@@ -121,7 +133,7 @@ impl RowKey {
 }
 
 /// Lists of values, each kept once.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ValueLists {
     /// Values of all lists, one list after the other.
     values: Vec<GroupValue>,
@@ -132,6 +144,15 @@ pub(crate) struct ValueLists {
 impl ValueLists {
     pub(crate) fn new(values: Vec<GroupValue>, len: usize) -> ValueLists {
         ValueLists { values, len }
+    }
+
+    /// Lists whose values of the key of this place are others.
+    pub(crate) fn map(self, place: usize, of: impl Fn(GroupValue) -> Option<GroupValue>) -> Option<ValueLists> {
+        let mut values = self.values;
+        for value in values.iter_mut().skip(place).step_by(self.len.max(1)) {
+            *value = of(*value)?;
+        }
+        Some(ValueLists { values, ..self })
     }
 
     /// The values of a row's other keys, in the grouping's order.

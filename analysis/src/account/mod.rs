@@ -1,5 +1,6 @@
 //! Accounting: sums per row, per kind and in all, and the loss over all files.
 
+pub(crate) mod births;
 pub(crate) mod classes;
 pub(crate) mod completeness;
 pub(crate) mod figures;

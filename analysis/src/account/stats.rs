@@ -37,6 +37,17 @@ macro_rules! stats {
                 }
             }
 
+            /// Figures since the moment at which the row had those of `before`: live ones stay, peaks are not known.
+            pub(crate) fn since(&self, before: &Stats) -> Stats {
+                Stats {
+                    $($member: stats!(@since $adds $bound self.$member, before.$member),)*
+                    live_is_upper_bound: self.live_is_upper_bound,
+                    cross_cpu_bytes: self.cross_cpu_bytes.saturating_sub(before.cross_cpu_bytes),
+                    oldest: self.oldest,
+                    failed_span: self.failed_span,
+                }
+            }
+
             /// Adds another row.
             pub(crate) fn add(&mut self, other: &Stats) {
                 $(self.$member = stats!(@$adds self.$member, other.$member);)*
@@ -48,6 +59,10 @@ macro_rules! stats {
             }
         }
     };
+    (@since sum exact $sum:expr, $part:expr) => { Sum::less($sum, $part) };
+    (@since sum bound $live:expr, $before:expr) => { $live };
+    (@since max $bound:ident $most:expr, $before:expr) => { $most };
+    (@since none $bound:ident $peak:expr, $before:expr) => { None };
     (@sum $sum:expr, $more:expr) => { Sum::plus($sum, $more) };
     (@max $most:expr, $more:expr) => { $most.max($more) };
     (@none $peak:expr, $more:expr) => { None };
@@ -76,6 +91,24 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_allocated_since_is_a_difference_and_what_is_live_is_not() {
+        let before = Stats { allocs: 3, requested: 30, live_objects: 2, live_allocated: 20, ..Stats::default() };
+        let end = Stats {
+            allocs: 5,
+            requested: 70,
+            frees: 1,
+            live_objects: 4,
+            live_allocated: 50,
+            peak_live_allocated: Some(60),
+            pages_freed: Some(7),
+            ..Stats::default()
+        };
+        let since = end.since(&before);
+        assert_eq!((since.allocs, since.requested, since.frees, since.pages_freed), (2, 40, 1, Some(7)));
+        assert_eq!((since.live_objects, since.live_allocated, since.peak_live_allocated), (4, 50, None));
+    }
 
     #[test]
     fn a_row_without_an_allocation_is_empty() {

@@ -8,6 +8,7 @@ use kmemtrace_abi::event::{Kind, Space};
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::stats::Stats;
 use crate::names::caches::CacheFrom;
+use crate::names::reclaim::Reclaim;
 
 /// Bytes requested and allocated.
 pub(crate) type Sizes = (u64, u64);
@@ -374,6 +375,14 @@ impl Tallies<'_> {
             Some((tally.class.row, tally.class.cache_from.filter(|_| is_used)?))
         };
         self.tallies.iter().enumerate().filter_map(of_class)
+    }
+
+    /// Row of each class that objects were allocated of, and whether the kernel takes these back.
+    pub(crate) fn reclaims(&self) -> impl Iterator<Item = (u32, Reclaim)> {
+        let has_pages = |number: usize| self.pages.get(number).is_some_and(|pages| pages.opened > 0);
+        let used =
+            self.tallies.iter().enumerate().filter(move |(number, tally)| tally.opened > 0 || has_pages(*number));
+        used.map(|(_, tally)| (tally.class.row, tally.class.reclaim))
     }
 
     /// Classes of kind `cache` that objects were allocated of, as far as `is_of` takes their caches.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::completeness::MergeStats;
 use crate::account::figures::{Figure, FigureUnit};
-use crate::account::grouping::{Grouping, RowKey};
+use crate::account::grouping::{Grouping, RowKey, ValueLists};
 use crate::pairing::result::{Live, PairingResult};
 
 /// Limit of live objects that an index keeps.
@@ -24,6 +24,8 @@ pub(crate) struct AnalysisRequest {
     pub(crate) lists_live: bool,
     /// The recorder's own objects are counted, too.
     pub(crate) shows_own: bool,
+    /// Births of the live objects are counted.
+    pub(crate) births: bool,
 }
 
 impl AnalysisRequest {
@@ -33,6 +35,7 @@ impl AnalysisRequest {
             && self.shows_own == other.shows_own
             && self.matrix >= other.matrix
             && self.lists_live >= other.lists_live
+            && self.births >= other.births
     }
 
     /// This request with parts that cost little, so that the index answers other views, too.
@@ -56,7 +59,7 @@ impl AnalysisRequest {
 }
 
 /// Groupings whose results an index keeps, by their numbers in it.
-const KEPT: [Grouping; 3] = [Grouping::KIND, Grouping::SITE, Grouping::CACHE];
+const KEPT: [Grouping; 4] = [Grouping::KIND, Grouping::SITE, Grouping::CACHE, Grouping::LEAKS];
 
 fn grouping_number<S: Serializer>(grouping: &Grouping, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u8(KEPT.iter().position(|kept| kept == grouping).map_or(u8::MAX, |number| number as u8))
@@ -81,7 +84,7 @@ pub(super) fn write(
 ) -> postcard::Result<Vec<u8>> {
     let names: Vec<&[u8]> = (0..).map_while(|index| names.at(index)).collect();
     let live = if request.lists_live { (&paired.classes[..], &paired.live[..]) } else { Default::default() };
-    postcard::to_extend(&live, postcard::to_allocvec(&(names, order, paired))?)
+    postcard::to_extend(&live, postcard::to_allocvec(&(names, order, paired, &paired.lists))?)
 }
 
 /// The result of `request` in `bytes`, with live objects only if `with_live`; names of caches are added to `names`. `None` if the
@@ -92,8 +95,8 @@ pub(super) fn read(
     with_live: bool,
     names: &mut Names,
 ) -> Option<(MergeStats, PairingResult)> {
-    type Kept<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult);
-    let ((known, order, mut paired), rest) = postcard::take_from_bytes::<Kept<'_>>(bytes).ok()?;
+    type Kept<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult, ValueLists);
+    let ((known, order, mut paired, lists), rest) = postcard::take_from_bytes::<Kept<'_>>(bytes).ok()?;
     let numbers: Vec<CacheNumber> = known.into_iter().map(|name| names.intern(name).index() as u32 + 1).collect();
     let cache = |number: CacheNumber| match number.checked_sub(1) {
         Some(index) => numbers.get(index as usize).copied(),
@@ -101,6 +104,7 @@ pub(super) fn read(
     };
     // Without stacks, rows of call-sites and their stacks are those of call-sites.
     let row = |key: RowKey| match request.grouping {
+        Grouping::LEAKS => Some(key),
         Grouping::CACHE => Some(RowKey { others: cache(u32::try_from(key.others).ok()?)?.into(), ..key }),
         _ => Some(RowKey { others: 0, ..key }),
     };
@@ -111,6 +115,11 @@ pub(super) fn read(
     paired.caches_from = caches_from.collect::<Option<_>>()?;
     let old_frees = paired.counts.old_frees.into_iter().map(|(number, frees)| Some((cache(number)?, frees)));
     paired.counts.old_frees = old_frees.collect::<Option<_>>()?;
+    if request.grouping == Grouping::LEAKS {
+        let name = |number| Some(cache(u32::try_from(number).ok()?)?.into());
+        // The use is the second key beside the call-site.
+        paired.lists = lists.map(1, name)?;
+    }
     if with_live {
         // The order of the list is that of the index.
         (paired.classes, paired.live) = read_all::<(Vec<Class>, Vec<Live>)>(rest)?;
@@ -120,7 +129,8 @@ pub(super) fn read(
     }
     let has_row = |class: &Class| (class.row as usize) < paired.rows.len();
     let has_class = |live: &Live| (live.class as usize) < paired.classes.len();
-    let fits = paired.classes.iter().all(has_row) && paired.live.iter().all(has_class);
+    let has_births = !request.births || paired.births.len() == paired.rows.len();
+    let fits = has_births && paired.classes.iter().all(has_row) && paired.live.iter().all(has_class);
     (fits && sums_fit(&order, &paired)).then_some((order, paired))
 }
 
@@ -156,7 +166,7 @@ mod tests {
     use crate::pairing::findings::FindingRow;
 
     const REQUEST: AnalysisRequest =
-        AnalysisRequest { grouping: Grouping::SITE, matrix: true, lists_live: true, shows_own: false };
+        AnalysisRequest { grouping: Grouping::SITE, matrix: true, lists_live: true, shows_own: false, births: false };
 
     /// The result of a pass over a small trace, and the names that it numbers caches by.
     fn answer(grouping: Grouping) -> (MergeStats, PairingResult, Names) {
@@ -249,7 +259,7 @@ mod tests {
         let all = || {
             let flags = (0..8).map(|n| [n & 1 != 0, n & 2 != 0, n & 4 != 0]);
             flags.flat_map(move |[matrix, lists_live, shows_own]| {
-                groupings.map(|grouping| AnalysisRequest { grouping, matrix, lists_live, shows_own })
+                groupings.map(|grouping| AnalysisRequest { grouping, matrix, lists_live, shows_own, births: false })
             })
         };
         for known in all() {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn request(grouping: Grouping) -> AnalysisRequest {
-        AnalysisRequest { grouping, matrix: false, lists_live: false, shows_own: false }
+        AnalysisRequest { grouping, matrix: false, lists_live: false, shows_own: false, births: false }
     }
 
     fn written(verdict: Verdict, files: &[Option<&SeekIndex>]) -> Vec<u8> {

@@ -310,7 +310,7 @@ mod tests {
     use crate::account::grouping::Grouping;
 
     const SITES: AnalysisRequest =
-        AnalysisRequest { grouping: Grouping::SITE, matrix: false, lists_live: false, shows_own: false };
+        AnalysisRequest { grouping: Grouping::SITE, matrix: false, lists_live: false, shows_own: false, births: false };
 
     fn settings() -> Settings {
         Settings { from: 0, is_wanted: true, notes: Notes::default() }

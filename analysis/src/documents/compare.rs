@@ -260,7 +260,8 @@ fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
     let is_known = [Grouping::SITE, Grouping::CACHE].contains(&after.grouping) && before.grouping == after.grouping;
     for (side, analysis) in [before, after].into_iter().enumerate().filter(|_| is_known) {
         for (row, (key, stats)) in analysis.paired.rows.iter().enumerate() {
-            if !stats.is_empty() {
+            // A window may hold or free objects that were allocated before it.
+            if !stats.is_empty() || stats.live_objects > 0 || stats.frees > 0 || stats.inferred_frees > 0 {
                 let name = side_key(analysis, *key, side == 0 && !same_addresses);
                 pairs.entry((name, key.kind)).or_default()[side].add(analysis, row);
             }

@@ -13,6 +13,7 @@ use super::growth::GrowthBody;
 use super::head::Head;
 use super::holders::HoldersBody;
 use super::latency::{Functions, Shrinkers, Spans, Stalls, Waits};
+use super::leaks::LeaksBody;
 use super::live::{LiveRow, OtherObjects};
 use super::live_groups::LiveGroupRow;
 use super::mismatch::{MismatchRow, OtherFindings};
@@ -65,6 +66,8 @@ pub enum Body<'a> {
     Holders(Box<HoldersBody<'a>>),
     /// Growth over time.
     Growth(Box<GrowthBody<'a>>),
+    /// Rows of leaks.
+    Leaks(Box<LeaksBody<'a>>),
     /// Live objects.
     Live(Listing<'a, LiveRow<'a>, OtherObjects>),
     /// Frees on another CPU.
@@ -97,6 +100,7 @@ impl Body<'_> {
             | Body::Balance(_)
             | Body::Failed(_)
             | Body::Mismatch(_)
+            | Body::Leaks(_)
             | Body::Live(_)
             | Body::Cross(_)
             | Body::Compare(_)
@@ -118,6 +122,7 @@ impl<'a> Document<'a> {
             Body::Groups(listing) => listing.stacks.as_ref(),
             Body::LiveGroups(listing) => listing.stacks.as_ref(),
             Body::Growth(growth) => growth.listing.stacks.as_ref(),
+            Body::Leaks(leaks) => leaks.listing.stacks.as_ref(),
             Body::Live(listing) => listing.stacks.as_ref(),
             _ => None,
         }
@@ -139,6 +144,7 @@ impl RowSource for Document<'_> {
             Body::Tree(tree) => tree.each_row(take),
             Body::Holders(holders) => holders.listing.each_row(take),
             Body::Growth(growth) => growth.listing.each_row(take),
+            Body::Leaks(leaks) => leaks.listing.each_row(take),
             Body::Live(listing) => listing.each_row(take),
             Body::Cross(cross) => cross.listing.each_row(take),
             Body::Account(account) => account.each_row(take),

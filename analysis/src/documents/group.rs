@@ -313,7 +313,7 @@ impl<'a> GroupNaming<'a> {
     }
 
     /// Adds what sorts rows by a value to `values`.
-    fn add_place(&self, key: GroupKey, value: GroupValue, values: &mut Vec<SortValue<'a>>) {
+    pub(super) fn add_place(&self, key: GroupKey, value: GroupValue, values: &mut Vec<SortValue<'a>>) {
         let name = SortValue::of_name;
         let number = |number: Option<i128>| SortValue(number.map_or(Rank::Unknown, Rank::Number));
         let known = (value != NO_VALUE).then_some(value);

@@ -22,6 +22,10 @@ row! {
         pub kind: Kind,
         /// Live bytes and allocations.
         pub slices: SliceFigures,
+        /// True if the kernel takes the objects back by itself; `None` where their cache is not known, or the query does not ask for it.
+        pub reclaimable: Option<bool>,
+        /// `flag` or `list`.
+        pub reclaimable_from: Option<&'static str>,
     }
 }
 
@@ -109,7 +113,14 @@ pub(super) fn growth<'a>(
     let stacks = naming.stack_members();
     let make = move |index: usize| {
         let key: RowKey = paired.rows[index].0;
-        GrowthRow { names: naming.names(key), kind: key.kind, slices: SliceFigures::of(growth, index) }
+        let reclaim = paired.reclaim(index);
+        GrowthRow {
+            names: naming.names(key),
+            kind: key.kind,
+            slices: SliceFigures::of(growth, index),
+            reclaimable: reclaim.is_reclaimable(),
+            reclaimable_from: reclaim.from(),
+        }
     };
     let template = rows.first().or(rest.first()).map(|(.., index)| make(*index));
     let rows: Vec<usize> = rows.into_iter().map(|(.., index)| index).collect();
@@ -120,5 +131,11 @@ pub(super) fn growth<'a>(
 
 /// Row of an empty list.
 fn unused<'a>() -> GrowthRow<'a> {
-    GrowthRow { names: GroupNames(Vec::new()), kind: Kind::Kmalloc, slices: SliceFigures::none(0) }
+    GrowthRow {
+        names: GroupNames(Vec::new()),
+        kind: Kind::Kmalloc,
+        slices: SliceFigures::none(0),
+        reclaimable: None,
+        reclaimable_from: None,
+    }
 }

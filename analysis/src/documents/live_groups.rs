@@ -37,6 +37,10 @@ row! {
         pub median: u64,
         /// Live bytes at the end less those at the last end of a slice within nine tenths of the recording; `None` without growth.
         pub grew: Option<i64>,
+        /// True if the kernel takes the objects back by itself; `None` where their cache is not known, or the query does not ask for it.
+        pub reclaimable: Option<bool>,
+        /// `flag` or `list`.
+        pub reclaimable_from: Option<&'static str>,
     }
 }
 
@@ -114,6 +118,8 @@ pub(super) fn live_groups<'a>(
             oldest: ages[index].oldest,
             median: ages[index].median,
             grew: grew(index),
+            reclaimable: paired.reclaim(index).is_reclaimable(),
+            reclaimable_from: paired.reclaim(index).from(),
         }
     };
     let template = rows.first().or(rest.first()).map(|(.., index)| make(*index));

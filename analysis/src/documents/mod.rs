@@ -33,6 +33,7 @@ pub mod head;
 pub mod holders;
 pub(crate) mod key_tree;
 pub mod latency;
+pub mod leaks;
 pub mod live;
 pub mod live_groups;
 pub mod mismatch;
@@ -53,6 +54,7 @@ pub mod tree;
 use std::sync::LazyLock;
 
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
+use crate::account::stats;
 use crate::analysis::Analysis;
 use crate::error::AnalysisError;
 use crate::pairing::findings::Finding;
@@ -87,12 +89,33 @@ pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
         let mut summary = summary::summary(analysis, sums);
         if analysis.grouping == Grouping::SITE {
             let top = |by| Some(sites::top(&analysis.paired, Naming::of(analysis), by, TOP_SITES, sums.1));
-            summary.top_sites = top(|stats| stats.wasted);
-            summary.top_live = top(|stats| stats.live_allocated);
-            summary.top_live_waste = top(|stats| stats.live_wasted);
+            summary.top_sites = top(&|_, stats| (stats.wasted, 0));
+            summary.top_live = top(&|_, stats| (stats.live_allocated, 0));
+            summary.top_live_waste = top(&|_, stats| (stats.live_wasted, 0));
         }
         Body::Summary(Box::new(summary))
     })
+}
+
+/// [`summary`] with the leaks of the same trace: `found` is the answer to a [`crate::Query::leaks`]. Memory that the kernel takes back by
+/// itself ranks behind the rest.
+pub fn summary_with_leaks<'a>(analysis: &'a Analysis, found: &'a Analysis, shape: &Shape) -> Document<'a> {
+    let mut document = summary(analysis, shape);
+    let Body::Leaks(leaks) = self::leaks(found, &Shape::default(), leaks::LeakOptions::default()).body else {
+        return document;
+    };
+    if let Body::Summary(summary) = &mut document.body {
+        let stays = |key: &RowKey, stats: &stats::Stats| {
+            let stays = leaks.by_site.get(&(key.site, key.kind)).map_or(0, |[stays, _]| *stays);
+            (u128::from(stays).min(stats.live_allocated), stats.live_allocated)
+        };
+        let (naming, ordering) = (Naming::of(analysis), Ordering::of(&analysis.info));
+        if summary.top_live.is_some() {
+            summary.top_live = Some(sites::top(&analysis.paired, naming, &stays, TOP_SITES, ordering));
+        }
+        summary.leaks = Some(leaks);
+    }
+    document
 }
 
 /// `sites`: a row per combination of the keys of the query, [`crate::Query::by_site`] or [`crate::Query::by`], and kind. An analysis
@@ -141,6 +164,18 @@ pub fn live_groups<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     of("live/2", analysis, |sums| {
         Body::LiveGroups(live_groups::live_groups(paired, naming, &analysis.order, shape, sums))
     })
+}
+
+/// `leaks`: live objects that are born evenly over the window, by thread and call-site, or by the keys of the query. The query is
+/// [`crate::Query::leaks`]; another one has no rows here.
+pub fn leaks<'a>(analysis: &'a Analysis, shape: &Shape, options: leaks::LeakOptions) -> Document<'a> {
+    let mut document =
+        of("leaks", analysis, |sums| Body::Leaks(Box::new(leaks::leaks(analysis, options, shape, sums))));
+    document.head.query.by = match &analysis.leaks[..] {
+        [] => vec![GroupKey::Task.name(), GroupKey::Site.name()],
+        keys => keys.iter().map(|key| key.name()).collect(),
+    };
+    document
 }
 
 /// `growth`: live bytes and allocations over time, by the keys of the query. The query is one [`crate::Query::with_growth`].

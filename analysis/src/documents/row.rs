@@ -29,6 +29,8 @@ pub enum Cell<'c> {
     Change(i64),
     /// Counts or bytes, one for each slice of time.
     Counts(&'c [u64]),
+    /// A quotient.
+    Quotient(f64),
     /// Rates of two analyses, per second.
     Rates([f64; 2]),
     /// Figures under one name; their members are members of the row where an output has no members within members.
@@ -96,6 +98,7 @@ impl Serialize for Cell<'_> {
             Cell::Pid(pid) => serializer.serialize_i32(*pid),
             Cell::Change(n) => serializer.serialize_i64(*n),
             Cell::Counts(counts) => counts.serialize(serializer),
+            Cell::Quotient(quotient) => serializer.serialize_f64(*quotient),
             Cell::Rates(rates) => rates.serialize(serializer),
             Cell::Figures(row) => serialize_row(*row, serializer),
             Cell::Word(word) => serializer.serialize_str(word),
@@ -201,6 +204,12 @@ impl SourceMembers<'_> {
     }
 }
 
+/// Quotient of two integers: never NaN.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quotient(pub f64);
+
+impl Eq for Quotient {}
+
 /// Bytes of a name; `None` if the trace does not tell it.
 pub type Name<'a> = Option<Cow<'a, [u8]>>;
 
@@ -302,6 +311,7 @@ cells! {
     Option<i32>: |pid| pid.map_or(Cell::Null, Cell::Pid);
     i64: |n| Cell::Change(*n);
     Option<i64>: |n| n.map_or(Cell::Null, Cell::Change);
+    Option<Quotient>: |quotient| quotient.map_or(Cell::Null, |quotient| Cell::Quotient(quotient.0));
     Vec<u64>: |counts| Cell::Counts(counts);
     Option<&'static str>: |word| word.map_or(Cell::Null, Cell::Word);
     &'static str: |word| Cell::Word(word);

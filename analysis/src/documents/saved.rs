@@ -75,7 +75,8 @@ impl Query {
 
     /// Part of the query that no document answers.
     fn beyond_document(&self) -> Option<&'static str> {
-        let Select { pid, tgid, comm, module: _, cache, site: _, kind: _, size, context, branch: _ } = &self.select;
+        let Select { pid, tgid, comm, module: _, cache, site: _, kind: _, size, context, branch: _, reclaimable } =
+            &self.select;
         let asked = [
             (self.free_sites, "frees by their own callers"),
             (self.lists_live, "objects"),
@@ -87,6 +88,7 @@ impl Query {
             (!cache.is_empty(), "caches"),
             (!size.is_empty(), "sizes of objects"),
             (!context.is_empty(), "contexts"),
+            (reclaimable.is_some() || self.leaks.is_some(), "which memory the kernel takes back"),
         ];
         asked.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| what)
     }
@@ -309,6 +311,10 @@ impl Saved {
         let saved: Vec<_> =
             asked.given().filter(|(option, _)| query.given.iter().all(|(other, _)| other != option)).collect();
         Ok(Analysis {
+            chosen: Select::default(),
+            leaks: Vec::new(),
+            threads_end: None,
+            records_frees: ByKind::default(),
             completeness: completeness.completeness(lost_before),
             own_threads: trace.own_threads.clone(),
             info: trace.info(paired.has),

@@ -35,18 +35,18 @@ pub(super) fn sites<'a>(
     ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(*site), kind, stats })
 }
 
-/// The `limit` call-sites with the greatest figure above 0. Rows of other spaces than slab without a call-site point
+/// The `limit` call-sites with the greatest figures, one of which is above 0. Rows of other spaces than slab without a call-site point
 /// nowhere, and are left out.
 pub(super) fn top<'a>(
     paired: &'a PairingResult,
     naming: Naming<'a>,
-    by: fn(&Stats) -> u128,
+    by: &dyn Fn(&RowKey, &Stats) -> (u128, u128),
     limit: usize,
     ordering: Ordering,
 ) -> Rows<'a, SiteRow<'a>> {
     let is_place = |key: &RowKey| key.kind.space() == Space::Slab || key.site != 0;
-    let mut rows: Vec<_> = paired.rows.iter().filter(|(key, stats)| by(stats) > 0 && is_place(key)).collect();
-    rows.sort_by_key(|(key, stats)| (Reverse(by(stats)), key.site, key.kind));
+    let mut rows: Vec<_> = paired.rows.iter().filter(|(key, stats)| by(key, stats) > (0, 0) && is_place(key)).collect();
+    rows.sort_by_key(|(key, stats)| (Reverse(by(key, stats)), key.site, key.kind));
     rows.truncate(limit);
     Rows::of(rows, move |(key, stats)| SiteRow {
         site: naming.call_site(key.site),

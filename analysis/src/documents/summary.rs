@@ -3,6 +3,7 @@
 use kmemtrace_abi::event::{ByKind, Kind, Space};
 use serde::{Serialize, Serializer};
 
+use super::leaks::LeaksBody;
 use super::row::{Rows, row};
 use super::sites::SiteRow;
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
@@ -39,6 +40,9 @@ pub struct Summary<'a> {
     /// Failed allocations of all kinds whose caller has no other way, as far as the flags tell it; no member of documents.
     #[serde(skip)]
     pub failed_without_fallback: u64,
+    /// Leaks of the same trace, where they were looked for.
+    #[serde(skip)]
+    pub leaks: Option<Box<LeaksBody<'a>>>,
     /// A row a kind and one of the total, for outputs that have rows.
     #[serde(skip)]
     pub rows: Rows<'a, TotalRow>,
@@ -253,6 +257,7 @@ pub(super) fn summary<'a>(analysis: &'a Analysis, (saturation, ordering): (&Satu
             .fold(0u64, |sum, stats| sum.saturating_add(stats.failed_allocs))
             .saturating_sub(counts.failed_with_fallback),
         rows: rows(paired, ordering),
+        leaks: None,
         top_sites: None,
         top_live: None,
         top_live_waste: None,

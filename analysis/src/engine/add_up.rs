@@ -13,6 +13,7 @@ use crate::engine::peaks::PeakTracker;
 use crate::engine::scheduler::Partition;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::names::caches::CacheFrom;
+use crate::names::reclaim::Reclaim;
 use crate::pairing::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
 use crate::pairing::learn::{CacheLearner, LearnedName};
 use crate::pairing::pairs::{Pairing, PairingOptions};
@@ -49,6 +50,8 @@ pub(super) fn collect(
     // Figures stand twice in memory while each gets its key.
     config.budget.check_bytes((classes.rows() * 2 * size_of::<(RowKey, Stats)>()) as u64, events)?;
     let mut figures = vec![Stats::default(); classes.rows()];
+    let reclaims = if config.facts.marks_reclaim { reclaims(&paired, &partitions, figures.len()) } else { Vec::new() };
+    paired.reclaims = reclaims;
     let (mut findings, mut learners, mut bounds) = (Vec::new(), Vec::new(), HashSet::default());
     let mut caches_from = HashMap::default();
     partitions.iter().for_each(|part| paired.counts.add(&part.pairing.counts()));
@@ -64,6 +67,23 @@ pub(super) fn collect(
         learners.extend(part.pairing.learner.map(|learner| *learner));
     }
     Ok(Collected { paired, figures, findings, learners, bounds, caches_from })
+}
+
+/// Whether the kernel takes the objects of each row back by itself: those that are live, where they are listed, else all.
+fn reclaims(paired: &PairingResult, partitions: &[Partition<'_>], rows: usize) -> Vec<Reclaim> {
+    let mut reclaims: Vec<Option<Reclaim>> = vec![None; rows];
+    let mut add = |row: u32, reclaim: Reclaim| {
+        if let Some(of_row) = reclaims.get_mut(row as usize) {
+            *of_row = Some(of_row.map_or(reclaim, |known| known.and(reclaim)));
+        }
+    };
+    if paired.live.is_empty() {
+        partitions.iter().flat_map(|part| part.pairing.tallies.reclaims()).for_each(|(row, of)| add(row, of));
+    } else {
+        let classes = paired.live.iter().map(|object| paired.class(object));
+        classes.for_each(|class| add(class.row, class.reclaim));
+    }
+    reclaims.into_iter().map(Option::unwrap_or_default).collect()
 }
 
 /// True for a cache some of whose frees the trace does not show, or may not show: it, or that of the frees, has no name.

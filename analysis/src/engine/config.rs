@@ -22,6 +22,8 @@ pub(crate) struct RunConfig<'a> {
     pub(crate) facts: GroupFacts<'a>,
     /// Figures over time that are counted.
     pub(crate) over_time: OverTimeRequest,
+    /// Births of the live objects are counted, in place of their list.
+    pub(crate) counts_births: bool,
     /// Names of the places that are the nodes whose peaks are counted; true for areas, else folders.
     pub(crate) places: Option<(Arc<KnownNames>, bool)>,
     pub(crate) parallelism: Parallelism,

@@ -6,12 +6,14 @@
 //! | | `index_or_pass` | takes the result from `report.index`, or reads the trace and keeps the result |
 //! | | `read_trace` | reads, merges, pairs and counts, on one thread or several: `scheduler` has the stages, `peaks` the live bytes |
 //! | | `add_up` | adds the partitions up |
+//! | figures of a window with what came before: `Query::run_carried_with` | `carried` | several of these runs, and their differences |
 //! | events in order: `Query::observe` | `observe` | one thread: `read_in_order` |
 //! | objects one by one: `Query::objects` | `objects` | the same pass with a pairing, whose fates `fate_sink` turns into `object_fate` |
 //!
 //! `config` has the sizes of all passes. `init_sites` finds the call-sites in the initialisation of modules, in a pass of its own.
 
 mod add_up;
+mod carried;
 pub(crate) mod config;
 mod fate_sink;
 pub(crate) mod index_or_pass;

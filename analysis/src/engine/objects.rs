@@ -77,9 +77,15 @@ impl Query {
         let (pass, index) = self.open_pass(trace, &first_key, budget, progress)?;
         let OrderedPass { names, caches, window, .. } = &pass;
         let filter = EventFilter::new(pass.filter(), pass.own_threads(), self.shows_own);
-        let request =
-            AnalysisRequest { grouping: Grouping::KIND, matrix: false, lists_live: true, shows_own: self.shows_own };
+        let request = AnalysisRequest {
+            grouping: Grouping::KIND,
+            matrix: false,
+            lists_live: true,
+            shows_own: self.shows_own,
+            births: false,
+        };
         let mut config = RunConfig {
+            counts_births: false,
             rules: self.pairing_options(trace, request),
             // A row is a stack, which the class of an object tells.
             grouping: if trace.may_have_stacks() { Grouping::of(&[GroupKey::Stack]) } else { Grouping::KIND },
@@ -92,6 +98,7 @@ impl Query {
                 gfp_names: None,
                 module_rule: self.module_rule,
                 loads: None,
+                marks_reclaim: false,
             },
             over_time: OverTimeRequest::default(),
             places: None,

@@ -194,6 +194,7 @@ mod tests {
             origin: row as u32,
             cache: 0,
             cache_from: None,
+            reclaim: Default::default(),
             kind,
             is_sized: false,
             requested: 0,

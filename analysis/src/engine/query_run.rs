@@ -71,6 +71,12 @@ impl Query {
             let query = Query { grouping, splits_stacks: false, ..self.clone() };
             return query.run_with(trace, progress);
         }
+        if self.leaks.is_some() && !self.select.is_all() {
+            // Rows are chosen once they are known to be steady.
+            let (grouping, chosen) = (self.grouping.with(&self.select.keys()), self.select.clone());
+            let query = Query { grouping, chosen, select: Select::default(), ..self.clone() };
+            return query.run_with(trace, progress);
+        }
         match self.until_peak(trace, progress)? {
             Some(query) => query.run_with(trace, progress),
             None => self.run_once(trace, progress),
@@ -89,6 +95,8 @@ impl Query {
         let finding = Query {
             grouping: Grouping::KIND,
             lists_live: false,
+            leaks: None,
+            marks_reclaim: false,
             over_time: OverTimeRequest::default(),
             uses_index: false,
             ..plain.clone()
@@ -157,8 +165,10 @@ impl Query {
                 gfp_names: gfp_names.as_deref(),
                 module_rule: self.module_rule,
                 loads: loads.as_ref(),
+                marks_reclaim: self.marks_reclaim,
             },
             over_time: self.over_time(by_area.is_some()),
+            counts_births: self.leaks.is_some(),
             places: by_area.map(|by_area| (Arc::clone(&names), by_area)),
             parallelism,
             budget,
@@ -194,11 +204,15 @@ impl Query {
             memfree_change: self.memfree_change(trace),
             slabinfo: self.slabinfo(trace),
             aliases,
-            machine: machine.filter(|_| self.window.is_none()),
+            machine,
             is_whole,
             has_whole_caches: window.is_none() && self.select.takes_whole_caches(),
             caches: self.select.cache.clone(),
             allocinfo: self.allocinfo(trace).filter(|_| is_whole),
+            chosen: self.chosen.clone(),
+            leaks: self.leaks.clone().unwrap_or_default(),
+            threads_end: trace.metadata.threads_end.take(),
+            records_frees: ByKind::from_fn(|kind| trace.records_frees(kind)),
         })
     }
 
@@ -235,7 +249,7 @@ impl Query {
             is_partial: trace.info.scope == Scope::Tasks,
             matrix: request.matrix,
             compares: ByKind::from_fn(|kind| compares(&self.select.kind, kind)),
-            lists_live: request.lists_live,
+            lists_live: request.lists_live || self.leaks.is_some(),
             is_of_one_moment: !trace.info.capabilities.past,
             tells_frames: trace.info.capabilities.frames,
             counts_free_sites: self.free_sites,
@@ -266,8 +280,12 @@ impl Query {
     /// True where an index may answer the query, or keep its result.
     fn may_be_indexed(&self) -> bool {
         let known = [Grouping::KIND, Grouping::SITE, Grouping::SITE_AND_STACK, Grouping::CACHE];
-        let is_known = known.contains(&self.grouping);
+        let is_known = match self.leaks {
+            Some(_) => self.grouping == Grouping::LEAKS && !self.names.uses.is_other(),
+            None => known.contains(&self.grouping),
+        };
         is_known
+            && (self.leaks.is_some() || !self.marks_reclaim)
             && !self.over_time.is_asked()
             && !self.learns_caches
             && !self.free_sites
@@ -284,12 +302,15 @@ impl Query {
         progress: &mut dyn Progress,
     ) -> Result<CacheNames, AnalysisError> {
         let names = CacheNames::of(&trace.metadata, trace.info.page_bytes);
-        let is_asked = self.grouping.has(GroupKey::Cache) || !self.select.cache.is_empty();
+        let is_selected = !self.select.cache.is_empty() || self.select.reclaimable.is_some();
+        let is_asked = self.grouping.has(GroupKey::Cache) || is_selected || self.leaks.is_some();
         if !is_asked || is_answered || !trace.frees_alone_name_caches() {
             return Ok(names);
         }
         let learning = Query {
             grouping: Grouping::KIND,
+            leaks: None,
+            marks_reclaim: false,
             learns_caches: true,
             // Objects of the recorder come from the same caches.
             shows_own: true,
@@ -466,6 +487,7 @@ impl Query {
             matrix: self.matrix,
             lists_live: self.lists_live,
             shows_own: self.shows_own && knows_own,
+            births: self.leaks.is_some(),
         };
         if index.is_some_and(|index| index.misses(request)) { request.with_more() } else { request }
     }

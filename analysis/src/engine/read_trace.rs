@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
+use crate::account::births::{Births, joined, tenth};
 use crate::account::classes::{Classes, NodesOfRows};
 use crate::account::completeness::MergeStats;
 use crate::account::group_reader::GroupReader;
@@ -84,7 +85,7 @@ pub(crate) fn run(
     }
     work(&scheduler, reader, &config, to_read, progress)?;
     let finished = scheduler.into_stages().ok_or(AnalysisError::Thread)?;
-    let Finished { streams, merger, partitions, mut peaks, times } = finished;
+    let Finished { streams, mut merger, partitions, mut peaks, times } = finished;
     let over_time = peaks.over_time.take();
     let OverTimeFigures { growth, curve, node_peaks } =
         over_time.map(|over_time| over_time.finish(merger.merged.last)).unwrap_or_default();
@@ -98,10 +99,27 @@ pub(crate) fn run(
     trace.streams = streams;
     // Losses without a place are known at the end, too late for the gaps of the merge.
     let is_late = trace.dropped_beyond(order.missing) > 0 || trace.streams.iter().any(|s| s.report().late_loss);
-    let (paired, names) = collected.add_up(classes, &config.rules, &peaks, is_late)?;
+    let (mut paired, names) = collected.add_up(classes, &config.rules, &peaks, is_late)?;
     trace.names = names;
+    if config.counts_births {
+        let late = (trace.dropped_beyond(order.missing) > 0).then_some((0, u64::MAX));
+        paired.gaps = joined(merger.take_gaps().into_iter().chain(late).collect());
+        count_births(&mut paired, (order.first.unwrap_or(0), order.last.unwrap_or(0)));
+    }
     let nodes = paths.map(|paths| paths.take()).map(|(nodes, paths)| Nodes { nodes, paths, peaks: node_peaks });
     Ok((order, PairingResult { growth, curve, nodes, ..paired }))
+}
+
+/// Counts the births of the live objects of each row in the window, in place of their list.
+fn count_births(paired: &mut PairingResult, window: (u64, u64)) {
+    paired.births = vec![Births::default(); paired.rows.len()];
+    for object in std::mem::take(&mut paired.live) {
+        let row = paired.classes.get(object.class as usize).map_or(usize::MAX, |class| class.row as usize);
+        if let Some(born) = paired.births.get_mut(row) {
+            born[tenth(window, object.alloc_info.at)] += 1;
+        }
+    }
+    paired.classes = Vec::new();
 }
 
 /// Sizes of the buffers between the stages, and of the tables.

@@ -86,8 +86,13 @@ impl MonitorBase {
             let clock = trace.info.clock.as_deref().unwrap_or("none").to_owned();
             return Err(AnalysisError::NoLiveSeconds { clock });
         }
-        let request =
-            AnalysisRequest { grouping: Grouping::SITE, matrix: false, lists_live: true, shows_own: options.shows_own };
+        let request = AnalysisRequest {
+            grouping: Grouping::SITE,
+            matrix: false,
+            lists_live: true,
+            shows_own: options.shows_own,
+            births: false,
+        };
         let mut rules = Query::by_site().pairing_options(trace, request);
         rules.cpus = trace.streams.iter().map(CpuStream::cpu).collect();
         trace.streams.iter_mut().for_each(|stream| stream.follow(options.follows));
@@ -164,6 +169,7 @@ impl<'a> Monitor<'a> {
             gfp_names: gfp_names.as_deref(),
             module_rule: ModuleRule::Site,
             loads: None,
+            marks_reclaim: false,
         };
         let groups = GroupReader::new(grouping, facts, classes).with_coming_loads();
         let filter = EventFilter::new(None, Some(own_threads), options.shows_own);

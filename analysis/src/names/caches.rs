@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use kmemtrace_abi::trace::Metadata;
 use serde::{Deserialize, Serialize};
 
+use crate::names::reclaim::ReclaimRules;
 use crate::names::size_class::{SizeClasses, is_kmalloc};
 use crate::names::slabinfo::Slabinfo;
 
@@ -17,6 +18,8 @@ pub(crate) struct CacheNames {
     learned: HashMap<(u64, u64), Box<[u8]>>,
     /// Caches of `kmem_cache_alloc` by bytes allocated: a name, or the candidates as [`candidates`] takes them apart.
     by_size: HashMap<u64, Box<[u8]>>,
+    /// Rules by which the kernel takes objects back.
+    pub(crate) reclaim: ReclaimRules,
 }
 
 /// Origin of the name of a cache, the best first.
@@ -61,7 +64,7 @@ impl CacheNames {
         }
         let joined = |names: BTreeSet<&[u8]>| names.into_iter().collect::<Vec<_>>().join(&0).into();
         let by_size = of_size.into_iter().map(|(bytes, names)| (bytes, joined(names))).collect();
-        CacheNames { classes, learned: HashMap::new(), by_size }
+        CacheNames { classes, learned: HashMap::new(), by_size, reclaim: ReclaimRules::of(metadata) }
     }
 
     /// The names together with those that frees tell, by call-site and bytes allocated.

@@ -23,6 +23,7 @@ pub(crate) mod module_info;
 pub(crate) mod objects;
 pub(crate) mod options;
 pub(crate) mod place;
+pub(crate) mod reclaim;
 pub(crate) mod resolver;
 pub(crate) mod size_class;
 pub(crate) mod slabinfo;

@@ -161,6 +161,14 @@ impl ClassCache {
     }
 }
 
+/// Name of a size class without its kind of memory, in the short form: `kmalloc-1k` of `kmalloc-rcl-1k`. `None` for other names.
+pub(crate) fn plain_name(name: &[u8]) -> Option<Vec<u8>> {
+    let class = name.strip_prefix(b"dma-kmalloc-").or_else(|| name.strip_prefix(b"kmalloc-"))?;
+    let kinds: [&[u8]; 2] = [b"rcl-", b"cg-"];
+    let class = kinds.into_iter().find_map(|kind| class.strip_prefix(kind)).unwrap_or(class);
+    Some([b"kmalloc-", class].concat())
+}
+
 /// True for the name of a cache that `kmalloc` takes objects from, in kernels of any version: `kmalloc-1k`, `kmalloc-rnd-05-96`,
 /// `dma-kmalloc-8`, `size-1024(DMA)`.
 pub(crate) fn is_kmalloc(name: &[u8]) -> bool {

@@ -17,6 +17,7 @@ const BUILT_IN: &str = include_str!("uses.txt");
 #[derive(Clone, Debug)]
 pub struct Uses {
     rules: Vec<Rule>,
+    is_built_in: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -57,7 +58,8 @@ impl std::error::Error for UsesError {}
 impl Default for Uses {
     fn default() -> Uses {
         // A test reads the built-in rules.
-        Uses::parse(BUILT_IN).unwrap_or(Uses { rules: Vec::new() })
+        let rules = Uses::parse(BUILT_IN).map(|uses| uses.rules).unwrap_or_default();
+        Uses { rules, is_built_in: true }
     }
 }
 
@@ -69,7 +71,12 @@ impl Uses {
     pub fn parse(text: &str) -> Result<Uses, UsesError> {
         let lines = text.lines().map(str::trim).zip(1..).filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
         let rule = |(text, line)| Rule::parse(text).map_err(|why| UsesError { line, why });
-        Ok(Uses { rules: lines.map(rule).collect::<Result<_, _>>()? })
+        Ok(Uses { rules: lines.map(rule).collect::<Result<_, _>>()?, is_built_in: false })
+    }
+
+    /// True where the rules are not the built-in ones.
+    pub(crate) fn is_other(&self) -> bool {
+        !self.is_built_in
     }
 
     /// Use of pages by the functions of their stack, none for no stack, their flags and their order.

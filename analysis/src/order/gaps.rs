@@ -25,7 +25,11 @@ use std::collections::BinaryHeap;
 
 use kmemtrace_abi::event::{Gap, GapCause};
 
+use crate::account::births::joined;
 use crate::order::merge::Keyed;
+
+/// Number of gaps from which they are put together.
+const MANY_GAPS: usize = 1024;
 
 /// Order keys at which a gap begins and ends, both included.
 type Interval = (u64, u64);
@@ -63,6 +67,9 @@ pub(crate) struct GapTracker {
     last_number: Option<u64>,
     /// Gaps since the last window, in no order.
     unreported: Vec<Gap>,
+    /// All gaps so far, put together where they overlap up to the number [`GapTracker::joined`].
+    all: Vec<Interval>,
+    joined: usize,
 }
 
 impl GapTracker {
@@ -75,6 +82,8 @@ impl GapTracker {
             complete_until: None,
             last_number: None,
             unreported: Vec::new(),
+            all: Vec::new(),
+            joined: 0,
         }
     }
 
@@ -87,6 +96,21 @@ impl GapTracker {
             other => self.upcoming_gaps.extend(other.replace((from, to)).map(Reverse)),
         }
         self.unreported.push(gap);
+        self.keep((from, to));
+    }
+
+    /// Adds a gap to the list of all of them, which takes no more memory than twice what gaps apart from each other need.
+    fn keep(&mut self, gap: Interval) {
+        self.all.push(gap);
+        if self.all.len() > 2 * self.joined.max(MANY_GAPS) {
+            self.all = joined(std::mem::take(&mut self.all));
+            self.joined = self.all.len();
+        }
+    }
+
+    /// All gaps so far, put together where they overlap.
+    pub(crate) fn all(&mut self) -> Vec<(u64, u64)> {
+        joined(std::mem::take(&mut self.all))
     }
 
     /// Adds a gap for each run of sequence numbers that is missing before or between the next events, on the CPU of the event
@@ -100,6 +124,7 @@ impl GapTracker {
                 found.holes += 1;
                 found.missing = found.missing.saturating_add(lost);
                 self.upcoming_gaps.push(Reverse((last, key)));
+                self.keep((last, key));
                 let (from, to) = (Some(last), Some(key));
                 self.unreported.push(Gap {
                     from,

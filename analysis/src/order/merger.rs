@@ -194,6 +194,11 @@ impl<E: Keyed + Copy> Merger<E> {
         }
     }
 
+    /// Order keys of all gaps that were read, put together where they overlap; once, at the end.
+    pub(crate) fn take_gaps(&mut self) -> Vec<(u64, u64)> {
+        self.gaps.all()
+    }
+
     /// True where a stream must be read before more can be merged.
     pub(crate) fn needs_input(&self, stream: usize) -> bool {
         self.waiting(stream) == 0 && !self.has_ended(stream)

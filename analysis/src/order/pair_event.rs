@@ -6,7 +6,7 @@ use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::owner::OwnerId;
 use kmemtrace_abi::stream::CpuStream;
 
-use crate::account::classes::{CacheNumber, Classes, UNSELECTED};
+use crate::account::classes::{CacheNumber, ClassCache, Classes, UNSELECTED};
 use crate::account::group_reader::{EventNumbers, GroupReader, OwnerValues};
 use crate::account::grouping::RowKey;
 use crate::account::stack_reader::{EventStack, StackReader};
@@ -227,6 +227,7 @@ struct Recent {
     class: u32,
     kind: Kind,
     is_selected: bool,
+    asks_reclaimable: Option<bool>,
 }
 
 impl Default for Recent {
@@ -239,6 +240,7 @@ impl Default for Recent {
             class: UNSELECTED,
             kind: Kind::Pages,
             is_selected: true,
+            asks_reclaimable: None,
         }
     }
 }
@@ -296,7 +298,7 @@ impl<const PLAIN: bool> EventSink for DecodedEvents<'_, '_, PLAIN> {
 
 impl PairEventSink<'_> {
     fn is_plain(&self) -> bool {
-        !self.filter.selects() && !self.groups.has_keys()
+        !self.filter.selects() && !self.groups.has_keys() && !self.groups.marks_reclaim()
     }
 
     #[inline(always)]
@@ -328,7 +330,8 @@ impl PairEventSink<'_> {
                 let sizes = if event.failed { (0, 0) } else { (event.requested, event.allocated) };
                 let has_keys = !PLAIN && self.groups.has_keys();
                 let others = if has_keys { self.others(&event, kind, (cache, stack), names) } else { 0 };
-                self.class((event.call_site, kind), Some(others), cache, sizes, event.allocated)
+                let asks_reclaimable = if PLAIN { None } else { self.groups.asks_reclaimable(event.gfp) };
+                self.class((event.call_site, kind), Some((others, asks_reclaimable)), cache, sizes, event.allocated)
             }
             (true, false) => 0,
             (false, true) if !event.failed => self.class((event.call_site, kind), None, cache, (0, 0), 0),
@@ -435,18 +438,18 @@ impl PairEventSink<'_> {
         number
     }
 
-    /// Class of an object; `others`: the row's keys but the call-site, `None` for an object that the filters do not take. `sizes` are
-    /// those of the class, 0 for a failed allocation, and `allocated` is that of the event.
+    /// Class of an object; `selected`: the row's keys but the call-site, and whether the allocation asks for memory that the kernel takes
+    /// back; `None` for an object that the filters do not take. `sizes` are those of the class, 0 for a failed allocation, and `allocated` is that of the event.
     #[inline]
     fn class(
         &mut self,
         (call_site, kind): (u64, Kind),
-        others: Option<u64>,
+        selected: Option<(u64, Option<bool>)>,
         cache: CacheNumber,
         sizes: (u64, u64),
         allocated: u64,
     ) -> u32 {
-        let (is_selected, others) = (others.is_some(), others.unwrap_or(0));
+        let (is_selected, (others, asks_reclaimable)) = (selected.is_some(), selected.unwrap_or_default());
         let sum = call_site ^ u64::from(cache) << 48 ^ (kind as u64) << 40 ^ sizes.0 << 20 ^ sizes.1.rotate_left(33);
         let sum = sum ^ others.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let slot = (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize;
@@ -458,12 +461,13 @@ impl PairEventSink<'_> {
             && recent.sizes == sizes
             && recent.cache == cache
             && recent.kind == kind
-            && recent.is_selected == is_selected;
+            && recent.is_selected == is_selected
+            && recent.asks_reclaimable == asks_reclaimable;
         if same && recent.class != UNSELECTED {
             return recent.class;
         }
         self.rare_class(
-            Recent { call_site, others, sizes, cache, class: UNSELECTED, kind, is_selected },
+            Recent { call_site, others, sizes, cache, class: UNSELECTED, kind, is_selected, asks_reclaimable },
             slot,
             allocated,
         )
@@ -471,11 +475,13 @@ impl PairEventSink<'_> {
 
     #[cold]
     fn rare_class(&mut self, object: Recent, slot: usize, allocated: u64) -> u32 {
-        let Recent { call_site, others, sizes, cache, kind, is_selected, .. } = object;
+        let Recent { call_site, others, sizes, cache, kind, is_selected, asks_reclaimable, .. } = object;
         let class = if is_selected {
             let site = if self.by_site { call_site } else { 0 };
             let from = self.groups.cache_from(kind, cache, (call_site, allocated));
-            self.classes.class(RowKey { site, others, kind }, call_site, (cache, from), sizes)
+            let reclaim = self.groups.reclaim(kind, cache, (call_site, allocated), asks_reclaimable);
+            let cache = ClassCache { number: cache, from, reclaim };
+            self.classes.class(RowKey { site, others, kind }, call_site, cache, sizes)
         } else {
             self.classes.unselected(call_site, kind, cache)
         };

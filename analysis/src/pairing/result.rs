@@ -6,6 +6,7 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{ByKind, BySpace};
 use serde::{Deserialize, Serialize};
 
+use crate::account::births::Births;
 use crate::account::classes::{CacheNumber, Class};
 use crate::account::free_sites::FreeSites;
 use crate::account::grouping::{RowKey, ValueLists};
@@ -16,6 +17,7 @@ use crate::account::stacks::KnownStacks;
 use crate::account::stats::Stats;
 use crate::names::caches::CacheFrom;
 use crate::names::kallsyms::InitSites;
+use crate::names::reclaim::Reclaim;
 use crate::pairing::fate::ObjectPages;
 use crate::pairing::findings::{FindingRow, FindingSites};
 use crate::pairing::learn::LearnedName;
@@ -187,6 +189,12 @@ pub(crate) struct PairingResult {
     pub(crate) learned: HashMap<(u64, u64), LearnedName>,
     /// Best origin of the names of the caches of a row's objects, where rows are made of caches.
     pub(crate) caches_from: HashMap<RowKey, CacheFrom, RandomState>,
+    /// Whether the kernel takes the objects of a row back by itself, by row, where the query asks for it.
+    pub(crate) reclaims: Vec<Reclaim>,
+    /// Births of the live objects, by row, where the query asks for them.
+    pub(crate) births: Vec<Births>,
+    /// Gaps of the whole trace: order keys from and to, in no order.
+    pub(crate) gaps: Vec<(u64, u64)>,
     /// Some event told of the load of a module.
     pub(crate) has_loads: bool,
     /// Call-sites in the initialisation of modules, where a document may name them.
@@ -196,6 +204,11 @@ pub(crate) struct PairingResult {
 }
 
 impl PairingResult {
+    /// Whether the kernel takes the objects of the row of this number back by itself.
+    pub(crate) fn reclaim(&self, row: usize) -> Reclaim {
+        self.reclaims.get(row).copied().unwrap_or_default()
+    }
+
     /// Class of a live object: its row, kind, cache and sizes.
     pub(crate) fn class(&self, object: &Live) -> &Class {
         &self.classes[object.class as usize]

@@ -11,6 +11,7 @@ use crate::account::own_threads::OwnThreads;
 use crate::names::caches::{CacheNames, candidates};
 use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
+use crate::names::reclaim::ReclaimedObject;
 use crate::names::resolver::Places;
 use crate::query::select::{Candidate, Select};
 
@@ -109,6 +110,25 @@ impl<'a> Selected<'a> {
         }
     }
 
+    /// Whether the kernel takes the event's object back by itself, where an option asks for it.
+    fn is_reclaimable(&self, event: &Event, names: &Names, kind: Kind) -> Option<bool> {
+        self.select.reclaimable?;
+        let rules = &self.caches.reclaim;
+        let known = || {
+            let place = (event.call_site, event.allocated);
+            let known = self.caches.of_object(place).filter(|_| event.action == Action::Alloc(Kind::Cache))?;
+            Some(known.0).filter(|name| candidates(name).is_none())
+        };
+        let symbol = self.symbols.lookup(event.call_site).filter(|_| event.allocates());
+        let object = ReclaimedObject {
+            kind,
+            cache: event.cache.map(|name| names.get(name)).or_else(known),
+            asks_reclaimable: rules.asks_reclaimable(event.gfp),
+            function: symbol.map(|symbol| symbol.name),
+        };
+        rules.of_object(object).is_reclaimable()
+    }
+
     #[inline(never)]
     pub(crate) fn takes(&mut self, event: &Event, names: &Names) -> bool {
         let Some(kind) = event.kind() else { return false };
@@ -119,6 +139,7 @@ impl<'a> Selected<'a> {
             select.matches_site(event.call_site, symbol.as_ref(), symbols.owner_of(event.call_site, symbol.as_ref()))
                 && (select.branch.is_empty() || select.matches_branch(&places.place(event.call_site, symbols)))
         });
+        let reclaimable = self.is_reclaimable(event, names, kind);
         let (cache, size_class) = self.cache(event, names);
         site && select.matches(&Candidate {
             kind,
@@ -129,6 +150,7 @@ impl<'a> Selected<'a> {
             size_class,
             requested,
             context: event.context(),
+            reclaimable,
         })
     }
 }

@@ -40,6 +40,11 @@ pub struct Query {
     pub(crate) grouping: Grouping,
     pub(crate) matrix: bool,
     pub(crate) lists_live: bool,
+    /// Keys of the rows of leaks, none for threads and call-sites, where a query is about leaks: births are counted.
+    pub(crate) leaks: Option<Vec<GroupKey>>,
+    /// Rows of leaks are chosen by this; all objects are counted.
+    pub(crate) chosen: Select,
+    pub(crate) marks_reclaim: bool,
     pub(crate) splits_stacks: bool,
     pub(crate) over_time: OverTimeRequest,
     /// The nodes whose peaks are counted are places of call-sites: areas where it is true, else folders.
@@ -91,11 +96,25 @@ impl Query {
         Query::new(Grouping::KIND)
     }
 
+    /// Rows for [`crate::documents::leaks`]: of threads and call-sites, or of these keys. Filters choose among the rows; all objects are
+    /// counted.
+    pub fn leaks(keys: &[GroupKey]) -> Query {
+        let grouping = if keys.is_empty() {
+            Grouping::LEAKS
+        } else {
+            Grouping::of(&[keys, &[GroupKey::Site, GroupKey::Use]].concat())
+        };
+        Query { leaks: Some(keys.to_vec()), marks_reclaim: true, ..Query::new(grouping) }
+    }
+
     fn new(grouping: Grouping) -> Query {
         Query {
             grouping,
             matrix: false,
             lists_live: false,
+            leaks: None,
+            chosen: Select::default(),
+            marks_reclaim: false,
             splits_stacks: false,
             over_time: OverTimeRequest::default(),
             place_nodes: None,
@@ -166,6 +185,12 @@ impl Query {
     /// Counts live bytes and allocations of each row over time.
     pub fn with_growth(mut self, yes: bool) -> Query {
         self.over_time.growth = yes;
+        self
+    }
+
+    /// Tells rows whose objects the kernel takes back by itself.
+    pub fn with_reclaim(mut self, yes: bool) -> Query {
+        self.marks_reclaim = yes;
         self
     }
 

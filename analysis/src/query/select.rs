@@ -1,4 +1,4 @@
-//! Selection of allocations: `--pid`, `--tgid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`, `--context`.
+//! Selection of allocations: `--pid`, `--tgid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`, `--context`, `--reclaimable`.
 //!
 //! Options are ANDed, the values of one are ORed. Each option has its own test, so that a caller can keep
 //! the result for a call-site or a cache; [`Select::matches`] runs all of them.
@@ -10,6 +10,7 @@ use std::str::FromStr;
 use kmemtrace_abi::event::{Context, Kind};
 use kmemtrace_abi::text::size;
 
+use crate::account::grouping::GroupKey;
 use crate::names::aliases::CacheAliases;
 use crate::names::glob::Glob;
 use crate::names::kallsyms::{SiteOwner, Symbol};
@@ -38,6 +39,8 @@ pub struct Select {
     pub context: Vec<Context>,
     /// Only call-sites below these folders of the kernel's sources, as fs/ext4
     pub branch: Vec<Branch>,
+    /// Only objects that the kernel takes back by itself when it is short of memory, or only others
+    pub reclaimable: Option<bool>,
 }
 
 /// Members of an allocation, or of a free without one, that options test.
@@ -59,12 +62,14 @@ pub(crate) struct Candidate<'a> {
     pub(crate) requested: Option<u64>,
     /// Context of the kernel; `None` without flags.
     pub(crate) context: Option<Context>,
+    /// The kernel takes the object back by itself; `None` where that is not known.
+    pub(crate) reclaimable: Option<bool>,
 }
 
 impl Select {
     /// True if no option selects: every allocation matches.
     pub fn is_all(&self) -> bool {
-        let Select { pid, tgid, comm, module, cache, site, kind, size, context, branch } = self;
+        let Select { pid, tgid, comm, module, cache, site, kind, size, context, branch, reclaimable } = self;
         pid.is_empty()
             && tgid.is_empty()
             && comm.is_empty()
@@ -75,6 +80,22 @@ impl Select {
             && size.is_empty()
             && context.is_empty()
             && branch.is_empty()
+            && reclaimable.is_none()
+    }
+
+    /// Keys that tell rows apart by all that the options test.
+    pub(crate) fn keys(&self) -> Vec<GroupKey> {
+        let Select { pid, tgid, comm, module, cache, site, kind: _, size, context, branch, reclaimable: _ } = self;
+        let of = |key: GroupKey, is_asked: bool| is_asked.then_some(key);
+        let keys = [
+            of(GroupKey::Task, !pid.is_empty() || !comm.is_empty()),
+            of(GroupKey::Tgid, !tgid.is_empty()),
+            of(GroupKey::Cache, !cache.is_empty()),
+            of(GroupKey::Site, !site.is_empty() || !module.is_empty() || !branch.is_empty()),
+            of(GroupKey::Size, !size.is_empty()),
+            of(GroupKey::Context, !context.is_empty()),
+        ];
+        keys.into_iter().flatten().collect()
     }
 
     /// True where all objects of each cache that is taken are taken.
@@ -103,6 +124,7 @@ impl Select {
             && (self.matches_cache(candidate.cache) || self.matches_cache(candidate.size_class))
             && self.matches_context(candidate.context)
             && self.matches_comm(candidate.comm)
+            && (self.reclaimable.is_none() || candidate.reclaimable == self.reclaimable)
     }
 
     /// `--kind`.
@@ -331,6 +353,7 @@ mod tests {
                 "--kind" => select.kind.extend(value.split(',').map(parse_kind).collect::<Result<Vec<_>, _>>()?),
                 "--size" => select.size.extend(list::<SizeRange>(value, |error| error)?),
                 "--context" => select.context.extend(list::<Context>(value, |error| error)?),
+                "--reclaimable" => select.reclaimable = Some(value == "yes"),
                 other => panic!("{other}"),
             }
         }
@@ -359,6 +382,7 @@ mod tests {
         size_class: None,
         requested: Some(200),
         context: Some(Context::SoftIrq),
+        reclaimable: Some(false),
     };
     const CALL_SITE: u64 = 0xffff_ffff_c010_003c;
     const SYMBOL: Symbol<'static> = Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo"), is_gone: false };
@@ -397,6 +421,8 @@ mod tests {
             (&["--size", "1K.."], false),
             (&["--context", "task,softirq"], true),
             (&["--context", "hardirq,nmi"], false),
+            (&["--reclaimable", "no"], true),
+            (&["--reclaimable", "yes"], false),
             // Several options must all match.
             (&["--pid", "812", "--comm", "insmod", "--size", "1..256"], true),
             (&["--pid", "812", "--comm", "insmod", "--size", "1..199"], false),
@@ -411,8 +437,16 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_selected() {
-        let unknown =
-            Candidate { pid: None, tgid: None, comm: None, cache: None, requested: None, context: None, ..CANDIDATE };
+        let unknown = Candidate {
+            pid: None,
+            tgid: None,
+            comm: None,
+            cache: None,
+            requested: None,
+            context: None,
+            reclaimable: None,
+            ..CANDIDATE
+        };
         for options in [
             ["--pid", "0"],
             ["--tgid", "0"],
@@ -422,6 +456,8 @@ mod tests {
             ["--site", "*"],
             ["--size", "0.."],
             ["--context", "task"],
+            ["--reclaimable", "yes"],
+            ["--reclaimable", "no"],
         ] {
             let select = select(&options).unwrap();
             assert!(

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use kmemtrace::Finding;
 use kmemtrace::documents::AccountStyle;
 
 /// Output formats.
@@ -97,6 +98,36 @@ pub(crate) enum TraceDatVersion {
     /// trace-cmd 3.1 and later
     #[value(name = "7")]
     V7,
+}
+
+/// Reason for the exit status 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailOn {
+    /// Errors of a class of findings.
+    Class(Finding),
+    /// A group of `leaks` that nothing known explains.
+    Leak,
+}
+
+impl FailOn {
+    /// All reasons.
+    pub(crate) const ALL: [FailOn; Finding::ALL.len() + 1] = {
+        let mut all = [FailOn::Leak; Finding::ALL.len() + 1];
+        let mut index = 0;
+        while index < Finding::ALL.len() {
+            all[index] = FailOn::Class(Finding::ALL[index]);
+            index += 1;
+        }
+        all
+    };
+
+    /// Word of the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            FailOn::Class(class) => class.name(),
+            FailOn::Leak => "leak",
+        }
+    }
 }
 
 /// Use of colours.

@@ -39,13 +39,16 @@ pub(crate) struct Filters {
     /// Only these folders or files of the kernel's sources: fs/ext4
     #[arg(short, long, value_name = "FOLDER,...", value_delimiter = ',', hide_short_help = true)]
     pub(crate) branch: Vec<Branch>,
+    /// Only objects that the kernel takes back by itself when it is short of memory, or only others: yes, no
+    #[arg(long, value_name = "yes|no", value_parser = one_of(&[true, false], yes_or_no), hide_short_help = true)]
+    pub(crate) reclaimable: Option<bool>,
 }
 
 impl Filters {
     /// Filters as the library takes them.
     pub(crate) fn select(&self) -> Select {
-        let Filters { pid, tgid, comm, module, cache, site, kind, size, context, branch } = self.clone();
-        Select { pid, tgid, comm, module, cache, site, kind, size, context, branch }
+        let Filters { pid, tgid, comm, module, cache, site, kind, size, context, branch, reclaimable } = self.clone();
+        Select { pid, tgid, comm, module, cache, site, kind, size, context, branch, reclaimable }
     }
 }
 
@@ -75,6 +78,7 @@ impl Asked {
             "size",
             "context",
             "branch",
+            "reclaimable",
             "threshold",
             "span",
         ];
@@ -83,6 +87,10 @@ impl Asked {
             time: given("time").map(|values| values.join(",")),
         }
     }
+}
+
+fn yes_or_no(yes: bool) -> &'static str {
+    if yes { "yes" } else { "no" }
 }
 
 fn pid(text: &str) -> Result<i32, String> {

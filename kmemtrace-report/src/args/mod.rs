@@ -16,6 +16,7 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
 use kmemtrace::documents::AccountStyle;
+use kmemtrace::documents::leaks::LeakOptions;
 use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::event::Span;
 use kmemtrace_abi::kernel::release::Release;
@@ -26,7 +27,7 @@ use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, T
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
 use choices::one_of;
-pub(crate) use choices::{ChartShape, Color, ExportTo, Format, Style, TraceDatVersion, Weight};
+pub(crate) use choices::{ChartShape, Color, ExportTo, FailOn, Format, Style, TraceDatVersion, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{SortBy, Word};
 pub(crate) use memstrack::ReportParser;
@@ -74,15 +75,18 @@ pub(crate) struct Args {
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub(crate) objects: bool,
-    /// Show all rows of classes that are normal, too
+    /// Show all rows, too, of classes that are normal, or of leaks that are not steady
     #[arg(long)]
     pub(crate) all: bool,
+    /// Show the rows of each group
+    #[arg(long)]
+    pub(crate) parts: bool,
     /// Only findings of these classes
     #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = one_of(&Finding::ALL, Finding::name), hide_possible_values = true)]
     pub(crate) class: Vec<Finding>,
-    /// Exit with 1 if there are errors of these classes
-    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = one_of(&Finding::ALL, Finding::name), hide_possible_values = true)]
-    pub(crate) fail_on: Vec<Finding>,
+    /// Exit with 1 if there are errors of these classes; of leaks: leak
+    #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = one_of(&FailOn::ALL, FailOn::name), hide_possible_values = true)]
+    pub(crate) fail_on: Vec<FailOn>,
     /// Exit with 1 if live bytes grew by more than P percent
     #[arg(long, value_name = "P", value_parser = percent)]
     pub(crate) fail_over: Option<f64>,
@@ -385,6 +389,12 @@ impl Args {
     /// True for a tree over keys of allocations rather than over folders.
     pub(crate) fn is_key_tree(&self) -> bool {
         self.by.first().is_some_and(|by| ![GroupKey::Folder, GroupKey::Area].contains(by))
+    }
+
+    /// Options of leaks: a line of the table is a group, where its rows are not asked for.
+    pub(crate) fn leaks(&self) -> LeakOptions {
+        let is_table = self.format.is_none_or(|format| format == Format::Table);
+        LeakOptions { all: self.all, limits_groups: is_table && !self.parts }
     }
 
     /// Options of a tree.

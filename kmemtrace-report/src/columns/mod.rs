@@ -23,6 +23,7 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
             ("churn", &TOP_CHURN),
         ],
     ),
+    ("leaks", &[("groups", &LEAKS), ("--parts", &LEAK_PARTS), ("keys of --by", &KEYS)]),
     (
         "sites",
         &[("", &SITES), ("groups of page_owner", &BLOCKS), ("--by function", &ALLOCINFO), ("keys of --by", &KEYS)],
@@ -255,13 +256,13 @@ pub(crate) const CACHES: [Column<'static>; FIGURES.len() + CACHE_SLABS.len() + 4
     }
     columns[index] = CACHE_SLABINFO;
     columns[index + 1] = CACHE_SEEN;
-    columns[index + 3] = CACHE_ALSO;
+    columns[index + 2] = CACHE_ALSO;
     columns
 };
 
 /// `caches`: caches without an event.
 pub(crate) const IDLE_CACHES: [Column<'static>; 6] =
-    [CACHE_SLABS[0], CACHE_SLABS[1], CACHE_SLABS[2], CACHE_SLABINFO, key(GroupKey::Cache), CACHE_ALSO];
+    [CACHE_SLABS[0], CACHE_SLABS[1], CACHE_SLABS[2], CACHE_SLABINFO, CACHE_ALSO, key(GroupKey::Cache)];
 
 /// Address of an object, in `live --objects`.
 pub(crate) const ADDRESS: Column<'static> =
@@ -392,6 +393,36 @@ pub(crate) const LIVE: [Column<'static>; 9] = [
     Column::figure("SHARE", 4, "Share of the live bytes of all rows of this kind: pages apart from the others."),
     Column::of(Figure::LiveAllocated, 1),
     Column::bar("BAR", 9, "The share as a bar; on a terminal only."),
+];
+
+/// `leaks`: groups, whose table has no headings.
+pub(crate) const LEAKS: [Column<'static>; 5] = [
+    Column::word("1", 0, "Verdict: leak, maybe, cache, with --all no; - where the recording does not tell."),
+    Column::name("2", 0, "Command and thread, and whether the thread lived at the end; or the values of the keys."),
+    Column::site(
+        "3",
+        "Live objects of the call-site with most bytes, and the number of other call-sites that grow with it.",
+    ),
+    Column::figure(
+        "4",
+        0,
+        "These objects per second of the recording, and the share of the group's allocations that was freed.",
+    ),
+    Column::figure("5", 0, "Live bytes of the group, and their growth per second."),
+];
+
+/// `leaks --parts`, beside the keys.
+pub(crate) const LEAK_PARTS: [Column<'static>; 10] = [
+    Column::figure("GROUP", 7, "Number of the group: rows that grow together."),
+    Column::word("VERDICT", 0, "leak, maybe, cache, with --all no; - where the recording does not tell."),
+    Column::kind(6),
+    Column::word("BORN", 3, "Live objects by the tenth of the recording in which they were allocated."),
+    Column::of(Figure::Allocs, 8),
+    Column::figure("KEPT", 5, "Share of the allocations that are live."),
+    Column::figure("/S", 4, "Live objects per second of the recording."),
+    Column::of(Figure::LiveObjects, 2),
+    Column::figure("BYTES/S", 9, "Live bytes per second of the recording."),
+    Column::of(Figure::LiveAllocated, 1),
 ];
 
 /// `live --objects`.

@@ -78,7 +78,7 @@ fn text(cell: Cell<'_>) -> io::Result<Cow<'_, str>> {
             let text = named(&source.function, source.file.as_deref(), source.line);
             Cow::Owned(escape_csv(&text).into_owned())
         }
-        Cell::Bool(_) | Cell::Count(_) | Cell::Pid(_) | Cell::Change(_) | Cell::Event(..) => {
+        Cell::Bool(_) | Cell::Quotient(_) | Cell::Count(_) | Cell::Pid(_) | Cell::Change(_) | Cell::Event(..) => {
             Cow::Owned(serde_json::to_string(&cell)?)
         }
     })

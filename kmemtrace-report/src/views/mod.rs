@@ -16,6 +16,7 @@ pub(crate) use view::{Run, View};
 /// Commands, in the order of help; the first view is the default.
 pub(crate) static VIEWS: &[View] = &[
     figures::SUMMARY,
+    figures::LEAKS,
     figures::SITES,
     figures::TREE,
     holders::TASKS,

@@ -11,7 +11,9 @@ pub(super) const COMPARE: View = View {
     meaning: "Changes between two traces, or two windows of one",
     help: "\
 Change of live bytes, allocated bytes and allocations from trace A to trace B, for each function and kind, the greatest change of live \
-bytes first. Rows that only one side has are marked new or gone. With --before and --after the two sides are windows of one trace.",
+bytes first. Rows that only one side has are marked new or gone. With --before and --after the two sides are windows of one trace: live \
+figures are those at the end of each window, of all objects that the recording has seen allocated before it; what is allocated and freed is \
+that of the window.",
     examples: &[
         ("compare old.data new.data", "two recordings"),
         ("compare --fail-over 10 old.data new.data", "exit status 1 where live bytes grew by more than 10%"),

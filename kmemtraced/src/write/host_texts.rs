@@ -18,7 +18,7 @@ use crate::write::header::now;
 use crate::write::line_hashes::LineHashes;
 use crate::write::new_modules::{KnownModules, SymbolsOf};
 use crate::write::own_threads::has_ids_of_events;
-use crate::write::{module_info, slab_aliases};
+use crate::write::{module_info, reclaim_account, slab_aliases};
 
 /// File with the symbols.
 const KALLSYMS: &str = "kallsyms";
@@ -235,12 +235,15 @@ impl HostTexts {
         let symbols = if has_new { self.kallsyms.later(&self.proc(KALLSYMS, "symbols")) } else { Vec::new() };
         let slabinfo = self.proc("slabinfo", "some caches");
         let aliases = self.of_sysfs("other names of caches", |sysfs| slab_aliases::lines(sysfs, &slabinfo));
+        let flags = self.of_sysfs("flags of caches", reclaim_account::lines);
         vec![
             (item::MODULES_LATER, modules),
             (item::MODULE_INFO_LATER, module_info),
             (item::KALLSYMS_LATER, symbols),
             (item::SLABINFO_END, slabinfo),
             (item::CACHE_ALIASES, aliases),
+            (item::RECLAIM_ACCOUNT, flags),
+            (item::THREADS_END, self.threads()),
             (item::COMMS, [saved_cmdlines, &self.live_comms()].concat()),
             (item::STOPPED, now().to_vec()),
         ]
@@ -270,6 +273,13 @@ impl HostTexts {
             left_out(part, &error);
             Vec::new()
         })
+    }
+
+    /// Ids of all threads that live, a line each; empty in a pid namespace, whose ids are those of other threads in the trace.
+    fn threads(&self) -> Vec<u8> {
+        let proc = self.proc.as_ref().filter(|_| has_ids_of_events());
+        let ids: Vec<String> = proc.into_iter().flat_map(live_threads).map(|(_, thread)| thread.to_string()).collect();
+        ids.join("\n").into_bytes()
     }
 
     /// Lines `PID COMM` of all threads that run.

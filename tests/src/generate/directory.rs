@@ -221,12 +221,19 @@ fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option
         item::put(&mut out, item::COMMS, item::MORE, tail);
         file.block(kind::META, &out, Tally::default());
     }
+    if let Some(threads) = &workload.threads_end {
+        let mut out = Vec::new();
+        let text: String = threads.iter().map(|thread| format!("{thread}\n")).collect();
+        item::put(&mut out, item::THREADS_END, 0, text.as_bytes());
+        file.block(kind::META, &out, Tally::default());
+    }
     let [slabinfo_start, slabinfo_end] = &workload.slabinfo;
     let texts = [
         (item::SLABINFO_START, slabinfo_start),
         (item::SLABINFO_END, slabinfo_end),
         (item::MODULES, &workload.modules),
         (item::MODULE_INFO, &workload.module_info),
+        (item::RECLAIM_ACCOUNT, &workload.reclaim_account),
     ];
     let more = workload.items.iter().filter(|(tag, _)| !is_of_header(tag)).map(|(tag, text)| (*tag, text));
     for (tag, text) in texts.into_iter().chain(more) {

@@ -89,6 +89,8 @@ impl Load {
         let cpus = 0..options.cpus.max(1);
         let shape = Shape::plain();
         let machine = Workload {
+            reclaim_account: String::new(),
+            threads_end: None,
             shape,
             names,
             cpus: cpus.clone().map(|cpu| PerCpu { cpu, ..PerCpu::default() }).collect(),

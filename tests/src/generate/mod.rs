@@ -9,6 +9,7 @@
 
 pub mod directory;
 pub mod layout;
+pub mod leaks;
 pub mod load;
 pub mod pages;
 pub mod probes;

@@ -228,6 +228,10 @@ pub struct Workload {
     pub slabinfo: [String; 2],
     /// Further items of `meta.out` by tag; those below 100 are of its header.
     pub items: Vec<(u16, String)>,
+    /// Lines `CACHE 0` and `CACHE 1` of caches whose objects the kernel takes back; empty where the trace has none.
+    pub reclaim_account: String,
+    /// Threads that lived at the end, where the trace tells them.
+    pub threads_end: Option<Vec<i32>>,
 }
 
 /// Caches in slabinfo with the bytes of their objects, at the start and at the end: alone with their size, two of one size, one that is
@@ -981,6 +985,8 @@ impl<'a> Machine<'a> {
         let nodes = self.options.cpus.iter().map(|&cpu| (cpu, cpu % 2)).collect();
         let has_probes = self.options.probes && has_probes(&self.shape);
         Workload {
+            reclaim_account: String::new(),
+            threads_end: None,
             probes: has_probes.then(|| *self.probes.pick(&starts)),
             shape: self.shape,
             names: self.names,

@@ -17,6 +17,7 @@ pub mod growth;
 pub mod head;
 pub mod keys;
 pub mod latency;
+pub mod leaks;
 pub mod order;
 pub mod pairs;
 pub mod selection;
@@ -42,7 +43,7 @@ use caches::Classes;
 use symbols::Symbols;
 
 /// Facts about a trace, from its generator or its decoder.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Known {
     /// Members of `trace`, without those that follow from the events.
     pub trace: TraceMembers,
@@ -88,6 +89,12 @@ pub struct Known {
     pub percpu_names_callers: bool,
     /// Events of pages carry frame numbers.
     pub has_frames: bool,
+    /// Lines `CACHE 0` and `CACHE 1` of caches whose objects the kernel takes back.
+    pub reclaim_account: String,
+    /// Threads that lived at the end, where the trace tells them.
+    pub threads_end: Option<Vec<i32>>,
+    /// Kinds whose frees the recorder was asked for.
+    pub recorded_frees: BTreeSet<Kind>,
 }
 
 /// Members of a document's `trace`; see [`Known::trace`].
@@ -124,6 +131,18 @@ pub struct TraceMembers {
 /// True if records of an allocation have a field for the name of the cache.
 fn names_allocations(shape: &Shape) -> bool {
     layouts(shape).iter().any(|layout| layout.name.starts_with("kmem_cache_alloc") && layout.has_cache())
+}
+
+/// True if the machine has an event of frees of this kind.
+fn frees(described: &[Layout], kind: Kind) -> bool {
+    let names: &[&str] = match kind {
+        Kind::Kmalloc => &["kfree"],
+        Kind::Cache => &["kmem_cache_free"],
+        Kind::Pages => &["mm_page_free", "mm_page_free_direct"],
+        Kind::Percpu => &["percpu_free_percpu"],
+        Kind::Vmalloc => &["free_vmap_area_noflush"],
+    };
+    described.iter().any(|layout| names.contains(&layout.name))
 }
 
 /// Gives allocations without a call-site that of their stack; without names, no frame can be told from the kernel's own tracing.
@@ -178,6 +197,9 @@ impl Known {
         Known {
             percpu_names_callers: percpu.is_some_and(Layout::has_call_site),
             has_frames: workload.shape.era != Era::V2_6_32,
+            reclaim_account: workload.reclaim_account,
+            threads_end: workload.threads_end,
+            recorded_frees: Kind::ALL.into_iter().filter(|kind| frees(&described, *kind)).collect(),
             kinds: others.into_iter().filter(|(_, has)| *has).map(|(kind, _)| kind).collect(),
             trace: TraceMembers {
                 input: InputKind::Kmemtrace,
@@ -287,6 +309,9 @@ impl Known {
             kinds: BTreeSet::new(),
             percpu_names_callers: false,
             has_frames: false,
+            reclaim_account: known.reclaim_account,
+            threads_end: known.threads_end,
+            recorded_frees: BTreeSet::new(),
         }
     }
 
@@ -361,6 +386,9 @@ impl Known {
             // Here no call-site comes from a stack.
             percpu_names_callers: true,
             has_frames: info.capabilities.frames,
+            reclaim_account: String::from_utf8_lossy(&trace.metadata.reclaim_account).into_owned(),
+            threads_end: trace.metadata.threads_end,
+            recorded_frees: BTreeSet::new(),
         }
     }
 

@@ -690,6 +690,43 @@ fn comparisons_of_traces_equal_the_reference() {
 }
 
 #[test]
+fn a_window_holds_what_was_allocated_before_it() {
+    // One object of SITE stays from the first window, one is freed in the second; OTHER_SITE has one in each.
+    let work = Scenario::new(Shape::plain(), 1)
+        .kmalloc(1_000, 0, SITE, A, (100, 128))
+        .kmalloc(2_000, 0, SITE, B, (100, 128))
+        .kmalloc(3_000, 0, OTHER_SITE, C, (64, 64))
+        .kfree(11_000, 0, FREE_SITE, B)
+        .kmalloc(12_000, 0, OTHER_SITE, D, (64, 64))
+        .finish();
+    let dir = Directory::new(&trace_dir(&work, 1));
+    let windows = ["--before", ",0.000005000", "--after", "0.000010000,"];
+    for by in [&[][..], &["--by", "cache"]] {
+        for jobs in ["1", "2"] {
+            let found = json(&compared(&[&windows[..], by, &["-j", jobs]].concat(), &[dir.path()]));
+            let total = json!({
+                "before": { "live_allocated": 320, "live_objects": 3, "allocs": 3, "frees": 0 },
+                "after": { "live_allocated": 256, "live_objects": 3, "allocs": 1, "allocated": 64, "frees": 1 },
+                "change": { "live_allocated": -64 },
+            });
+            assert_document("total", &json!({ "total": total }), &found);
+        }
+    }
+    let found = json(&compared(&windows, &[dir.path()]));
+    let row =
+        |site: &str| found["rows"].as_array().unwrap().iter().find(|row| row["call_site"] == site).cloned().unwrap();
+    let held = row(&format!("{SITE:#x}"));
+    assert_eq!(
+        (&held["after"]["live_allocated"], &held["after"]["allocs"], &held["after"]["frees"]),
+        (&json!(128), &json!(0), &json!(1))
+    );
+    assert!(held["after"]["peak_live_allocated"].is_null() && held["before"]["peak_live_allocated"] == 256, "{held}");
+    let whole = json(&run_to(0, "kmemtrace-report", &["sites", "--format", "json"], &[dir.path()]));
+    let live: u64 = whole["rows"].as_array().unwrap().iter().map(|row| row["live_allocated"].as_u64().unwrap()).sum();
+    assert_eq!(found["total"]["after"]["live_allocated"], live, "all that the recording has seen");
+}
+
+#[test]
 fn a_report_beyond_its_memory_limit_stops_with_a_line() {
     let (_, workload) = random_workload(1, 700);
     let dir = Directory::new(&trace_dir(&workload, 1));

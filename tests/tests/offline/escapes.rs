@@ -18,8 +18,11 @@ use kmemtrace_tests::scenario::Scenario;
 use serde_json::Value;
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 17] = [
+const VIEWS: [&[&str]; 20] = [
     &["summary"],
+    &["leaks", "--all"],
+    &["leaks", "--all", "--parts"],
+    &["leaks", "--all", "--by", "comm,cache"],
     &["sites"],
     &["sites", "--by", "comm,site,cache,gfp"],
     &["caches"],
@@ -101,7 +104,7 @@ fn machine() -> Workload {
                 cache: Some(cache),
                 name,
                 action,
-                failed: false,
+                failed: allocates && address == 0,
                 order: None,
                 stack: None,
                 mark: kmemtrace_abi::event::Mark::None,
@@ -118,6 +121,7 @@ fn machine() -> Workload {
             let other = NAMES[(number + 1) % NAMES.len()];
             put(0, at, number, address, Action::Alloc(Kind::Cache), name);
             put(0, at + 1, number, address + 64, Action::Alloc(Kind::Cache), name);
+            put(0, at + 4, number, 0, Action::Alloc(Kind::Cache), name);
             put(1, at + 2, number, address, Action::Free(Kind::Cache), other);
             put(1, at + 3, number, address, Action::Free(Kind::Cache), name);
         }

@@ -220,7 +220,8 @@ fn the_table_of_balance_begins_with_free_memory() {
     );
     assert!(text.contains("Unexplained: +"), "{text}");
     let csv = printed(&work, &["balance", "--format", "csv"]);
-    assert_eq!(csv.lines().count(), 14, "{csv}");
+    // A heading, 13 parts, and eight call-sites.
+    assert_eq!(csv.lines().count(), 1 + 13 + 8, "{csv}");
     let bare = printed(&scenario().kmalloc(10, 0, site(0), A, (100, 128)).finish(), &["balance"]);
     assert!(bare.contains("no /proc/meminfo") && bare.contains("kmemtraced"), "{bare}");
 }

@@ -13,8 +13,9 @@ use kmemtrace_tests::recording::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 17] = [
+const VIEWS: [&[&str]; 18] = [
     &["summary"],
+    &["leaks"],
     &["sites"],
     &["tasks"],
     &["modules"],

@@ -11,8 +11,9 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
 const REPORT: &str = "kmemtrace-report";
-const VIEWS: [&str; 29] = [
+const VIEWS: [&str; 30] = [
     "summary",
+    "leaks",
     "sites",
     "tree",
     "tasks",
@@ -351,7 +352,8 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
     for view in VIEWS {
         let own = table(&page, &format!("### {view}"));
         let of_text = ["--format", "--bytes", "--show-addresses", "--color"].map(str::to_owned).into();
-        let of_objects = ["--module", "--cache", "--site", "--kind", "--size", "--context", "--branch", "--own"];
+        let of_objects =
+            ["--module", "--cache", "--site", "--kind", "--size", "--context", "--branch", "--reclaimable", "--own"];
         let of_objects: BTreeSet<String> = of_objects.map(str::to_owned).into();
         let of_every_view: &BTreeSet<String> = match view {
             "pack" => &["--help".to_owned()].into(),

@@ -21,6 +21,8 @@ pub(crate) struct Notes {
     pub(crate) has_pages_without_site: bool,
     /// A call-site is in a wrapper: `~`.
     pub(crate) has_wrappers: bool,
+    /// A figure is of memory that the kernel takes back by itself: `*`.
+    pub(crate) has_reclaimable: bool,
 }
 
 impl BitOrAssign for Notes {
@@ -28,6 +30,7 @@ impl BitOrAssign for Notes {
         self.has_bounds |= other.has_bounds;
         self.has_pages_without_site |= other.has_pages_without_site;
         self.has_wrappers |= other.has_wrappers;
+        self.has_reclaimable |= other.has_reclaimable;
     }
 }
 

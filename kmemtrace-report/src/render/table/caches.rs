@@ -44,14 +44,14 @@ pub(crate) fn caches(view: &CachesBody<'_>, options: &TableOptions, out: &mut dy
         let seen = row.visibility_percent.map_or("-".to_owned(), |percent| format!("{percent}%"));
         let mut cells = figures::sums(&row.stats, row.kind.name(), options);
         cells.extend(slab_cells(row.slab_before.as_ref(), row.slab_after.as_ref(), options));
-        cells.extend([Cell::from(change), seen.into(), cells::cache(&row.cache, row.cache_candidates.as_ref())]);
-        cells.push(other_names(row.aliases));
+        cells.extend([Cell::from(change), seen.into(), other_names(row.aliases)]);
+        cells.push(cells::cache(&row.cache, row.cache_candidates.as_ref()));
         of_shown(cells)
     };
     let others = || {
         figures::other_rows(listing.others.as_ref(), options).map(|(mut cells, rows)| {
             cells.resize(FIGURES.len() + CACHE_SLABS.len() + 2, "-".into());
-            cells.extend([figures::others_text(rows).into(), Cell::default()]);
+            cells.extend([Cell::default(), figures::others_text(rows).into()]);
             of_shown(cells)
         })
     };
@@ -91,7 +91,7 @@ fn idle(view: &CachesBody<'_>, options: &TableOptions, out: &mut dyn Write) -> i
         let change = slab_change(before, after, |slab| slab.active_objs);
         let mut cells = slab_cells(before, after, options).to_vec();
         cells.push(change.map_or("-".to_owned(), cells::signed).into());
-        cells.extend([cells::cache(&cache.cache, None), other_names(cache.aliases)]);
+        cells.extend([other_names(cache.aliases), cells::cache(&cache.cache, None)]);
         cells
     };
     let rows = options.top.map_or(caches.len(), |top| top.min(FEW)).min(caches.len());

@@ -54,6 +54,16 @@ pub(crate) fn upper(is_upper_bound: bool, figure: String) -> Cell {
     Cell { notes, ..format!("<={figure}").into() }
 }
 
+/// Figure, marked where the kernel takes the memory back by itself.
+pub(crate) fn reclaimed(is_reclaimable: Option<bool>, cell: impl Into<Cell>) -> Cell {
+    let mut cell = cell.into();
+    if is_reclaimable == Some(true) && !["-", "0", "0 B"].contains(&cell.text.as_str()) {
+        cell.text.insert(0, '*');
+        cell.notes.has_reclaimable = true;
+    }
+    cell
+}
+
 /// Bar for a share; empty where the screen shows none.
 pub(crate) fn bar(part: u64, whole: u64, screen: &Screen) -> Cell {
     if !screen.has_bars || whole == 0 {

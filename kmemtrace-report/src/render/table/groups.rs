@@ -51,7 +51,7 @@ pub(crate) fn cells(names: &GroupNames<'_>, kind: Kind, options: &TableOptions) 
 }
 
 /// Cells of a key.
-fn cells_of(member: &GroupMember<'_>, kind: Kind, options: &TableOptions) -> Vec<Cell> {
+pub(crate) fn cells_of(member: &GroupMember<'_>, kind: Kind, options: &TableOptions) -> Vec<Cell> {
     let unknown = member.key.entry().unknown;
     let cell = match &member.value {
         KeyValue::Site(site) => return vec![cells::site(site, kind), cells::source(&site.place)],

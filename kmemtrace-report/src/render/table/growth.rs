@@ -72,8 +72,10 @@ pub(crate) fn growth(
     let columns: Vec<Column<'_>> = GROWTH.into_iter().chain(keys.iter().copied()).collect();
     let seconds = cells::seconds(&head.trace);
     let row = |row: GrowthRow<'_>| {
-        let cells = figures(&row.slices, row.kind.name(), seconds, options);
-        cells.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+        let mut of_row = figures(&row.slices, row.kind.name(), seconds, options);
+        let grew = of_row.pop().unwrap_or_default();
+        of_row.push(cells::reclaimed(row.reclaimable, grew));
+        of_row.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let summed = |figures_of: &SliceFigures, kind: &str, name: Vec<Cell>| {
         figures(figures_of, kind, seconds, options).into_iter().chain(name).collect::<Vec<Cell>>()

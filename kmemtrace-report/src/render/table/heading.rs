@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use kmemtrace::documents::head::{NamesMembers, TraceMembers};
 use kmemtrace::documents::latency::{SpanRow, Spans};
+use kmemtrace::documents::leaks::Unjudged;
 use kmemtrace::documents::stacks::StackCounts;
 use kmemtrace::documents::{Body, Head};
 use kmemtrace_abi::clock::Unit;
@@ -45,6 +46,9 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     if let Some(line) = deferred(&head.trace, body) {
         text(&line, options, out)?;
     }
+    for line in unjudged(body) {
+        text(line, options, out)?;
+    }
     for line in untold(&head.trace, body) {
         text(line, options, out)?;
     }
@@ -82,6 +86,19 @@ fn untold(trace: &TraceMembers<'_>, body: &Body<'_>) -> Vec<&'static str> {
     .collect()
 }
 
+/// Reasons for rows of leaks without a verdict.
+fn unjudged(body: &Body<'_>) -> Vec<&'static str> {
+    let Body::Leaks(view) = body else { return Vec::new() };
+    let line = |why: &Unjudged| match why {
+        Unjudged::ShortWindow => {
+            "No verdict: the recording is shorter than 2 seconds; record for a minute, with kmemtraced -d 60."
+        }
+        Unjudged::Sequence => "No verdict: the events have numbers and no times; record with kmemtraced.",
+        Unjudged::NoFrees => "No verdict on kinds whose frees were not recorded; add their free events to -e.",
+    };
+    view.unjudged.iter().map(line).collect()
+}
+
 /// True for a view that may have rows of vmalloc.
 fn has_areas(trace: &TraceMembers<'_>, body: &Body<'_>) -> bool {
     let vmalloc = Kind::Vmalloc.name();
@@ -104,6 +121,7 @@ fn deferred(trace: &TraceMembers<'_>, body: &Body<'_>) -> Option<String> {
     let has_bounds = match body {
         Body::Summary(view) => view.rows.iter().any(|row| row.stats.0.is_some_and(|stats| stats.live_is_upper_bound)),
         Body::LiveGroups(listing) => listing.rows.iter().any(|row| row.live_is_upper_bound),
+        Body::Leaks(view) => view.listing.rows.iter().any(|row| row.live_is_upper_bound),
         Body::Live(listing) => listing.rows.iter().any(|row| row.live_is_upper_bound),
         _ => false,
     };
@@ -141,6 +159,11 @@ pub(crate) fn brief(head: &Head<'_>, shows: Option<&str>, options: &TableOptions
 /// Writes a text as lines that fit.
 pub(crate) fn text(text: &str, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", wrap::words(text, 0, options.screen.width, options.screen.cut_mark()))
+}
+
+/// Text as lines that fit, those after the first behind `indent` blanks.
+pub(crate) fn broken(text: &str, indent: usize, options: &TableOptions) -> String {
+    wrap::words(text, indent, options.screen.width, options.screen.cut_mark())
 }
 
 /// Writes a text whose lines after the first begin with `indent` blanks.
@@ -314,7 +337,13 @@ pub(crate) fn footer(notes: Notes, options: &TableOptions, out: &mut dyn Write) 
                           may be gone.";
     const PAGES: &str = "Page events carry no call-site without stacks.";
     const WRAPPERS: &str = "~ marks a function that allocates for its callers: which of them is not known.";
-    let lines = [(notes.has_bounds, BOUNDS), (notes.has_wrappers, WRAPPERS), (notes.has_pages_without_site, PAGES)];
+    const RECLAIMABLE: &str = "* marks memory that the kernel takes back by itself when it is short of it.";
+    let lines = [
+        (notes.has_bounds, BOUNDS),
+        (notes.has_reclaimable, RECLAIMABLE),
+        (notes.has_wrappers, WRAPPERS),
+        (notes.has_pages_without_site, PAGES),
+    ];
     for (number, (_, line)) in lines.into_iter().filter(|(is_needed, _)| *is_needed).enumerate() {
         if number == 0 {
             writeln!(out)?;

@@ -45,7 +45,7 @@ pub(crate) fn live<'a>(
             row.grew.map_or("-".to_owned(), |grew| cells::change(grew, options)).into(),
             cells::upper(is_bound, cells::count(row.live_objects)),
             cells::percent(row.live_allocated, all).into(),
-            cells::upper(is_bound, cells::bytes(row.live_allocated, options)),
+            cells::reclaimed(row.reclaimable, cells::upper(is_bound, cells::bytes(row.live_allocated, options))),
             cells::bar(row.live_allocated, all, &options.screen),
         ];
         figures.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()

@@ -13,6 +13,7 @@ mod growth;
 pub(crate) mod heading;
 mod holders;
 mod latency;
+pub(crate) mod leaks;
 mod live;
 mod mismatch;
 mod objects;
@@ -73,6 +74,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Mismatch(listing) => mismatch::mismatch(head, listing, options, out),
         Body::Groups(listing) => groups::groups(head, listing, options, out),
         Body::LiveGroups(listing) => live::live(head, listing, options, out),
+        Body::Leaks(view) => leaks::leaks(head, view, options, out),
         Body::Live(listing) => objects::objects(head, listing, options, out),
         Body::Growth(view) => growth::growth(head, view, options, out),
         Body::Compare(view) => compare::compare(view, options, out),

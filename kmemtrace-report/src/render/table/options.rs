@@ -20,6 +20,8 @@ pub(crate) struct TableOptions {
     pub(crate) shows_inlines: bool,
     /// True to list findings that are normal, too.
     pub(crate) shows_normal: bool,
+    /// True to list the rows of groups.
+    pub(crate) shows_parts: bool,
     /// Limit of rows, for views whose document has all of them.
     pub(crate) top: Option<usize>,
     /// First sort key.
@@ -60,6 +62,7 @@ impl TableOptions {
             shows_own: false,
             shows_normal: false,
             shows_inlines: false,
+            shows_parts: false,
             top: None,
             ranked: Some(SortKey::Figure(kmemtrace::Figure::Wasted)),
             filters: Vec::new(),

@@ -3,15 +3,16 @@
 use std::io::{self, Write};
 
 use kmemtrace::documents::Head;
+use kmemtrace::documents::leaks::{LeakGroup, LeaksBody};
 use kmemtrace::documents::row::Rows;
 use kmemtrace::documents::sites::SiteRow;
 use kmemtrace::documents::summary::{FindingCounts, Summary, TotalRow};
 use kmemtrace::documents::sums::PrintedStats;
-use kmemtrace::{Kind, Space};
+use kmemtrace::{Figure, Kind, Space};
 use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
-use super::{cells, figures, heading};
+use super::{cells, figures, heading, leaks};
 use crate::columns::column::{Column, Holds, Shows};
 use crate::columns::{KINDS, TOP_CHURN, TOP_LIVE, TOP_LIVE_WASTE};
 use crate::render::grid::Grid;
@@ -36,16 +37,21 @@ pub(crate) fn summary(
     let mut notes = kinds(view, options, out)?;
     writeln!(out)?;
     facts(head, view, options, out)?;
+    reclaimable(view, options, out)?;
     if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.allocs == 0)) {
         writeln!(out)?;
         return heading::empty("no allocation", options, out);
+    }
+    if let Some(group) = suspected(view) {
+        writeln!(out)?;
+        leaks::line(group, options, out)?;
     }
     let total = objects(view);
     for list in lists(view) {
         let Some(rows) = list.rows.as_ref().filter(|rows| !rows.is_empty()) else { continue };
         writeln!(out)?;
         heading::title(list.title, options, out)?;
-        notes |= top(rows, &list, &total, options, out)?;
+        notes |= top(rows, (&list, view), &total, options, out)?;
     }
     findings(&view.findings, options, out)?;
     heading::footer(notes, options, out)?;
@@ -88,7 +94,7 @@ fn lists<'v, 'a>(view: &'v Summary<'a>) -> [ShortList<'v, 'a>; 3] {
 /// Writes a short list of call-sites; `total` are the sums that they are shares of.
 fn top(
     rows: &Rows<'_, SiteRow<'_>>,
-    list: &ShortList<'_, '_>,
+    (list, view): (&ShortList<'_, '_>, &Summary<'_>),
     total: &PrintedStats,
     options: &TableOptions,
     out: &mut dyn Write,
@@ -109,6 +115,10 @@ fn top(
                 (_, Holds::Bar) => std::mem::take(&mut bar),
                 (_, Holds::Site) => cells::site(&row.site, row.kind),
                 (_, Holds::Path) => cells::source(&row.site.place),
+                (Shows::Figure(Figure::LiveAllocated), _) => {
+                    let cell = figures::cell(column, &row.stats, row.kind.name(), options);
+                    cells::reclaimed(Some(is_taken_back(view, &row)), cell)
+                }
                 _ => figures::cell(column, &row.stats, row.kind.name(), options),
             });
         }
@@ -185,6 +195,30 @@ fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut 
     }
 }
 
+/// Writes how much of the live memory of slabs the kernel takes back by itself, where leaks were looked for.
+fn reclaimable(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let Some(leaks) = &view.leaks else { return Ok(()) };
+    let slabs = leaks.by_site.iter().filter(|((_, kind), _)| kind.space() == Space::Slab);
+    let [stays, back] = slabs.fold([0u64; 2], |sums, (_, bytes)| [0, 1].map(|at| sums[at].saturating_add(bytes[at])));
+    if back == 0 {
+        return Ok(());
+    }
+    let [stays, back] = [stays, back].map(|bytes| cells::bytes(bytes, options));
+    let what = "live, by reclaim";
+    heading::indented(&format!("  {what:<20} {stays} stays; {back} the kernel takes back by itself"), 23, options, out)
+}
+
+/// First group of leaks that is no cache.
+fn suspected<'v, 'a>(view: &'v Summary<'a>) -> Option<&'v LeakGroup<'a>> {
+    view.leaks.as_ref()?.groups.iter().find(|group| matches!(group.verdict, Some("leak" | "maybe")))
+}
+
+/// True where the kernel takes back all live objects of the row by itself.
+fn is_taken_back(view: &Summary<'_>, row: &SiteRow<'_>) -> bool {
+    let of_site = |leaks: &Box<LeaksBody<'_>>| leaks.by_site.get(&(row.site.call_site.0, row.kind)).copied();
+    view.leaks.as_ref().and_then(of_site).is_some_and(|[stays, back]| stays == 0 && back > 0)
+}
+
 /// Bytes and number of pages, behind the bytes of `kmalloc` and `cache`.
 fn pages_beside(
     stats: &PrintedStats,
@@ -255,6 +289,9 @@ fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut d
     let top_live = top_live.map_or(0, |row| row.stats.live_allocated);
     let is_many = |part: u64, whole: u64| part > 0 && u128::from(part) * 100 >= u128::from(whole) * u128::from(MANY);
     let mut commands: Vec<(&str, &str, &str)> = Vec::new();
+    if suspected(view).is_some() {
+        commands.push(("kmemtrace-report", " leaks", "who holds more and more memory"));
+    }
     if head.completeness.verdict != "complete" {
         commands.push(("kmemtrace-check", "", "where events are missing"));
     }
