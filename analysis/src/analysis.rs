@@ -74,20 +74,14 @@ pub struct Analysis {
     pub(crate) module_rule: ModuleRule,
     /// Bytes by which free memory grew over the recording.
     pub(crate) memfree_change: Option<i64>,
-    /// Statistics of the slab allocator at start and end, where the rows are caches.
-    pub(crate) slabinfo: Option<[Slabinfo; 2]>,
-    /// Other names of merged caches, where the recording keeps them.
-    pub(crate) aliases: Option<CacheAliases>,
+    /// Facts of caches beside the events.
+    pub(crate) caches: CacheFacts,
     /// Texts of the machine's memory, where the query keeps them: those of the whole recording.
     pub(crate) machine: Option<MachineTexts>,
     /// The query has neither filters nor a window.
     pub(crate) is_whole: bool,
-    /// The query has all objects of the caches that it takes.
-    pub(crate) has_whole_caches: bool,
     /// Change of the bytes of functions by allocinfo, where the rows are functions and all objects of each.
     pub(crate) allocinfo: Option<AllocinfoChange>,
-    /// Caches that the filters take; none for all.
-    pub(crate) caches: Vec<Glob>,
     /// Rows of leaks are chosen by this.
     pub(crate) chosen: Select,
     /// Keys of rows of leaks; none for threads and call-sites.
@@ -96,6 +90,19 @@ pub struct Analysis {
     pub(crate) threads_end: Option<Vec<i32>>,
     /// Kinds whose frees the recorder was asked for.
     pub(crate) records_frees: ByKind<bool>,
+}
+
+/// Facts of caches beside the events.
+#[derive(Debug, Default)]
+pub(crate) struct CacheFacts {
+    /// Statistics of the slab allocator at start and end, where the rows are caches.
+    pub(crate) slabinfo: Option<[Slabinfo; 2]>,
+    /// Other names of merged caches, where the recording keeps them.
+    pub(crate) aliases: Option<CacheAliases>,
+    /// The query has all objects of the caches that it takes.
+    pub(crate) are_whole: bool,
+    /// Caches that the filters take; none for all.
+    pub(crate) asked: Vec<Glob>,
 }
 
 /// True for a kind that is compared, where filters name these `asked` ones.

@@ -161,7 +161,7 @@ impl<'a> Statistics<'a> {
         let old = u32::try_from(number).ok().and_then(|number| old_frees.get(&number)).copied();
         let live = i64::try_from(live).unwrap_or(i64::MAX);
         let events = live.saturating_sub(i64::try_from(old.unwrap_or(0)).unwrap_or(i64::MAX));
-        let change = CacheChange::of(start, end, name, events).filter(|_| self.analysis.has_whole_caches)?;
+        let change = CacheChange::of(start, end, name, events).filter(|_| self.analysis.caches.are_whole)?;
         Some((change.change, change.visibility_percent.filter(|_| kind == Kind::Cache).map(u64::from)))
     }
 
@@ -174,21 +174,21 @@ impl<'a> Statistics<'a> {
     /// Caches that no row is of.
     fn without_events(self, paired: &PairingResult, naming: &GroupNaming<'a>) -> Option<Vec<IdleCache<'a>>> {
         let has_texts = self.slabinfo.iter().all(|text| !text.is_empty());
-        if !has_texts || !self.analysis.has_whole_caches {
+        if !has_texts || !self.analysis.caches.are_whole {
             return None;
         }
         let rows = paired.rows.iter().filter(|(_, stats)| !stats.is_empty());
         let seen: BTreeSet<&[u8]> = rows.filter_map(|(key, _)| naming.naming.numbered(key.others)).collect();
         let listed: BTreeSet<&'a [u8]> =
             self.slabinfo.iter().flat_map(Slabinfo::caches).map(|cache| &*cache.name).collect();
-        let globs = &self.analysis.caches;
+        let globs = &self.analysis.caches.asked;
         let is_asked = |name: &[u8]| globs.is_empty() || globs.iter().any(|glob| glob.matches(name));
         let idle = listed.into_iter().filter(|name| !seen.contains(name) && is_asked(name)).map(|name| {
             let [slab_before, slab_after] = self.slabs(name);
             IdleCache {
                 cache: Some(name.into()),
                 kind: if is_kmalloc(name) { Kind::Kmalloc } else { Kind::Cache },
-                aliases: self.analysis.aliases.as_ref().map(|aliases| aliases.of(name)),
+                aliases: self.analysis.caches.aliases.as_ref().map(|aliases| aliases.of(name)),
                 slab_before,
                 slab_after,
             }
@@ -211,8 +211,8 @@ pub(super) fn caches<'a>(
     sums: (&Saturation, Ordering),
 ) -> CachesBody<'a> {
     let naming = GroupNaming::of(analysis);
-    let (names, aliases) = (naming.naming, analysis.aliases.as_ref());
-    let statistics = analysis.slabinfo.as_ref().map(|slabinfo| Statistics { analysis, slabinfo });
+    let (names, aliases) = (naming.naming, analysis.caches.aliases.as_ref());
+    let statistics = analysis.caches.slabinfo.as_ref().map(|slabinfo| Statistics { analysis, slabinfo });
     let without_events = statistics.and_then(|statistics| statistics.without_events(paired, &naming));
     // Names of candidates have zeros in them and sort behind the row that has none.
     let place = move |key: &RowKey| {

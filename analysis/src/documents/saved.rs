@@ -26,7 +26,7 @@ use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
 use crate::account::figures::{Figure, FigureUnit};
 use crate::account::grouping::{Grouping, RowKey};
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, CacheFacts};
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::kallsyms::{InitSite, SiteOwner, Symbol, Symbolizer};
@@ -339,12 +339,9 @@ impl Saved {
             kinds: query.select.kind.clone(),
             module_rule: query.module_rule,
             memfree_change: None,
-            slabinfo: None,
-            aliases: None,
+            caches: CacheFacts::default(),
             machine: None,
             is_whole: true,
-            has_whole_caches: true,
-            caches: Vec::new(),
             allocinfo: None,
             static_sizes: None,
         })

@@ -18,7 +18,7 @@ use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::machine::MachineTexts;
 use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
-use crate::analysis::{Analysis, compares};
+use crate::analysis::{Analysis, CacheFacts, compares};
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
 use crate::engine::index_or_pass::AnalysisRun;
@@ -202,12 +202,9 @@ impl Query {
             kinds: self.select.kind.clone(),
             module_rule: self.module_rule,
             memfree_change: self.memfree_change(trace),
-            slabinfo: self.slabinfo(trace),
-            aliases,
+            caches: CacheFacts { aliases, ..self.cache_facts(trace) },
             machine,
             is_whole,
-            has_whole_caches: window.is_none() && self.select.takes_whole_caches(),
-            caches: self.select.cache.clone(),
             allocinfo: self.allocinfo(trace).filter(|_| is_whole),
             chosen: self.chosen.clone(),
             leaks: self.leaks.clone().unwrap_or_default(),
@@ -257,10 +254,15 @@ impl Query {
         }
     }
 
-    /// Statistics of the slab allocator at start and end, where the rows are caches.
-    fn slabinfo(&self, trace: &Trace) -> Option<[Slabinfo; 2]> {
+    /// Facts of caches but for their other names.
+    fn cache_facts(&self, trace: &Trace) -> CacheFacts {
         let texts = || [&trace.metadata.slabinfo_start, &trace.metadata.slabinfo_end];
-        (self.grouping == Grouping::CACHE).then(|| texts().map(|text| Slabinfo::parse(text)))
+        CacheFacts {
+            slabinfo: (self.grouping == Grouping::CACHE).then(|| texts().map(|text| Slabinfo::parse(text))),
+            aliases: None,
+            are_whole: self.window.is_none() && self.select.takes_whole_caches(),
+            asked: self.select.cache.clone(),
+        }
     }
 
     /// Change of the bytes of functions by allocinfo, where the rows are functions.
