@@ -207,6 +207,8 @@ pub struct Event {
     pub allocated: u64,
     /// Raw gfp flags, whose bits mean what that kernel says.
     pub gfp: Option<u64>,
+    /// True for an object on the account of a memory cgroup, in kernels whose events tell it.
+    pub accounted: Option<bool>,
     /// CPU the event was recorded on.
     pub cpu: u32,
     /// Thread id in the initial pid namespace; 0 is the idle task.
@@ -331,6 +333,7 @@ impl Event {
             requested: 0,
             allocated: 0,
             gfp: None,
+            accounted: None,
             cpu,
             pid: None,
             flags: None,
@@ -421,6 +424,66 @@ pub struct ModuleFree<'n> {
     pub name: &'n [u8],
 }
 
+/// Event about a thread or a cgroup. Paths are any bytes; `root` is the number of the cgroup's hierarchy, 0 for that of version 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskEvent<'n> {
+    /// A new thread.
+    New {
+        /// Order key.
+        at: u64,
+        /// Thread that made it.
+        parent: i32,
+        /// The new thread.
+        pid: i32,
+        /// Flags of `clone`.
+        clone_flags: u64,
+    },
+    /// A thread group is moved into a cgroup.
+    Attach {
+        /// Order key.
+        at: u64,
+        /// Thread that stands for its group.
+        pid: i32,
+        /// Hierarchy.
+        root: i32,
+        /// Number of the cgroup.
+        id: u64,
+        /// Path of the cgroup.
+        path: &'n [u8],
+    },
+    /// A cgroup is made.
+    Make {
+        /// Order key.
+        at: u64,
+        /// Hierarchy.
+        root: i32,
+        /// Number of the cgroup.
+        id: u64,
+        /// Path of the cgroup.
+        path: &'n [u8],
+    },
+    /// A cgroup gets another path.
+    Rename {
+        /// Order key.
+        at: u64,
+        /// Hierarchy.
+        root: i32,
+        /// Number of the cgroup.
+        id: u64,
+        /// The other path.
+        path: &'n [u8],
+    },
+    /// A cgroup is removed.
+    Remove {
+        /// Order key.
+        at: u64,
+        /// Hierarchy.
+        root: i32,
+        /// Number of the cgroup.
+        id: u64,
+    },
+}
+
 /// Consumer of a stream's items, in stream order: a gap stands before the first event after it.
 pub trait EventSink {
     /// The consumer looks at `Event::cache`; where false, cache names are not interned.
@@ -446,6 +509,8 @@ pub trait EventSink {
     fn module_load(&mut self, _load: ModuleLoad<'_>) {}
     /// End of a module; its event follows as an item.
     fn module_free(&mut self, _free: ModuleFree<'_>) {}
+    /// Event about a thread or a cgroup; it follows as an item.
+    fn task(&mut self, _event: TaskEvent<'_>) {}
 }
 
 impl EventSink for Vec<StreamItem> {

@@ -289,7 +289,7 @@ impl Analysis {
     /// Space of documents that have one: the first of those whose kinds the filters name, else the first that has allocations.
     pub fn shown_space(&self) -> Space {
         let is_shown = |space: &Space| match self.kinds.is_empty() {
-            true => self.of_space(*space).allocs > 0,
+            true => self.of_space(*space).allocs > 0 || !self.of_space(*space).told.is_empty(),
             false => self.kinds.iter().any(|kind| kind.space() == *space),
         };
         Space::ALL.into_iter().find(is_shown).unwrap_or(Space::Slab)

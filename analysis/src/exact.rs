@@ -199,6 +199,8 @@ fn take_selection(known: &mut Known, random: &mut Random, cut: &mut Cut) {
         context: selection.context.iter().map(|word| word.parse().unwrap()).collect(),
         branch: Vec::new(),
         reclaimable: None,
+        cgroup: Vec::new(),
+        accounted: None,
     };
     cut.given = selection.given();
     known.selection = selection;

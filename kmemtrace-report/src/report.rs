@@ -13,8 +13,10 @@ use kmemtrace::{
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
+use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
-use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
+use kmemtrace_abi::text::units::counted;
+use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind, PERF_DATA};
 
 use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
 use crate::cli::Request;
@@ -28,12 +30,13 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::{exit, names, suggest};
+use crate::{exit, names, of_text, suggest};
 
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
 /// Findings about texts that are told beside a view.
-const OF_TEXTS: [Code; 5] = [Code::BadText, Code::TextCut, Code::BadLine, Code::Untold, Code::NoAddress];
+const OF_TEXTS: [Code; 6] =
+    [Code::BadText, Code::TextCut, Code::DroppedLines, Code::BadLine, Code::Untold, Code::NoAddress];
 /// Views that take a saved document in place of a trace.
 const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 /// View of the calls that the tracer function_graph timed.
@@ -59,7 +62,11 @@ pub(crate) fn view(
         let analysis = of_document(request, query, &saved)?;
         return print_view(request, &analysis, &[], document);
     }
-    let (analysis, suggestions) = analyse(request, query)?;
+    let mut trace = open(request, &request.inputs())?;
+    if request.view.name == "growth" && !trace.series.is_empty() {
+        return of_text::growth(request, &query, trace);
+    }
+    let (analysis, suggestions) = analyse_trace(request, query, &mut trace)?;
     let below = objects_of_caches(request)?;
     let status = match leaks_beside(request, &analysis) {
         Some(found) => {
@@ -86,22 +93,27 @@ fn leaks_beside(request: &Request, analysis: &Analysis) -> Option<Analysis> {
 
 /// Answer of the trace to a query with the options of the command line, and suggestions where the filters take nothing.
 pub(crate) fn analyse(request: &Request, query: Query) -> anyhow::Result<(Analysis, Vec<String>)> {
+    analyse_trace(request, query, &mut open(request, &request.inputs())?)
+}
+
+/// [`analyse`] of a trace that was opened.
+fn analyse_trace(request: &Request, query: Query, trace: &mut Trace) -> anyhow::Result<(Analysis, Vec<String>)> {
     let args = &request.args;
-    let mut trace = open(request, &request.inputs())?;
     let event_names = trace.names.len();
     let query = with_options(request, query)?;
-    let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+    let analysis = query.run_with(trace, &mut ProgressLine::new(args.quiet))?;
     let window = match args.at {
         Some(Moment::Until(window)) => ("--at", Some(window)),
         _ => ("--time", args.time),
     };
-    explain_empty_window(window, &trace, analysis.events(), analysis.first_key());
+    explain_empty_window(window, trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
-    tell_bad_text(&trace);
+    tell_bad_text(trace);
+    tell_warnings(trace);
     let suggestions = match analysis.rows().next() {
         Some(_) => Vec::new(),
         None => {
-            let mut lines = suggest::suggest(&args.filters, &query, &trace, analysis.names(), event_names);
+            let mut lines = suggest::suggest(&args.filters, &query, trace, analysis.names(), event_names);
             lines.extend(may_be_of_cache(request)?);
             lines
         }
@@ -174,13 +186,16 @@ fn print_document<'a>(
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
-    let document = make(&Shape { sort: request.sort_keys(), top });
+    let is_of_text = analysis.info().text.is_some();
+    let sort = if is_of_text { request.sort_keys_of_text() } else { request.sort_keys() };
+    let ranked = sort.first().copied();
+    let document = make(&Shape { sort, top });
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
     let shape = Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: Some(ROWS_BELOW) };
     let below: Vec<Below<'_>> =
         below.iter().map(|(title, analysis)| (*title, documents::sites(analysis, &shape))).collect();
     let allocinfo = AllocinfoAgreement::of(analysis);
-    let options = TableOptions { selected, allocinfo, ..table_options(request, &request.inputs()[0]) };
+    let options = TableOptions { selected, allocinfo, ranked, ..table_options(request, &request.inputs()[0]) };
     print_with(request, &document, &below, &options)?;
     if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
         // The text has no place for its kinds.
@@ -255,10 +270,9 @@ fn of_document(_: &Request, _: Query, saved: &Path) -> anyhow::Result<Analysis> 
 /// Prints the comparison of two traces, or of two windows of one.
 pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
-    let by_cache = args.by.first() == Some(&GroupKey::Cache);
     let analyse = |input: &PathBuf, option: &str, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
         let mut trace = open(request, std::slice::from_ref(input))?;
-        let query = if by_cache { Query::by_cache() } else { Query::by_site() };
+        let query = of_text::compared(args, &trace)?;
         let query = with_options(request, query)?.time(window.or(args.time));
         let mut progress = ProgressLine::new(args.quiet);
         let analysis = match window {
@@ -271,6 +285,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     };
     let (first, last) = (&inputs[0], &inputs[inputs.len() - 1]);
     let (before, after) = (analyse(first, "--before", args.before)?, analyse(last, "--after", args.after)?);
+    of_text::check_sides(&before, &after)?;
     let is_one_trace = first == last;
     sides_of(&before, &after, is_one_trace).for_each(|side| tell_unknown_events(side.unknown_events()));
     sides_of(&before, &after, is_one_trace).for_each(tell_rejected);
@@ -351,6 +366,14 @@ pub(crate) fn end_observed(
 
 /// Tells verdict, events, loss and gaps beside an output that is no view.
 pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
+    if let Some([lines, blocks]) = completeness.skipped {
+        let _ = writeln!(
+            io::stderr(),
+            "{}: {events} entries, {lines} lines and {blocks} blocks skipped",
+            completeness.verdict_name()
+        );
+        return;
+    }
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
     let plural = |n: u64| if n == 1 { "" } else { "s" };
     let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
@@ -430,6 +453,14 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         clock: args.of_text.clock.clone(),
         page_bytes: args.of_text.page_size,
         buffer: args.of_text.buffer.clone(),
+        event_formats: args.of_text.event_formats.clone(),
+        form: args.moment.form.clone(),
+        cache_name: args.moment.cache_name.clone(),
+        object_size: args.moment.object_size,
+        times: of_text::times(args)?,
+        member: args.moment.member.clone(),
+        report_number: args.moment.report_number,
+        takes: of_text::takes(request.view.name),
         texts: args.to == Some(ExportTo::TraceDat),
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
@@ -437,10 +468,15 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         Some(hint) => error.context(hint),
         None => error,
     })?;
+    of_text::check(request, &trace)?;
     check_page_owner(&request.args, &trace)?;
     let takes = |option: &&str| match trace.info.input {
-        InputKind::Other(FTRACE_TEXT) => *option != "--buffer",
+        InputKind::Other(FTRACE_TEXT) => !["--buffer", "--event-formats"].contains(option),
+        InputKind::Other(PERF_DATA) if args.of_text.event_formats.is_some() => {
+            ["--event-formats", "--page-size"].contains(option)
+        }
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
+        _ if trace.info.text.is_some() => *option == "--page-size",
         _ => false,
     };
     if !trace.info.capabilities.times && (request.view.name != FUNCTIONS || args.time.is_some()) {
@@ -451,10 +487,12 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         );
     }
     if let Some(option) = args.of_text.given().find(|option| !takes(option)) {
-        anyhow::bail!(
-            "{option}: {} is no text of events and tells this itself; leave the option out",
-            input_name(&trace)
-        );
+        let why = match option {
+            "--buffer" => "has no ring buffers to choose from, as a trace.dat may have",
+            "--event-formats" => "is no perf.data, and describes its events itself",
+            _ => "is no text of events and tells this itself",
+        };
+        anyhow::bail!("{option}: {} {why}; leave the option out", input_name(&trace));
     }
     Ok(trace)
 }
@@ -541,7 +579,12 @@ fn sides_of<'a>(before: &'a Analysis, after: &'a Analysis, is_one_trace: bool) -
 
 /// Tells of files of debug information that failed a check, with the reasons.
 pub(crate) fn tell_rejected(analysis: &Analysis) {
-    for (file, why) in analysis.names_report().rejected {
+    let report = analysis.names_report();
+    if report.cut_names > 0 {
+        let names = counted(report.cut_names, "name");
+        say(&format!("{names} of symbols cut after {MAX_NAME_BYTES} bytes: no kernel has such long ones"));
+    }
+    for (file, why) in report.rejected {
         let [file, why] = [file.as_os_str().as_encoded_bytes(), why.as_bytes()].map(|bytes| escape(bytes).into_owned());
         say(&format!("{file}: not used for names: {why}"));
     }
@@ -623,6 +666,12 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
             "{name}: {count} events of kmem that this version does not know: objects may have gone through them"
         ));
     }
+}
+
+/// Prints warnings about a text of one moment.
+fn tell_warnings(trace: &Trace) {
+    let warnings = trace.info.text.iter().flat_map(|text| &text.warnings);
+    warnings.for_each(|warning| say(&escape(warning.as_bytes())));
 }
 
 /// Tells what is wrong with a text: the line at which it ends early, or makes no sense, and loss that it does not tell.

@@ -66,6 +66,7 @@ impl Scenario {
     fn blank(&mut self, at: u64, action: Action, address: u64, call_site: u64) -> Event {
         let allocates = matches!(action, Action::Alloc(_));
         Event {
+            accounted: None,
             at,
             address,
             call_site,

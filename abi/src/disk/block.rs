@@ -582,6 +582,10 @@ pub mod item {
     /// Text: `CACHE 0` or `CACHE 1` a line, for each slab cache at the end: 1 for one whose objects the kernel takes back when it is short
     /// of memory (SLAB_RECLAIM_ACCOUNT); from minor version 9 on.
     pub const RECLAIM_ACCOUNT: u16 = 130;
+    /// Text: `TID TGID ROOT PATH` a line, for each thread at the start: its thread group, and number and path of its cgroup in the hierarchy
+    /// of version 2, else in that of the memory controller, as `/proc/PID/task/TID/cgroup` has them. Such lines may come later for threads
+    /// that were made in a cgroup. From minor version 9 on.
+    pub const CGROUPS: u16 = 132;
     /// Text: ids of the threads that lived after the last event, a line each; from minor version 9 on.
     pub const THREADS_END: u16 = 131;
 

@@ -10,25 +10,17 @@ use byteorder::ByteOrder;
 use crate::event::{Action, Event, EventSink, Kind, ModuleFree, ModuleLoad, NameId, Names};
 use crate::fields::{FieldPlace, FieldsId, RecordFields};
 use crate::kernel::bulk::BulkPlan;
-use crate::kernel::format::{EventFormat, FieldAddressing};
-use crate::kernel::latency::LatencyPlan;
+use crate::kernel::format::EventFormat;
+use crate::kernel::latency::{EventNames, LatencyPlan};
 use crate::kernel::probes;
 use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::release::Release;
-use crate::kernel::slot::{Head, NEAR, Slot};
+use crate::kernel::slot::{Head, NEAR, NamePlace, Slot, name_place};
 use crate::kernel::stack_record::StackFormat;
 use crate::kernel::subbuffer::Record;
+use crate::kernel::tasks::TaskPlan;
 use crate::kernel::unknown::UnknownEvents;
-use crate::target::{TargetOrder, u16_at, u32_at};
-
-/// Place of a cache's name.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NamePlace {
-    /// Length and offset of the name: upper and lower 16 bits.
-    location: Slot,
-    /// Byte of the record that the offset counts from.
-    base: usize,
-}
+use crate::target::{TargetOrder, u16_at};
 
 /// Meaning of an event about a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +65,10 @@ struct Plan {
     cache: Option<NamePlace>,
     /// Meaning for a module, and the place of its name.
     module: Option<(ModuleEvent, NamePlace)>,
+    /// Meaning for threads and cgroups.
+    task: Option<Box<TaskPlan>>,
+    /// True for an object on the account of a cgroup.
+    accounted: Option<Slot>,
     /// A shorter record is damaged.
     least: usize,
     /// Slots of the fields in the record if one of them begins beyond [`NEAR`]: the slots above are in the moved [`Head`].
@@ -144,6 +140,8 @@ impl Decoder {
             node: None,
             cache: None,
             module: None,
+            task: None,
+            accounted: None,
             least: 0,
             far: Vec::new(),
             latency: None,
@@ -152,6 +150,7 @@ impl Decoder {
         };
         let mut decoder =
             Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes: facts.page_bytes, stacks: None };
+        let all: EventNames<'_> = formats.iter().map(|(system, format)| (&**system, &*format.name)).collect();
         for (system, format) in formats {
             let id = usize::from(format.id);
             if decoder.by_id.len() <= id {
@@ -161,7 +160,7 @@ impl Decoder {
             if let Some(slot) = decoder.by_id.get_mut(id).filter(|slot| **slot == 0) {
                 *slot = index;
                 decoder.stacks = decoder.stacks.or_else(|| StackFormat::new(system, format));
-                let latency = LatencyPlan::new(system, format, formats, names);
+                let latency = LatencyPlan::new(system, format, &all, names);
                 let is_probe = facts.probe_group == Some(system);
                 let plan = match is_probe.then(|| Plan::of_probe(format, names, &other)).flatten() {
                     Some(plan) => plan,
@@ -206,6 +205,11 @@ impl Decoder {
     /// True where the trace describes events that tell of loads of modules.
     pub(crate) fn tells_module_loads(&self) -> bool {
         self.plans.iter().any(|plan| matches!(plan.module, Some((ModuleEvent::Load, _))))
+    }
+
+    /// True where the trace describes events that tell of threads and cgroups.
+    pub(crate) fn tells_tasks(&self) -> bool {
+        self.plans.iter().any(|plan| plan.task.is_some())
     }
 
     /// True where the trace describes the recorder's event of deferred frees.
@@ -264,7 +268,8 @@ impl Decoder {
         match plan.action {
             Action::Alloc(kind) => {
                 let (address, call_site) = (read(plan.address), read(plan.call_site));
-                let event = Event { gfp: gfp(), node: node(), ..event };
+                let accounted = plan.accounted.map(|slot| slot.read::<O>(record.payload) != 0);
+                let event = Event { gfp: gfp(), node: node(), accounted, ..event };
                 let mut failed = plan.failed == Some(address);
                 let [requested, allocated] = match plan.sizing {
                     Sizing::Bytes => plan.sizes.map(read),
@@ -295,25 +300,14 @@ impl Decoder {
                 if let Some((what, place)) = plan.module {
                     tell_of_module::<O>(what, place, record.payload, &event, items);
                 }
+                if let Some(task) = &plan.task {
+                    task.tell::<O>(record.payload, &event, items);
+                }
                 let event = Event { action: Action::Other, ..event };
                 items.event(plan.with_mark::<O, I>(event, record.payload), names);
             }
         }
         Ok(())
-    }
-}
-
-impl NamePlace {
-    pub(super) fn end(self) -> usize {
-        self.location.end()
-    }
-
-    /// The name with its NUL; `None` where it is outside of the record.
-    #[inline(always)]
-    fn read<O: TargetOrder>(self, record: &[u8]) -> Option<&[u8]> {
-        let location = u32_at::<O>(record, self.location.offset as usize)?;
-        let (len, offset) = ((location >> 16) as usize, (location & 0xffff) as usize);
-        record.get(self.base + offset..)?.get(..len)
     }
 }
 
@@ -328,7 +322,8 @@ impl Plan {
             _ => None,
         };
         let module = module_event.and_then(|what| Some((what, name_place(format, profile::MODULE_NAME)?)));
-        let plain = Plan { name, pid, flags, module, ..other.clone() }.brought_near();
+        let task = TaskPlan::new(system, format).map(Box::new);
+        let plain = Plan { name, pid, flags, module, task, ..other.clone() }.brought_near();
         let Some(profile) = profile::find(system, &format.name, facts.release) else {
             if profile::is_unknown(system, format) {
                 names.mark_unknown(name);
@@ -353,10 +348,10 @@ impl Plan {
         let failure = profile.failed.and_then(slot);
         let cache = name_place(format, profile::CACHE);
         let call_site = size(profile::CALL_SITE);
-        let (gfp, node) = (slot(profile::GFP), slot(profile::NODE));
+        let (gfp, node, accounted) = (slot(profile::GFP), slot(profile::NODE), slot(profile::ACCOUNTED));
         let order = profile.order.and_then(slot);
         let frame_bits = if order.is_some() && null == Null::AllOnes { 0xffff } else { 0 };
-        let slots = [pid, flags, order, gfp, node, failure, cache.map(|name| name.location)];
+        let slots = [pid, flags, order, gfp, node, failure, accounted, cache.map(|name| name.location)];
         let slots = slots.into_iter().flatten().chain([address, call_site]).chain(sizes);
         let least = slots.map(Slot::end).max().unwrap_or(0);
         Plan {
@@ -375,6 +370,7 @@ impl Plan {
             gfp,
             node,
             cache,
+            accounted,
             least,
             ..other.clone()
         }
@@ -509,14 +505,6 @@ impl Plan {
         let place = self.cache.filter(|_| I::NAMES)?;
         place.read::<O>(record).and_then(|field| names.intern_field(field))
     }
-}
-
-/// Place of a name that stands behind the fields of a record.
-fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace> {
-    format.field(field).filter(|field| field.place != FieldAddressing::Fixed).map(|field| {
-        let location = Slot::new(field.offset as u32, 4);
-        NamePlace { location, base: if field.place == FieldAddressing::RelLoc { location.end() } else { 0 } }
-    })
 }
 
 /// Hands on the load or the end of a module whose name is at `place`; a record without a name is neither.

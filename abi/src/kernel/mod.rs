@@ -8,6 +8,7 @@ pub(crate) mod decoder;
 pub mod format;
 pub mod gfp;
 pub mod kallsyms;
+pub mod kmalloc;
 pub(crate) mod latency;
 pub mod notes;
 pub mod probes;
@@ -18,6 +19,7 @@ mod slot;
 pub(crate) mod stack_record;
 pub mod stats;
 pub mod subbuffer;
+mod tasks;
 #[cfg(feature = "inputs")]
 pub(crate) mod tracer_stream;
 pub mod unknown;

@@ -79,6 +79,8 @@ pub(crate) enum Size {
 pub(crate) const CALL_SITE: &str = "call_site";
 /// Field of the flags of the allocation.
 pub(crate) const GFP: &str = "gfp_flags";
+/// Field that is true for an object on the account of a memory cgroup (`kmem_cache_alloc`, Linux 5.18 and later).
+pub(crate) const ACCOUNTED: &str = "accounted";
 /// Field of the NUMA node.
 pub(crate) const NODE: &str = "node";
 /// Field of the name of the cache, `__data_loc` or `__rel_loc`.

@@ -2,8 +2,8 @@
 
 use byteorder::ByteOrder;
 
-use crate::kernel::format::{Field, FieldAddressing};
-use crate::target::{Endian, TargetOrder, uint_at};
+use crate::kernel::format::{EventFormat, Field, FieldAddressing};
+use crate::target::{Endian, TargetOrder, u32_at, uint_at};
 
 /// Place of a number in a record.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,37 @@ impl Slot {
     pub(super) fn end(self) -> usize {
         self.offset as usize + usize::from(self.size)
     }
+}
+
+/// Place of a cache's name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NamePlace {
+    /// Length and offset of the name: upper and lower 16 bits.
+    pub(super) location: Slot,
+    /// Byte of the record that the offset counts from.
+    base: usize,
+}
+
+impl NamePlace {
+    pub(super) fn end(self) -> usize {
+        self.location.end()
+    }
+
+    /// The name with its NUL; `None` where it is outside of the record.
+    #[inline(always)]
+    pub(super) fn read<O: TargetOrder>(self, record: &[u8]) -> Option<&[u8]> {
+        let location = u32_at::<O>(record, self.location.offset as usize)?;
+        let (len, offset) = ((location >> 16) as usize, (location & 0xffff) as usize);
+        record.get(self.base + offset..)?.get(..len)
+    }
+}
+
+/// Place of a name that stands behind the fields of a record.
+pub(super) fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace> {
+    format.field(field).filter(|field| field.place != FieldAddressing::Fixed).map(|field| {
+        let location = Slot::new(field.offset as u32, 4);
+        NamePlace { location, base: if field.place == FieldAddressing::RelLoc { location.end() } else { 0 } }
+    })
 }
 
 /// A record's fields begin before this offset, on every kernel that was seen.

@@ -212,6 +212,11 @@ impl CpuStream {
         }
     }
 
+    /// True where the stream describes events that tell of threads and cgroups.
+    pub(crate) fn tells_tasks(&self) -> bool {
+        matches!(&*self.format, PayloadFormat::SubBuffers(format) if format.decoder.tells_tasks())
+    }
+
     /// True where the stream describes frees of this kind.
     pub(crate) fn describes_frees(&self, kind: Kind) -> bool {
         match &*self.format {

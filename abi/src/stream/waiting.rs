@@ -5,7 +5,7 @@
 //! comes, behind which its stack cannot be: the kernel would have written it before. Loss and the end of the stream end all waiting;
 //! the end of a sub-buffer or of a block does not.
 
-use crate::event::{Event, EventSink, Gap, ModuleFree, ModuleLoad, Names};
+use crate::event::{Event, EventSink, Gap, ModuleFree, ModuleLoad, Names, TaskEvent};
 use crate::kernel::stack_record::{Origin, StackFormat};
 use crate::kernel::subbuffer::Record;
 use crate::target::TargetOrder;
@@ -204,6 +204,10 @@ impl<I: EventSink> EventSink for WaitingSink<'_, I> {
 
     fn module_free(&mut self, free: ModuleFree<'_>) {
         self.items.module_free(free);
+    }
+
+    fn task(&mut self, event: TaskEvent<'_>) {
+        self.items.task(event);
     }
 }
 

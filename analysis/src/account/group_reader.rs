@@ -7,6 +7,7 @@ use kmemtrace_abi::event::{Event, Kind, ModuleLoad, Space};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::owner::Owner;
 
+use crate::account::cgroups::{CgroupNumber, Cgroups};
 use crate::account::classes::{CacheNumber, Classes};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, ModuleRule, NO_VALUE};
 use crate::account::module_loads::{INIT, LoadedModule, ModuleLoads};
@@ -38,6 +39,8 @@ pub(crate) struct GroupFacts<'a> {
     pub(crate) module_rule: ModuleRule,
     /// Loads of modules, where the keys need them and the trace tells them.
     pub(crate) loads: Option<&'a ModuleLoads>,
+    /// Cgroups of threads, where the keys need them and the trace tells them.
+    pub(crate) cgroups: Option<&'a Cgroups>,
     /// The query asks which objects the kernel takes back by itself.
     pub(crate) marks_reclaim: bool,
 }
@@ -68,6 +71,8 @@ pub(crate) struct OwnerValues {
     comm: CacheNumber,
     allocators: GroupValue,
     is_released: bool,
+    /// Number of the module that the input names as the owner; 0 for none.
+    module: CacheNumber,
 }
 
 impl OwnerValues {
@@ -77,6 +82,11 @@ impl OwnerValues {
             comm: owner.comm.as_ref().map_or(0, |comm| classes.cache(comm)),
             allocators: classes.cache(owner.allocators.names().as_bytes()).into(),
             is_released: owner.is_released,
+            module: owner
+                .listed
+                .as_ref()
+                .and_then(|listed| listed.module.as_ref())
+                .map_or(0, |name| classes.cache(name)),
         }
     }
 
@@ -132,6 +142,7 @@ pub(crate) struct GroupReader<'a> {
     comms: Memory<i32>,
     /// Latest threads by the low bits of their ids: nearly all events are of few threads.
     recent_comms: Box<[(i32, GroupValue); RECENT]>,
+    cgroups: Memory<CgroupNumber>,
     /// Names by key and call-site.
     sites: Memory<(GroupKey, u64)>,
     sizes: Memory<(u64, Option<u64>)>,
@@ -163,6 +174,7 @@ impl<'a> GroupReader<'a> {
             classes,
             comms: HashMap::default(),
             recent_comms: Box::new([(NO_THREAD, 0); RECENT]),
+            cgroups: HashMap::default(),
             sites: HashMap::default(),
             sizes: HashMap::default(),
             recent_sizes: Box::new([(NO_SIZE, None, 0); RECENT_SIZES]),
@@ -277,6 +289,8 @@ impl<'a> GroupReader<'a> {
                 Some(owner) => owner.comm.into(),
                 None => event.pid.map_or(0, |pid| self.comm(pid)),
             },
+            GroupKey::Cgroup => self.cgroup(event),
+            GroupKey::Accounted => self.facts.caches.reclaim.is_accounted(event).map_or(NO_VALUE, Into::into),
             GroupKey::Tgid => numbers.owner.map_or(NO_VALUE, |owner| owner.tgid),
             GroupKey::Allocator => numbers.owner.map_or(0, |owner| owner.allocators),
             GroupKey::Released => numbers.owner.map_or(NO_VALUE, |owner| owner.is_released.into()),
@@ -286,6 +300,9 @@ impl<'a> GroupReader<'a> {
             GroupKey::Use if kind.space() == Space::Pages => self.use_of_pages(event, numbers.stack),
             GroupKey::Use => 0,
             GroupKey::Order => event.order.map_or(NO_VALUE, Into::into),
+            GroupKey::Module if numbers.stack == 0 && numbers.owner.is_some_and(|owner| owner.module != 0) => {
+                numbers.owner.map_or(0, |owner| owner.module.into())
+            }
             GroupKey::Module if self.coming_loads.is_some() => self.initialised_now(event, numbers.stack),
             GroupKey::Module if numbers.stack != 0 && self.facts.module_rule != ModuleRule::Site => {
                 let loaded = self.facts.loads.map_or(0, |loads| self.initialised(event, numbers.stack, loads));
@@ -314,6 +331,15 @@ impl<'a> GroupReader<'a> {
         let value = self.other_comm(pid);
         self.recent_comms[slot] = (pid, value);
         value
+    }
+
+    fn cgroup(&mut self, event: &Event) -> GroupValue {
+        let Some((cgroups, pid)) = self.facts.cgroups.zip(event.pid) else { return 0 };
+        let classes = self.classes;
+        let number = |path| classes.cache(path).into();
+        let of = cgroups.at(pid, event.at);
+        limit(&mut self.cgroups);
+        *self.cgroups.entry(of).or_insert_with(|| cgroups.path_of(of).map_or(0, number))
     }
 
     #[cold]
@@ -420,7 +446,7 @@ impl<'a> GroupReader<'a> {
             _ if cache != 0 => cache.into(),
             Kind::Kmalloc => self.size_class(event.allocated, event.gfp),
             Kind::Cache => self.other_cache((event.call_site, event.allocated)),
-            Kind::Pages | Kind::Percpu | Kind::Vmalloc => 0,
+            Kind::Pages | Kind::Percpu | Kind::Vmalloc | Kind::Tag => 0,
         }
     }
 
@@ -430,7 +456,7 @@ impl<'a> GroupReader<'a> {
             Kind::Cache if !self.keys.contains(&GroupKey::Cache) => None,
             Kind::Cache if cache != 0 => Some(CacheFrom::Event),
             Kind::Cache => self.facts.caches.of_object(place).map(|(_, from)| from),
-            Kind::Kmalloc | Kind::Pages | Kind::Percpu | Kind::Vmalloc => None,
+            Kind::Kmalloc | Kind::Pages | Kind::Percpu | Kind::Vmalloc | Kind::Tag => None,
         }
     }
 
@@ -488,6 +514,7 @@ mod tests {
             gfp_names: None,
             module_rule: ModuleRule::Site,
             loads: None,
+            cgroups: None,
             marks_reclaim: false,
         };
         let mut own = Names::new();

@@ -139,6 +139,12 @@ keys! {
         [column(Number, "TGID", "Thread group of the thread; - where the input does not tell it.")];
     Comm "comm" "Command of the thread" KeyForm::Name, "-",
         [COMM], Task;
+    Cgroup "cgroup" "Cgroup of the thread, where the recording tells it" KeyForm::Name, "(unknown)", [
+        column(Name, "CGROUP", "Path of the cgroup of the thread; (unknown) where the recording does not tell it.")
+    ];
+    Accounted "accounted" "True for objects on the account of a memory cgroup" KeyForm::Flag, "-", [
+        column(Word, "ACCOUNTED", "yes for objects on the account of a memory cgroup; - where the recording does not tell it.")
+    ];
     Cache "cache" "Slab cache, or size class of kmalloc" KeyForm::Own, "(no name)", [
         column(Name, "CACHE", "Slab cache, or size class of kmalloc; (a or b): one of several of this object size; (no name) where nothing tells it.")
     ];

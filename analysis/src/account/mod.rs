@@ -1,6 +1,7 @@
 //! Accounting: sums per row, per kind and in all, and the loss over all files.
 
 pub(crate) mod births;
+pub(crate) mod cgroups;
 pub(crate) mod classes;
 pub(crate) mod completeness;
 pub(crate) mod figures;
@@ -17,9 +18,11 @@ pub(crate) mod over_time;
 pub(crate) mod own_threads;
 pub(crate) mod peak;
 pub(crate) mod place_paths;
+pub(crate) mod row_extras;
 pub(crate) mod row_paths;
 pub(crate) mod slices;
 pub(crate) mod stack_reader;
 pub(crate) mod stacks;
 pub(crate) mod stats;
 pub(crate) mod tally;
+pub(crate) mod text_sites;

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use kmemtrace_abi::event::Kind;
+use kmemtrace_abi::kernel::kmalloc::is_kmalloc;
 use serde::Serialize;
 
 use super::group::GroupNaming;
@@ -12,10 +13,10 @@ use super::naming::Candidates;
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Cell, Field, Name, TakeMember, row};
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
+use super::text_members::{TextMembers, TextNaming};
 use crate::account::grouping::RowKey;
 use crate::analysis::Analysis;
 use crate::names::caches::candidates;
-use crate::names::size_class::is_kmalloc;
 use crate::names::slabinfo::{CacheChange, SlabCache, Slabinfo};
 use crate::pairing::result::PairingResult;
 
@@ -45,6 +46,8 @@ row! {
         pub slab_before: Option<SlabMembers>,
         /// Slabs of the cache at the end.
         pub slab_after: Option<SlabMembers>,
+        /// Members of a text of one moment.
+        pub text: TextMembers,
     }
 }
 
@@ -207,6 +210,7 @@ impl<'a> Statistics<'a> {
 pub(super) fn caches<'a>(
     paired: &'a PairingResult,
     analysis: &'a Analysis,
+    text: TextNaming<'a>,
     shape: &Shape,
     sums: (&Saturation, Ordering),
 ) -> CachesBody<'a> {
@@ -225,7 +229,8 @@ pub(super) fn caches<'a>(
     let rows = rows.map(move |(key, stats)| (place(key), key.kind, stats));
     let listing = ranked(rows, shape, sums, move |(cache, _, row), kind, stats| {
         let known = cache.zip(statistics);
-        let seen = known.and_then(|(name, statistics)| statistics.seen(row.others, name, kind, stats.live_objects));
+        let seen = known
+            .and_then(|(name, statistics)| statistics.seen(row.others, name, kind, stats.live_objects.unwrap_or(0)));
         let [slab_before, slab_after] = known.map_or([None, None], |(name, statistics)| statistics.slabs(name));
         CacheRow {
             cache: cache.map(Into::into),
@@ -238,6 +243,7 @@ pub(super) fn caches<'a>(
             aliases: cache.zip(aliases).map(|(name, aliases)| aliases.of(name)),
             slab_before,
             slab_after,
+            text: text.members(row),
         }
     });
     CachesBody { listing, without_events }

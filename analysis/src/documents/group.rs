@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::kernel::gfp::GfpNames;
 
-use super::naming::{CallSite, Candidates, Naming};
+use super::naming::{CallSite, Candidates, Naming, SiteOrder};
 use super::ranked::{Listing, Shape, ranked_by};
 use super::row::{Cell, Field, Name, Row, TakeMember, row};
 use super::stack_frame::RowStack;
 use super::stacks::{StackMembers, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
+use super::text_members::{TextMembers, TextNaming};
 use crate::account::group_reader::{SourceParts, parts_of_function, parts_of_source, parts_of_task};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::account::keys::KeyForm;
@@ -154,6 +155,8 @@ enum Rank<'a> {
     Unknown,
     Number(i128),
     Text(&'a [u8]),
+    /// A call site without an address stands behind those that have one.
+    Named(SiteOrder),
 }
 
 /// Row of one grouping: names that sort it among equals, and its key.
@@ -184,6 +187,8 @@ pub(super) struct GroupNaming<'a> {
     gfp_names: Option<&'a GfpNames>,
     stacks: StackNaming<'a>,
     allocinfo: Option<&'a AllocinfoChange>,
+    /// Members of a text of one moment.
+    pub(super) text: TextNaming<'a>,
 }
 
 impl<'a> GroupNaming<'a> {
@@ -195,6 +200,7 @@ impl<'a> GroupNaming<'a> {
             gfp_names: analysis.gfp_names.as_deref(),
             stacks: StackNaming::of(analysis),
             allocinfo: analysis.allocinfo.as_ref(),
+            text: TextNaming::of(analysis),
         }
     }
 
@@ -297,7 +303,7 @@ impl<'a> GroupNaming<'a> {
     pub(super) fn cache_from(&self, row: RowKey) -> Option<&'static str> {
         match row.kind {
             Kind::Kmalloc => Some("size"),
-            Kind::Cache | Kind::Pages | Kind::Percpu | Kind::Vmalloc => {
+            Kind::Cache | Kind::Pages | Kind::Percpu | Kind::Vmalloc | Kind::Tag => {
                 self.paired.caches_from.get(&row).map(|from| from.name())
             }
         }
@@ -343,7 +349,7 @@ impl<'a> GroupNaming<'a> {
             }
             (KeyForm::Own, GroupKey::Stack) => {
                 let frames = self.paired.stacks.frames(value);
-                values.extend(frames.iter().map(|&frame| number(Some(frame.into()))));
+                values.extend(frames.iter().map(|&frame| self.site_value(frame)));
                 // A stack sorts before those that it begins.
                 values.push(SortValue(Rank::Unknown));
             }
@@ -353,7 +359,16 @@ impl<'a> GroupNaming<'a> {
                 // Rows of one thread differ by the names that it had.
                 values.extend(comm.map(|comm| name(self.naming.numbered(comm))));
             }
+            (KeyForm::Own, GroupKey::Site) => values.push(self.site_value(value)),
             (KeyForm::Bytes | KeyForm::Own, _) => values.push(number(Some(value.into()))),
+        }
+    }
+
+    /// Value that sorts rows by a call site.
+    fn site_value(&self, site: u64) -> SortValue<'a> {
+        match self.naming.place_of(site) {
+            SiteOrder::Address(address) => SortValue(Rank::Number(address.into())),
+            named @ SiteOrder::Named(..) => SortValue(Rank::Named(named)),
         }
     }
 }
@@ -374,6 +389,8 @@ row! {
         pub stats: PrintedStats,
         /// Bytes by `/proc/allocinfo`, in rows of functions.
         pub allocinfo: FunctionChange,
+        /// Members of a text of one moment.
+        pub text: TextMembers,
     }
 }
 
@@ -442,6 +459,7 @@ pub(super) fn groups<'a>(
         kind,
         stats,
         allocinfo: naming.function_change(*key),
+        text: naming.text.members(key),
     };
     let value = move |(_, key): &RowPlace<'a>, sort: GroupKey| sorted.sort_value(*key, sort);
     Listing { stacks, ..ranked_by(rows.into_iter(), shape, sums, value, make) }

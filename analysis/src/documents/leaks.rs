@@ -348,6 +348,8 @@ impl<'a> Facts<'a> {
                 requested: value(GroupKey::Size),
                 context,
                 reclaimable: self.analysis.paired.reclaim(index).is_reclaimable(),
+                cgroup: value(GroupKey::Cgroup).and_then(|number| self.naming.naming.numbered(number)),
+                accounted: value(GroupKey::Accounted).map(|yes| yes != 0),
             })
     }
 

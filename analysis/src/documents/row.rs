@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::fields::{FieldValue, RecordFields};
-use kmemtrace_abi::trace::MADE_UP;
+use kmemtrace_abi::trace::is_made_up;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
@@ -126,7 +126,7 @@ pub struct Address(pub u64);
 impl Address {
     /// The address, if the input tells it.
     pub fn told(self) -> Option<Address> {
-        (!MADE_UP.contains(&self.0)).then_some(self)
+        (!is_made_up(self.0)).then_some(self)
     }
 }
 
@@ -313,9 +313,11 @@ cells! {
     Option<i64>: |n| n.map_or(Cell::Null, Cell::Change);
     Option<Quotient>: |quotient| quotient.map_or(Cell::Null, |quotient| Cell::Quotient(quotient.0));
     Vec<u64>: |counts| Cell::Counts(counts);
+    Option<Vec<u64>>: |counts| counts.as_deref().map_or(Cell::Null, Cell::Counts);
     Option<&'static str>: |word| word.map_or(Cell::Null, Cell::Word);
     &'static str: |word| Cell::Word(word);
     Kind: |kind| Cell::Word(kind.name());
+    Option<Kind>: |kind| kind.map_or(Cell::Null, |kind| Cell::Word(kind.name()));
     Finding: |class| Cell::Word(class.name());
     Address: |address| address.told().map_or(Cell::Null, Cell::Address);
     Option<Address>: |address| address.and_then(Address::told).map_or(Cell::Null, Cell::Address);

@@ -99,6 +99,7 @@ impl Query {
                 module_rule: self.module_rule,
                 loads: None,
                 marks_reclaim: false,
+                cgroups: None,
             },
             over_time: OverTimeRequest::default(),
             places: None,

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use kmemtrace_abi::event::{Event, Names as EventNames};
 use kmemtrace_abi::trace::Trace;
 
+use crate::account::cgroups::Cgroups;
 use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
 use crate::account::own_threads::OwnThreads;
@@ -93,9 +94,10 @@ impl Query {
         let window = self.window_on(trace, index.as_ref(), first_key, progress)?;
         self.find_init_sites(trace, &names, window, progress)?;
         let caches = self.cache_names(trace, false, progress)?;
+        let cgroups = self.cgroups(trace, progress)?;
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
-        Ok((OrderedPass { names, own_threads, window, first_key, caches, select }, index))
+        Ok((OrderedPass { names, own_threads, window, first_key, caches, cgroups, select }, index))
     }
 }
 
@@ -107,13 +109,14 @@ pub(crate) struct OrderedPass<'a> {
     /// First key of the trace, once the window was put onto it.
     first_key: &'a Cell<u64>,
     pub(super) caches: CacheNames,
+    cgroups: Option<Cgroups>,
     select: Cow<'a, Select>,
 }
 
 impl OrderedPass<'_> {
     /// Filter of the query.
     pub(super) fn filter(&self) -> Option<Selected<'_>> {
-        Selected::new(&self.select, &self.names, &self.caches)
+        Selected::new(&self.select, &self.names, &self.caches, self.cgroups.as_ref())
     }
 
     /// Threads of the recorder, if it has any.

@@ -13,6 +13,7 @@ use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{Addresses, Scope, SymbolSource, Trace, TraceInfo};
 
+use crate::account::cgroups::Cgroups;
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::machine::MachineTexts;
@@ -149,8 +150,9 @@ impl Query {
         let caches = self.cache_names(trace, is_answered, progress)?;
         let aliases = CacheAliases::parse(&trace.metadata.cache_aliases);
         let select = self.select.with_aliases(aliases.as_ref());
-        let filter = EventFilter::new(Selected::new(&select, &names, &caches), own_threads.as_deref(), self.shows_own)
-            .only_failed(self.only_failed);
+        let cgroups = self.cgroups(trace, progress)?;
+        let selected = Selected::new(&select, &names, &caches, cgroups.as_ref());
+        let filter = EventFilter::new(selected, own_threads.as_deref(), self.shows_own).only_failed(self.only_failed);
         let (gfp_names, parallelism) = (trace.metadata.gfp_names.clone(), self.parallelism());
         let (loads, by_area) = (self.module_loads(trace, progress)?, self.place_nodes(trace, &names, progress)?);
         let config = RunConfig {
@@ -165,6 +167,7 @@ impl Query {
                 gfp_names: gfp_names.as_deref(),
                 module_rule: self.module_rule,
                 loads: loads.as_ref(),
+                cgroups: cgroups.as_ref(),
                 marks_reclaim: self.marks_reclaim,
             },
             over_time: self.over_time(by_area.is_some()),
@@ -343,6 +346,15 @@ impl Query {
         Ok(Some(read_in_order::module_loads(&mut trace.reopen()?, progress)))
     }
 
+    /// Cgroups of threads, by a pass of its own, where rows or filters need them and the trace tells them.
+    pub(crate) fn cgroups(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<Option<Cgroups>, AnalysisError> {
+        let is_asked = self.grouping.has(GroupKey::Cgroup) || !self.select.cgroup.is_empty();
+        if !is_asked || !(trace.tells_tasks() || !trace.metadata.cgroups.is_empty()) {
+            return Ok(None);
+        }
+        Ok(Some(read_in_order::cgroups(&mut trace.reopen()?, &trace.metadata.cgroups, progress)))
+    }
+
     /// Figures over time; a trace whose places are not known has no nodes of places.
     pub(crate) fn over_time(&self, has_places: bool) -> OverTimeRequest {
         let nodes = self.over_time.nodes.filter(|_| self.place_nodes.is_none() || has_places);
@@ -381,9 +393,11 @@ impl Query {
         }
         let NameOptions { kallsyms, proc_modules, .. } = &self.names;
         if let Some(path) = kallsyms.as_ref().or(proc_modules.as_ref()).filter(|_| trace.info.symbols.is_none()) {
-            return Err(
-                NamesError::unusable(path, "not for a text of page_owner, which names its functions itself").into()
-            );
+            let why = match trace.info.capabilities.past {
+                true => "not for this text, which names its functions itself",
+                false => "not for a text of page_owner, which names its functions itself",
+            };
+            return Err(NamesError::unusable(path, why).into());
         }
         if trace.info.symbols == Some(SymbolSource::File) {
             return Ok(());
@@ -392,7 +406,8 @@ impl Query {
             trace.metadata.modules = joined(symbol_files::read_modules(path)?, &trace.metadata.modules);
         }
         if let Some(path) = kallsyms {
-            let text = match SymbolFile::read(path, &trace.metadata.kallsyms)? {
+            let image_begin = trace.metadata.image_begin.as_ref().map(|(symbol, address)| (&**symbol, *address));
+            let text = match SymbolFile::read(path, &trace.metadata.kallsyms, image_begin)? {
                 SymbolFile::Placed(text) => text,
                 SymbolFile::Unplaced(text) => {
                     let sites = read_in_order::call_sites(&mut trace.reopen()?, progress).into_iter();

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use kmemtrace_abi::event::{Event, EventSink, Gap, ModuleLoad, Names};
+use kmemtrace_abi::event::{Event, EventSink, Gap, ModuleLoad, Names, TaskEvent};
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::Trace;
 
+use crate::account::cgroups::{CgroupBuilder, Cgroups};
 use crate::account::completeness::MergeStats;
 use crate::account::module_loads::ModuleLoads;
 use crate::engine::config::{WINDOW, batch};
@@ -114,6 +115,25 @@ pub(crate) fn module_loads(trace: &mut Trace, progress: &mut dyn Progress) -> Mo
     decode_all(trace, &mut loads, progress);
     loads.0.sort();
     loads.0
+}
+
+/// Cgroups of threads over time, by a pass over the whole trace; `text` are those that the recorder saw.
+pub(crate) fn cgroups(trace: &mut Trace, text: &[u8], progress: &mut dyn Progress) -> Cgroups {
+    struct Tasks<'t>(CgroupBuilder<'t>);
+    impl EventSink for Tasks<'_> {
+        const NAMES: bool = false;
+        const FLAGS: bool = false;
+        const STACKS: bool = false;
+        const MARKS: bool = false;
+        fn event(&mut self, _: Event, _: &Names) {}
+        fn gap(&mut self, _: Gap) {}
+        fn task(&mut self, event: TaskEvent<'_>) {
+            self.0.add(event);
+        }
+    }
+    let mut tasks = Tasks(CgroupBuilder::new(text));
+    decode_all(trace, &mut tasks, progress);
+    tasks.0.finish()
 }
 
 /// Call-sites of all events, each once, by a pass over the whole trace.

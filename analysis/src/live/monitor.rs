@@ -170,6 +170,7 @@ impl<'a> Monitor<'a> {
             module_rule: ModuleRule::Site,
             loads: None,
             marks_reclaim: false,
+            cgroups: None,
         };
         let groups = GroupReader::new(grouping, facts, classes).with_coming_loads();
         let filter = EventFilter::new(None, Some(own_threads), options.shows_own);

@@ -30,4 +30,5 @@ pub(crate) mod slabinfo;
 pub(crate) mod symbol_files;
 pub(crate) mod threads;
 pub(crate) mod uses;
+pub(crate) mod work;
 pub(crate) mod wrappers;

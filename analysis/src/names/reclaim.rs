@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use kmemtrace_abi::event::{Kind, Space};
+use kmemtrace_abi::event::{Event, Kind, Space};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::trace::Metadata;
 use serde::{Deserialize, Serialize};
@@ -120,6 +120,8 @@ pub(crate) struct ReclaimRules {
     call_sites: Vec<Glob>,
     /// Flags of `__GFP_RECLAIMABLE`, where the trace has the kernel's names.
     gfp: Option<u64>,
+    /// Flags of `__GFP_ACCOUNT`, likewise.
+    account: Option<u64>,
 }
 
 impl ReclaimRules {
@@ -130,7 +132,8 @@ impl ReclaimRules {
             caches: Vec::new(),
             followers: Vec::new(),
             call_sites: Vec::new(),
-            gfp: metadata.gfp_names.as_deref().and_then(reclaimable_flag),
+            gfp: metadata.gfp_names.as_deref().and_then(|names| flag(names, "__GFP_RECLAIMABLE")),
+            account: metadata.gfp_names.as_deref().and_then(|names| flag(names, "__GFP_ACCOUNT")),
         };
         let mut section = "";
         for line in lines(BUILT_IN) {
@@ -154,6 +157,11 @@ impl ReclaimRules {
     /// flag does not count.
     pub(crate) fn counts_cache(&self, cache: &[u8]) -> bool {
         self.flags.get(cache).copied().unwrap_or_else(|| self.caches.iter().any(|glob| glob.matches(cache)))
+    }
+
+    /// Whether an allocation is on the account of a memory cgroup: by its event, else by its flags.
+    pub(crate) fn is_accounted(&self, event: &Event) -> Option<bool> {
+        event.accounted.or_else(|| Some(event.gfp? & self.account? != 0)).filter(|_| event.allocates())
     }
 
     /// Whether the kernel takes the object back by itself.
@@ -201,9 +209,9 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// The flag that `kmalloc` is asked for such memory with. Old kernels print it without the underscores.
-fn reclaimable_flag(names: &GfpNames) -> Option<u64> {
-    ["__GFP_RECLAIMABLE", "GFP_RECLAIMABLE"].into_iter().find_map(|name| names.flags(name))
+/// The flag of this name. Old kernels print some of them without the underscores.
+fn flag(names: &GfpNames, name: &str) -> Option<u64> {
+    names.flags(name).or_else(|| names.flags(name.trim_start_matches('_')))
 }
 
 /// Parses lines `CACHE 0` and `CACHE 1`; the text is hostile, and other lines are skipped.

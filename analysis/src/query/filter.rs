@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use kmemtrace_abi::event::{Action, Event, Kind, Names};
 
+use crate::account::cgroups::Cgroups;
 use crate::account::own_threads::OwnThreads;
 use crate::names::caches::{CacheNames, candidates};
 use crate::names::kallsyms::Symbolizer;
@@ -75,18 +76,25 @@ pub(crate) struct Selected<'a> {
     pub(crate) comms: &'a HashMap<i32, Box<[u8]>>,
     places: &'a Places,
     caches: &'a CacheNames,
+    cgroups: Option<&'a Cgroups>,
     sites: HashMap<u64, bool, foldhash::fast::RandomState>,
 }
 
 impl<'a> Selected<'a> {
     /// `None` where every event is taken.
-    pub(crate) fn new(select: &'a Select, names: &'a KnownNames, caches: &'a CacheNames) -> Option<Selected<'a>> {
+    pub(crate) fn new(
+        select: &'a Select,
+        names: &'a KnownNames,
+        caches: &'a CacheNames,
+        cgroups: Option<&'a Cgroups>,
+    ) -> Option<Selected<'a>> {
         (!select.is_all()).then(|| Selected {
             select,
             symbols: names.symbolizer(),
             comms: &names.comms,
             places: &names.places,
             caches,
+            cgroups,
             sites: HashMap::default(),
         })
     }
@@ -151,6 +159,8 @@ impl<'a> Selected<'a> {
             requested,
             context: event.context(),
             reclaimable,
+            cgroup: self.cgroups.zip(event.pid).and_then(|(cgroups, pid)| cgroups.path(pid, event.at)),
+            accounted: if select.accounted.is_some() { self.caches.reclaim.is_accounted(event) } else { None },
         })
     }
 }
@@ -172,6 +182,7 @@ mod tests {
             requested: 0,
             allocated: 0,
             gfp: None,
+            accounted: None,
             cpu: 0,
             pid: None,
             flags: Some(0),

@@ -1,4 +1,5 @@
-//! Selection of allocations: `--pid`, `--tgid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`, `--context`, `--reclaimable`.
+//! Selection of allocations: `--pid`, `--tgid`, `--comm`, `--module`, `--cache`, `--site`, `--kind`, `--size`, `--context`, `--reclaimable`,
+//! `--cgroup`, `--accounted`.
 //!
 //! Options are ANDed, the values of one are ORed. Each option has its own test, so that a caller can keep
 //! the result for a call-site or a cache; [`Select::matches`] runs all of them.
@@ -41,6 +42,10 @@ pub struct Select {
     pub branch: Vec<Branch>,
     /// Only objects that the kernel takes back by itself when it is short of memory, or only others
     pub reclaimable: Option<bool>,
+    /// Only allocations by threads in these cgroups (* and ? allowed), where the input tells them
+    pub cgroup: Vec<Glob>,
+    /// Only objects on the account of a memory cgroup, or only others
+    pub accounted: Option<bool>,
 }
 
 /// Members of an allocation, or of a free without one, that options test.
@@ -64,12 +69,30 @@ pub(crate) struct Candidate<'a> {
     pub(crate) context: Option<Context>,
     /// The kernel takes the object back by itself; `None` where that is not known.
     pub(crate) reclaimable: Option<bool>,
+    /// Path of the thread's cgroup.
+    pub(crate) cgroup: Option<&'a [u8]>,
+    /// The object is on the account of a memory cgroup; `None` where that is not known.
+    pub(crate) accounted: Option<bool>,
 }
 
 impl Select {
     /// True if no option selects: every allocation matches.
     pub fn is_all(&self) -> bool {
-        let Select { pid, tgid, comm, module, cache, site, kind, size, context, branch, reclaimable } = self;
+        let Select {
+            pid,
+            tgid,
+            comm,
+            module,
+            cache,
+            site,
+            kind,
+            size,
+            context,
+            branch,
+            reclaimable,
+            cgroup,
+            accounted,
+        } = self;
         pid.is_empty()
             && tgid.is_empty()
             && comm.is_empty()
@@ -81,11 +104,27 @@ impl Select {
             && context.is_empty()
             && branch.is_empty()
             && reclaimable.is_none()
+            && cgroup.is_empty()
+            && accounted.is_none()
     }
 
     /// Keys that tell rows apart by all that the options test.
     pub(crate) fn keys(&self) -> Vec<GroupKey> {
-        let Select { pid, tgid, comm, module, cache, site, kind: _, size, context, branch, reclaimable: _ } = self;
+        let Select {
+            pid,
+            tgid,
+            comm,
+            module,
+            cache,
+            site,
+            kind: _,
+            size,
+            context,
+            branch,
+            reclaimable: _,
+            cgroup,
+            accounted,
+        } = self;
         let of = |key: GroupKey, is_asked: bool| is_asked.then_some(key);
         let keys = [
             of(GroupKey::Task, !pid.is_empty() || !comm.is_empty()),
@@ -94,6 +133,8 @@ impl Select {
             of(GroupKey::Site, !site.is_empty() || !module.is_empty() || !branch.is_empty()),
             of(GroupKey::Size, !size.is_empty()),
             of(GroupKey::Context, !context.is_empty()),
+            of(GroupKey::Cgroup, !cgroup.is_empty()),
+            of(GroupKey::Accounted, accounted.is_some()),
         ];
         keys.into_iter().flatten().collect()
     }
@@ -125,6 +166,8 @@ impl Select {
             && self.matches_context(candidate.context)
             && self.matches_comm(candidate.comm)
             && (self.reclaimable.is_none() || candidate.reclaimable == self.reclaimable)
+            && (self.accounted.is_none() || candidate.accounted == self.accounted)
+            && any_glob(&self.cgroup, candidate.cgroup)
     }
 
     /// `--kind`.
@@ -354,6 +397,8 @@ mod tests {
                 "--size" => select.size.extend(list::<SizeRange>(value, |error| error)?),
                 "--context" => select.context.extend(list::<Context>(value, |error| error)?),
                 "--reclaimable" => select.reclaimable = Some(value == "yes"),
+                "--accounted" => select.accounted = Some(value == "yes"),
+                "--cgroup" => select.cgroup.extend(value.split(',').map(Glob::new)),
                 other => panic!("{other}"),
             }
         }
@@ -383,6 +428,8 @@ mod tests {
         requested: Some(200),
         context: Some(Context::SoftIrq),
         reclaimable: Some(false),
+        cgroup: Some(b"/system.slice/foo.service"),
+        accounted: Some(true),
     };
     const CALL_SITE: u64 = 0xffff_ffff_c010_003c;
     const SYMBOL: Symbol<'static> = Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo"), is_gone: false };
@@ -423,6 +470,10 @@ mod tests {
             (&["--context", "hardirq,nmi"], false),
             (&["--reclaimable", "no"], true),
             (&["--reclaimable", "yes"], false),
+            (&["--accounted", "yes"], true),
+            (&["--accounted", "no"], false),
+            (&["--cgroup", "/a,/system.slice/*"], true),
+            (&["--cgroup", "/system.slice"], false),
             // Several options must all match.
             (&["--pid", "812", "--comm", "insmod", "--size", "1..256"], true),
             (&["--pid", "812", "--comm", "insmod", "--size", "1..199"], false),
@@ -445,6 +496,8 @@ mod tests {
             requested: None,
             context: None,
             reclaimable: None,
+            cgroup: None,
+            accounted: None,
             ..CANDIDATE
         };
         for options in [
@@ -458,6 +511,8 @@ mod tests {
             ["--context", "task"],
             ["--reclaimable", "yes"],
             ["--reclaimable", "no"],
+            ["--accounted", "no"],
+            ["--cgroup", "*"],
         ] {
             let select = select(&options).unwrap();
             assert!(

@@ -42,13 +42,33 @@ pub(crate) struct Filters {
     /// Only objects that the kernel takes back by itself when it is short of memory, or only others: yes, no
     #[arg(long, value_name = "yes|no", value_parser = one_of(&[true, false], yes_or_no), hide_short_help = true)]
     pub(crate) reclaimable: Option<bool>,
+    /// Only allocations by threads in these cgroups (* and ? allowed): /system.slice/nginx.service
+    #[arg(long, value_name = "PATH,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) cgroup: Vec<Glob>,
+    /// Only objects on the account of a memory cgroup, or only others: yes, no
+    #[arg(long, value_name = "yes|no", value_parser = one_of(&[true, false], yes_or_no), hide_short_help = true)]
+    pub(crate) accounted: Option<bool>,
 }
 
 impl Filters {
     /// Filters as the library takes them.
     pub(crate) fn select(&self) -> Select {
-        let Filters { pid, tgid, comm, module, cache, site, kind, size, context, branch, reclaimable } = self.clone();
-        Select { pid, tgid, comm, module, cache, site, kind, size, context, branch, reclaimable }
+        let Filters {
+            pid,
+            tgid,
+            comm,
+            module,
+            cache,
+            site,
+            kind,
+            size,
+            context,
+            branch,
+            reclaimable,
+            cgroup,
+            accounted,
+        } = self.clone();
+        Select { pid, tgid, comm, module, cache, site, kind, size, context, branch, reclaimable, cgroup, accounted }
     }
 }
 
@@ -79,6 +99,8 @@ impl Asked {
             "context",
             "branch",
             "reclaimable",
+            "cgroup",
+            "accounted",
             "threshold",
             "span",
         ];

@@ -1,6 +1,7 @@
 //! Trace that the live screen is of: the one named, or the running recorder's.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -146,12 +147,16 @@ fn running() -> anyhow::Result<Option<PathBuf>> {
     Ok(found.pop())
 }
 
+/// Greatest size of a script, in bytes.
+const MAX_SCRIPT: u64 = 1 << 20;
+
 /// Reads a small file that the user named.
 pub(super) fn read_small(path: &Path) -> anyhow::Result<String> {
     let shown = || escape(path.as_os_str().as_bytes()).into_owned();
-    let data = fs::metadata(path).with_context(shown)?;
-    if data.len() > 1 << 20 {
+    let mut text = String::new();
+    regular::open(path).with_context(shown)?.take(MAX_SCRIPT + 1).read_to_string(&mut text).with_context(shown)?;
+    if text.len() as u64 > MAX_SCRIPT {
         bail!("{}: is larger than 1 MiB, and no script", shown());
     }
-    fs::read_to_string(path).with_context(shown)
+    Ok(text)
 }

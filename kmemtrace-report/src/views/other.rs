@@ -20,7 +20,7 @@ that of the window.",
         ("compare --before ,30% --after 70%, DIR", "begin and end of one recording"),
     ],
     options: &["by", "top", "before", "after", "fail-over"],
-    groupings: &[GroupKey::Function, GroupKey::Cache],
+    groupings: &[GroupKey::Function, GroupKey::Cache, GroupKey::Stack, GroupKey::Module, GroupKey::Task],
     sort_keys: &[],
     run: Run::Compare,
 };

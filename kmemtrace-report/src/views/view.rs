@@ -89,8 +89,20 @@ pub(crate) enum Needs {
 const COMMON: &[&str] = &["format", "output", "time"];
 
 /// Options that are about objects, which spans of time do not have.
-const OF_OBJECTS: &[&str] =
-    &["module", "cache", "site", "kind", "size", "context", "branch", "reclaimable", "own", "sized-classes"];
+const OF_OBJECTS: &[&str] = &[
+    "module",
+    "cache",
+    "site",
+    "kind",
+    "size",
+    "context",
+    "branch",
+    "reclaimable",
+    "cgroup",
+    "accounted",
+    "own",
+    "sized-classes",
+];
 
 /// Options of text, which pages, pictures and exported files do not have.
 const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];

@@ -28,6 +28,15 @@ pub(crate) const VMALLOC_ALLOC: &str = "vmalloc/alloc_vmap_area";
 /// The report needs them to assign what a module's `__init` code allocates to the module.
 const MODULES: [&str; 2] = ["module/module_load", "module/module_free"];
 
+/// The report needs them to tell the cgroup of each thread; they are rare (`include/trace/events/task.h` and `cgroup.h`).
+const CGROUPS: [&str; 5] = [
+    "task/task_newtask",
+    "cgroup/cgroup_attach_task",
+    "cgroup/cgroup_mkdir",
+    "cgroup/cgroup_rename",
+    "cgroup/cgroup_rmdir",
+];
+
 /// A name that stands for several events.
 struct Profile {
     name: &'static str,
@@ -38,12 +47,12 @@ struct Profile {
 }
 
 const PROFILES: [Profile; 6] = [
-    Profile { name: "slab", since: None, events: &[&SLAB, &MODULES] },
-    Profile { name: "page", since: None, events: &[&PAGE, &MODULES] },
+    Profile { name: "slab", since: None, events: &[&SLAB, &MODULES, &CGROUPS] },
+    Profile { name: "page", since: None, events: &[&PAGE, &MODULES, &CGROUPS] },
     Profile { name: "percpu", since: Some(kernel::PERCPU_EVENTS), events: &[&PERCPU, &MODULES] },
     Profile { name: "vmalloc", since: Some(kernel::VMALLOC_EVENTS), events: &[&VMALLOC, &MODULES] },
     Profile { name: latency::PROFILE, since: None, events: &[&latency::EVENTS] },
-    Profile { name: "all", since: None, events: &[&SLAB, &PAGE, &PERCPU, &VMALLOC, &MODULES] },
+    Profile { name: "all", since: None, events: &[&SLAB, &PAGE, &PERCPU, &VMALLOC, &MODULES, &CGROUPS] },
 ];
 
 /// Allocation events, with the events of their frees; a kernel has some of them.
@@ -87,6 +96,16 @@ pub(crate) fn without_frees(events: &[String]) -> Option<String> {
     let allocs = others.iter().fold((*first).to_owned(), |list, alloc| format!("{list}, {alloc}"));
     let frees = frees.join(",");
     Some(format!("{allocs} without its frees: all of these objects will look live: add {frees} to -e"))
+}
+
+/// True for an event of no objects, which comes along so that the report can name others.
+fn is_of_names(event: &str) -> bool {
+    MODULES.contains(&event) || is_of_cgroups(event)
+}
+
+/// True for an event that tells of threads and cgroups.
+pub(crate) fn is_of_cgroups(event: &str) -> bool {
+    CGROUPS.contains(&event)
 }
 
 /// Name of an event without its system.
@@ -207,7 +226,7 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
         }
         if name == latency::PROFILE {
             latency::check(&found)?;
-        } else if found.iter().all(|event| MODULES.contains(&event.as_str())) {
+        } else if found.iter().all(|event| is_of_names(event)) {
             if let Some(since) = profile.since {
                 bail!("-e {name}: this kernel has no {name} events: Linux {since} or later");
             }
@@ -238,7 +257,7 @@ pub(crate) fn missing(fs: &KernelFs, asked: &[impl AsRef<str>]) -> anyhow::Resul
 pub(crate) fn offer(fs: &KernelFs, name: &str) -> anyhow::Result<String> {
     let missing = missing(fs, &[name])?;
     let (since, events) = profile(name).map(|profile| (profile.since, profile.events.concat())).unwrap_or_default();
-    let count = events.iter().filter(|event| !MODULES.contains(event)).count();
+    let count = events.iter().filter(|event| !is_of_names(event)).count();
     Ok(match since.filter(|_| missing.len() == count) {
         Some(since) => format!("no events: Linux {since} or later is required"),
         None if missing.is_empty() => "all events".to_owned(),
@@ -261,7 +280,9 @@ pub(crate) fn without_site(fs: &KernelFs, events: &[String]) -> anyhow::Result<V
 
 /// True if none of the events comes often, so that a stack with each one costs little.
 pub(crate) fn are_rare(events: &[String]) -> bool {
-    events.iter().all(|event| [&PERCPU[..], &VMALLOC, &MODULES].iter().any(|list| list.contains(&event.as_str())))
+    events
+        .iter()
+        .all(|event| [&PERCPU[..], &VMALLOC, &MODULES, &CGROUPS].iter().any(|list| list.contains(&event.as_str())))
 }
 
 /// Event of an allocator, or profile, whose name is most like `name`, if one is like it.

@@ -200,7 +200,7 @@ impl RingBuffers {
         let instance = Instance::create(tracefs, options.name)?;
         let fs = &instance.fs;
         let mut events = events::choose(fs, options.events)?;
-        let shown = kinds(options.events, events.len());
+        let shown = kinds(options.events, events.iter().filter(|event| !events::is_of_cgroups(event)).count());
         let buffer_bytes = (options.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
         let stacks = stacks::plan(fs, instance.top(), &events, options.stack, options.scope)?;
         // Before all else that counts: setting the clock empties the buffer.

@@ -18,7 +18,7 @@ use crate::write::header::now;
 use crate::write::line_hashes::LineHashes;
 use crate::write::new_modules::{KnownModules, SymbolsOf};
 use crate::write::own_threads::has_ids_of_events;
-use crate::write::{module_info, reclaim_account, slab_aliases};
+use crate::write::{cgroups, module_info, reclaim_account, slab_aliases};
 
 /// File with the symbols.
 const KALLSYMS: &str = "kallsyms";
@@ -69,6 +69,8 @@ pub(crate) struct HostTexts {
     module_info: LineHashes,
     kallsyms: LineHashes,
     known_modules: KnownModules,
+    /// Processes whose cgroups were looked at; `None` where no event tells of threads.
+    known_processes: Option<BTreeSet<u32>>,
 }
 
 impl HostTexts {
@@ -83,6 +85,7 @@ impl HostTexts {
             module_info: LineHashes::default(),
             kallsyms: LineHashes::default(),
             known_modules: KnownModules::default(),
+            known_processes: None,
         }
     }
 
@@ -167,6 +170,9 @@ impl HostTexts {
 
     /// Texts by item tag, read before the first event, besides the symbols. The host's name is among them if `names_host`.
     pub(crate) fn at_start(&mut self, facts: &SourceFacts, names_host: bool) -> Vec<(u16, Vec<u8>)> {
+        if facts.events.iter().any(|event| event == cgroups::NEW_THREAD) && has_ids_of_events() {
+            self.known_processes = Some(BTreeSet::new());
+        }
         let system = rustix::system::uname();
         let host = if names_host { system.nodename() } else { c"-" };
         let names = [system.sysname(), host, system.release(), system.version(), system.machine()];
@@ -209,6 +215,15 @@ impl HostTexts {
         }
         let texts = [modules, module_info, symbols];
         [item::MODULES_LATER, item::MODULE_INFO_LATER, item::KALLSYMS_LATER].into_iter().zip(texts).collect()
+    }
+
+    /// Cgroups of the threads of all processes that are new since the last call.
+    pub(crate) fn new_cgroups(&mut self) -> Vec<(u16, Vec<u8>)> {
+        let lines = match (&self.proc, &mut self.known_processes) {
+            (Some(proc), Some(known)) => cgroups::lines(proc, known),
+            _ => Vec::new(),
+        };
+        vec![(item::CGROUPS, lines)]
     }
 
     /// Symbols of the modules, as lines of kallsyms.

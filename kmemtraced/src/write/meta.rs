@@ -96,6 +96,12 @@ impl MetaFile {
         Ok(())
     }
 
+    /// Looks for processes that are new, and adds their cgroups.
+    pub(crate) fn put_new_cgroups(&mut self) -> io::Result<()> {
+        let texts = self.texts.new_cgroups();
+        if texts.iter().all(|(_, text)| text.is_empty()) { Ok(()) } else { self.put(&texts) }
+    }
+
     /// Looks for modules that are new, and adds their symbols.
     pub(crate) fn put_new_modules(&mut self) -> io::Result<()> {
         let texts = self.texts.new_modules();

@@ -171,10 +171,13 @@ fn write(
         let written = match texts.recv_deadline(look) {
             Ok(Text::Comms(lines)) => file.put_comms(lines),
             Ok(Text::Probes(text)) => file.put_probes(text),
-            Ok(Text::Memory(totals)) => file.put_memory(totals).and_then(|()| file.put_memory(memory.callers_begun())),
+            Ok(Text::Memory(totals)) => file
+                .put_memory(totals)
+                .and_then(|()| file.put_memory(memory.callers_begun()))
+                .and_then(|()| file.put_new_cgroups()),
             Err(RecvTimeoutError::Timeout) => {
                 look = Instant::now() + INTERVAL;
-                file.put_new_modules()
+                file.put_new_modules().and_then(|()| file.put_new_cgroups())
             }
             Err(RecvTimeoutError::Disconnected) => break Ok(()),
         };

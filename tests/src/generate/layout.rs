@@ -18,6 +18,7 @@ enum Slot {
     /// Bytes on each possible CPU.
     EachCpu,
     Failed,
+    Accounted,
     Gfp,
     Node,
     CacheName,
@@ -137,7 +138,7 @@ fn event_lines(name: &str, era: Era) -> Vec<Line> {
         line("unsigned long gfp_flags", WORD, false, Slot::Gfp)
     };
     let node = line("int node", 4, true, Slot::Node);
-    let accounted = line("bool accounted", 1, false, Slot::Any);
+    let accounted = line("bool accounted", 1, false, Slot::Accounted);
     let cache = line("__data_loc char[] name", 4, false, Slot::CacheName);
     let frame = if era == Era::V2_6_32 {
         line("struct page * page", WORD, false, Slot::Address)
@@ -257,6 +258,11 @@ impl Layout {
         self.has(Slot::CallSite)
     }
 
+    /// True if records tell whether the object is on the account of a cgroup.
+    pub(crate) fn has_accounted(&self) -> bool {
+        self.has(Slot::Accounted)
+    }
+
     /// True if records carry gfp flags.
     pub(crate) fn has_gfp(&self) -> bool {
         self.has(Slot::Gfp)
@@ -293,6 +299,7 @@ impl Layout {
                 Slot::Allocated => event.allocated,
                 Slot::EachCpu => event.requested / self.shape.possible_cpus.max(1),
                 Slot::Failed => event.failed.into(),
+                Slot::Accounted => event.accounted.unwrap_or(false).into(),
                 Slot::Gfp => event.gfp.unwrap_or(0),
                 Slot::Node => event.node.unwrap_or(-1) as u64,
                 Slot::CacheName => ((cache.len() as u64 + 1) << 16) | record.len() as u64,

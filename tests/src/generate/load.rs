@@ -132,6 +132,7 @@ impl Load {
             requested: 0,
             allocated: 0,
             gfp: None,
+            accounted: None,
             cpu,
             pid: Some(1000 + cpu as i32),
             flags: Some(0),

@@ -790,6 +790,8 @@ impl<'a> Machine<'a> {
             requested: 0,
             allocated: 0,
             gfp: gfp.then(|| *self.random.pick(&[0xcc0, 0xdc0, 0x40_0cc0, 0xd20])),
+            // Of no random number, so that the rest of a seed's trace is the same.
+            accounted: has(Layout::has_accounted).then_some(self.now.is_multiple_of(3)),
             cpu: self.cpus[cpu].cpu,
             pid: Some(*self.random.pick(&PIDS)),
             flags: Some(*self.flags.pick(&FLAGS)),

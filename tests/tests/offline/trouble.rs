@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
 const VIEWS: [&[&str]; 18] = [
     &["summary"],
-    &["leaks"],
+    &["leaks", "--all"],
     &["sites"],
     &["tasks"],
     &["modules"],
@@ -191,7 +191,7 @@ fn a_mistyped_command_line_is_told_from_a_bad_trace() {
     let (cpu0, theirs) = (cpu0.to_str().unwrap(), other.file("cpu1.out"));
     let cases: &[(&[&str], i32, &str)] = &[
         (&[], 2, "kmemtrace.data: No such file"),
-        (&["site", dir], 2, "site: is no view (summary, sites, "),
+        (&["site", dir], 2, "site: is no view (summary, leaks, sites, "),
         (&[dir, "sites"], 2, "sites: a view stands before its options and trace"),
         (&[dir, second], 2, "are two recordings; to compare them type kmemtrace-report compare"),
         (&[cpu0, cpu0], 2, "are both of CPU 0"),
@@ -303,6 +303,6 @@ fn a_mistyped_view_is_told_before_the_recording() {
     let output = Command::new(program("kmemtraced")).current_dir(nowhere.path()).args(["--report", "summry"]).output();
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("summary, sites, "), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("summary, leaks, sites, "), "{output:?}");
     assert_eq!(fs::read_dir(nowhere.path()).unwrap().count(), 0);
 }

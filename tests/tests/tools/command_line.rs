@@ -352,8 +352,19 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
     for view in VIEWS {
         let own = table(&page, &format!("### {view}"));
         let of_text = ["--format", "--bytes", "--show-addresses", "--color"].map(str::to_owned).into();
-        let of_objects =
-            ["--module", "--cache", "--site", "--kind", "--size", "--context", "--branch", "--reclaimable", "--own"];
+        let of_objects = [
+            "--module",
+            "--cache",
+            "--site",
+            "--kind",
+            "--size",
+            "--context",
+            "--branch",
+            "--reclaimable",
+            "--cgroup",
+            "--accounted",
+            "--own",
+        ];
         let of_objects: BTreeSet<String> = of_objects.map(str::to_owned).into();
         let of_every_view: &BTreeSet<String> = match view {
             "pack" => &["--help".to_owned()].into(),

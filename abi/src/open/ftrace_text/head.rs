@@ -10,6 +10,8 @@
 //! A task's name has any bytes, in 16 columns (8 in latency format), so the line is cut there. Where somebody has taken blanks off,
 //! or perf did not pad the name, the last place counts at which the rest fits.
 
+use crate::open::moment::noise::without_prefixes;
+
 /// Columns of a task's name.
 const COLUMNS: usize = 16;
 /// Columns of a task's name in latency format.
@@ -174,37 +176,12 @@ fn behind_mark(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Line without what a console, syslog or mail has put before it: quotes, levels and times; `None` where there is nothing of that.
+/// Line without what a console, syslog or mail has put before it; `None` where there is nothing of that.
 pub(super) fn strip(line: &[u8]) -> Option<&[u8]> {
-    let mut rest = line;
-    if let Some(at) = rest.windows(8).take(120).position(|word| word == b"kernel: ") {
-        rest = &rest[at + 8..];
-    }
-    loop {
-        rest = match rest {
-            [b'>', b' ', after @ ..] | [b'>', after @ ..] => after,
-            [b'<', level, b'>', after @ ..] if level.is_ascii_digit() => after,
-            [b'<', tens, level, b'>', after @ ..] if tens.is_ascii_digit() && level.is_ascii_digit() => after,
-            _ => match stamp(rest) {
-                Some(after) => after,
-                None => return (rest.len() < line.len()).then_some(rest),
-            },
-        };
-    }
-}
-
-/// Text behind `[   12.345678] ` or `[   12.345678][  T123] `.
-fn stamp(text: &[u8]) -> Option<&[u8]> {
-    let (_, rest) = decimal(text.strip_prefix(b"[")?.trim_ascii_start())?;
-    let (_, rest) = decimal(rest.strip_prefix(b".")?)?;
-    let mut rest = rest.strip_prefix(b"]")?;
-    if let Some(caller) = rest.strip_prefix(b"[") {
-        let (_, after) = decimal(
-            caller.trim_ascii_start().strip_prefix(b"T").or_else(|| caller.trim_ascii_start().strip_prefix(b"C"))?,
-        )?;
-        rest = after.strip_prefix(b"]")?;
-    }
-    Some(rest.strip_prefix(b" ").unwrap_or(rest))
+    const KERNEL: &[u8] = b"kernel: ";
+    let at = line.windows(KERNEL.len()).take(120).position(|word| word == KERNEL);
+    let rest = without_prefixes(at.map_or(line, |at| &line[at + KERNEL.len()..]));
+    (rest.len() < line.len()).then_some(rest)
 }
 
 /// The decimal number at the start, and what follows it.

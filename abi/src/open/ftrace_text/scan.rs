@@ -7,7 +7,6 @@ use std::io;
 use super::entry::{Entry, entry};
 use super::graph::{Call, Task};
 use super::head::{Form, Head, Time, decimal, strip};
-use super::lines::{Line, Lines};
 use super::record::{self, Caller, Content, Pointer};
 use super::refusal::{self, Refusal};
 use super::sites::{self, Sites};
@@ -17,6 +16,7 @@ use crate::fault::{Code, Fault};
 use crate::kernel::latency::{self, Meaning};
 use crate::kernel::profile::EventProfile;
 use crate::kernel::release::Release;
+use crate::open::lines::{Line, Lines};
 use crate::open::listing::MAX_CPUS;
 use crate::stream::report::MAX_FAULTS;
 
@@ -70,6 +70,8 @@ pub(super) struct Facts {
     pub(super) has_uncounted: bool,
     pub(super) has_loss_lines: bool,
     pub(super) has_stacks: bool,
+    /// Some call site is an address, which symbols may name.
+    pub(super) has_bare_sites: bool,
     /// Some pointer is no hash.
     pub(super) has_real_pointer: bool,
     /// Times are numbers without a unit.
@@ -226,7 +228,11 @@ impl Scan {
         self.facts.hidden += u64::from(object.is_none() && fields.pointer == Some(Pointer::Hidden));
         match fields.caller {
             Some(Caller::Named(word)) => shared.sites.learn(word, sites::function),
-            _ => true,
+            Some(Caller::Address(address)) => {
+                self.facts.has_bare_sites |= address != 0;
+                true
+            }
+            None => true,
         }
     }
 

@@ -8,7 +8,6 @@ use super::calls::Calls;
 use super::entry::{Entry, entry};
 use super::graph::Call;
 use super::head::Head;
-use super::lines::Lines;
 use super::record::{self, Caller, Content, Object, Pointer};
 use super::scan::{self, value};
 use super::sites::Known;
@@ -17,6 +16,7 @@ use super::waits::{self, Wait};
 use crate::event::{Action, Event, Kind, Mark, NameId, Names, Span, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
+use crate::open::lines::Lines;
 use crate::stack::StackId;
 use crate::stream::source::{EventSource, SourceEnd};
 

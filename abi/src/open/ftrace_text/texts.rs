@@ -6,12 +6,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::lines::Lines;
 use super::scan::{self, Extent, Facts, Shared};
 use super::sites::Known;
 use crate::event::{Gap, GapCause};
 use crate::fault::{Code, Fault};
 use crate::kernel::release::Release;
+use crate::open::lines::Lines;
 use crate::open::listing::{io_error, no_trace};
 use crate::open::options::OpenOptions;
 use crate::stream::source::Lost;

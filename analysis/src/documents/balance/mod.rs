@@ -1,6 +1,7 @@
 //! `balance`: where free memory went, by parts that no byte is in twice, and the call-sites behind each.
 
 pub mod counters;
+pub(crate) mod of_text;
 pub mod parts;
 
 use std::cmp::Reverse;
@@ -329,6 +330,8 @@ fn part_of(analysis: &Analysis, naming: &GroupNaming<'_>, key: &RowKey) -> Optio
         },
         Kind::Percpu => Some(Part::Percpu),
         Kind::Vmalloc => Some(Part::Vmalloc),
+        // A line of source counts memory of any part.
+        Kind::Tag => None,
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Need {
     pub(crate) is_name: bool,
     /// No row has a text in it.
     pub(crate) is_empty: bool,
+    /// No row has a known value in it.
+    pub(crate) is_unknown: bool,
     /// Order of dropping: the greatest first, 0 never.
     pub(crate) drop: u8,
 }

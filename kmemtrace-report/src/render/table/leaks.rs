@@ -12,8 +12,8 @@ use super::{cells, groups, heading};
 use crate::columns::LEAK_PARTS;
 use crate::columns::column::Column;
 use crate::render::cut;
-use crate::render::grid::Grid;
 use crate::render::grid::cell::{Cell, Notes};
+use crate::render::grid::{Grid, cut_cell};
 use crate::terminal::screen::Paint;
 
 /// Blanks between two parts of a line.
@@ -78,7 +78,11 @@ impl Line {
         let others = group.call_sites.saturating_sub(1) as u64;
         let others =
             if others > 0 { format!(" and {}", cells::counted(others, "more call site")) } else { String::new() };
-        let site_text = if site.text.is_empty() { "objects".to_owned() } else { format!("x {}", site.text) };
+        let site_text = if site.text.is_empty() {
+            "objects".to_owned()
+        } else {
+            format!("x {}", cut_cell(site.text.as_str().into()).text)
+        };
         let bytes = bound(cells::bytes(group.sums.live_allocated, options));
         let growth = group
             .bytes_rate
@@ -89,7 +93,7 @@ impl Line {
         Line {
             parts: [
                 format!("{:VERDICT$}", group.verdict.unwrap_or("-")),
-                name,
+                cut_cell(name.into()).text,
                 format!("{} {site_text}{others}", objects.text),
                 format!("{rate}{}", freed(group)),
                 format!("{}{growth}", bytes.text),

@@ -32,6 +32,8 @@ use kmemtrace::documents::{Body, Document};
 use super::account;
 use options::TableOptions;
 
+use crate::terminal::screen::Screen;
+
 /// Table below that of `caches --cache`: a title, and rows of the objects of these caches.
 pub(crate) type Below<'d> = (&'static str, Document<'d>);
 
@@ -64,6 +66,8 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         // Scripts read this text, and its form has no place for a verdict.
         return account::account(view, out);
     }
+    let screen = Screen { is_of_text: head.trace.text.is_some(), ..options.screen.clone() };
+    let options = &TableOptions { screen, ..options.clone() };
     heading::heading(head, body, options, out)?;
     match body {
         Body::Summary(view) => summary::summary(head, view, options, out),
@@ -95,12 +99,13 @@ mod tests {
     use super::*;
     use crate::columns;
 
-    use kmemtrace::documents::head::{CompletenessMembers, Filters, QueryMembers, TraceMembers};
+    use kmemtrace::documents::head::{CompletenessMembers, Filters, QueryMembers, ToldKeys, TraceMembers};
     use kmemtrace::documents::naming::CallSite;
     use kmemtrace::documents::ranked::{Listing, Others};
     use kmemtrace::documents::row::{Address, Rows};
     use kmemtrace::documents::sites::SiteRow;
     use kmemtrace::documents::sums::{PrintedStats, ToldStats};
+    use kmemtrace::documents::text_members::TextMembers;
     use kmemtrace::{Kind, SiteOwner, documents};
     use kmemtrace_abi::clock::{Clock, OrderKey};
 
@@ -116,6 +121,7 @@ mod tests {
             missing_cpus: &[],
             inferred_frees: Some(0),
             frees_without_alloc: Some(0),
+            skipped: None,
             saturated: false,
         }
     }
@@ -123,6 +129,7 @@ mod tests {
     fn printed(completeness: CompletenessMembers<'_>) -> String {
         let trace = TraceMembers {
             input: "kmemtrace",
+            form: None,
             source: None,
             kernel: None,
             arch: None,
@@ -138,6 +145,7 @@ mod tests {
             one_moment: false,
             first: 0,
             last: 9,
+            told_keys: ToldKeys { first: Some(0), last: Some(9) },
             own_threads: None,
             scope: Some("system"),
             deferred: None,
@@ -152,16 +160,21 @@ mod tests {
             symbols: Some("trace"),
             hides_symbols: false,
             shows_vmalloc: false,
+            text: None,
             since_boot: None,
         };
-        let stats =
-            PrintedStats { allocs: 2, live_allocated: 1024, live_is_upper_bound: true, ..PrintedStats::default() };
+        let stats = PrintedStats {
+            allocs: Some(2),
+            live_allocated: Some(1024),
+            live_is_upper_bound: true,
+            ..PrintedStats::default()
+        };
         let others = stats.clone();
         let rows = Rows::new(1, move |_| {
             let symbol = Some(b"a\x1b\xff+0x1"[..].into());
             let (call_site, place, owner) = (Address(0xc0de), Default::default(), SiteOwner::Kernel);
             let site = CallSite { call_site, symbol, module: None, place, owner };
-            SiteRow { site, kind: Kind::Kmalloc, stats: stats.clone() }
+            SiteRow { site, kind: Kind::Kmalloc, stats: stats.clone(), text: TextMembers::default() }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
         let others = Some(Others::one(407, ToldStats(Some(others))));

@@ -1,0 +1,320 @@
+//! Cgroups of threads over time.
+//!
+//! A thread begins in the cgroup of the thread that made it; a move takes its whole thread group along. What `clone3` puts into a cgroup at
+//! once has no event of a move: such a thread's cgroup is not known until an event, or a later look of the recorder, names it.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use kmemtrace_abi::event::TaskEvent;
+
+/// `CLONE_THREAD` and `CLONE_INTO_CGROUP` (`include/uapi/linux/sched.h`).
+const CLONE_THREAD: u64 = 0x0001_0000;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+/// Limits of a hostile trace: paths, and changes of threads.
+const MAX_PATHS: usize = 1 << 18;
+const MAX_CHANGES: usize = 1 << 24;
+
+/// Number of a path, from 1; 0 for a cgroup that is not known.
+pub(crate) type CgroupNumber = u32;
+
+/// Event about threads and cgroups that is kept until all are known.
+#[derive(Clone, Debug)]
+enum Change {
+    New { parent: i32, pid: i32, clone_flags: u64 },
+    Attach { pid: i32, id: u64, path: CgroupNumber },
+    Make { id: u64, path: CgroupNumber },
+    Rename { id: u64, path: CgroupNumber },
+    Remove { id: u64 },
+}
+
+/// Line of a recording's text.
+#[derive(Clone, Copy, Debug)]
+struct Line<'t> {
+    tid: i32,
+    tgid: i32,
+    root: i32,
+    path: &'t [u8],
+}
+
+/// Cgroups by thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cgroups {
+    /// Order keys of the changes of a thread, and its cgroup from then on, ascending.
+    by_thread: HashMap<i32, Vec<(u64, CgroupNumber)>, RandomState>,
+    paths: Vec<Box<[u8]>>,
+    numbers: HashMap<Box<[u8]>, CgroupNumber, RandomState>,
+}
+
+impl Cgroups {
+    /// Path of the cgroup of a thread at an order key; `None` where it is not known.
+    pub(crate) fn path(&self, pid: i32, at: u64) -> Option<&[u8]> {
+        self.path_of(self.at(pid, at))
+    }
+
+    /// Number of the cgroup of a thread at an order key.
+    #[inline]
+    pub(crate) fn at(&self, pid: i32, at: u64) -> CgroupNumber {
+        let Some(changes) = self.by_thread.get(&pid) else { return 0 };
+        let before = changes.partition_point(|(from, _)| *from <= at);
+        before.checked_sub(1).and_then(|last| changes.get(last)).map_or(0, |(_, cgroup)| *cgroup)
+    }
+
+    /// Path of a number.
+    pub(crate) fn path_of(&self, number: CgroupNumber) -> Option<&[u8]> {
+        self.paths.get((number as usize).checked_sub(1)?).map(|path| &**path)
+    }
+
+    fn number(&mut self, path: &[u8]) -> CgroupNumber {
+        if let Some(&number) = self.numbers.get(path) {
+            return number;
+        }
+        if self.paths.len() >= MAX_PATHS {
+            return 0;
+        }
+        self.paths.push(path.into());
+        let number = self.paths.len() as CgroupNumber;
+        self.numbers.insert(path.into(), number);
+        number
+    }
+}
+
+/// Gathers the events of all CPUs, in any order.
+#[derive(Debug)]
+pub(crate) struct CgroupBuilder<'t> {
+    text: &'t [u8],
+    /// Hierarchy whose paths count.
+    root: i32,
+    found: Cgroups,
+    changes: Vec<(u64, Change)>,
+}
+
+impl<'t> CgroupBuilder<'t> {
+    /// A builder for the hierarchy of the text `TID TGID ROOT PATH`; without a line that of version 2.
+    pub(crate) fn new(text: &'t [u8]) -> CgroupBuilder<'t> {
+        let root = lines(text).next().map_or(0, |line| line.root);
+        CgroupBuilder { text, root, found: Cgroups::default(), changes: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, event: TaskEvent<'_>) {
+        if self.changes.len() >= MAX_CHANGES {
+            return;
+        }
+        let own = self.root;
+        let change = match event {
+            TaskEvent::New { at, parent, pid, clone_flags } => Some((at, Change::New { parent, pid, clone_flags })),
+            TaskEvent::Attach { at, pid, root, id, path } if root == own => {
+                Some((at, Change::Attach { pid, id, path: self.found.number(path) }))
+            }
+            TaskEvent::Make { at, root, id, path } if root == own => {
+                Some((at, Change::Make { id, path: self.found.number(path) }))
+            }
+            TaskEvent::Rename { at, root, id, path } if root == own => {
+                Some((at, Change::Rename { id, path: self.found.number(path) }))
+            }
+            TaskEvent::Remove { at, root, id } if root == own => Some((at, Change::Remove { id })),
+            _ => None,
+        };
+        self.changes.extend(change);
+    }
+
+    /// Cgroups of all threads over time.
+    pub(crate) fn finish(mut self) -> Cgroups {
+        self.changes.sort_by_key(|(at, _)| *at);
+        let mut replay = Replay { found: self.found, ..Replay::default() };
+        // A thread that an event makes is told by a later line.
+        let made: HashMap<i32, (), RandomState> = self
+            .changes
+            .iter()
+            .filter_map(|(_, change)| match change {
+                Change::New { pid, .. } => Some((*pid, ())),
+                _ => None,
+            })
+            .collect();
+        let mut later = Vec::new();
+        for line in lines(self.text).filter(|line| line.root == self.root) {
+            let is_known = replay.groups.contains_key(&line.tid);
+            if is_known || made.contains_key(&line.tid) {
+                later.push(line);
+            }
+            if !is_known {
+                let path = replay.found.number(line.path);
+                replay.begin(0, line.tid, line.tgid, path);
+            }
+        }
+        self.changes.into_iter().for_each(|(at, change)| replay.take(at, change));
+        replay.name_unknown(&later);
+        replay.found
+    }
+}
+
+/// State of all threads while the events are gone through in order.
+#[derive(Debug, Default)]
+struct Replay {
+    found: Cgroups,
+    /// Thread group of each thread.
+    groups: HashMap<i32, i32, RandomState>,
+    members: HashMap<i32, Vec<i32>, RandomState>,
+    /// Paths by the numbers of cgroups, where an event told both.
+    ids: HashMap<u64, CgroupNumber, RandomState>,
+}
+
+impl Replay {
+    fn begin(&mut self, at: u64, tid: i32, tgid: i32, path: CgroupNumber) {
+        if let Some(before) = self.groups.insert(tid, tgid)
+            && let Some(members) = self.members.get_mut(&before)
+        {
+            members.retain(|member| *member != tid);
+        }
+        self.members.entry(tgid).or_default().push(tid);
+        self.found.by_thread.entry(tid).or_default().push((at, path));
+    }
+
+    fn now(&self, tid: i32) -> CgroupNumber {
+        self.found.at(tid, u64::MAX)
+    }
+
+    fn take(&mut self, at: u64, change: Change) {
+        match change {
+            Change::New { parent, pid, clone_flags } => {
+                let group = self.groups.get(&parent).copied().unwrap_or(parent);
+                let path = if clone_flags & CLONE_INTO_CGROUP != 0 { 0 } else { self.now(parent) };
+                self.begin(at, pid, if clone_flags & CLONE_THREAD != 0 { group } else { pid }, path);
+            }
+            Change::Attach { pid, id, path } => {
+                self.ids.insert(id, path);
+                let group = self.groups.get(&pid).copied().unwrap_or(pid);
+                let members = self.members.get(&group).cloned().unwrap_or_default();
+                let others = members.into_iter().filter(|member| *member != pid);
+                let all: Vec<i32> = others.chain([pid]).collect();
+                all.into_iter().for_each(|tid| self.found.by_thread.entry(tid).or_default().push((at, path)));
+            }
+            Change::Make { id, path } => {
+                self.ids.insert(id, path);
+            }
+            Change::Rename { id, path } => {
+                if let Some(before) = self.ids.insert(id, path) {
+                    self.rename(at, before, path);
+                }
+            }
+            Change::Remove { id } => {
+                self.ids.remove(&id);
+            }
+        }
+    }
+
+    /// Gives the threads in a cgroup, and in those below it, their paths under its other name.
+    fn rename(&mut self, at: u64, before: CgroupNumber, path: CgroupNumber) {
+        let [before, path] = [before, path].map(|of| self.found.path_of(of).unwrap_or_default().to_vec());
+        let threads: Vec<i32> = self.groups.keys().copied().collect();
+        for tid in threads {
+            let own = self.found.path_of(self.now(tid)).unwrap_or_default();
+            let Some(rest) = own.strip_prefix(&before[..]).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
+            else {
+                continue;
+            };
+            let renamed = self.found.number(&[&path, rest].concat());
+            self.found.by_thread.entry(tid).or_default().push((at, renamed));
+        }
+    }
+
+    /// Gives threads whose cgroup no event told what a later look of the recorder found.
+    fn name_unknown(&mut self, lines: &[Line<'_>]) {
+        for line in lines {
+            let path = self.found.number(line.path);
+            let changes = self.found.by_thread.get_mut(&line.tid);
+            if let Some((_, unknown)) = changes.and_then(|changes| changes.iter_mut().rev().find(|(_, of)| *of == 0)) {
+                *unknown = path;
+            }
+        }
+    }
+}
+
+/// Lines `TID TGID ROOT PATH`; others are skipped.
+fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
+    text.split(|&b| b == b'\n').filter_map(|line| {
+        let mut words = line.splitn(4, |&b| b == b' ');
+        let mut number = || std::str::from_utf8(words.next()?).ok()?.parse::<i32>().ok();
+        let (tid, tgid, root) = (number()?, number()?, number()?);
+        let path = words.next().filter(|path| !path.is_empty())?;
+        Some(Line { tid, tgid, root, path })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"1 1 0 /init\n10 10 0 /a\n11 10 0 /a\n20 20 0 /b\nx y\n5 5 7 /other\n";
+
+    fn found(text: &[u8], events: &[TaskEvent<'_>]) -> Cgroups {
+        let mut builder = CgroupBuilder::new(text);
+        // CPUs are read one after the other.
+        events.iter().rev().for_each(|event| builder.add(*event));
+        builder.finish()
+    }
+
+    fn path(cgroups: &Cgroups, pid: i32, at: u64) -> Option<&str> {
+        cgroups.path(pid, at).map(|path| std::str::from_utf8(path).unwrap())
+    }
+
+    #[test]
+    fn a_move_takes_the_thread_group_along() {
+        let attach = |at, pid, path: &'static str| TaskEvent::Attach { at, pid, root: 0, id: 3, path: path.as_bytes() };
+        let other = TaskEvent::Attach { at: 70, pid: 10, root: 9, id: 3, path: b"/x" };
+        let found = found(TEXT, &[attach(50, 10, "/c"), other, attach(90, 99, "/new")]);
+        assert_eq!([0, 49].map(|at| path(&found, 11, at)), [Some("/a"); 2]);
+        assert_eq!(
+            (path(&found, 10, 50), path(&found, 11, 50), path(&found, 20, 50)),
+            (Some("/c"), Some("/c"), Some("/b"))
+        );
+        assert_eq!(
+            (path(&found, 11, 80), path(&found, 99, 89), path(&found, 99, 90)),
+            (Some("/c"), None, Some("/new"))
+        );
+        assert_eq!(path(&found, 5, 0), None, "a line of another hierarchy");
+    }
+
+    #[test]
+    fn a_thread_begins_where_its_parent_is() {
+        let new = |at, parent, pid, clone_flags| TaskEvent::New { at, parent, pid, clone_flags };
+        let attach = |at, pid| TaskEvent::Attach { at, pid, root: 0, id: 3, path: b"/c" };
+        let events = [
+            new(10, 11, 30, CLONE_THREAD),
+            new(20, 30, 31, 0),
+            attach(30, 11),
+            new(40, 10, 32, CLONE_INTO_CGROUP),
+            new(41, 10, 33, CLONE_INTO_CGROUP),
+            new(45, 32, 34, 0),
+            attach(60, 32),
+            // The number is used again.
+            new(70, 20, 31, 0),
+        ];
+        let found = found(&[TEXT, b"33 33 0 /seen\n"].concat(), &events);
+        assert_eq!((path(&found, 30, 9), path(&found, 30, 10), path(&found, 30, 30)), (None, Some("/a"), Some("/c")));
+        assert_eq!(
+            (path(&found, 31, 30), path(&found, 31, 69), path(&found, 31, 70)),
+            (Some("/a"), Some("/a"), Some("/b"))
+        );
+        assert_eq!((path(&found, 32, 40), path(&found, 34, 45), path(&found, 32, 60)), (None, None, Some("/c")));
+        assert_eq!(path(&found, 33, 41), Some("/seen"));
+    }
+
+    #[test]
+    fn a_cgroup_that_gets_another_name_takes_those_below_along() {
+        let attach =
+            |at, pid, id, path: &'static str| TaskEvent::Attach { at, pid, root: 0, id, path: path.as_bytes() };
+        let events = [
+            TaskEvent::Make { at: 1, root: 0, id: 7, path: b"/job" },
+            attach(2, 10, 7, "/job"),
+            attach(3, 20, 8, "/job/part"),
+            TaskEvent::Make { at: 4, root: 0, id: 9, path: b"/jobs" },
+            attach(5, 1, 9, "/jobs"),
+            TaskEvent::Rename { at: 6, root: 0, id: 7, path: b"/done" },
+            TaskEvent::Remove { at: 7, root: 0, id: 9 },
+        ];
+        let found = found(TEXT, &events);
+        let paths = [10, 11, 20, 1].map(|pid| path(&found, pid, 6));
+        assert_eq!(paths, [Some("/done"), Some("/done"), Some("/done/part"), Some("/jobs")]);
+    }
+}
