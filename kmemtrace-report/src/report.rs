@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use kmemtrace::documents::group::AllocinfoAgreement;
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
     Analysis, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape,
@@ -22,6 +23,7 @@ use crate::cli::Request;
 use crate::of_text::{self, input_name};
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
+use crate::render::table::Below;
 use crate::render::table::events::{EventLabels, EventTable};
 use crate::render::table::options::TableOptions;
 use crate::render::{csv, json, jsonl, table};
@@ -42,6 +44,8 @@ const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 const FUNCTIONS: &str = "functions";
 /// Views of counts and sums.
 const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
+/// Rows of each table below that of `caches --cache`.
+const ROWS_BELOW: usize = 10;
 /// Call-sites behind each part of memory in a table.
 const SITES_OF_PART: usize = 3;
 /// Children of each node of a tree on a terminal.
@@ -57,18 +61,19 @@ pub(crate) fn view(
     check_fail_on(request)?;
     if let Some(saved) = saved_document(request)? {
         let analysis = of_document(request, query, &saved)?;
-        return print_view(request, &analysis, document);
+        return print_view(request, &analysis, &[], document);
     }
     let mut trace = open(request, &request.inputs())?;
     if request.view.name == "growth" && !trace.series.is_empty() {
         return growth_of_texts(request, &query, trace);
     }
     let (analysis, suggestions) = analyse_trace(request, query, &mut trace)?;
+    let below = objects_of_caches(request)?;
     let status = match leaks_beside(request, &analysis) {
         Some(found) => {
-            print_document(request, &analysis, |shape| documents::summary_with_leaks(&analysis, &found, shape))?
+            print_document(request, &analysis, &[], |shape| documents::summary_with_leaks(&analysis, &found, shape))?
         }
-        None => print_view(request, &analysis, document)?,
+        None => print_view(request, &analysis, &below, document)?,
     };
     suggestions.iter().for_each(|line| say(line));
     Ok(status)
@@ -132,24 +137,47 @@ fn may_be_of_cache(request: &Request) -> anyhow::Result<Vec<String>> {
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
     let document =
         documents::caches(&analysis, &Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: None });
-    let Body::Caches(listing) = &document.body else { return Ok(Vec::new()) };
-    let of_glob = |glob: &&kmemtrace::Glob| suggest::may_be_of(glob, &aliases, listing.rows.iter());
+    let Body::Caches(view) = &document.body else { return Ok(Vec::new()) };
+    let of_glob = |glob: &&kmemtrace::Glob| suggest::may_be_of(glob, &aliases, view.listing.rows.iter());
     Ok(asked.iter().flat_map(of_glob).collect())
 }
 
-/// Prints the document of an analysis, and finds the exit status.
+/// Analyses below the table of `caches --cache`, each with its title: call-sites, threads and stacks of the objects of these caches.
+fn objects_of_caches(request: &Request) -> anyhow::Result<Vec<(&'static str, Analysis)>> {
+    let args = &request.args;
+    if request.view.name != "caches" || args.filters.cache.is_empty() || request.format() != Format::Table {
+        return Ok(Vec::new());
+    }
+    let mut below = Vec::new();
+    for (title, key) in [("Call sites", GroupKey::Site), ("Tasks", GroupKey::Task), ("Stacks", GroupKey::Stack)] {
+        let mut trace = open(request, &request.inputs())?;
+        if key == GroupKey::Stack && !trace.may_have_stacks() {
+            continue;
+        }
+        let query = with_options(request, Query::by(&[key]))?;
+        let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+        if analysis.rows().next().is_some() {
+            below.push((title, analysis));
+        }
+    }
+    Ok(below)
+}
+
+/// Prints the document of an analysis, with those below it, and finds the exit status.
 fn print_view(
     request: &Request,
     analysis: &Analysis,
+    below: &[(&'static str, Analysis)],
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
-    print_document(request, analysis, |shape| document(analysis, shape, &request.args))
+    print_document(request, analysis, below, |shape| document(analysis, shape, &request.args))
 }
 
 /// Prints the document that `make` makes of an analysis, and finds the exit status.
 fn print_document<'a>(
     request: &Request,
     analysis: &'a Analysis,
+    below: &[(&'static str, Analysis)],
     make: impl FnOnce(&Shape) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     let args = &request.args;
@@ -164,7 +192,12 @@ fn print_document<'a>(
     let ranked = sort.first().copied();
     let document = make(&Shape { sort, top });
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
-    print(request, &document, &TableOptions { selected, ranked, ..table_options(request, &request.inputs()[0]) })?;
+    let shape = Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: Some(ROWS_BELOW) };
+    let below: Vec<Below<'_>> =
+        below.iter().map(|(title, analysis)| (*title, documents::sites(analysis, &shape))).collect();
+    let allocinfo = AllocinfoAgreement::of(analysis);
+    let options = TableOptions { selected, allocinfo, ranked, ..table_options(request, &request.inputs()[0]) };
+    print_with(request, &document, &below, &options)?;
     if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
         // The text has no place for its kinds.
         let space = analysis.shown_space();
@@ -696,13 +729,26 @@ pub(crate) fn top(request: &Request) -> Option<usize> {
 }
 
 pub(crate) fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {
+    print_with(request, document, &[], options)
+}
+
+/// Prints a document; a table has those `below` it.
+fn print_with(
+    request: &Request,
+    document: &Document<'_>,
+    below: &[Below<'_>],
+    options: &TableOptions,
+) -> anyhow::Result<()> {
     let args = &request.args;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = match request.format() {
         Format::Json => json::json(document, &mut out),
         Format::Jsonl => jsonl::jsonl(document, &mut out),
         Format::Csv => csv::csv(document, &mut out),
-        Format::Table => table::table(document, options, &mut out),
+        Format::Table => table::table(document, options, &mut out).and_then(|()| {
+            let ranked = Some(SortKey::Figure(Figure::LiveAllocated));
+            table::below(document, below, &TableOptions { ranked, ..options.clone() }, &mut out)
+        }),
     };
     out.finish(written)
 }
@@ -723,6 +769,7 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         shows_parts: args.parts,
         top: top(request),
         selected: None,
+        allocinfo: None,
         ranked: request.sort_keys().first().copied(),
         filters: asked.filters.iter().map(filter).collect(),
         time: asked.time.as_ref().map(shown),

@@ -1,5 +1,7 @@
 //! Names of a row of any grouping: the values of its keys, as documents have them.
 
+use std::collections::HashMap;
+
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::kernel::gfp::GfpNames;
 
@@ -14,6 +16,7 @@ use crate::account::group_reader::{SourceParts, parts_of_function, parts_of_sour
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::account::keys::KeyForm;
 use crate::analysis::Analysis;
+use crate::names::allocinfo::AllocinfoChange;
 use crate::names::place::SourceLine;
 use crate::pairing::result::PairingResult;
 
@@ -183,6 +186,7 @@ pub(super) struct GroupNaming<'a> {
     paired: &'a PairingResult,
     gfp_names: Option<&'a GfpNames>,
     stacks: StackNaming<'a>,
+    allocinfo: Option<&'a AllocinfoChange>,
     /// Members of a text of one moment.
     pub(super) text: TextNaming<'a>,
 }
@@ -195,8 +199,19 @@ impl<'a> GroupNaming<'a> {
             paired: &analysis.paired,
             gfp_names: analysis.gfp_names.as_deref(),
             stacks: StackNaming::of(analysis),
+            allocinfo: analysis.allocinfo.as_ref(),
             text: TextNaming::of(analysis),
         }
+    }
+
+    /// Change of the function that a row is, by allocinfo.
+    fn function_change(&self, key: RowKey) -> FunctionChange {
+        if self.grouping != Grouping::of(&[GroupKey::Function]) {
+            return FunctionChange::NoMember;
+        }
+        let value = self.values(key).first().map(|(_, value)| *value);
+        let (function, module) = value.map_or((None, None), |value| self.function(value));
+        FunctionChange::Change(self.allocinfo.zip(function).and_then(|(change, function)| change.of(function, module)))
     }
 
     /// Keys and values of a row.
@@ -372,8 +387,61 @@ row! {
         pub kind: Kind,
         /// Sums.
         pub stats: PrintedStats,
+        /// Bytes by `/proc/allocinfo`, in rows of functions.
+        pub allocinfo: FunctionChange,
         /// Members of a text of one moment.
         pub text: TextMembers,
+    }
+}
+
+/// Member `allocinfo_change` of rows of functions: bytes at the end less those at the start, over all lines of the function and its
+/// module. Other rows have no such member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionChange {
+    /// The rows are not functions.
+    NoMember,
+    /// The change; `None` where the recording does not keep `/proc/allocinfo`, or it has no line of the function.
+    Change(Option<i64>),
+}
+
+impl Field for FunctionChange {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        if let FunctionChange::Change(change) = self {
+            change.put("allocinfo_change", take);
+        }
+    }
+}
+
+/// How far functions of `/proc/allocinfo` and the events agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocinfoAgreement {
+    /// Functions that both tell of.
+    pub functions: u64,
+    /// Those whose change by allocinfo differs from the live bytes of their events by more than 1% and 64 KiB.
+    pub differing: u64,
+}
+
+impl AllocinfoAgreement {
+    /// Agreement of an analysis by function; `None` where the recording does not keep `/proc/allocinfo`.
+    pub fn of(analysis: &Analysis) -> Option<AllocinfoAgreement> {
+        const LEAST: i128 = 64 << 10;
+        analysis.allocinfo.as_ref()?;
+        let naming = GroupNaming::of(analysis);
+        // A function has a row for each kind of object.
+        let mut live: HashMap<u64, (i128, i128)> = HashMap::new();
+        for (key, stats) in analysis.paired.rows.iter().filter(|(_, stats)| !stats.is_empty()) {
+            if let FunctionChange::Change(Some(change)) = naming.function_change(*key) {
+                let bytes = i128::try_from(stats.live_allocated).unwrap_or(i128::MAX);
+                let known = live.entry(key.others).or_insert((change.into(), 0));
+                known.1 = known.1.saturating_add(bytes);
+            }
+        }
+        let differs = |&&(change, live): &&(i128, i128)| {
+            let difference = (change - live).abs();
+            difference > LEAST && difference.saturating_mul(100) > change.abs().max(live.abs())
+        };
+        let differing = live.values().filter(differs).count();
+        Some(AllocinfoAgreement { functions: live.len() as u64, differing: differing as u64 })
     }
 }
 
@@ -390,6 +458,7 @@ pub(super) fn groups<'a>(
         names: naming.names(*key),
         kind,
         stats,
+        allocinfo: naming.function_change(*key),
         text: naming.text.members(key),
     };
     let value = move |(_, key): &RowPlace<'a>, sort: GroupKey| sorted.sort_value(*key, sort);

@@ -291,7 +291,7 @@ impl<'a> Facts<'a> {
             analysis,
             naming: GroupNaming::of(analysis),
             symbols: analysis.symbolizer(),
-            select: analysis.chosen.with_aliases(analysis.aliases.as_ref()).into_owned(),
+            select: analysis.chosen.with_aliases(analysis.caches.aliases.as_ref()).into_owned(),
             seconds: (keys.unit == Unit::Nanoseconds && span > 0).then(|| span as f64 / 1e9),
             is_lossy: analysis.completeness.verdict != TraceVerdict::Complete && touched > 1,
             unjudged,

@@ -139,17 +139,8 @@ pub fn sites<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 
 /// `caches`: a row per cache and kind. The query is [`crate::Query::by_cache`]; an analysis of another one has no rows here.
 pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
-    let naming = GroupNaming::of(analysis);
-    of("caches/2", analysis, |sums| {
-        Body::Caches(caches::caches(
-            grouped(analysis, Grouping::CACHE),
-            (naming, TextNaming::of(analysis)),
-            analysis.slabinfo.as_ref(),
-            analysis.aliases.as_ref(),
-            shape,
-            sums,
-        ))
-    })
+    let (paired, text) = (grouped(analysis, Grouping::CACHE), TextNaming::of(analysis));
+    of("caches/2", analysis, |sums| Body::Caches(Box::new(caches::caches(paired, analysis, text, shape, sums))))
 }
 
 /// `balance`: where free memory went over the recording. The query is [`crate::Query::by_part`]; an analysis of another one has no

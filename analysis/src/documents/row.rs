@@ -35,6 +35,8 @@ pub enum Cell<'c> {
     Rates([f64; 2]),
     /// Figures under one name; their members are members of the row where an output has no members within members.
     Figures(&'c dyn Row),
+    /// No figures, in place of those of such a row: its members are empty where an output has no members within members.
+    NoFigures(&'c dyn Row),
     /// A word of the contract.
     Word(&'static str),
     /// An address, in hexadecimal digits.
@@ -90,7 +92,7 @@ fn serialize_list<S: Serializer>(list: &dyn List, serializer: S) -> Result<S::Ok
 impl Serialize for Cell<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Cell::Null => serializer.serialize_unit(),
+            Cell::Null | Cell::NoFigures(_) => serializer.serialize_unit(),
             Cell::Bool(yes) => serializer.serialize_bool(*yes),
             Cell::Count(n) => serializer.serialize_u64(*n),
             Cell::Pid(pid) => serializer.serialize_i32(*pid),

@@ -26,7 +26,7 @@ use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
 use crate::account::figures::{Availability, Figure, FigureUnit};
 use crate::account::grouping::{Grouping, RowKey, Through};
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, CacheFacts};
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::kallsyms::{InitSite, SiteOwner, Symbol, Symbolizer};
@@ -364,10 +364,10 @@ impl Saved {
             kinds: query.select.kind.clone(),
             module_rule: query.module_rule,
             memfree_change: None,
-            slabinfo: None,
-            aliases: None,
+            caches: CacheFacts::default(),
             machine: None,
             is_whole: true,
+            allocinfo: None,
             static_sizes: None,
         })
     }

@@ -19,7 +19,7 @@ use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::machine::MachineTexts;
 use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
-use crate::analysis::{Analysis, compares};
+use crate::analysis::{Analysis, CacheFacts, compares};
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
 use crate::engine::index_or_pass::AnalysisRun;
@@ -28,6 +28,7 @@ use crate::engine::read_in_order;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
+use crate::names::allocinfo::AllocinfoChange;
 use crate::names::caches::CacheNames;
 use crate::names::error::NamesError;
 use crate::names::kallsyms::Symbolizer;
@@ -204,10 +205,10 @@ impl Query {
             kinds: self.select.kind.clone(),
             module_rule: self.module_rule,
             memfree_change: self.memfree_change(trace),
-            slabinfo: self.slabinfo(trace),
-            aliases,
-            machine: machine.filter(|_| self.window.is_none()),
+            caches: CacheFacts { aliases, ..self.cache_facts(trace) },
+            machine,
             is_whole,
+            allocinfo: self.allocinfo(trace).filter(|_| is_whole),
             chosen: self.chosen.clone(),
             leaks: self.leaks.clone().unwrap_or_default(),
             threads_end: trace.metadata.threads_end.take(),
@@ -256,11 +257,22 @@ impl Query {
         }
     }
 
-    /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
-    fn slabinfo(&self, trace: &Trace) -> Option<[Slabinfo; 2]> {
-        let is_whole = self.grouping == Grouping::CACHE && self.select.is_all() && self.window.is_none();
+    /// Facts of caches but for their other names.
+    fn cache_facts(&self, trace: &Trace) -> CacheFacts {
         let texts = || [&trace.metadata.slabinfo_start, &trace.metadata.slabinfo_end];
-        is_whole.then(|| texts().map(|text| Slabinfo::parse(text)))
+        CacheFacts {
+            slabinfo: (self.grouping == Grouping::CACHE).then(|| texts().map(|text| Slabinfo::parse(text))),
+            aliases: None,
+            are_whole: self.window.is_none() && self.select.takes_whole_caches(),
+            asked: self.select.cache.clone(),
+        }
+    }
+
+    /// Change of the bytes of functions by allocinfo, where the rows are functions.
+    fn allocinfo(&self, trace: &Trace) -> Option<AllocinfoChange> {
+        let is_of_functions = self.grouping == Grouping::of(&[GroupKey::Function]);
+        let [start, end] = [&trace.metadata.memory_start, &trace.metadata.memory_end].map(|texts| &texts.allocinfo);
+        is_of_functions.then(|| AllocinfoChange::between(start, end)).flatten()
     }
 
     /// Bytes by which free memory grew over the recording; `None` for a part of it, in time or by filters.

@@ -1,6 +1,7 @@
 //! Names for call-sites, places in the kernel's sources, and names for caches.
 
 pub(crate) mod aliases;
+pub(crate) mod allocinfo;
 pub(crate) mod areas;
 pub(crate) mod caches;
 #[cfg(feature = "dwarf")]

@@ -106,7 +106,7 @@ fn machine() -> Workload {
                 cache: Some(cache),
                 name,
                 action,
-                failed: false,
+                failed: allocates && address == 0,
                 order: None,
                 stack: None,
                 mark: kmemtrace_abi::event::Mark::None,
@@ -123,6 +123,7 @@ fn machine() -> Workload {
             let other = NAMES[(number + 1) % NAMES.len()];
             put(0, at, number, address, Action::Alloc(Kind::Cache), name);
             put(0, at + 1, number, address + 64, Action::Alloc(Kind::Cache), name);
+            put(0, at + 4, number, 0, Action::Alloc(Kind::Cache), name);
             put(1, at + 2, number, address, Action::Free(Kind::Cache), other);
             put(1, at + 3, number, address, Action::Free(Kind::Cache), name);
         }

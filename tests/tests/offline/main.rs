@@ -15,6 +15,7 @@ mod ftrace_text;
 mod graph_text;
 mod index;
 mod latency;
+mod memory;
 mod moment;
 mod names;
 mod other_programs;

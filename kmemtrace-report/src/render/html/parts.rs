@@ -29,6 +29,8 @@ const LEFT_OUT: &[&str] = &[
     "largest",
     "deferred_frees",
     "bulk_frees",
+    "slab_before",
+    "slab_after",
 ];
 
 /// Rows of a document.
@@ -47,7 +49,7 @@ impl PageTable {
         Some(match body {
             Body::Sites(listing) => PageTable::new(listing),
             Body::Groups(listing) => PageTable::new(listing),
-            Body::Caches(listing) => PageTable::new(listing),
+            Body::Caches(view) => PageTable::new(&view.listing),
             Body::Mismatch(listing) => PageTable::new(listing),
             _ => return None,
         })

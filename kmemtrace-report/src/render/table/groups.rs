@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use kmemtrace::documents::Head;
-use kmemtrace::documents::group::{GroupMember, GroupNames, GroupRow, KeyValue};
+use kmemtrace::documents::group::{AllocinfoAgreement, FunctionChange, GroupMember, GroupNames, GroupRow, KeyValue};
 use kmemtrace::documents::head::QueryMembers;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::row::Name;
@@ -129,18 +129,46 @@ pub(crate) fn groups<'a>(
     if head.trace.input == "page_owner" {
         return blocks(&keys, listing, options, out);
     }
-    let columns: Vec<Column<'static>> = columns::FIGURES.into_iter().chain(keys.iter().copied()).collect();
+    let has_allocinfo = options.allocinfo.is_some();
+    if let Some(of) = options.allocinfo {
+        heading::text(&agreement(of), options, out)?;
+        writeln!(out)?;
+    }
+    let more = has_allocinfo.then_some(columns::ALLOCINFO[0]);
+    let columns: Vec<Column<'static>> = columns::FIGURES.into_iter().chain(more).chain(keys.iter().copied()).collect();
     let row = |row: GroupRow<'_>| {
-        let figures = figures::sums(&row.stats, row.kind.name(), options);
-        figures.into_iter().chain(cells_through(&row.names, row.kind, &row.text, options)).collect::<Vec<Cell>>()
+        let figures = figures::sums(&row.stats, row.kind.name(), options).into_iter();
+        let change =
+            has_allocinfo.then(|| change_of(&row).map_or("-".to_owned(), |n| cells::change(n, options)).into());
+        figures.chain(change).chain(cells_through(&row.names, row.kind, &row.text, options)).collect::<Vec<Cell>>()
     };
     let others = || {
-        figures::other_rows(listing.others.as_ref(), options)
-            .map(|(sums, rows)| sums.into_iter().chain(other_cells(&keys, rows)).collect::<Vec<Cell>>())
+        figures::other_rows(listing.others.as_ref(), options).map(|(sums, rows)| {
+            let change = has_allocinfo.then(|| "-".into());
+            sums.into_iter().chain(change).chain(other_cells(&keys, rows)).collect::<Vec<Cell>>()
+        })
     };
     let grid = Grid { columns: &columns, ranked: figures::ranked(&columns, options.ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
+}
+
+/// Change of a row's function by allocinfo.
+fn change_of(row: &GroupRow<'_>) -> Option<i64> {
+    match row.allocinfo {
+        FunctionChange::Change(change) => change,
+        FunctionChange::NoMember => None,
+    }
+}
+
+/// How far the functions of `/proc/allocinfo` and the events agree.
+fn agreement(of: AllocinfoAgreement) -> String {
+    format!(
+        "ALLOCINFO of {} of {} differs from the live bytes by more than 1% and 64 KiB. Among the causes are lines of inlined \
+         functions, memory without events, memory older than the recording, and counters of other CPUs.",
+        cells::count(of.differing),
+        cells::counted(of.functions, "function"),
+    )
 }
 
 /// Writes the table of groups of blocks of page_owner.

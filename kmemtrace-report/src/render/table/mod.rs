@@ -34,6 +34,31 @@ use options::TableOptions;
 
 use crate::terminal::screen::Screen;
 
+/// Table below that of `caches --cache`: a title, and rows of the objects of these caches.
+pub(crate) type Below<'d> = (&'static str, Document<'d>);
+
+/// Writes what stands below a table: the other names of caches, and further tables.
+pub(crate) fn below(
+    document: &Document<'_>,
+    below: &[Below<'_>],
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if let (Body::Caches(view), false) = (&document.body, below.is_empty()) {
+        caches::merged(view, options, out)?;
+    }
+    for (title, document) in below {
+        writeln!(out)?;
+        heading::title(title, options, out)?;
+        match &document.body {
+            Body::Sites(listing) => sites::sites(listing, options, out)?,
+            Body::Groups(listing) => groups::groups(&document.head, listing, options, out)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Writes the heading, then the view's tables.
 pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let Document { head, body } = document;
@@ -47,7 +72,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
     match body {
         Body::Summary(view) => summary::summary(head, view, options, out),
         Body::Sites(listing) => sites::sites(listing, options, out),
-        Body::Caches(listing) => caches::caches(listing, options, out),
+        Body::Caches(view) => caches::caches(view, options, out),
         Body::Balance(view) => balance::balance(head, view, options, out),
         Body::Failed(view) => failed::failed(head, view, options, out),
         Body::Mismatch(listing) => mismatch::mismatch(head, listing, options, out),
