@@ -171,7 +171,8 @@ fn beyond(args: &Args, text: &Text<'_>, view: &str) -> Option<&'static str> {
 pub(crate) fn times(args: &Args) -> anyhow::Result<Vec<i64>> {
     let time = |text: &String| -> anyhow::Result<i64> {
         let seconds = text.parse().ok().or_else(|| Some(text.parse::<jiff::Timestamp>().ok()?.as_second()));
-        let wrong = || format!("--times {text}: use seconds since 1970, or a date with its zone, as 2026-11-26T11:27:31Z");
+        let wrong =
+            || format!("--times {text}: use seconds since 1970, or a date with its zone, as 2026-11-26T11:27:31Z");
         seconds.ok_or_else(|| anyhow::anyhow!(wrong()))
     };
     args.moment.times.iter().map(time).collect()

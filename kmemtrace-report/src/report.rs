@@ -19,6 +19,7 @@ use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
 
 use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
 use crate::cli::Request;
+use crate::of_text::{self, input_name};
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
 use crate::render::table::events::{EventLabels, EventTable};
@@ -28,7 +29,6 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::of_text::{self, input_name};
 use crate::{exit, names, suggest};
 
 /// Rows of a table on a terminal.
@@ -357,7 +357,11 @@ pub(crate) fn end_observed(
 /// Tells verdict, events, loss and gaps beside an output that is no view.
 pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
     if let Some([lines, blocks]) = completeness.skipped {
-        let _ = writeln!(io::stderr(), "{}: {events} entries, {lines} lines and {blocks} blocks skipped", completeness.verdict_name());
+        let _ = writeln!(
+            io::stderr(),
+            "{}: {events} entries, {lines} lines and {blocks} blocks skipped",
+            completeness.verdict_name()
+        );
         return;
     }
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());

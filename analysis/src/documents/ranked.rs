@@ -128,7 +128,12 @@ impl<T> SpaceSums<T> {
     /// Sums of the spaces that the input tells of.
     pub(super) fn new(name: &'static str, ordering: Ordering, sum: impl Fn(Space) -> T) -> SpaceSums<T> {
         let others = Space::ALL.into_iter().filter(|&space| space != Space::Slab && ordering.shows(space));
-        SpaceSums { name, is_null: false, slab: sum(Space::Slab), others: others.map(|space| (space, sum(space))).collect() }
+        SpaceSums {
+            name,
+            is_null: false,
+            slab: sum(Space::Slab),
+            others: others.map(|space| (space, sum(space))).collect(),
+        }
     }
 
     /// One sum.

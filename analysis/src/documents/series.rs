@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use kmemtrace_abi::event::{BySpace, Kind, Space};
 
-use super::group::{GroupMember, GroupNames, GroupNaming, KeyValue};
 use super::balance::{PartRow, of_text};
+use super::group::{GroupMember, GroupNames, GroupNaming, KeyValue};
 use super::growth::{GrowthBody, GrowthRow, ObjectCounts, PartName, SliceFigures};
 use super::names_of_texts::identity;
 use super::ranked::{Listing, Others, SpaceSums};
@@ -109,15 +109,17 @@ pub(super) fn series<'a>(texts: &[&'a Analysis], top: Option<usize>, saturation:
         of_space.for_each(|(.., figures)| sum.add(figures, saturation));
         sum
     });
-    let rows: Vec<GrowthRow<'a>> =
-        rows.into_iter().map(|(_, _, kind, names, slices)| GrowthRow {
+    let rows: Vec<GrowthRow<'a>> = rows
+        .into_iter()
+        .map(|(_, _, kind, names, slices)| GrowthRow {
             names,
             part: PartName::default(),
             kind: Some(kind),
             slices,
             reclaimable: None,
             reclaimable_from: None,
-        }).collect();
+        })
+        .collect();
     let template = rows.first().cloned();
     let from = last.and_then(|last| last.info.text.as_ref()?.slices_from);
     GrowthBody {

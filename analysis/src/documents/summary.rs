@@ -3,8 +3,8 @@
 use kmemtrace_abi::event::{ByKind, Kind, Space};
 use serde::{Serialize, Serializer};
 
-use super::leaks::LeaksBody;
 use super::balance::{PartRow, of_text};
+use super::leaks::LeaksBody;
 use super::row::{Rows, row};
 use super::sites::SiteRow;
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};

@@ -58,7 +58,13 @@ impl Ordering {
     #[cfg(test)]
     pub(super) fn new(agreement: Agreement) -> Ordering {
         let capabilities = InputCapabilities::events(kmemtrace_abi::event::ByKind::default());
-        Ordering { is_known: agreement != Agreement::Nothing, capabilities, is_probed: true, lacks_lines: false, is_of_counters: false }
+        Ordering {
+            is_known: agreement != Agreement::Nothing,
+            capabilities,
+            is_probed: true,
+            lacks_lines: false,
+            is_of_counters: false,
+        }
     }
 
     /// Ordering of no trace.
@@ -228,6 +234,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::account::stats::Told;
 
     fn printed(stats: &Stats, agreement: Agreement) -> Value {
         json!(PrintedStats::new(stats, Ordering::new(agreement)))
@@ -262,6 +269,7 @@ mod tests {
             deferred_frees: n + 21,
             bulk_frees: n + 22,
             oldest: None,
+            told: Told::default(),
             failed_span: None,
         }
     }

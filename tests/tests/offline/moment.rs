@@ -34,15 +34,24 @@ fn pages_have_the_site_that_asked_for_them() {
         ("page_owner_6.1_post_alloc_hook.txt", vec![frag, refill]),
         (
             "page_owner_android_6.12.txt",
-            vec![json!(["nf_ct_alloc_hashtable+0x84", null, null, 1, 512]), json!(["do_anonymous_page+0x1b0", null, null, 1, 1])],
+            vec![
+                json!(["nf_ct_alloc_hashtable+0x84", null, null, 1, 512]),
+                json!(["do_anonymous_page+0x1b0", null, null, 1, 1]),
+            ],
         ),
         (
             "page_owner_minimal.txt",
-            vec![json!(["exampledrv_open+0x5c", "exampledrv", null, 1, 1]), json!(["pte_alloc_one+0x15", null, null, 1, 1])],
+            vec![
+                json!(["exampledrv_open+0x5c", "exampledrv", null, 1, 1]),
+                json!(["pte_alloc_one+0x15", null, null, 1, 1]),
+            ],
         ),
         (
             "sorted_page_owner.txt",
-            vec![json!(["page_frag_alloc_align+0xa8", null, null, 3, 12]), json!(["getname_flags+0x4c", null, "slab", 2, 2])],
+            vec![
+                json!(["page_frag_alloc_align+0xa8", null, null, 3, 12]),
+                json!(["getname_flags+0x4c", null, "slab", 2, 2]),
+            ],
         ),
         (
             "show_stacks.txt",
@@ -107,7 +116,10 @@ fn a_figure_that_needs_an_unknown_one_is_null() {
     assert_eq!((&row["live_allocated"], &row["live_requested"]), (&json!(5412 * 192), &json!(5412 * 192 - 692_736)));
     let summary = document(&["summary"], &made("show_stacks_first.txt"));
     let pages = &summary["kinds"]["pages"];
-    assert_eq!((&pages["live_objects"], &pages["allocs"], &pages["live_allocated"]), (&json!(7840), &json!(7840), &Value::Null));
+    assert_eq!(
+        (&pages["live_objects"], &pages["allocs"], &pages["live_allocated"]),
+        (&json!(7840), &json!(7840), &Value::Null)
+    );
     assert_eq!((&summary["kinds"]["kmalloc"]["allocs"], &summary["total"]["allocs"]), (&Value::Null, &Value::Null));
     assert_eq!(summary["trace"]["form"], "stacks");
     assert_eq!(summary["completeness"]["lost_events"], Value::Null);
@@ -127,9 +139,15 @@ fn lines_of_source_make_a_tree() {
     let names = |node: &Value| -> Vec<String> {
         node["children"].as_array().unwrap().iter().map(|child| child["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!((tree["shows"].as_str(), names(&tree["root"])), (Some("tag"), vec!["drivers".to_owned(), "mm".to_owned()]));
+    assert_eq!(
+        (tree["shows"].as_str(), names(&tree["root"])),
+        (Some("tag"), vec!["drivers".to_owned(), "mm".to_owned()])
+    );
     let summary = document(&["summary"], &path);
-    assert_eq!((&summary["kinds"]["tag"]["live_allocated"], &summary["kinds"]["tag"]["live_requested"]), (&json!(24_576), &Value::Null));
+    assert_eq!(
+        (&summary["kinds"]["tag"]["live_allocated"], &summary["kinds"]["tag"]["live_requested"]),
+        (&json!(24_576), &Value::Null)
+    );
     let sites = document(&["sites", "--top", "1"], &path);
     assert_eq!((&sites["others_tag"]["live_allocated"], &sites["others_tag"]["allocs"]), (&json!(8192), &json!(2)));
     // Without its head the text may be a part of the list.
@@ -137,7 +155,10 @@ fn lines_of_source_make_a_tree() {
     let path = written(&dir, "part", &part);
     assert_eq!(document(&["summary"], &path)["kinds"]["tag"]["live_allocated"], Value::Null);
     let sites = document(&["sites", "--top", "1"], &path);
-    assert_eq!((&sites["others_tag"]["live_allocated"], &sites["rows"][0]["live_allocated"]), (&Value::Null, &json!(16_384)));
+    assert_eq!(
+        (&sites["others_tag"]["live_allocated"], &sites["rows"][0]["live_allocated"]),
+        (&Value::Null, &json!(16_384))
+    );
 }
 
 /// Lines move between two builds; a row is file, function and module.
@@ -145,16 +166,23 @@ fn lines_of_source_make_a_tree() {
 fn texts_are_compared_by_what_they_list() {
     let dir = Directory::new(&[]);
     let before = written(&dir, "before", ALLOCINFO);
-    let after = written(&dir, "after", &ALLOCINFO.replace("x.c:12", "x.c:14").replace("16384        4", "20480        5"));
+    let after =
+        written(&dir, "after", &ALLOCINFO.replace("x.c:12", "x.c:14").replace("16384        4", "20480        5"));
     let compared = |options: &[&str], paths: &[&Path]| {
         let arguments: Vec<&str> = [&["compare", "--format", "json"], options].concat();
         json(&run_to(0, "kmemtrace-report", &arguments, paths))
     };
     let document = compared(&[], &[&before, &after]);
     let row = &document["rows"][0];
-    assert_eq!((&row["function"], &row["file"], &row["module"]), (&json!("example_open"), &json!("drivers/net/x.c"), &json!("exampledrv")));
+    assert_eq!(
+        (&row["function"], &row["file"], &row["module"]),
+        (&json!("example_open"), &json!("drivers/net/x.c"), &json!("exampledrv"))
+    );
     assert_eq!((&row["change"]["live_allocated"], &row["change"]["live_objects"]), (&json!(4096), &json!(1)));
-    assert_eq!((&row["change"]["live_pages"], &row["per_second"], &document["before"]["seconds"]), (&Value::Null, &Value::Null, &Value::Null));
+    assert_eq!(
+        (&row["change"]["live_pages"], &row["per_second"], &document["before"]["seconds"]),
+        (&Value::Null, &Value::Null, &Value::Null)
+    );
     let document = compared(&[], &[&made("slabinfo_router.log"), &made("slabinfo_router.later")]);
     let row = &document["rows"][0];
     assert_eq!((&row["cache"], &row["kind"]), (&json!("kmalloc-4096"), &json!("kmalloc")));
@@ -184,7 +212,10 @@ fn texts_of_one_input_are_a_series() {
     let document = grown(&[]);
     assert_eq!((&document["slices_from"], &document["slices"][1]), (&json!("name"), &json!(1_795_692_420)));
     let row = &document["rows"][0];
-    assert_eq!((&row["symbol"], &row["live_allocated"], &row["allocs"]), (&json!("example_open"), &json!([16_384, 24_576, 36_864]), &Value::Null));
+    assert_eq!(
+        (&row["symbol"], &row["live_allocated"], &row["allocs"]),
+        (&json!("example_open"), &json!([16_384, 24_576, 36_864]), &Value::Null)
+    );
     assert_eq!(document["total_tag"]["live_allocated"], json!([24_576, 32_768, 45_056]));
     let document = grown(&["--times", "300,200,100"]);
     assert_eq!((&document["slices_from"], &document["slices"]), (&json!("option"), &json!([100, 200, 300])));
@@ -236,7 +267,10 @@ fn counters_of_memory_are_parts() {
     let before = written(&dir, "before", MEMINFO);
     let after = written(&dir, "after", &MEMINFO.replace(" 300 kB", " 360 kB"));
     let balance = document(&["balance"], &before);
-    assert_eq!((&balance["memtotal"], &balance["memfree"], &balance["memfree_change"]), (&json!(1_024_000), &json!(102_400), &Value::Null));
+    assert_eq!(
+        (&balance["memtotal"], &balance["memfree"], &balance["memfree_change"]),
+        (&json!(1_024_000), &json!(102_400), &Value::Null)
+    );
     let part = |document: &Value, name: &str| -> Value {
         let parts = document["parts"].as_array().or(document["balance"].as_array()).unwrap().iter();
         parts.clone().find(|part| part["part"] == name).unwrap()["bytes"].clone()
@@ -248,10 +282,17 @@ fn counters_of_memory_are_parts() {
     assert_eq!((&summary["kinds"]["kmalloc"]["allocs"], &summary["total"]["allocs"]), (&Value::Null, &Value::Null));
     let compared = json(&run_to(0, "kmemtrace-report", &["compare", "--format", "json"], &[&before, &after]));
     let row = &compared["rows"][0];
-    assert_eq!((&row["part"], &row["kind"], &row["change"]["live_allocated"]), (&json!("anonymous"), &Value::Null, &json!(60 * 1024)));
+    assert_eq!(
+        (&row["part"], &row["kind"], &row["change"]["live_allocated"]),
+        (&json!("anonymous"), &Value::Null, &json!(60 * 1024))
+    );
     assert_eq!((&row["before"]["allocs"], &compared["total"]), (&Value::Null, &Value::Null));
-    let grown = json(&run_to(0, "kmemtrace-report", &["growth", "--format", "json", "--times", "1,2"], &[&before, &after]));
-    assert_eq!((&grown["rows"][0]["part"], &grown["rows"][0]["live_allocated"]), (&json!("anonymous"), &json!([300 * 1024, 360 * 1024])));
+    let grown =
+        json(&run_to(0, "kmemtrace-report", &["growth", "--format", "json", "--times", "1,2"], &[&before, &after]));
+    assert_eq!(
+        (&grown["rows"][0]["part"], &grown["rows"][0]["live_allocated"]),
+        (&json!("anonymous"), &json!([300 * 1024, 360 * 1024]))
+    );
 }
 
 /// Files for other programs are written of texts with stacks.
@@ -268,7 +309,11 @@ fn stacks_of_texts_go_to_other_programs() {
         run_to(0, "kmemtrace-report", &["html", "-o", page.to_str().unwrap()], &[&made(name)]);
     }
     let folded = std::fs::read_to_string(dir.file("show_stacks.txt.folded")).unwrap();
-    assert!(folded.lines().any(|line| line.contains("examplewifi_rx_refill") && line.ends_with(" 32047104")), "{folded}");
-    let output = run("kmemtrace-report", &["export", "--to", "perfetto", "-o", "x"], &[&made("page_owner_minimal.txt")]);
+    assert!(
+        folded.lines().any(|line| line.contains("examplewifi_rx_refill") && line.ends_with(" 32047104")),
+        "{folded}"
+    );
+    let output =
+        run("kmemtrace-report", &["export", "--to", "perfetto", "-o", "x"], &[&made("page_owner_minimal.txt")]);
     assert_eq!(output.status.code(), Some(2));
 }

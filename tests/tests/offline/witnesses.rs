@@ -8,7 +8,8 @@ use kmemtrace_tests::programs::{document, run, run_to, stderr};
 use kmemtrace_tests::recording::Directory;
 use serde_json::{Value, json};
 
-const ALLOC_TRACES: &str = "   5412 example_scan+0x64/0x1c0 [exampledrv] waste=692736/128 age=12/450021/904120 pid=6 cpus=0
+const ALLOC_TRACES: &str =
+    "   5412 example_scan+0x64/0x1c0 [exampledrv] waste=692736/128 age=12/450021/904120 pid=6 cpus=0
         __kmalloc+0xa8/0x198
         example_scan+0x64/0x1c0 [exampledrv]
 
@@ -79,7 +80,10 @@ fn lists_of_a_cache_have_its_size_from_folder_or_options() {
     let dir = Directory::on_disk();
     let plain = written(&dir, "alloc_traces.txt", ALLOC_TRACES);
     let sites = document(&["sites"], &plain);
-    is(&sites["trace"], &[("input", json!("alloc_traces")), ("form", json!("alloc_traces")), ("one_moment", json!(true))]);
+    is(
+        &sites["trace"],
+        &[("input", json!("alloc_traces")), ("form", json!("alloc_traces")), ("one_moment", json!(true))],
+    );
     let scan = [
         ("live_objects", json!(5412)),
         ("live_allocated", json!(null)),
@@ -134,7 +138,15 @@ fn lines_of_allocinfo_are_rows_by_source() {
     let dir = Directory::on_disk();
     let sites = document(&["sites"], &written(&dir, "allocinfo", ALLOCINFO));
     let open = row(&sites, "symbol", "example_open");
-    is(open, &[("kind", json!("tag")), ("live_allocated", json!(16384)), ("live_objects", json!(4)), ("rounded", json!(false))]);
+    is(
+        open,
+        &[
+            ("kind", json!("tag")),
+            ("live_allocated", json!(16384)),
+            ("live_objects", json!(4)),
+            ("rounded", json!(false)),
+        ],
+    );
     is(&open["source"], &[("file", json!("drivers/x.c")), ("line", json!(12)), ("function", json!("example_open"))]);
     // A list that may lack lines has no sums.
     let cut = written(&dir, "top", &ALLOCINFO[ALLOCINFO.find("       16384").unwrap()..]);
@@ -149,7 +161,10 @@ fn objects_of_kmemleak_have_threads_and_sites() {
     let members = [("live_objects", json!(1)), ("live_allocated", json!(192)), ("kind", json!("cache"))];
     is(row(&document(&["sites"], &path), "symbol", "example_open+0x1c"), &members);
     let objects = document(&["live", "--objects"], &path);
-    is(&objects["rows"][0], &[("address", json!("0xffff888112345678")), ("pid", json!(77)), ("comm", json!("example"))]);
+    is(
+        &objects["rows"][0],
+        &[("address", json!("0xffff888112345678")), ("pid", json!(77)), ("comm", json!("example"))],
+    );
     let cut = written(&dir, "cut", &KMEMLEAK.repeat(2)[..KMEMLEAK.len() + 100]);
     assert_eq!(document(&["summary"], &cut)["completeness"]["verdict"], "truncated");
 }

@@ -92,7 +92,8 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
         heading::text(&format!("live bytes of kmalloc and cache: {live}{percent}"), options, out)?;
     }
     writeln!(out)?;
-    let row = |row: CompareRow<'_>| sides(&row.sides, row.kind.map_or("-", Kind::name), name(&row.names, options), options);
+    let row =
+        |row: CompareRow<'_>| sides(&row.sides, row.kind.map_or("-", Kind::name), name(&row.names, options), options);
     let is_shown = |space: Space, sum: &Sides| {
         let is_always = space == Space::Slab && !options.screen.is_of_text;
         is_always || !sum.before.is_empty() || !sum.after.is_empty()
