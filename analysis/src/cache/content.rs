@@ -162,6 +162,7 @@ mod tests {
             missing_cpus: Vec::new(),
             inferred_frees: Some(0),
             frees_without_alloc: Some(0),
+            skipped: None,
             unknown,
             stacks: 9,
             stacks_unmatched: 2,

@@ -234,6 +234,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::account::stats::Told;
 
     fn printed(stats: &Stats, agreement: Agreement) -> Value {
         json!(PrintedStats::new(stats, Ordering::new(agreement)))
@@ -268,6 +269,7 @@ mod tests {
             deferred_frees: n + 21,
             bulk_frees: n + 22,
             oldest: None,
+            told: Told::default(),
             failed_span: None,
         }
     }
