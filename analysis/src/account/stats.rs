@@ -54,8 +54,7 @@ macro_rules! stats {
             /// Figures that a text of one moment tells; of no meaning for other inputs.
             #[serde(skip)]
             pub(crate) told: Told,
-            /// Order keys of the first and the last allocation that failed; not kept in an index.
-            #[serde(skip)]
+            /// Order keys of the first and the last allocation that failed.
             pub(crate) failed_span: Option<(u64, u64)>,
         }
 

@@ -142,7 +142,7 @@ impl<'a> Naming<'a> {
             return SiteOrder::Address(call_site);
         }
         let (symbol, module) = self.symbol_and_module(call_site);
-        SiteOrder::Named(symbol.map(Cow::into_owned), module.map(|module| module.into()))
+        SiteOrder::Named(symbol.map(Cow::into_owned), module.map(Into::into))
     }
 
     /// A call-site with symbol and module.

@@ -345,15 +345,7 @@ impl Saved {
             info: trace.info(paired.has),
             order,
             paired,
-            names: KnownNames {
-                kallsyms: Mutex::default(),
-                modules: Vec::new(),
-                comms: HashMap::new(),
-                trace_names: kmemtrace_abi::event::Names::default(),
-                symbolizer,
-                has_named: OnceLock::from(()),
-                places,
-            },
+            names: saved_names(symbolizer, places),
             first_key: 0,
             grouping: Grouping::SITE,
             budget: Budget::new(query.max_memory),
@@ -370,6 +362,19 @@ impl Saved {
             allocinfo: None,
             static_sizes: None,
         })
+    }
+}
+
+/// The names that a saved document has.
+fn saved_names(symbolizer: OnceLock<Symbolizer>, places: Places) -> KnownNames {
+    KnownNames {
+        kallsyms: Mutex::default(),
+        modules: Vec::new(),
+        comms: HashMap::new(),
+        trace_names: kmemtrace_abi::event::Names::default(),
+        symbolizer,
+        has_named: OnceLock::from(()),
+        places,
     }
 }
 

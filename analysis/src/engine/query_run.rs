@@ -50,6 +50,13 @@ use crate::query::window::AskedWindow;
 /// Memory of a row of groups or of growth while it is sorted by its values, in rows of a call-site.
 const GROUP_ROW: usize = 4;
 
+/// Facts of the trace, with the kinds that have rows.
+fn info_with(trace: &Trace, symbols: Option<SymbolSource>, paired: &PairingResult) -> TraceInfo {
+    let mut capabilities = trace.info.capabilities;
+    capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= paired.has[kind]);
+    TraceInfo { symbols, capabilities, ..trace.info.clone() }
+}
+
 impl Query {
     /// Reads the trace and answers. The streams of `trace` are at their ends afterwards, and its names belong to the analysis.
     ///
@@ -182,13 +189,12 @@ impl Query {
         completeness.set_unpaired(paired.counts.all_inferred, paired.counts.all_without_alloc);
         self.check_sorted(budget, &paired, order.events)?;
         self.name_rows(&names, &mut paired)?;
-        let mut capabilities = trace.info.capabilities;
-        capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= paired.has[kind]);
+        let info = info_with(trace, symbols, &paired);
         let static_sizes = if self.has_static { names.places.static_sizes()? } else { None };
         let trace_names = std::mem::take(&mut trace.names);
         let names = Arc::into_inner(names).ok_or(AnalysisError::Thread)?;
         Ok(Analysis {
-            info: TraceInfo { symbols, capabilities, ..trace.info.clone() },
+            info,
             completeness,
             order,
             paired,
@@ -349,7 +355,7 @@ impl Query {
     /// Cgroups of threads, by a pass of its own, where rows or filters need them and the trace tells them.
     pub(crate) fn cgroups(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<Option<Cgroups>, AnalysisError> {
         let is_asked = self.grouping.has(GroupKey::Cgroup) || !self.select.cgroup.is_empty();
-        if !is_asked || !(trace.tells_tasks() || !trace.metadata.cgroups.is_empty()) {
+        if !is_asked || !trace.tells_tasks() && trace.metadata.cgroups.is_empty() {
             return Ok(None);
         }
         Ok(Some(read_in_order::cgroups(&mut trace.reopen()?, &trace.metadata.cgroups, progress)))

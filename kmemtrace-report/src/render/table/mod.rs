@@ -66,7 +66,7 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         // Scripts read this text, and its form has no place for a verdict.
         return account::account(view, out);
     }
-    let screen = Screen { is_of_text: head.trace.text.is_some(), ..options.screen.clone() };
+    let screen = Screen { is_of_text: head.trace.text.is_some(), ..options.screen };
     let options = &TableOptions { screen, ..options.clone() };
     heading::heading(head, body, options, out)?;
     match body {

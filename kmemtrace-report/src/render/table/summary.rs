@@ -243,8 +243,8 @@ fn suspected<'v, 'a>(view: &'v Summary<'a>) -> Option<&'v LeakGroup<'a>> {
 
 /// True where the kernel takes back all live objects of the row by itself.
 fn is_taken_back(view: &Summary<'_>, row: &SiteRow<'_>) -> bool {
-    let of_site = |leaks: &Box<LeaksBody<'_>>| leaks.by_site.get(&(row.site.call_site.0, row.kind)).copied();
-    view.leaks.as_ref().and_then(of_site).is_some_and(|[stays, back]| stays == 0 && back > 0)
+    let of_site = |leaks: &LeaksBody<'_>| leaks.by_site.get(&(row.site.call_site.0, row.kind)).copied();
+    view.leaks.as_deref().and_then(of_site).is_some_and(|[stays, back]| stays == 0 && back > 0)
 }
 
 /// Bytes and number of pages, behind the bytes of `kmalloc` and `cache`.
