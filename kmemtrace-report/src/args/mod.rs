@@ -119,7 +119,7 @@ pub(crate) struct Args {
     /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) top: Option<usize>,
-    /// Show the functions that the compiler put into each other
+    /// Show inlined functions, too
     #[arg(long)]
     pub(crate) inlines: bool,
     /// Format of the file

@@ -97,6 +97,7 @@ pub fn relay(workload: &mut Workload, options: &RelayOptions, seed: u64) -> Rela
             gfp: alloc.then(|| event.gfp.unwrap_or(0xd0)),
             node: alloc.then(|| event.node.unwrap_or(-1)),
             pid: None,
+            accounted: None,
             flags: None,
             order: None,
             stack: None,
