@@ -64,12 +64,18 @@ for event in $(cd $instance/events && ls -d $names 2>/dev/null); do
 	esac
 	echo 1 >"$instance/events/$event/enable"
 done
+copy() { [ ! -e "$1" ] || { mkdir -p "$out/$(dirname "$2")"; cat "$1" >"$out/$2"; }; }
+memory() { # START-OR-END: texts on the machine's memory, once its counters are added up.
+	(echo 1 >/proc/sys/vm/stat_refresh) 2>/dev/null || :
+	for text in meminfo zoneinfo vmstat buddyinfo slabinfo vmallocinfo allocinfo; do copy "/proc/$text" "${text}_$1"; done
+}
+memory start
 trap : INT	# Ctrl-C ends COMMAND; what it did is kept.
 "$@" || true
 trap 'exit 1' INT
+memory end
 echo 0 >$instance/tracing_on
 if [ -n "${TEXT:-}" ]; then mkdir -p "$out"; echo 1 >$instance/options/sym-addr; cat $instance/trace >"$out/trace"; fi
-copy() { [ ! -e "$1" ] || { mkdir -p "$out/$(dirname "$2")"; cat "$1" >"$out/$2"; }; }
 for cpu in $instance/per_cpu/cpu*; do
 	mkdir -p "$out/per_cpu/${cpu##*/}"
 	# A reader of an empty buffer waits for ever, so each has two seconds; all at once.

@@ -11,6 +11,8 @@ pub struct InputCapabilities {
     pub places: bool,
     /// Addresses of call sites, which symbols name. False for an input that names functions itself.
     pub call_sites: bool,
+    /// Times of events. False for a text of calls that was printed without them: all its keys are 0.
+    pub times: bool,
     /// Numbers of page frames. False for one that knows a block of pages by an address, so that blocks stay whole.
     pub frames: bool,
     /// Kinds whose events the input describes, whether one came or not.
@@ -20,12 +22,12 @@ pub struct InputCapabilities {
 impl InputCapabilities {
     /// A recording of events of these kinds.
     pub fn events(kinds: ByKind<bool>) -> InputCapabilities {
-        InputCapabilities { past: true, places: true, call_sites: true, frames: true, kinds }
+        InputCapabilities { past: true, places: true, call_sites: true, times: true, frames: true, kinds }
     }
 
     /// A list of what is live at one moment, of these kinds.
     pub fn one_moment(kinds: ByKind<bool>) -> InputCapabilities {
-        InputCapabilities { past: false, places: false, call_sites: false, frames: true, kinds }
+        InputCapabilities { past: false, places: false, call_sites: false, times: true, frames: true, kinds }
     }
 
     /// Order key and CPU of an allocation as far as the input tells them: a block of a list may have no time, which is 0.

@@ -13,6 +13,7 @@ pub mod event;
 pub mod fault;
 pub mod fields;
 pub mod kernel;
+pub mod kernel_texts;
 mod kind;
 pub mod open;
 pub mod owner;

@@ -15,6 +15,7 @@ use crate::kernel::gfp::GfpNames;
 use crate::kernel::kallsyms::has_addresses;
 use crate::kernel::probes::KVFREE_RCU;
 use crate::kernel::release::Release;
+use crate::kernel_texts::KernelTexts;
 use crate::stream::CpuStream;
 use crate::stream::report::{FileReport, Source};
 use crate::stream::source::EventSource;
@@ -305,6 +306,10 @@ pub struct Metadata {
     pub vmstat_start: Vec<u8>,
     /// `/proc/vmstat` of the recording's end.
     pub vmstat_end: Vec<u8>,
+    /// Further texts of the machine's memory of the recording's begin.
+    pub memory_start: MemoryTexts,
+    /// The same texts of the recording's end.
+    pub memory_end: MemoryTexts,
     /// Request of the recorder for call stacks, as `trigger alloc`; empty where the recorder asked the kernel for none. `None`: the
     /// recording does not tell, and the reader ties stacks where it finds them.
     pub stacks: Option<String>,
@@ -321,6 +326,23 @@ pub struct Metadata {
     pub command_line: Vec<u8>,
     /// Findings about `meta.out`; `None`: there is no such file.
     pub report: Option<FileReport>,
+    /// Input that a `trace.dat` was made from, where it keeps all facts of that.
+    pub made_from: Option<InputKind>,
+    /// Texts of the kernel, where the caller wants them and the trace has sub-buffers.
+    pub texts: Option<Box<KernelTexts>>,
+}
+
+/// Texts of proc on the machine's memory at one moment; a text is empty if the recording has none.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryTexts {
+    /// `/proc/zoneinfo`, read right behind `/proc/meminfo`.
+    pub zoneinfo: Vec<u8>,
+    /// `/proc/buddyinfo`.
+    pub buddyinfo: Vec<u8>,
+    /// `/proc/vmallocinfo`.
+    pub vmallocinfo: Vec<u8>,
+    /// `/proc/allocinfo`, of kernels that have it (6.10 on).
+    pub allocinfo: Vec<u8>,
 }
 
 /// Greatest number of thread ids that a recording may have: several for each CPU that a kernel can have.
@@ -440,12 +462,17 @@ impl Trace {
     /// True where the recorder was asked for events of reclaim, compaction or shrinkers, whether one came or not. False for other
     /// inputs than ours: a captured tree may describe events that were not switched on.
     pub fn records_reclaim(&self) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_reclaim)
+        self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_reclaim)
     }
 
     /// True where the recorder was asked for allocations of pages, as in [`Trace::records_reclaim`].
     pub fn records_page_allocs(&self) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.info.capabilities.kinds[Kind::Pages]
+        self.first_input() == InputKind::Kmemtrace && self.info.capabilities.kinds[Kind::Pages]
+    }
+
+    /// Kind of the input, or of the one that a `trace.dat` was made from.
+    fn first_input(&self) -> InputKind {
+        self.metadata.made_from.unwrap_or(self.info.input)
     }
 
     /// True where the recorder was asked for frees of this kind, as in [`Trace::records_reclaim`].
@@ -548,7 +575,7 @@ impl Trace {
     /// Finds out whether the trace has symbols: [`TraceInfo::symbols`].
     pub fn find_symbols(&mut self) {
         let may_have =
-            matches!(self.info.input, InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
+            matches!(self.first_input(), InputKind::Kmemtrace | InputKind::Tree) && self.metadata.report.is_some();
         let found = match has_addresses(&self.metadata.kallsyms) {
             true => SymbolSource::Trace,
             false if may_have => SymbolSource::Hidden,

@@ -14,6 +14,7 @@ use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule, RowKey};
 use crate::account::live_curve::LiveCurve;
+use crate::account::machine::MachineTexts;
 use crate::account::stats::Stats;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
@@ -75,6 +76,10 @@ pub struct Analysis {
     pub(crate) slabinfo: Option<[Slabinfo; 2]>,
     /// Other names of merged caches, where the recording keeps them.
     pub(crate) aliases: Option<CacheAliases>,
+    /// Texts of the machine's memory, where the query keeps them and has no window.
+    pub(crate) machine: Option<MachineTexts>,
+    /// The query has neither filters nor a window.
+    pub(crate) is_whole: bool,
     /// Rows of leaks are chosen by this.
     pub(crate) chosen: Select,
     /// Keys of rows of leaks; none for threads and call-sites.

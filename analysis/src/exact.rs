@@ -57,6 +57,7 @@ fn view(asked: &Asked) -> (Query, Make) {
         "summary" => (Query::by_kind(), documents::summary),
         "sites" => (by(), documents::sites),
         "caches" => (Query::by_cache(), documents::caches),
+        "failed" => (Query::by_failure(), documents::failed),
         "leaks" => (Query::leaks(&keys), |analysis, shape| documents::leaks(analysis, shape, LeakOptions::default())),
         "mismatch" => (Query::by_site(), |analysis, shape| documents::mismatch(analysis, shape, &[])),
         "live" if asked.objects => (Query::by_site().with_stacks(true).with_live_objects(true), documents::live),

@@ -134,7 +134,9 @@ fn weight(gap: &Gap) -> (u64, u64) {
 pub(crate) fn read(path: PathBuf, options: OpenOptions, threads: usize) -> Result<CheckedTrace, OpenError> {
     let is_dir = path.is_dir();
     let mut trace = Trace::open_with(std::slice::from_ref(&path), OpenOptions { alike: true, ..options })?;
-    let is_foreign = matches!(trace.info.input, InputKind::TraceDat | InputKind::Other(_));
+    // One file with the events of several CPUs, of whatever program, is one entry.
+    let is_foreign = matches!(trace.info.input, InputKind::TraceDat | InputKind::Other(_))
+        || trace.streams.iter().any(CpuStream::has_several_cpus);
     if !is_dir && !is_foreign {
         // A single file is checked alone, without the recording's other CPUs.
         let missing = std::mem::take(&mut trace.info.missing);

@@ -15,7 +15,7 @@ use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
 
-use crate::args::{Args, FailOn, Format, SortBy};
+use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
 use crate::cli::Request;
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
@@ -34,8 +34,12 @@ const ROWS_ON_TERMINAL: usize = 20;
 const OF_TEXTS: [Code; 5] = [Code::BadText, Code::TextCut, Code::BadLine, Code::Untold, Code::NoAddress];
 /// Views that take a saved document in place of a trace.
 const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
+/// View of the calls that the tracer function_graph timed.
+const FUNCTIONS: &str = "functions";
 /// Views of counts and sums.
 const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
+/// Call-sites behind each part of memory in a table.
+const SITES_OF_PART: usize = 3;
 /// Children of each node of a tree on a terminal.
 const CHILDREN_ON_TERMINAL: usize = 8;
 
@@ -393,6 +397,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         clock: args.of_text.clock.clone(),
         page_bytes: args.of_text.page_size,
         buffer: args.of_text.buffer.clone(),
+        texts: args.to == Some(ExportTo::TraceDat),
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
@@ -405,6 +410,13 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
         _ => false,
     };
+    if !trace.info.capabilities.times && (request.view.name != FUNCTIONS || args.time.is_some()) {
+        anyhow::bail!(
+            "{}: the text has no times, so {FUNCTIONS} is the only view, without --time: write 1 to options/funcgraph-abstime, and read \
+             `trace` again",
+            input_name(&trace)
+        );
+    }
     if let Some(option) = args.of_text.given().find(|option| !takes(option)) {
         anyhow::bail!(
             "{option}: {} is no text of events and tells this itself; leave the option out",
@@ -415,7 +427,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
 }
 
 /// Name of a trace's first input, for messages.
-fn input_name(trace: &Trace) -> String {
+pub(crate) fn input_name(trace: &Trace) -> String {
     trace.inputs.first().map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned())
 }
 
@@ -594,8 +606,12 @@ pub(crate) fn tell_bad_text(trace: &Trace) {
 pub(crate) fn top(request: &Request) -> Option<usize> {
     let args = &request.args;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let is_table = request.format() == Format::Table;
+    if request.view.name == "balance" {
+        return args.top.or(is_table.then_some(SITES_OF_PART));
+    }
     let usual = if request.view.name == "tree" { CHILDREN_ON_TERMINAL } else { ROWS_ON_TERMINAL };
-    args.top.or((request.format() == Format::Table && on_terminal).then_some(usual))
+    args.top.or((is_table && on_terminal).then_some(usual))
 }
 
 pub(crate) fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {

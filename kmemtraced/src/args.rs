@@ -17,7 +17,7 @@ use crate::choices::{Priority, StackWhen};
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
-const VIEWS: [&str; 18] = [
+const VIEWS: [&str; 20] = [
     "summary",
     "leaks",
     "sites",
@@ -25,6 +25,8 @@ const VIEWS: [&str; 18] = [
     "modules",
     "uses",
     "caches",
+    "balance",
+    "failed",
     "mismatch",
     "live",
     "cross",

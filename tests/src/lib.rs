@@ -10,6 +10,7 @@ pub mod archive;
 pub mod browser;
 pub mod corpus;
 pub mod generate;
+pub mod graph_text;
 pub mod growing;
 pub mod guest;
 pub mod interleaved;

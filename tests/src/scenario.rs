@@ -34,6 +34,7 @@ impl Scenario {
                 modules: String::new(),
                 module_info: String::new(),
                 slabinfo: Default::default(),
+                items: Vec::new(),
             },
             thread: (7, 0),
         }

@@ -13,7 +13,7 @@ use crate::reference::keys::Key;
 use crate::reference::{Known, documents, pairs};
 
 /// Views that print one document.
-pub const DOCUMENTS: [&str; 6] = ["summary", "sites", "caches", "mismatch", "live", "cross"];
+pub const DOCUMENTS: [&str; 7] = ["summary", "sites", "caches", "failed", "mismatch", "live", "cross"];
 
 /// Bytes that the program prints for a view.
 pub fn printed(view: &str, trace: &Path) -> Vec<u8> {

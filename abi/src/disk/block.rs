@@ -550,12 +550,44 @@ pub mod item {
     /// Text: `CACHE 0` or `CACHE 1` a line, for each slab cache at the end: 1 for one whose objects the kernel takes back when it is short
     /// of memory (SLAB_RECLAIM_ACCOUNT); from minor version 9 on.
     pub const RECLAIM_ACCOUNT: u16 = 130;
+    /// Text: ids of the threads that lived after the last event, a line each; from minor version 9 on.
+    pub const THREADS_END: u16 = 131;
     /// Text: `TID TGID ROOT PATH` a line, for each thread at the start: its thread group, and number and path of its cgroup in the hierarchy
     /// of version 2, else in that of the memory controller, as `/proc/PID/task/TID/cgroup` has them. Such lines may come later for threads
     /// that were made in a cgroup. From minor version 9 on.
     pub const CGROUPS: u16 = 132;
-    /// Text: ids of the threads that lived after the last event, a line each; from minor version 9 on.
-    pub const THREADS_END: u16 = 131;
+    /// Text: `/proc/zoneinfo`, read right behind `/proc/meminfo` once the kernel records; from minor version 9 on, as are the next ones.
+    pub const ZONEINFO_START: u16 = 140;
+    /// Text: `/proc/zoneinfo` before the kernel stops to record.
+    pub const ZONEINFO_END: u16 = 141;
+    /// Text: `/proc/buddyinfo` once the kernel records.
+    pub const BUDDYINFO_START: u16 = 142;
+    /// Text: `/proc/buddyinfo` before the kernel stops to record.
+    pub const BUDDYINFO_END: u16 = 143;
+    /// Text: `/proc/vmallocinfo` once the kernel records.
+    pub const VMALLOCINFO_START: u16 = 144;
+    /// Text: `/proc/vmallocinfo` before the kernel stops to record.
+    pub const VMALLOCINFO_END: u16 = 145;
+    /// Text: `/proc/allocinfo` once the kernel records, where the kernel has it.
+    pub const ALLOCINFO_START: u16 = 146;
+    /// Text: `/proc/allocinfo` before the kernel stops to record.
+    pub const ALLOCINFO_END: u16 = 147;
+
+    /// Text: the input that a `trace.dat` was made from, `kmemtrace`, `tree` or `trace.dat`. This item and the following ones stand in
+    /// the option of a `trace.dat` alone.
+    pub const INPUT: u16 = 200;
+    /// Text: source of the size of a page, as documents have it; without it, the recording.
+    pub const PAGE_BYTES_FROM: u16 = 201;
+    /// Loss of a file: CPU u32 ([`NO_CPU`](super::NO_CPU) for the names), flags u32 (1 it was missing, 2 late loss, 4 `lost` is known,
+    /// 8 `lost_before` is known, 16 it has counters), lost u64, lost before the first event u64, unread u64, [`Counters`](super::Counters).
+    pub const FILE: u16 = 202;
+    /// Gaps of that file that no sub-buffer tells of, 40 bytes each: sub-buffers before it u64, from u64, to u64, lost u64, cause u8,
+    /// flags u8 (1, 2, 4, 8: each of these four is known), 6 zeros.
+    pub const GAPS: u16 = 203;
+    /// Numbers of the sub-buffers (u64, ascending) whose mark stands for such gaps.
+    pub const MARKS: u16 = 204;
+    /// A finding about that file: code u16, 1 if it has a block u16, offset u64, block u64, message.
+    pub const FINDING: u16 = 205;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;

@@ -85,6 +85,14 @@ impl GfpNames {
     pub fn flags(&self, name: &str) -> Option<u64> {
         self.entries.iter().find(|entry| entry.name == name).map(|entry| entry.mask)
     }
+
+    /// The flags of which each says that the caller has a way without the memory, or asks for less then: `__GFP_NOWARN` and
+    /// `__GFP_NORETRY`. `None` where the kernel names neither.
+    pub fn fallback_flags(&self) -> Option<u64> {
+        // Old kernels print some flags without the underscores.
+        let flag = |name: &str| self.flags(name).or_else(|| self.flags(name.trim_start_matches('_')));
+        ["__GFP_NOWARN", "__GFP_NORETRY"].into_iter().filter_map(flag).reduce(|all, flag| all | flag)
+    }
 }
 
 /// Flags to be printed.

@@ -2,7 +2,7 @@
 //!
 //! The events are found by system and name in the trace's own formats; each one's numbers are read by field name.
 
-use crate::event::{Event, Mark, NameId, Names, Span};
+use crate::event::{Event, Mark, Names, Span};
 use crate::kernel::format::EventFormat;
 use crate::kernel::slot::Slot;
 use crate::target::TargetOrder;
@@ -71,36 +71,55 @@ const OTHERS: [(&str, &str, Mark); 16] = [
 /// Ends of the names of events in pairs: begin and end.
 const PAIRS: [(&str, &str); 2] = [("_begin", "_end"), ("_start", "_end")];
 
-/// Meaning of an event; `all` has the other events of the trace, of which one may be its counterpart.
-fn mark(system: &str, name: &str, all: &[(String, EventFormat)], names: &mut Names) -> Option<Mark> {
-    if let Some((.., mark)) = OTHERS.iter().find(|(s, n, _)| (*s, *n) == (system, name)) {
-        return Some(*mark);
+/// Meaning of an event by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning<'n> {
+    /// An event with a meaning of its own.
+    Mark(Mark),
+    /// Begin or end of a pair that newer kernels may have: a span under its own name, if the trace has the counterpart.
+    Pair { stem: &'n str, is_begin: bool },
+}
+
+/// Meaning of an event; texts do not tell the system.
+pub(crate) fn meaning<'n>(system: Option<&str>, name: &'n str) -> Option<Meaning<'n>> {
+    let is_of = |known: &str| system.is_none_or(|system| system == known);
+    if let Some((.., mark)) = OTHERS.iter().find(|(s, n, _)| *n == name && is_of(s)) {
+        return Some(Meaning::Mark(*mark));
     }
-    let known = |stem: &str| SPANS.iter().find(|(s, n, _)| (*s, *n) == (system, stem)).map(|(.., span)| *span);
-    let is_there = |other: String| all.iter().any(|(s, format)| s == system && format.name == other);
+    let known = |stem: &str| SPANS.iter().find(|(s, n, _)| *n == stem && is_of(s)).map(|(.., span)| *span);
+    let may_be_pair = match system {
+        Some(system) => ["vmscan", "compaction"].contains(&system),
+        None => ["mm_vmscan_", "mm_compaction_"].iter().any(|begin| name.starts_with(begin)),
+    };
     for (begin, end) in PAIRS {
         let (stem, is_begin) = match (name.strip_suffix(begin), name.strip_suffix(end)) {
             (Some(stem), _) => (stem, true),
             (None, Some(stem)) => (stem, false),
             (None, None) => continue,
         };
-        let span = match known(stem) {
-            Some(span) => span,
-            // Newer kernels have further pairs: spans under their own names.
-            None if ["vmscan", "compaction"].contains(&system)
-                && is_there(format!("{stem}{}", if is_begin { end } else { begin })) =>
-            {
-                Span::Named(name_of(stem, names))
-            }
-            None => continue,
-        };
-        return Some(if is_begin { Mark::Begin(span) } else { Mark::End(span) });
+        match known(stem) {
+            Some(span) => return Some(Meaning::Mark(if is_begin { Mark::Begin(span) } else { Mark::End(span) })),
+            None if may_be_pair => return Some(Meaning::Pair { stem, is_begin }),
+            None => {}
+        }
     }
     None
 }
 
-fn name_of(stem: &str, names: &mut Names) -> NameId {
-    names.intern(stem.as_bytes())
+impl Meaning<'_> {
+    /// The mark of the event; `is_there` tells whether the trace has an event of that name.
+    pub(crate) fn mark(&self, names: &mut Names, is_there: impl Fn(&str) -> bool) -> Option<Mark> {
+        match self {
+            Meaning::Mark(mark) => Some(*mark),
+            Meaning::Pair { stem, is_begin } => {
+                let mut counterparts = PAIRS.iter().map(|(begin, end)| if *is_begin { end } else { begin });
+                counterparts.any(|part| is_there(&format!("{stem}{part}"))).then(|| {
+                    let span = Span::Named(names.intern(stem.as_bytes()));
+                    if *is_begin { Mark::Begin(span) } else { Mark::End(span) }
+                })
+            }
+        }
+    }
 }
 
 impl LatencyPlan {
@@ -111,7 +130,8 @@ impl LatencyPlan {
         all: &[(String, EventFormat)],
         names: &mut Names,
     ) -> Option<LatencyPlan> {
-        let mark = mark(system, &format.name, all, names)?;
+        let is_there = |name: &str| all.iter().any(|(other, format)| other == system && format.name == name);
+        let mark = meaning(Some(system), &format.name)?.mark(names, is_there)?;
         let slot = |names: &[&str]| names.iter().find_map(|name| format.field(name).and_then(Slot::of));
         let number = |name: &str| {
             let field = format.field(name)?;

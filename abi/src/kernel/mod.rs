@@ -8,7 +8,7 @@ pub(crate) mod decoder;
 pub mod format;
 pub mod gfp;
 pub mod kallsyms;
-mod latency;
+pub(crate) mod latency;
 pub mod notes;
 pub mod probes;
 pub(crate) mod profile;
@@ -19,4 +19,6 @@ pub(crate) mod stack_record;
 pub mod stats;
 pub mod subbuffer;
 mod tasks;
+#[cfg(feature = "inputs")]
+pub(crate) mod tracer_stream;
 pub mod unknown;

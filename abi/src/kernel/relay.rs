@@ -237,6 +237,15 @@ fn run_length<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> (usize, bool) {
     (CONVINCING, true)
 }
 
+/// Number of records in a row at the start of `bytes`, by the layout and byte order that have most.
+#[cfg(feature = "inputs")]
+pub(crate) fn run(bytes: &[u8]) -> usize {
+    let runs = [Layout::R4, Layout::R3, Layout::R1].into_iter().flat_map(|layout| {
+        [run_length::<Little>(layout, bytes), run_length::<Big>(layout, bytes)].map(|(records, _)| records)
+    });
+    runs.max().unwrap_or(0)
+}
+
 /// Finds layout and byte order from the first records of a stream: the combination under which most records
 /// follow one another. `None` where not even one record is there.
 pub fn detect(bytes: &[u8]) -> Option<(Layout, Endian)> {

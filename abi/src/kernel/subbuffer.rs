@@ -301,6 +301,18 @@ pub fn trimmed_len(shape: &PageShape, bytes: &[u8]) -> Result<usize, SubBufferEr
     Ok(if parsed.data.is_empty() && parsed.missed.is_none() { 0 } else { parsed.stored })
 }
 
+/// Marks a whole sub-buffer: events were lost before it, and their number is not known. Nothing else in it changes.
+pub fn mark_missed(shape: &PageShape, sub_buffer: &mut [u8]) {
+    let highest = match (shape.target.endian, shape.commit_size) {
+        (Endian::Little, _) => shape.commit_offset + 3,
+        (Endian::Big, 8) => shape.commit_offset + 4,
+        (Endian::Big, _) => shape.commit_offset,
+    };
+    if let Some(byte) = sub_buffer.get_mut(highest) {
+        *byte |= (MISSED_EVENTS >> 24) as u8;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,6 +322,21 @@ mod tests {
         let data_offset = 8 + usize::from(word_bytes);
         let commit_size = usize::from(word_bytes);
         PageShape { target: Target { endian, word_bytes }, commit_offset: 8, commit_size, data_offset, size: 4096 }
+    }
+
+    #[test]
+    fn a_marked_sub_buffer_differs_in_one_bit() {
+        for (endian, word_bytes) in [(Endian::Little, 8), (Endian::Little, 4), (Endian::Big, 8), (Endian::Big, 4)] {
+            let shape = shape(endian, word_bytes);
+            let mut page = vec![0; shape.size];
+            mark_missed(&shape, &mut page);
+            assert_eq!(page.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
+            let missed = match endian {
+                Endian::Little => SubBuffer::parse::<Little>(&shape, &page).unwrap().missed,
+                Endian::Big => SubBuffer::parse::<Big>(&shape, &page).unwrap().missed,
+            };
+            assert_eq!(missed, Some(Missed::Uncounted), "{endian:?} {word_bytes}");
+        }
     }
 
     fn page(commit: u64, entries: &[u32]) -> Vec<u8> {

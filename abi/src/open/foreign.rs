@@ -1,5 +1,7 @@
 //! Files of other programs, by their first bytes: an error says what a file is, and what to do with it.
 
+use std::path::Path;
+
 /// Known formats: offset and bytes of the mark, what the file is, and the remedy.
 const FORMATS: [(usize, &[u8], &str, &str); 23] = [
     (0, b"\x17\x08\x44tracing", "a trace.dat of trace-cmd", BY_INPUTS),
@@ -55,6 +57,22 @@ pub(super) fn described(sample: &[u8]) -> String {
     })
 }
 
+/// Description of the file at `path`, which is no trace: sub-buffers of a `trace.dat` have no mark, but the name that trace-cmd gives them.
+pub(super) fn described_at(path: &Path, sample: &[u8]) -> String {
+    let name = path.as_os_str().to_string_lossy();
+    match name.rsplit_once(".cpu") {
+        Some((whole, cpu)) if known(sample).is_none() && !whole.is_empty() && is_number(cpu) => format!(
+            "what trace-cmd has recorded of one CPU, and not put into {whole}: it was killed, or still runs; once it has ended, run: \
+             trace-cmd restore -o new.dat {whole}.cpu*"
+        ),
+        _ => described(sample),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// True for UTF-8 without control characters other than those of lines; a character may be cut at the end.
 pub(super) fn is_text(sample: &[u8]) -> bool {
     let text = match std::str::from_utf8(sample) {
@@ -70,6 +88,16 @@ pub(super) fn is_text(sample: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_trace_dat_are_told_by_their_names() {
+        for (name, is_part) in [("d/trace.dat.cpu0", true), ("x.cpu12", true), (".cpu1", false), ("trace.cpu1x", false)]
+        {
+            let said = described_at(Path::new(name), b"\x01\x02\x03");
+            assert_eq!(said.contains("trace-cmd restore -o new.dat "), is_part, "{said}");
+        }
+        assert!(described_at(Path::new("a.cpu1"), b"\x7fELF").starts_with("an ELF file"));
+    }
 
     #[test]
     fn files_are_told_by_their_first_bytes() {

@@ -7,7 +7,10 @@ use crate::kernel::format::{EventFormat, FormatError, PageShape};
 use crate::kernel::relay::Layout;
 use crate::stream::report::Source;
 use crate::target::{Endian, Target};
-use crate::trace::{MAX_OWN_THREADS, Metadata, Scope};
+use crate::trace::{MAX_OWN_THREADS, Metadata, Run, Scope};
+
+/// Nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
 
 /// The payload of a file-header block.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +119,15 @@ impl FileHeader {
         Ok(header)
     }
 
+    /// Run of the recorder, with what `meta.out` tells of it.
+    pub(crate) fn run(&self, metadata: &Metadata) -> Run {
+        Run {
+            begun: self.started.map(|(time, _)| time / NANOS),
+            ended: metadata.stopped.map(|(time, _)| time / NANOS),
+            command: words_of_command(&metadata.command_line),
+        }
+    }
+
     /// The shape of the sub-buffers. The word size of the commit word is the authoritative one.
     pub(crate) fn page_shape(&self) -> Result<PageShape, HeaderError> {
         let target = self.target.ok_or(HeaderError::Missing("byte order"))?;
@@ -186,6 +198,14 @@ impl MetadataBuilder {
                 item::MEMINFO_END => &mut self.metadata.meminfo_end,
                 item::VMSTAT_START => &mut self.metadata.vmstat_start,
                 item::VMSTAT_END => &mut self.metadata.vmstat_end,
+                item::ZONEINFO_START => &mut self.metadata.memory_start.zoneinfo,
+                item::ZONEINFO_END => &mut self.metadata.memory_end.zoneinfo,
+                item::BUDDYINFO_START => &mut self.metadata.memory_start.buddyinfo,
+                item::BUDDYINFO_END => &mut self.metadata.memory_end.buddyinfo,
+                item::VMALLOCINFO_START => &mut self.metadata.memory_start.vmallocinfo,
+                item::VMALLOCINFO_END => &mut self.metadata.memory_end.vmallocinfo,
+                item::ALLOCINFO_START => &mut self.metadata.memory_start.allocinfo,
+                item::ALLOCINFO_END => &mut self.metadata.memory_end.allocinfo,
                 item::STACKS => self.stacks.get_or_insert_default(),
                 item::PROBES => self.probes.get_or_insert_default(),
                 item::STOPPED => &mut self.stopped,
@@ -244,7 +264,7 @@ pub(crate) fn host_of_uname(uname: &[u8]) -> Option<String> {
 
 /// Words of the recorder's command line up to the name of COMMAND: its arguments may be secrets, and recordings before minor version 9
 /// have them. `None` where there is none.
-pub(crate) fn words_of_command(line: &[u8]) -> Option<Vec<String>> {
+fn words_of_command(line: &[u8]) -> Option<Vec<String>> {
     let words: Vec<String> = line.split(|&byte| byte == 0).map(text).collect();
     let end = words.iter().position(|word| word == "--").map_or(words.len(), |dashes| dashes + 2);
     (!line.is_empty()).then(|| words.into_iter().take(end).collect())
@@ -318,7 +338,7 @@ mod tests {
     #[test]
     fn facts_of_the_machine_are_kept_byte_by_byte() {
         let mut payload = Vec::new();
-        let texts: [(u16, &[u8]); 10] = [
+        let texts: [(u16, &[u8]); 14] = [
             (item::NOTES, b"\x04\0\0\0\xff"),
             (item::MODULE_INFO, b"ext4 - fs/ext4/ext4"),
             (item::MODULE_INFO_LATER, b"\xff - - .text=0x1\n"),
@@ -327,6 +347,10 @@ mod tests {
             (item::MEMINFO_END, b"MemTotal: 2 kB\n"),
             (item::VMSTAT_START, b"pgfree 1\n"),
             (item::VMSTAT_END, b"pgfree 2\n"),
+            (item::ZONEINFO_START, b"Node 0, zone DMA\n"),
+            (item::BUDDYINFO_END, b"Node 0, zone DMA 1\n"),
+            (item::VMALLOCINFO_START, b"0x1-0x2 4096\n"),
+            (item::ALLOCINFO_END, b"allocinfo - version: 1.0\n"),
             (item::STACKS, b"trigger order > 0"),
             (60000, b"of a later version"),
         ];
@@ -339,6 +363,10 @@ mod tests {
         assert_eq!(metadata.cache_aliases, b"mm_slot x\n");
         assert_eq!([metadata.meminfo_start, metadata.meminfo_end], [b"MemTotal: 1 kB\n", b"MemTotal: 2 kB\n"]);
         assert_eq!([metadata.vmstat_start, metadata.vmstat_end], [b"pgfree 1\n", b"pgfree 2\n"]);
+        assert_eq!(metadata.memory_start.zoneinfo, b"Node 0, zone DMA\n");
+        assert_eq!(metadata.memory_end.buddyinfo, b"Node 0, zone DMA 1\n");
+        assert_eq!(metadata.memory_start.vmallocinfo, b"0x1-0x2 4096\n");
+        assert_eq!(metadata.memory_end.allocinfo, b"allocinfo - version: 1.0\n");
         let (older, _) = MetadataBuilder::default().finish();
         assert_eq!((metadata.stacks.as_deref(), older.stacks), (Some("trigger order > 0"), None));
         let mut none = MetadataBuilder::default();

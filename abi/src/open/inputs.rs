@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
-use super::{foreign, ftrace_text, page_owner, perf_data, regular, spool, trace_dat};
+use super::{foreign, ftrace_text, page_owner, perf_data, regular, spool, trace_dat, tracer_stream};
 use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, Trace};
 
@@ -27,6 +27,8 @@ pub(super) enum Held {
     TraceDat(PathBuf, Arc<File>),
     /// A `perf.data`, and what the first pass over it has found.
     PerfData(Arc<perf_data::Scanned>),
+    /// A stream of the tracer "kmemtrace", and what the first pass over it has found.
+    TracerStream(Arc<tracer_stream::Scanned>),
 }
 
 /// A file, unpacked.
@@ -55,6 +57,9 @@ impl Held {
                 let scanned = perf_data::scan(path, Arc::clone(file))?;
                 return Ok(Some(Held::PerfData(Arc::new(scanned))));
             }
+            if let Some(scanned) = tracer_stream::scan(path, file, sample)? {
+                return Ok(Some(Held::TracerStream(Arc::new(scanned))));
+            }
         }
         if !inputs.is_empty() && inputs.iter().all(|input| ftrace_text::may_be(&input.sample)) {
             let files = inputs.iter().map(|input| (input.path.clone(), Arc::clone(&input.file))).collect();
@@ -77,6 +82,7 @@ impl Held {
             Held::Owners(path, file) => page_owner::open_held(path, file, options),
             Held::TraceDat(path, file) => trace_dat::open(path, file, options),
             Held::PerfData(scanned) => perf_data::open(scanned),
+            Held::TracerStream(scanned) => tracer_stream::open(scanned),
         }
     }
 }

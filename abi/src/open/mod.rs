@@ -7,6 +7,7 @@ mod ftrace_text;
 pub(crate) mod header;
 #[cfg(feature = "inputs")]
 mod inputs;
+mod kept_items;
 mod listing;
 mod options;
 mod page_owner;
@@ -20,7 +21,9 @@ mod spool;
 pub mod stream;
 mod symbols;
 #[cfg(feature = "inputs")]
-mod trace_dat;
+pub mod trace_dat;
+#[cfg(feature = "inputs")]
+mod tracer_stream;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -77,11 +80,12 @@ fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Trace, OpenError> {
         return trace;
     }
     let listing = match paths {
-        [path] if tree::is_tree(path) => return tree::open(path),
+        [path] if tree::is_tree(path) => return tree::open(path, options.texts),
         [dir] if is_dir(dir)? => Listing::of_dir(dir)?,
         files => Listing::of_files(files)?,
     };
-    let mut trace = if listing.is_ours() { recording::open(listing) } else { relay_files::open(listing) }?;
+    let is_ours = listing.is_ours();
+    let mut trace = if is_ours { recording::open(listing, options.texts) } else { relay_files::open(listing) }?;
     let keys = trace.info.keys();
     trace.streams.iter_mut().for_each(|stream| stream.set_keys(keys));
     if trace.streams.len() > MAX_STREAMS {

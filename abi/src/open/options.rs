@@ -19,4 +19,6 @@ pub struct OpenOptions {
     pub clock: Option<String>,
     /// Bytes of a page.
     pub page_bytes: Option<u64>,
+    /// The texts that the trace is opened by are kept, for a writer of another container.
+    pub texts: bool,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::listing::{FoundFile, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
 use crate::clock::OrderKey;
-use crate::disk::block::{MAGIC, NO_CPU, RecordingId, kind};
+use crate::disk::block::{MAGIC, NO_CPU, RecordingId, item, kind};
 use crate::disk::blocks::{Block, BlockReader};
 use crate::disk::feed::Feed;
 use crate::event::Names;
@@ -14,14 +14,12 @@ use crate::kernel::decoder::{Decoder, TraceFacts};
 use crate::kernel::gfp::GfpNames;
 use crate::kernel::relay::Layout;
 use crate::kernel::release::Release;
-use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname, words_of_command};
+use crate::kernel_texts::KernelTexts;
+use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Trace, TraceInfo};
-
-/// Nanoseconds of a second.
-const NANOS: u64 = 1_000_000_000;
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Trace, TraceInfo};
 
 /// A file of ours whose first block was read.
 pub(super) struct Opened {
@@ -93,8 +91,10 @@ impl Opened {
     }
 }
 
-pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
+/// Opens a recording; `keeps_texts`: as [`OpenOptions::texts`](super::OpenOptions::texts).
+pub(super) fn open(listing: Listing, keeps_texts: bool) -> Result<Trace, OpenError> {
     let Listing { root, files, meta, .. } = listing;
+    let paths: Vec<PathBuf> = files.iter().map(|found| found.path.clone()).collect();
     let mut opened = Vec::new();
     for found in files {
         let nothing_of_ours = !found.sample.starts_with(&MAGIC) && found.cpu.is_none();
@@ -109,7 +109,76 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         None => (Metadata::default(), None, None),
     };
     refuse_mixed(&opened, meta.as_deref().zip(of_meta.2))?;
-    Ok(assemble(opened, of_meta, &root))
+    let mut trace = assemble(opened, of_meta, &root);
+    if keeps_texts && trace.info.source == Some(Source::Tracefs) {
+        trace.metadata.texts = kernel_texts(&paths, meta.as_deref(), &trace)?.map(Box::new);
+    }
+    Ok(trace)
+}
+
+/// Payloads of a file's blocks of these kinds, one after the other.
+fn payloads(path: &Path, kinds: &[u8], limit: usize) -> Result<Vec<u8>, OpenError> {
+    let mut reader = BlockReader::new(open_regular(path)?);
+    let (mut items, mut left) = (Vec::new(), limit);
+    while left > 0
+        && let Ok(block) = reader.next(&mut |_| {})
+    {
+        if kinds.contains(&block.header.kind) {
+            items.extend_from_slice(reader.payload());
+        }
+        left -= 1;
+    }
+    Ok(items)
+}
+
+/// The texts of a recording, for a writer of another container; `None` where no file describes its sub-buffers.
+fn kernel_texts(paths: &[PathBuf], meta: Option<&Path>, trace: &Trace) -> Result<Option<KernelTexts>, OpenError> {
+    let mut of_cpu = None;
+    for path in paths {
+        let items = payloads(path, &[kind::FILE_HEADER], 1)?;
+        if let Ok(header) = FileHeader::parse(&items) {
+            of_cpu = Some((items, header));
+            break;
+        }
+    }
+    let of_meta = match meta {
+        Some(path) => payloads(path, &[kind::FILE_HEADER, kind::META], usize::MAX)?,
+        None => Vec::new(),
+    };
+    let meta_header = FileHeader::parse(&of_meta).ok();
+    let Some(header) = of_cpu.as_ref().map(|(_, header)| header.clone()).or_else(|| meta_header.clone()) else {
+        return Ok(None);
+    };
+    let mut items = Vec::new();
+    item::put(&mut items, item::INPUT, 0, InputKind::Kmemtrace.name().as_bytes());
+    items.extend(&of_meta);
+    // The header of a CPU's file is the one that speaks for the recording: of two items the later one holds.
+    let of_cpu = of_cpu.map(|(items, _)| items).unwrap_or_default();
+    for (tag, flags, bytes) in item::walk(&of_cpu).filter_map(Result::ok) {
+        if tag != item::EVENT_FORMAT {
+            item::put(&mut items, tag, flags, bytes);
+        }
+    }
+    let header_event = item::walk(&items).filter_map(Result::ok).find(|(tag, ..)| *tag == item::HEADER_EVENT);
+    Ok(Some(KernelTexts {
+        header_page: header.header_page.into_bytes(),
+        header_event: header_event.map_or(Vec::new(), |(_, _, text)| text.to_vec()),
+        formats: whole_formats(header.formats, meta_header.map(|header| header.formats).unwrap_or_default()),
+        clock: header.clock,
+        uname: trace.metadata.uname.clone(),
+        stats: Vec::new(),
+        cpus: trace.info.cpus.len(),
+        items,
+    }))
+}
+
+/// The formats of a CPU's file, which lack the `print fmt`, as `meta.out` has them.
+fn whole_formats(formats: Vec<(String, String)>, whole: Vec<(String, String)>) -> Vec<(String, String)> {
+    let find = |system: &str, text: &str| {
+        let name = text.lines().next();
+        whole.iter().find(|(of, whole)| of == system && whole.lines().next() == name).cloned()
+    };
+    formats.into_iter().map(|(system, text)| find(&system, &text).unwrap_or((system, text))).collect()
 }
 
 /// The trace of files of one recording and its names; `root` is the folder of files that are missing.
@@ -140,6 +209,7 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
     let missing = missing_cpus(&header, &opened);
     let mut streams = streams(opened, header.source, &format, complaint.as_deref());
     add_missing(&mut streams, &missing, root, ".out");
+    let run = header.run(&metadata);
     let info = TraceInfo {
         input: InputKind::Kmemtrace,
         capabilities: format.capabilities(),
@@ -162,11 +232,7 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         host: header.host.or_else(|| host_of_uname(&metadata.uname)),
         boot: header.boot,
         recording: recording.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
-        run: Run {
-            begun: header.started.map(|(time, _)| time / NANOS),
-            ended: metadata.stopped.map(|(time, _)| time / NANOS),
-            command: words_of_command(&metadata.command_line),
-        },
+        run,
         symbols: None,
     };
     let metadata = Metadata { started: header.started, ..metadata };

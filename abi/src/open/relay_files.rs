@@ -22,7 +22,7 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         (None, Some(_)) if files.iter().all(|f| f.sample.is_empty() && f.cpu.is_some()) => (Layout::R4, Endian::NATIVE),
         (None, first) => {
             let (path, sample) = first.map_or((root.as_path(), &[][..]), |f| (f.path.as_path(), &f.sample));
-            return Err(no_trace(path, &foreign::described(sample)));
+            return Err(no_trace(path, &foreign::described_at(path, sample)));
         }
     };
     let mut names = Names::new();

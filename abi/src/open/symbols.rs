@@ -58,9 +58,10 @@ impl Symbols {
             Frame::Address(address) => address,
             Frame::Name { name, module } => self.range(name, module, NO_SIZE).map_or(0, |begin| begin + 1),
             Frame::Function { name, offset, size, module } => {
-                let bytes = size.max(offset).min(MAX_BYTES);
+                // A function whose size is not told has room for an address behind its begin.
+                let bytes = size.max(offset).clamp(1, MAX_BYTES);
                 // Return addresses are looked up at the address less one: one at the function's first byte counts as at its second.
-                let offset = offset.clamp(1, bytes.max(1));
+                let offset = offset.clamp(1, bytes);
                 self.range(name, module, bytes).map_or(0, |begin| begin + offset)
             }
             Frame::Placed { name, offset, module, address } => {

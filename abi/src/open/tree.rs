@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use crc::{CRC_64_NVME, Crc};
 
+use super::kept_items;
 use super::listing::{MAX_CPUS, add_missing, no_trace, open_regular};
 use crate::clock::OrderKey;
-use crate::disk::block::Counters;
+use crate::disk::block::{Counters, item};
 use crate::event::Names;
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::{Decoder, TraceFacts};
@@ -24,12 +25,15 @@ use crate::kernel::profile::{EventProfile, PROFILES};
 use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
+use crate::kernel_texts::KernelTexts;
 use crate::open::header::{self, host_of_uname, some_text};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Endian, Target};
-use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
+use crate::trace::{
+    Addresses, Deferred, InputKind, MemoryTexts, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo,
+};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
@@ -189,7 +193,8 @@ fn shape(
     Ok(if as_big > as_little || (as_big == as_little && big_by_name) { big } else { little })
 }
 
-pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
+/// Opens a tree; `keeps_texts`: as [`OpenOptions::texts`](super::OpenOptions::texts).
+pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
     let alone = path.is_file();
     let (root, dirs) = if alone { around(path) } else { below(path) };
     if dirs.is_empty() {
@@ -265,7 +270,8 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
         symbols: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
-    let metadata = Metadata { report: (!alone).then_some(report), ..named };
+    let kept = keeps_texts.then(|| Box::new(kernel_texts(&texts, &info, &named, format_texts)));
+    let metadata = Metadata { report: (!alone).then_some(report), texts: kept, ..named };
     Ok(Trace {
         has_begun: false,
         inputs: Vec::new(),
@@ -278,6 +284,29 @@ pub(super) fn open(path: &Path) -> Result<Trace, OpenError> {
     })
 }
 
+/// The texts of the tree, for a writer of another container.
+fn kernel_texts(texts: &Texts, info: &TraceInfo, named: &Metadata, formats: Vec<(String, String)>) -> KernelTexts {
+    let find = |name: &str| texts.find(name).unwrap_or_default();
+    let comms = find("saved_cmdlines");
+    let mut items = kept_items::header_items(info, None);
+    item::put(&mut items, item::PROBE_GROUP, 0, CAPTURE_GROUP.as_bytes());
+    kept_items::put_names(&mut items, named, &comms);
+    let stats = |&cpu: &u32| {
+        let text = texts.find(&format!("per_cpu/cpu{cpu}/stats"))?;
+        Some((cpu, String::from_utf8_lossy(&text).into_owned()))
+    };
+    KernelTexts {
+        header_page: find("events/header_page"),
+        header_event: find("events/header_event"),
+        formats,
+        clock: texts.find("trace_clock").as_deref().and_then(some_text),
+        uname: named.uname.clone(),
+        stats: info.cpus.iter().filter_map(stats).collect(),
+        cpus: info.cpus.len(),
+        items,
+    }
+}
+
 /// Names that the tree has beside its events.
 fn names_beside(texts: &mut Texts, uname: String, formats: &[(String, String)]) -> Metadata {
     Metadata {
@@ -288,10 +317,29 @@ fn names_beside(texts: &mut Texts, uname: String, formats: &[(String, String)]) 
         // Trees of an older script lack both, which is no finding.
         notes: texts.find("notes").unwrap_or_default(),
         module_info: texts.find("module_info").unwrap_or_default(),
+        slabinfo_start: texts.find("slabinfo_start").unwrap_or_default(),
+        slabinfo_end: texts.find("slabinfo_end").unwrap_or_default(),
+        meminfo_start: texts.find("meminfo_start").unwrap_or_default(),
+        meminfo_end: texts.find("meminfo_end").unwrap_or_default(),
+        vmstat_start: texts.find("vmstat_start").unwrap_or_default(),
+        vmstat_end: texts.find("vmstat_end").unwrap_or_default(),
+        memory_start: memory_texts(texts, "start"),
+        memory_end: memory_texts(texts, "end"),
         reclaim_account: texts.find("reclaim_account").unwrap_or_default(),
         threads_end: texts.find("threads").as_deref().map(header::thread_ids),
         uname: uname.into_bytes(),
         ..Metadata::default()
+    }
+}
+
+/// Texts of the machine's memory at an end of the capture, `start` or `end`.
+fn memory_texts(texts: &Texts, end: &str) -> MemoryTexts {
+    let text = |name: &str| texts.find(&format!("{name}_{end}")).unwrap_or_default();
+    MemoryTexts {
+        zoneinfo: text("zoneinfo"),
+        buddyinfo: text("buddyinfo"),
+        vmallocinfo: text("vmallocinfo"),
+        allocinfo: text("allocinfo"),
     }
 }
 

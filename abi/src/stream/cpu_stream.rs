@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(feature = "inputs")]
+use super::file_loss::{FileLoss, ToldLoss};
 use super::payload::PayloadFormat;
 use super::report::FileReport;
 use super::restricted_range::RestrictedRange;
@@ -99,6 +101,12 @@ impl CpuStream {
 
     pub(crate) fn report_mut(&mut self) -> &mut FileReport {
         &mut self.state.report
+    }
+
+    /// Takes the loss of the stream from `loss`, not from counters.
+    #[cfg(feature = "inputs")]
+    pub(crate) fn tell_loss(&mut self, loss: FileLoss) {
+        self.state.told = Some(Box::new(ToldLoss::new(loss, self.state.cpu)));
     }
 
     /// Sets the clock of the events' order keys.

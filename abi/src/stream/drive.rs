@@ -137,6 +137,9 @@ impl CpuStream {
     #[cold]
     fn prepare(&mut self, items: &mut impl EventSink) {
         self.is_prepared = true;
+        if self.state.told.is_some() {
+            return self.state.tell_ahead(items);
+        }
         let report = &self.state.report;
         let unmarked = match (&self.backing, &*self.format) {
             (Backing::Blocks(reader), format) if report.source != Some(Source::Relay) => {

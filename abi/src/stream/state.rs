@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::file_loss::{LossLog, ToldLoss};
 use super::marks::Marks;
 use super::waiting::Waiting;
 use crate::clock::Clock;
@@ -65,6 +66,12 @@ pub(super) struct StreamState {
     pub(super) has_stacks: bool,
     /// Builder of the seek index, where the caller wants one.
     pub(super) seek_index: Option<Box<SeekIndexBuilder>>,
+    /// `pending` comes of a sub-buffer that is there: whoever reads its copy finds the same.
+    pub(super) is_in_sub_buffer: bool,
+    /// Notes of loss that no sub-buffer tells of, where the caller wants them.
+    pub(super) log: Option<Box<LossLog>>,
+    /// Loss that is told apart from the sub-buffers, in place of counters.
+    pub(super) told: Option<Box<ToldLoss>>,
 }
 
 /// State of the header checks, carried from block to block.
@@ -105,6 +112,9 @@ impl StreamState {
             waiting: Waiting::default(),
             has_stacks: true,
             seek_index: None,
+            is_in_sub_buffer: false,
+            log: None,
+            told: None,
         }
     }
 
@@ -135,6 +145,12 @@ impl StreamState {
         self.pending.get_or_insert((GapCause::Damage, None));
     }
 
+    /// An entry of a sub-buffer makes no sense.
+    pub(super) fn damage_in_sub_buffer(&mut self) {
+        self.is_in_sub_buffer |= self.pending.is_none();
+        self.damage();
+    }
+
     /// Counts a block with an interval.
     pub(super) fn count_timed(&mut self, interval: Interval) {
         if let Some(timed) = &mut self.timed {
@@ -153,7 +169,8 @@ impl StreamState {
     #[cold]
     pub(super) fn gap(&mut self, items: &mut impl EventSink, cause: Option<GapCause>, to: Option<u64>) {
         let (cause, lost) = self.pending.take().or(cause.map(|c| (c, None))).unwrap_or((GapCause::Damage, None));
-        self.push_gap(items, Gap { from: self.last, to, cpu: self.cpu, lost, cause });
+        let gap = Gap { from: self.last, to, cpu: self.cpu, lost, cause };
+        if std::mem::take(&mut self.is_in_sub_buffer) { self.hand_over(items, gap) } else { self.push_gap(items, gap) }
     }
 
     /// Adds a block to the seek index, unless events are missing before it: reading may begin there.
@@ -170,6 +187,14 @@ impl StreamState {
     }
 
     pub(super) fn push_gap(&mut self, items: &mut impl EventSink, gap: Gap) {
+        if let Some(log) = &mut self.log {
+            log.gap(gap);
+        }
+        self.hand_over(items, gap);
+    }
+
+    /// Hands over a gap that a sub-buffer tells of.
+    pub(super) fn hand_over(&mut self, items: &mut impl EventSink, gap: Gap) {
         if let Some(builder) = &mut self.seek_index {
             builder.gap(gap);
         }

@@ -107,9 +107,16 @@ impl StreamState {
                     return None;
                 }
             };
-            if let Some(missed) = sub_buffer.missed {
+            let has_content = !sub_buffer.data.is_empty() || sub_buffer.missed.is_some();
+            let has_places = has_content && (self.log.is_some() || self.told.is_some());
+            if let Some(missed) = sub_buffer.missed
+                && !(has_places && self.has_told_mark())
+            {
                 self.waiting.flush(names, items);
                 self.mark(missed, sub_buffer.timestamp, items);
+            }
+            if has_places {
+                self.begin_sub_buffer(sub_buffer.timestamp, sub_buffer.missed.is_some(), names, items);
             }
             // On the fast path only these two are carried from event to event.
             let mut last = self.last.unwrap_or(0);
@@ -119,7 +126,7 @@ impl StreamState {
                 let record = match record {
                     Ok(record) => record,
                     Err(error) => {
-                        self.bad_sub_buffer(error, from, place);
+                        self.bad_entry(error, from, place);
                         break;
                     }
                 };
@@ -145,6 +152,9 @@ impl StreamState {
                 last = at;
             }
             self.settle(events, last);
+            if has_places {
+                self.end_sub_buffer();
+            }
             from += sub_buffer.stored;
         }
         (from < payload.len()).then_some(from)
@@ -205,7 +215,7 @@ impl StreamState {
                 None
             }
         };
-        self.push_gap(items, Gap { from: self.last, to: Some(to), cpu: self.cpu, lost, cause: GapCause::Overrun });
+        self.hand_over(items, Gap { from: self.last, to: Some(to), cpu: self.cpu, lost, cause: GapCause::Overrun });
     }
 
     /// A record that cannot be decoded; `is_after_gap`: a gap was handed over just before it.
@@ -215,7 +225,7 @@ impl StreamState {
         if is_after_gap {
             self.damaged = true;
         } else {
-            self.damage();
+            self.damage_in_sub_buffer();
         }
     }
 
@@ -223,6 +233,13 @@ impl StreamState {
     fn push_unreadable(&mut self, at: u64, names: &mut Names, items: &mut impl EventSink) {
         let event = Event::unreadable(at, self.cpu, names);
         self.push(items, event, names);
+    }
+
+    /// An entry that cannot be one: what follows it in the sub-buffer is lost.
+    #[cold]
+    fn bad_entry(&mut self, error: SubBufferError, from: usize, place: SubBufferPlace) {
+        self.place_fault(Code::BadSubBuffer, place, format!("{}: {error}", place.sub_buffer(from)));
+        self.damage_in_sub_buffer();
     }
 
     #[cold]

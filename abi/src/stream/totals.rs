@@ -52,6 +52,9 @@ impl StreamState {
 
     /// Ends a file that was read: accounts for loss by counters, marks and ending.
     pub(super) fn finish(&mut self, ending: Ending, items: &mut impl EventSink) {
+        if let Some(told) = self.told.take() {
+            return self.finish_told(*told, ending, items);
+        }
         self.report.last = self.last;
         let placed = self.marks.counted.saturating_add(self.marks.recorder);
         let counters = self.report.counters.unwrap_or_default();

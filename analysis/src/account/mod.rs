@@ -11,6 +11,7 @@ pub(crate) mod grouping;
 pub(crate) mod growth;
 pub(crate) mod keys;
 pub(crate) mod live_curve;
+pub(crate) mod machine;
 pub(crate) mod module_loads;
 pub(crate) mod node_peaks;
 pub(crate) mod over_time;

@@ -24,6 +24,9 @@ macro_rules! stats {
             /// Time of the oldest allocation, where the input tells of one moment alone.
             #[serde(skip)]
             pub(crate) oldest: Option<u64>,
+            /// Order keys of the first and the last allocation that failed; not kept in an index.
+            #[serde(skip)]
+            pub(crate) failed_span: Option<(u64, u64)>,
         }
 
         impl Stats {
@@ -41,6 +44,7 @@ macro_rules! stats {
                     live_is_upper_bound: self.live_is_upper_bound,
                     cross_cpu_bytes: self.cross_cpu_bytes.saturating_sub(before.cross_cpu_bytes),
                     oldest: self.oldest,
+                    failed_span: self.failed_span,
                 }
             }
 
@@ -50,6 +54,8 @@ macro_rules! stats {
                 self.live_is_upper_bound |= other.live_is_upper_bound;
                 self.cross_cpu_bytes += other.cross_cpu_bytes;
                 self.oldest = [self.oldest, other.oldest].into_iter().flatten().min();
+                let spans = [self.failed_span, other.failed_span].into_iter().flatten();
+                self.failed_span = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
             }
         }
     };

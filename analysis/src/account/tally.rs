@@ -52,6 +52,14 @@ struct OwnSums {
     largest: u64,
 }
 
+/// Failed allocations of a class: their number, and the order keys of the first and the last one.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    count: u64,
+    first: u64,
+    last: u64,
+}
+
 /// Counts of a class whose pages are counted one by one.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
@@ -85,7 +93,7 @@ pub(crate) struct Tallies<'a> {
     /// Free events that left a part of an allocation, by row.
     partial_frees: HashMap<u32, u64, RandomState>,
     /// By class.
-    failed: HashMap<u32, u64, RandomState>,
+    failed: HashMap<u32, Failed, RandomState>,
 }
 
 impl<'a> Tallies<'a> {
@@ -290,9 +298,10 @@ impl<'a> Tallies<'a> {
     }
 
     /// An allocation returned null.
-    pub(crate) fn fail(&mut self, class: u32) {
+    pub(crate) fn fail(&mut self, class: u32, at: u64) {
         self.tally(class);
-        *self.failed.entry(class).or_default() += 1;
+        let failed = self.failed.entry(class).or_insert(Failed { count: 0, first: at, last: at });
+        *failed = Failed { count: failed.count + 1, first: failed.first.min(at), last: failed.last.max(at) };
     }
 
     /// Adds all counts to the figures of their rows.
@@ -349,8 +358,8 @@ impl<'a> Tallies<'a> {
             let row = self.tallies.get(class as usize).and_then(|tally| rows.get_mut(tally.class.row as usize));
             row.into_iter().for_each(|row| row.add(&stats));
         };
-        for (&class, &failed_allocs) in &self.failed {
-            add(class, Stats { failed_allocs, ..Stats::default() });
+        for (&class, &Failed { count, first, last }) in &self.failed {
+            add(class, Stats { failed_allocs: count, failed_span: Some((first, last)), ..Stats::default() });
         }
         for (&class, &[deferred_frees, bulk_frees]) in &self.probed {
             add(class, Stats { deferred_frees, bulk_frees, ..Stats::default() });
@@ -456,7 +465,7 @@ mod tests {
         object(small, (100, 64), Some(Closed::FreedElsewhere));
         object(small, (100, 64), None);
         object(other, (8, 16), None);
-        [other, other, small].into_iter().for_each(|class| tallies.fail(class));
+        [(other, 9), (other, 4), (small, 7)].into_iter().for_each(|(class, at)| tallies.fail(class, at));
         let mut rows = [Stats::default(), Stats::default()];
         tallies.add_to(&mut rows);
         rows
@@ -475,6 +484,7 @@ mod tests {
             assert_eq!(row.cross_cpu_bytes, huge + 64, "{max_sized}");
             assert_eq!((row.live_requested, row.live_allocated), (huge - 1000 + 100, huge + 64), "{max_sized}");
             assert_eq!((row.failed_allocs, other.failed_allocs), (1, 2), "{max_sized}");
+            assert_eq!((row.failed_span, other.failed_span), (Some((7, 7)), Some((4, 9))), "{max_sized}");
             assert_eq!((other.allocs, other.frees, other.live_objects), (1, 0, 1), "{max_sized}");
             assert_eq!((other.live_requested, other.live_allocated, other.live_wasted), (8, 16, 8), "{max_sized}");
         }

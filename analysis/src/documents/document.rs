@@ -3,9 +3,11 @@
 use serde::Serialize;
 
 use super::account::AccountBody;
+use super::balance::BalanceBody;
 use super::caches::CacheRow;
 use super::compare::CompareBody;
 use super::cross::Cross;
+use super::failed::FailedBody;
 use super::group::GroupRow;
 use super::growth::GrowthBody;
 use super::head::Head;
@@ -48,6 +50,10 @@ pub enum Body<'a> {
     Groups(Listing<'a, GroupRow<'a>, ToldStats>),
     /// Rows per cache.
     Caches(Listing<'a, CacheRow<'a>, ToldStats>),
+    /// Parts of the machine's memory.
+    Balance(Box<BalanceBody<'a>>),
+    /// Failed allocations.
+    Failed(Box<FailedBody<'a>>),
     /// Findings.
     Mismatch(Listing<'a, MismatchRow<'a>, OtherFindings>),
     /// Two analyses side by side.
@@ -91,6 +97,8 @@ impl Body<'_> {
             | Body::Growth(_)
             | Body::Holders(_) => true,
             Body::Summary(_)
+            | Body::Balance(_)
+            | Body::Failed(_)
             | Body::Mismatch(_)
             | Body::Leaks(_)
             | Body::Live(_)
@@ -128,6 +136,8 @@ impl RowSource for Document<'_> {
             Body::Sites(listing) => listing.each_row(take),
             Body::Groups(listing) => listing.each_row(take),
             Body::Caches(listing) => listing.each_row(take),
+            Body::Balance(view) => view.each_row(take),
+            Body::Failed(view) => view.listing.each_row(take),
             Body::Mismatch(listing) => listing.each_row(take),
             Body::LiveGroups(listing) => listing.each_row(take),
             Body::Compare(compare) => compare.listing.each_row(take),

@@ -20,11 +20,13 @@
 //! ```
 
 pub mod account;
+pub mod balance;
 pub mod caches;
 pub mod compare;
 pub mod cross;
 pub mod document;
 pub(crate) mod events;
+pub mod failed;
 pub mod group;
 pub mod growth;
 pub mod head;
@@ -141,6 +143,17 @@ pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
             sums,
         ))
     })
+}
+
+/// `balance`: where free memory went over the recording. The query is [`crate::Query::by_part`]; an analysis of another one has no
+/// texts of the machine's memory.
+pub fn balance<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
+    of("balance", analysis, |sums| Body::Balance(Box::new(balance::balance(analysis, shape.top, sums.0))))
+}
+
+/// `failed`: allocations that returned null. The query is [`crate::Query::by_failure`].
+pub fn failed<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
+    of("failed", analysis, |_| Body::Failed(Box::new(failed::failed(analysis, shape.top))))
 }
 
 /// `mismatch`: findings, by class and the two sides of the pair; of these classes, or of all if none is named.

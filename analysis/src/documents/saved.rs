@@ -356,6 +356,8 @@ impl Saved {
             memfree_change: None,
             slabinfo: None,
             aliases: None,
+            machine: None,
+            is_whole: true,
             static_sizes: None,
         })
     }

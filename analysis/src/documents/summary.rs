@@ -37,6 +37,9 @@ pub struct Summary<'a> {
     pub own: Option<Own>,
     /// Findings by class.
     pub findings: FindingCounts,
+    /// Failed allocations of all kinds whose caller has no other way, as far as the flags tell it; no member of documents.
+    #[serde(skip)]
+    pub failed_without_fallback: u64,
     /// Leaks of the same trace, where they were looked for.
     #[serde(skip)]
     pub leaks: Option<Box<LeaksBody<'a>>>,
@@ -248,6 +251,11 @@ pub(super) fn summary<'a>(analysis: &'a Analysis, (saturation, ordering): (&Satu
         },
         own: own_threads.is_some().then(own),
         findings: findings(analysis, all(|k| k.failed_allocs.into()), ordering),
+        failed_without_fallback: paired
+            .kinds
+            .values()
+            .fold(0u64, |sum, stats| sum.saturating_add(stats.failed_allocs))
+            .saturating_sub(counts.failed_with_fallback),
         rows: rows(paired, ordering),
         leaks: None,
         top_sites: None,

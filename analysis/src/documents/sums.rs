@@ -247,6 +247,7 @@ mod tests {
             deferred_frees: n + 21,
             bulk_frees: n + 22,
             oldest: None,
+            failed_span: None,
         }
     }
 

@@ -16,6 +16,7 @@ use kmemtrace_abi::trace::{Addresses, Scope, SymbolSource, Trace, TraceInfo};
 use crate::account::cgroups::Cgroups;
 use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
+use crate::account::machine::MachineTexts;
 use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
 use crate::analysis::{Analysis, compares};
@@ -129,6 +130,7 @@ impl Query {
         (index, budget): (Option<Index>, Budget),
         progress: &mut dyn Progress,
     ) -> Result<Analysis, AnalysisError> {
+        let machine = self.keeps_memory.then(|| MachineTexts::of(&trace.metadata));
         let (mut names, own_threads) = self.take_names(trace, progress)?;
         // A pass that opens the trace anew has no names from files.
         let symbols = trace.info.symbols;
@@ -149,7 +151,7 @@ impl Query {
         let select = self.select.with_aliases(aliases.as_ref());
         let cgroups = self.cgroups(trace, progress)?;
         let selected = Selected::new(&select, &names, &caches, cgroups.as_ref());
-        let filter = EventFilter::new(selected, own_threads.as_deref(), self.shows_own);
+        let filter = EventFilter::new(selected, own_threads.as_deref(), self.shows_own).only_failed(self.only_failed);
         let (gfp_names, parallelism) = (trace.metadata.gfp_names.clone(), self.parallelism());
         let (loads, by_area) = (self.module_loads(trace, progress)?, self.place_nodes(trace, &names, progress)?);
         let config = RunConfig {
@@ -204,6 +206,8 @@ impl Query {
             memfree_change: self.memfree_change(trace),
             slabinfo: self.slabinfo(trace),
             aliases,
+            machine: machine.filter(|_| self.window.is_none()),
+            is_whole,
             chosen: self.chosen.clone(),
             leaks: self.leaks.clone().unwrap_or_default(),
             threads_end: trace.metadata.threads_end.take(),
@@ -307,6 +311,8 @@ impl Query {
             free_sites: false,
             matrix: false,
             lists_live: false,
+            only_failed: false,
+            keeps_memory: false,
             select: Select::default(),
             ..self.clone()
         };

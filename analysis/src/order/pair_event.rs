@@ -2,6 +2,7 @@
 //! hash of the address. Gaps stand beside them.
 
 use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names, Space};
+use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::owner::OwnerId;
 use kmemtrace_abi::stream::CpuStream;
 
@@ -62,7 +63,8 @@ pub(crate) struct PairEvent {
     pub(crate) address: u64,
     /// Allocations: bytes asked for. Frees: the call-site. Records of several objects: their addresses.
     pub(crate) requested: u64,
-    /// Bytes that an allocation took; the order of frames. Records of several objects: those without an address.
+    /// Bytes that an allocation took; the order of frames. Records of several objects: those without an address. Failed allocations: 1
+    /// where the flags tell that the caller has a way without the memory.
     pub(crate) allocated: u64,
     /// Allocations: the class. Frees: [`UNSELECTED`] where the filters do not take the event. Records of several objects: the
     /// [`BulkAction`] as a number.
@@ -151,6 +153,7 @@ impl<'a> PairEventReader<'a> {
     ) -> Self {
         let sink = PairEventSink {
             classes,
+            fallback_flags: groups.facts().gfp_names.and_then(GfpNames::fallback_flags).unwrap_or(0),
             stacks: StackReader::new(groups.facts(), classes),
             groups,
             by_site,
@@ -250,6 +253,8 @@ struct PairEventSink<'a> {
     groups: GroupReader<'a>,
     stacks: StackReader<'a>,
     by_site: bool,
+    /// Flags of failed allocations whose caller has a way without the memory.
+    fallback_flags: u64,
     seed: Seed,
     filter: EventFilter<'a>,
     /// Number of the stream that is read.
@@ -342,7 +347,10 @@ impl PairEventSink<'_> {
             at: event.at,
             address: event.address,
             requested: if allocates { event.requested } else { event.call_site },
-            allocated: event.order.filter(|_| has_frames).map_or(event.allocated, u64::from),
+            allocated: match action {
+                PairAction::Failed => (event.gfp.unwrap_or(0) & self.fallback_flags).min(1),
+                _ => event.order.filter(|_| has_frames).map_or(event.allocated, u64::from),
+            },
             class,
             extra: match action {
                 _ if allocates => event.pid.map_or(NO_PID, i32::cast_unsigned),

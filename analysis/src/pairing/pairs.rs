@@ -346,7 +346,10 @@ impl<'a> Pairing<'a> {
     #[cold]
     fn other(&mut self, event: &PairEvent) {
         match event.action {
-            PairAction::Failed if is_selected(event.class) => self.tallies.fail(event.class),
+            PairAction::Failed if is_selected(event.class) => {
+                self.counts.failed_with_fallback += event.allocated;
+                self.tallies.fail(event.class, event.at);
+            }
             PairAction::NullFree => self.counts.null_free += u64::from(is_selected(event.class)),
             PairAction::Other => {
                 self.counts.other += 1;

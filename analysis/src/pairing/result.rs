@@ -49,6 +49,8 @@ pub(crate) struct Counts {
     /// Pairs freed on another NUMA node, by kind of the allocation.
     pub(crate) cross_node: ByKind<u64>,
     pub(crate) null_free: u64,
+    /// Failed allocations whose caller has a way without the memory, by their flags.
+    pub(crate) failed_with_fallback: u64,
     /// Allocations that the filters do not take.
     pub(crate) unselected_allocs: u64,
     /// Objects that the recorder itself allocated, whatever the filters.
@@ -90,6 +92,7 @@ impl Counts {
         self.partial_frees += other.partial_frees;
         self.has_whole_blocks |= other.has_whole_blocks;
         self.null_free += other.null_free;
+        self.failed_with_fallback += other.failed_with_fallback;
         self.unselected_allocs += other.unselected_allocs;
         self.own_allocs += other.own_allocs;
         self.own_allocated += other.own_allocated;

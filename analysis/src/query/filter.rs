@@ -26,6 +26,8 @@ pub(crate) struct EventFilter<'a> {
     shows_own: bool,
     /// `None`: every event is taken.
     selected: Option<Box<Selected<'a>>>,
+    /// Of allocations only failed ones are taken.
+    only_failed: bool,
 }
 
 impl<'a> EventFilter<'a> {
@@ -33,12 +35,17 @@ impl<'a> EventFilter<'a> {
     pub(crate) fn new(selected: Option<Selected<'a>>, own: Option<&'a [i32]>, shows_own: bool) -> EventFilter<'a> {
         let own = own.unwrap_or_default();
         let selected = selected.map(Box::new);
-        EventFilter { own: OwnThreads::new(own), has_own: !own.is_empty(), shows_own, selected }
+        EventFilter { own: OwnThreads::new(own), has_own: !own.is_empty(), shows_own, selected, only_failed: false }
+    }
+
+    /// The same filter, which of allocations takes only failed ones if `yes`.
+    pub(crate) fn only_failed(self, yes: bool) -> EventFilter<'a> {
+        EventFilter { only_failed: yes, ..self }
     }
 
     /// True where options of the query select allocations.
     pub(crate) fn selects(&self) -> bool {
-        self.selected.is_some()
+        self.selected.is_some() || self.only_failed
     }
 
     /// True for an allocation that the recorder makes for itself.
@@ -55,7 +62,9 @@ impl<'a> EventFilter<'a> {
 
     #[inline(always)]
     pub(crate) fn takes(&mut self, event: &Event, names: &Names) -> bool {
-        self.takes_unselected(event) && self.selected.as_mut().is_none_or(|selected| selected.takes(event, names))
+        self.takes_unselected(event)
+            && !(self.only_failed && event.allocates() && !event.failed)
+            && self.selected.as_mut().is_none_or(|selected| selected.takes(event, names))
     }
 }
 

@@ -68,6 +68,10 @@ pub struct Query {
     pub(crate) has_static: bool,
     pub(crate) window_events: Option<usize>,
     pub(crate) sized_classes: u32,
+    /// Of allocations only failed ones make rows.
+    pub(crate) only_failed: bool,
+    /// The answer has the texts of the machine's memory.
+    pub(crate) keeps_memory: bool,
 }
 
 impl Query {
@@ -132,7 +136,21 @@ impl Query {
             has_static: false,
             window_events: None,
             sized_classes: MAX_SIZED_CLASSES,
+            only_failed: false,
+            keeps_memory: false,
         }
+    }
+
+    /// Rows of `balance`: call-sites with the cache of their objects and the use of their pages, beside the machine's memory at both
+    /// ends of the recording.
+    pub fn by_part() -> Query {
+        Query { keeps_memory: true, ..Query::by(&[GroupKey::Site, GroupKey::Cache, GroupKey::Use]) }
+    }
+
+    /// Rows of `failed`: allocations that returned null by call-site, order, size, flags and thread.
+    pub fn by_failure() -> Query {
+        let keys = [GroupKey::Site, GroupKey::Order, GroupKey::Size, GroupKey::Gfp, GroupKey::Task];
+        Query { only_failed: true, keeps_memory: true, ..Query::by(&keys) }
     }
 
     /// Counts the peaks of all nodes of a tree over the keys of the query, the first key at the top. Where rows of modules overlap

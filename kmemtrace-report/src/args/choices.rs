@@ -68,6 +68,8 @@ pub(crate) enum ExportTo {
     ParquetObjects,
     /// Table of events
     ParquetEvents,
+    /// Sub-buffers for trace-cmd report and KernelShark
+    TraceDat,
     /// Events as JSON Lines
     Jsonl,
     /// Events as comma-separated rows
@@ -85,6 +87,17 @@ pub(crate) enum Weight {
     Wasted,
     /// Bytes live at the end
     Live,
+}
+
+/// Versions of `trace.dat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TraceDatVersion {
+    /// Every trace-cmd and KernelShark reads it
+    #[value(name = "6")]
+    V6,
+    /// trace-cmd 3.1 and later
+    #[value(name = "7")]
+    V7,
 }
 
 /// Reason for the exit status 1.

@@ -27,7 +27,7 @@ use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, T
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 
 use choices::one_of;
-pub(crate) use choices::{ChartShape, Color, ExportTo, FailOn, Format, Style, Weight};
+pub(crate) use choices::{ChartShape, Color, ExportTo, FailOn, Format, Style, TraceDatVersion, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{SortBy, Word};
 pub(crate) use memstrack::ReportParser;
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub(crate) objects: bool,
-    /// Show all rows, too, of classes that are normal, or of leaks that are not steady
+    /// Show rows that are normal, or not steady, too
     #[arg(long)]
     pub(crate) all: bool,
     /// Show the rows of each group
@@ -128,6 +128,9 @@ pub(crate) struct Args {
     /// Figure that folded stacks are weighted by [default: wasted, of pages live]
     #[arg(long, value_enum, value_name = "FIGURE")]
     pub(crate) weight: Option<Weight>,
+    /// Version of the trace.dat [default: 6]
+    #[arg(long, value_enum, value_name = "VERSION")]
+    pub(crate) trace_dat_version: Option<TraceDatVersion>,
     /// Name of the host, in place of the recorded one
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,

@@ -30,6 +30,8 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
     ("modules", &[("figures", &HELD), ("names", &MODULES)]),
     ("uses", &[("figures", &HELD), ("names", &USES)]),
     ("caches", &[("", &CACHES)]),
+    ("balance", &[("", &BALANCE)]),
+    ("failed", &[("requests", &FAILED), ("free blocks", &FREE_BLOCKS)]),
     ("mismatch", &[("", &MISMATCH)]),
     ("live", &[("figures", &LIVE), ("keys of --by", &KEYS), ("--objects", &OBJECTS)]),
     ("cross", &[("", &CROSS)]),
@@ -277,6 +279,49 @@ pub(crate) const TOP_CHURN: [Column<'static>; 6] = [
     Column::bar("", 3, "SHARE as a bar."),
     TOP_SITE,
     KEY_SOURCE,
+];
+
+/// `balance`.
+pub(crate) const BALANCE: [Column<'static>; 5] = [
+    Column::figure("CHANGE", 0, "Bytes by which the part grew over the recording."),
+    Column::figure("AT END", 2, "Bytes of the part at the end of the recording."),
+    Column::figure(
+        "EXPLAINED",
+        1,
+        "Live bytes of the recording's own objects that belong to the part, or to the call site.",
+    ),
+    Column::figure("OBJECTS", 3, "Live objects of a call site."),
+    Column::site(
+        "PART",
+        "Part of memory, and below it the call sites behind it; those of parts with at least 1% of the changes.",
+    ),
+];
+
+/// `failed`: refused requests.
+pub(crate) const FAILED: [Column<'static>; 11] = [
+    Column::figure("FAILED", 0, "Requests that returned no memory."),
+    Column::word(
+        "FALLBACK",
+        4,
+        "yes where the flags say that the caller has a way without the memory, - where they are not known.",
+    ),
+    Column::kind(6),
+    Column::figure("ORDER", 5, "Binary logarithm of the number of pages of a request; - for other kinds."),
+    Column::figure("REQUESTED", 1, "Bytes of one request."),
+    Column::figure("FIRST", 8, "Time of the first one, from the first event of the trace."),
+    Column::figure("LAST", 9, "Time of the last one."),
+    Column::figure("PID", 3, "Thread of the requests."),
+    Column::name("COMM", 2, "Command name of the thread: its last known one."),
+    KEY_SITE,
+    Column::name("GFP", 7, "Flags of the requests, by the kernel's names."),
+];
+
+/// `failed`: free blocks.
+pub(crate) const FREE_BLOCKS: [Column<'static>; 4] = [
+    Column::figure("NODE", 0, "NUMA node."),
+    Column::word("ZONE", 0, "Zone of memory."),
+    Column::word("AT", 0, "Start or end of the recording."),
+    Column::word("BLOCKS", 0, "Free blocks of 1, 2, 4 pages and so on."),
 ];
 
 /// `mismatch`.

@@ -8,8 +8,9 @@ mod parquet;
 mod perfetto;
 mod pprof;
 mod protobuf;
+mod trace_dat;
 
-use crate::args::{ExportTo, Format};
+use crate::args::{ExportTo, Format, TraceDatVersion};
 use crate::cli::Request;
 use crate::report;
 use job::Job;
@@ -23,6 +24,9 @@ pub(crate) fn export(request: &Request) -> anyhow::Result<u8> {
     if args.weight.is_some() && to != ExportTo::Folded {
         anyhow::bail!("export: --weight goes with --to folded: the other formats have all figures");
     }
+    if args.trace_dat_version.is_some() && to != ExportTo::TraceDat {
+        anyhow::bail!("export: --trace-dat-version goes with --to trace-dat alone");
+    }
     // A saved document has no rows of these formats, and is refused by its name.
     report::saved_document(request)?;
     let job = Job::new(request);
@@ -35,5 +39,6 @@ pub(crate) fn export(request: &Request) -> anyhow::Result<u8> {
         ExportTo::ParquetSites => parquet::sites(&job),
         ExportTo::ParquetObjects => parquet::objects(&job),
         ExportTo::ParquetEvents => parquet::events(&job),
+        ExportTo::TraceDat => trace_dat::trace_dat(&job, args.trace_dat_version.unwrap_or(TraceDatVersion::V6)),
     }
 }

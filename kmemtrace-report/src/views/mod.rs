@@ -6,6 +6,7 @@
 mod figures;
 mod holders;
 mod latency;
+mod memory;
 mod other;
 pub(crate) mod view;
 
@@ -22,6 +23,8 @@ pub(crate) static VIEWS: &[View] = &[
     holders::MODULES,
     holders::USES,
     figures::CACHES,
+    memory::BALANCE,
+    memory::FAILED,
     figures::MISMATCH,
     figures::LIVE,
     figures::CROSS,

@@ -4,9 +4,9 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use kmemtrace_abi::random;
@@ -135,6 +135,22 @@ impl HeldDir {
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Facts of the file of this name; of a link itself.
+    pub(crate) fn stat_of(&self, name: &OsStr) -> Result<Stat, Errno> {
+        rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Path that the directory has now, from the root of this process; an error where /proc does not tell.
+    pub(crate) fn path(&self) -> io::Result<PathBuf> {
+        std::fs::read_link(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
+    }
+
+    /// True if the path leads to this directory.
+    pub(crate) fn is_reached_by(&self, path: &Path) -> io::Result<bool> {
+        let (there, own) = (rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?, self.stat()?);
+        Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
     }
 
     /// Makes the directory that of a user and a group.

@@ -1,11 +1,16 @@
 //! Destination of a recording: a trace directory, a stream, or both with the same blocks.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use anyhow::anyhow;
+use rustix::io::Errno;
+
+use crate::output::made_file::Size;
 use crate::output::stream::Stream;
-use crate::output::trace_dir::TraceDir;
+use crate::output::trace_dir::{Place, TraceDir};
 
 /// Destination of all files of a recording.
 pub(crate) struct Destination {
@@ -24,6 +29,12 @@ impl Destination {
         self.dir.as_ref().map(|dir| dir.dir.as_path())
     }
 
+    /// Path that the trace directory has now.
+    pub(crate) fn path_now(&self) -> Option<PathBuf> {
+        let dir = self.dir.as_ref()?;
+        Some(if let Place::Moved(now) = dir.place() { now } else { dir.dir.clone() })
+    }
+
     /// Name for messages.
     pub(crate) fn shown(&self) -> String {
         self.path().map_or_else(|| "the stream".to_owned(), |path| path.display().to_string())
@@ -31,14 +42,34 @@ impl Destination {
 
     /// Begins a file.
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<TraceFile> {
-        let file = self.dir.as_ref().map(|dir| dir.file(name)).transpose()?;
-        Ok(TraceFile { file, stream: self.stream.clone() })
+        let stored = self.dir.as_ref().map(|dir| dir.file(name)).transpose()?;
+        Ok(TraceFile { stored, stream: self.stream.clone() })
     }
 
-    /// Message for a file that cannot be written, without the reason.
-    pub(crate) fn unwritable(&self, name: &str) -> String {
-        let of_stream = || format!("{name}: cannot be written to the stream");
-        self.dir.as_ref().map_or_else(of_stream, |dir| dir.unwritable(name))
+    /// Error for a file that cannot be written, with the remedy.
+    pub(crate) fn unwritable(&self, name: &str, error: &io::Error) -> anyhow::Error {
+        match &self.dir {
+            Some(dir) => {
+                anyhow!("{}: cannot be written: {error}, {}", dir.dir.join(name).display(), self.remedy(error))
+            }
+            None => anyhow!("{name}: cannot be written to the stream: {error}"),
+        }
+    }
+
+    /// State of a file that cannot be written, and the remedy.
+    pub(crate) fn remedy(&self, error: &io::Error) -> String {
+        match Errno::from_io_error(error) {
+            Some(Errno::FBIG) => "the limit of a file's size (ulimit -f): raise the limit".to_owned(),
+            Some(Errno::ROFS) => {
+                "the file system is read-only: look for the reason in the kernel's log, or use -o".to_owned()
+            }
+            Some(Errno::IO) => "the disk fails: look for the reason in the kernel's log, or use -o".to_owned(),
+            Some(Errno::DQUOT) => "the user's quota is used up: raise it, or use -o".to_owned(),
+            _ => {
+                let room = self.room().map(|bytes| bytes >> 10).unwrap_or(0);
+                format!("{room} KiB free: free some space or use -o")
+            }
+        }
     }
 
     /// See [`TraceDir::replaces`].
@@ -61,14 +92,14 @@ impl Destination {
         self.dir.as_mut().map_or(Ok(()), |dir| dir.lend(reader))
     }
 
-    /// True if the trace directory was removed.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.dir.as_ref().is_some_and(TraceDir::is_gone)
+    /// See [`TraceDir::changes`].
+    pub(crate) fn changes(&self) -> Vec<String> {
+        self.dir.as_ref().map_or_else(Vec::new, TraceDir::changes)
     }
 
-    /// True unless a file of this name was removed from the trace directory.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.dir.as_ref().is_none_or(|dir| dir.has(name))
+    /// See [`TraceDir::place`]; a stream is where it was.
+    pub(crate) fn place(&self) -> Place {
+        self.dir.as_ref().map_or(Place::Here, TraceDir::place)
     }
 
     /// Free bytes of the file system.
@@ -105,8 +136,24 @@ impl Destination {
 /// File of a recording: on disk, in the stream, or both. Each write is a whole block.
 #[derive(Debug)]
 pub(crate) struct TraceFile {
-    pub(crate) file: Option<File>,
+    stored: Option<(File, Arc<Size>)>,
     stream: Option<Stream>,
+}
+
+impl TraceFile {
+    /// The file on disk, where there is one.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.stored.as_ref().map(|(file, _)| file)
+    }
+
+    /// Cuts the file to `len` bytes and goes on behind them.
+    pub(crate) fn cut(&mut self, len: u64) -> io::Result<()> {
+        let Some((file, size)) = &mut self.stored else { return Ok(()) };
+        size.begin_cut(len);
+        file.set_len(len)?;
+        size.finish_cut(len);
+        file.seek(io::SeekFrom::Start(len)).map(drop)
+    }
 }
 
 impl Write for TraceFile {
@@ -116,8 +163,10 @@ impl Write for TraceFile {
 
     /// Writes a block, first to the disk: a block that the file has not is not in the stream.
     fn write_all(&mut self, block: &[u8]) -> io::Result<()> {
-        if let Some(file) = &mut self.file {
+        if let Some((file, size)) = &mut self.stored {
+            size.begin(file.metadata()?.len(), block.len());
             file.write_all(block)?;
+            size.finish(block.len());
         }
         if let Some(stream) = &self.stream {
             stream.put(block);

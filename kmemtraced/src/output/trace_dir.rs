@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
@@ -12,6 +12,7 @@ use rustix::fs::Mode;
 
 use crate::fs::held_dir::{HeldDir, joined, random_digits};
 use crate::output::earlier::{Earlier, Replaced, remove_trace};
+use crate::output::made_file::{MadeFile, Size};
 
 /// Trace directory where the command line names none.
 const DEFAULT: &str = "kmemtrace.data";
@@ -35,6 +36,20 @@ pub(crate) struct TraceDir {
     is_lent: bool,
     /// Thread that removes the replaced recording.
     removal: Option<JoinHandle<anyhow::Result<()>>>,
+    made: Mutex<Vec<MadeFile>>,
+    /// Path from the root, once the directory has the asked name; empty where /proc does not tell it.
+    path: PathBuf,
+}
+
+/// Place of a trace directory, as it is now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Where it was made.
+    Here,
+    /// Elsewhere on its file system: somebody has renamed it, or a directory above.
+    Moved(PathBuf),
+    /// No path leads to it: removed, unmounted, or behind another mount.
+    Unreached,
 }
 
 impl TraceDir {
@@ -69,6 +84,8 @@ impl TraceDir {
             has_begun: false,
             is_lent: false,
             removal: None,
+            made: Mutex::default(),
+            path: PathBuf::new(),
         })
     }
 
@@ -80,6 +97,12 @@ impl TraceDir {
     /// Takes the asked name, now that the recording has begun. An earlier recording is removed, or kept as `.old` where the default
     /// name is used. An error names the path under which a recording stays; it does not end the recording.
     pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
+        let named = self.take_name();
+        self.path = self.held.path().unwrap_or_default();
+        named
+    }
+
+    fn take_name(&mut self) -> anyhow::Result<()> {
         self.has_begun = true;
         let Some(earlier) = self.earlier.take() else { return Ok(()) };
         let shown = self.dir.with_file_name(&self.name);
@@ -113,14 +136,40 @@ impl TraceDir {
         }
     }
 
-    /// Makes a file in the directory.
-    pub(crate) fn file(&self, name: &str) -> anyhow::Result<File> {
+    /// Makes a file in the directory; its size is for the one who writes it to keep.
+    pub(crate) fn file(&self, name: &str) -> anyhow::Result<(File, Arc<Size>)> {
         let shown = || format!("{}: cannot be made", self.dir.join(name).display());
         let file = self.held.create(name.as_ref()).with_context(shown)?;
         if self.is_lent {
             rustix::fs::fchmod(&file, READABLE).with_context(shown)?;
         }
-        Ok(file)
+        let size = Arc::new(Size::default());
+        let made = MadeFile::new(&self.held, name, &size).with_context(shown)?;
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
+        Ok((file, size))
+    }
+
+    /// What other programs have done to the files: `cpu0.out was replaced`, a text for each file.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.iter().filter_map(|file| file.change(&self.held)).collect()
+    }
+
+    /// Place of the directory, once the recording has begun.
+    pub(crate) fn place(&self) -> Place {
+        match self.held.path() {
+            Ok(now) if self.held.is_reached_by(&now).unwrap_or(false) => {
+                if now == self.path {
+                    Place::Here
+                } else {
+                    Place::Moved(now)
+                }
+            }
+            Ok(_) => Place::Unreached,
+            // Without /proc only the directory above tells.
+            Err(_) if self.held.is_at(&self.parent, &self.name).unwrap_or(false) => Place::Here,
+            Err(_) => Place::Unreached,
+        }
     }
 
     /// Gives the directory, which no one else may enter, to the user and group who read it. The files stay the caller's.
@@ -129,21 +178,6 @@ impl TraceDir {
         self.held.give_to(user, group).with_context(|| format!("{shown}: cannot be given to user {user}"))?;
         self.is_lent = true;
         Ok(())
-    }
-
-    /// Message for a file that cannot be written, without the reason.
-    pub(crate) fn unwritable(&self, name: &str) -> String {
-        format!("{}: cannot be written (free some space, raise ulimit -f, or use -o)", self.dir.join(name).display())
-    }
-
-    /// True if the directory was removed; the kernel frees its files with their last descriptor.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.held.stat().is_ok_and(|stat| stat.st_nlink == 0)
-    }
-
-    /// True if the directory has a file of this name.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        !matches!(self.held.kind(name.as_ref()), Ok(None))
     }
 
     /// Free bytes of the file system.

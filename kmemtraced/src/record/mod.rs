@@ -104,10 +104,10 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
         return status;
     }
     let status = status.map(|status| if status == 0 { viewed } else { status });
-    let Some(dir) = output.path() else { return status };
-    let reported = command::report(args, dir, report_file.as_ref(), signals);
+    let Some(dir) = output.path_now() else { return status };
+    let reported = command::report(args, &dir, report_file.as_ref(), signals);
     if memstrack::is_private(args) {
-        remove_private(dir, reported);
+        remove_private(&dir, reported);
     }
     match reported {
         Reported::Interrupted => Ok(shutdown::ENDED_EARLY),
@@ -163,7 +163,7 @@ fn run(
     }
     let knows_own = own_threads::has_ids_of_events();
     let options = options(args, &facts, changes.clone(), own_threads(args, &facts, knows_own));
-    let mut names = Names::start(args.viewer.is_some() || args.reader.is_some())?;
+    let mut names = Names::start(args.viewer.is_some() || args.reader.is_some(), args.lean)?;
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let conditions = conditions(args, &facts, &mut workers);
     let launcher = launcher(args, knows_own);
@@ -173,7 +173,7 @@ fn run(
     let threads = put_threads(args, &mut meta, &workers.tids, knows_own);
     names.learn(&source.comms(), knows_own);
     names.begin(meta);
-    let launcher = threads.with_context(|| output.unwritable("meta.out")).and(launcher);
+    let launcher = threads.map_err(|error| output.unwritable("meta.out", &error)).and(launcher);
     let started =
         launcher.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
     if started.is_ok() {

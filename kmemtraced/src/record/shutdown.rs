@@ -6,11 +6,11 @@ use std::time::Duration;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units::{self, counted};
 use kmemtrace_abi::trace::Scope;
-use rustix::io::Errno;
 
 use crate::args::Args;
 use crate::control::files;
 use crate::output::destination::Destination;
+use crate::output::trace_dir::Place;
 use crate::process::messages::{self, say};
 use crate::record::losses::{self, Conditions};
 use crate::source::SourceFacts;
@@ -80,10 +80,11 @@ pub(crate) fn close(
     let failed = failed.or(meta.as_ref().map(|error| ("meta.out".to_owned(), error)));
     let is_unknown = totals.cleared || totals.uncounted || ended.foreign;
     let incomplete = totals.lost > 0 || is_unknown;
-    let names = outcomes.iter().map(|(cpu, _)| format!("cpu{cpu}.out")).chain(["meta.out".to_owned()]);
-    let removed: Vec<String> = names.filter(|name| !output.has(name)).collect();
-    let shown = output.shown();
-    if incomplete || ended.early || failed.is_some() || !removed.is_empty() || !args.quiet {
+    let (place, changes) = (output.place(), output.changes());
+    let is_lost = place == Place::Unreached || !changes.is_empty();
+    let asked = output.shown();
+    let shown = if let Place::Moved(now) = &place { now.display().to_string() } else { asked.clone() };
+    if incomplete || ended.early || failed.is_some() || is_lost || !args.quiet {
         let Totals { events, lost, .. } = totals;
         let unknown = if is_unknown { ", and an unknown number more" } else { "" };
         let events = counted(events, "event");
@@ -93,18 +94,23 @@ pub(crate) fn close(
     say_each_cpu(args, totals.events, outcomes);
     say_losses(conditions, &totals, outcomes, failed.is_none());
     if let Some((name, error)) = &failed {
-        say(format!("kmemtraced: {shown}/{name}: {error}, {}", remedy(error, output)));
+        say(format!("kmemtraced: {shown}/{name}: {error}, {}; what is there is valid", output.remedy(error)));
         return ENDED_EARLY;
     }
-    if !removed.is_empty() {
-        let removed = removed.join(", ");
+    if place == Place::Unreached {
         say(format!(
-            "kmemtraced: {shown}: another program removed {removed} while recording: what was in there is lost"
+            "kmemtraced: {asked}: what was written can no longer be reached: another program removed, unmounted or moved the directory"
         ));
         return ENDED_EARLY;
     }
-    if let Some(dir) = output.path().filter(|_| !args.quiet && !args.memstrack.notui) {
-        let shown = dir.display();
+    if !changes.is_empty() {
+        say(format!("kmemtraced: {shown}: {} by another program while recording: record again", changes.join(", ")));
+        return ENDED_EARLY;
+    }
+    if shown != asked {
+        say(format!("kmemtraced: {asked}: another program moved the directory: the recording is in {shown}"));
+    }
+    if output.path().is_some() && !args.quiet && !args.memstrack.notui {
         let view = if latency::stands_alone(&facts.events) { "latency " } else { "" };
         say(format!("next: kmemtrace-report {view}{shown}     check: kmemtrace-check {shown}"));
     }
@@ -171,15 +177,6 @@ fn say_losses(conditions: &Conditions<'_>, totals: &Totals, outcomes: &[(u32, Ou
     if totals.lost > by_others && is_written {
         losses::lines(conditions, totals.lost - by_others, outcomes).into_iter().for_each(say);
     }
-}
-
-/// State of a file that could not be written, and the remedy.
-fn remedy(error: &io::Error, output: &Destination) -> String {
-    if error.raw_os_error() == Some(Errno::FBIG.raw_os_error()) {
-        return "the limit of a file's size (ulimit -f): what is there is valid; raise the limit".to_owned();
-    }
-    let room = output.room().map(|bytes| bytes >> 10).unwrap_or(0);
-    format!("{room} KiB free: what is there is valid; free some space or use -o")
 }
 
 /// Reports a recording that a second signal cut short. Touches no file, because the disk may stall.

@@ -10,6 +10,7 @@ use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
 use crate::args::Args;
 use crate::control::foreign::Watcher;
 use crate::output::destination::Destination;
+use crate::output::trace_dir::Place;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::record::notices::{answer_counters, has_status_line, report_change};
@@ -23,6 +24,9 @@ use crate::write::workers::Workers;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval between two status lines.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Interval between two looks at the files by their names.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reason to stop, as text for the user and as `END_*` for the end block.
 pub(crate) struct Stop {
@@ -55,10 +59,10 @@ impl Running<'_> {
         let start = Instant::now();
         let show = has_status_line(self.args);
         let mut status = StatusLine { start, shown: Instant::now(), events: 0 };
-        let mut has_told = false;
+        let (mut has_told, mut looked) = (false, start);
         let stop = loop {
             thread::sleep(POLL_INTERVAL);
-            if let Some(stop) = self.asked(start).or_else(|| self.failed()) {
+            if let Some(stop) = self.asked(start).or_else(|| self.failed(&mut looked)) {
                 break stop;
             }
             answer_counters(self.workers, self.signals);
@@ -106,8 +110,9 @@ impl Running<'_> {
         None
     }
 
-    /// A stop by a failure: a file cannot be written, or the source or the trace directory is gone.
-    fn failed(&mut self) -> Option<Stop> {
+    /// A stop by a failure: a file cannot be written, or the source, the trace directory or a file of it is gone. `looked`: the last look
+    /// at the files by their names.
+    fn failed(&mut self, looked: &mut Instant) -> Option<Stop> {
         if self.names.has_failed() || self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             return Stop::new("cannot write", END_ERROR);
         }
@@ -115,10 +120,17 @@ impl Running<'_> {
         if self.watcher.as_ref().is_some_and(|watcher| watcher.is_gone()) {
             return Stop::new("what was recorded from was removed", END_ERROR);
         }
-        if self.output.is_gone() {
-            return Stop::new(format!("{} was removed", self.output.shown()), END_ERROR);
+        if looked.elapsed() < LOOK_INTERVAL {
+            return None;
         }
-        None
+        *looked = Instant::now();
+        let shown = self.output.shown();
+        if self.output.place() == Place::Unreached {
+            return Stop::new(format!("no path leads to {shown} any more"), END_ERROR);
+        }
+        let changed = self.output.changes();
+        let first = changed.first()?;
+        Stop::new(format!("{shown}/{first} by another program"), END_ERROR)
     }
 
     /// Bytes of all files.

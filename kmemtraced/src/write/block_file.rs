@@ -1,7 +1,7 @@
 //! A trace file that grows block by block.
 
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, Write};
 use std::ops::Range;
 
 use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, RecordingId, kind};
@@ -26,17 +26,15 @@ pub(crate) trait Store: Write + Send {
 
 impl Store for TraceFile {
     fn cut(&mut self, len: u64) -> io::Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        file.set_len(len)?;
-        file.seek(io::SeekFrom::Start(len)).map(drop)
+        TraceFile::cut(self, len)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.file.as_ref().map_or(Ok(()), File::sync_data)
+        self.file().map_or(Ok(()), File::sync_data)
     }
 
     fn free(&mut self, bytes: Range<u64>) -> io::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
+        let Some(file) = self.file() else { return Ok(()) };
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(rustix::fs::fallocate(file, how, bytes.start, bytes.end - bytes.start)?)
     }

@@ -3,7 +3,6 @@
 
 use std::io;
 
-use anyhow::Context;
 use kmemtrace_abi::disk::block::{End, NO_CPU, item, kind};
 use zerocopy::IntoBytes;
 
@@ -12,7 +11,6 @@ use crate::write::block_file::BlockFile;
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
 use crate::write::host_texts::{self, HostTexts};
-use crate::write::memory_texts::MemoryTexts;
 
 const NAME: &str = "meta.out";
 /// Bytes of command names that are worth a compressor.
@@ -44,7 +42,7 @@ impl MetaFile {
     ) -> anyhow::Result<MetaFile> {
         let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording);
         let mut meta = MetaFile { file, texts: HostTexts::open(), options: *options };
-        meta.put_start(description).with_context(|| output.unwritable(NAME))?;
+        meta.put_start(description).map_err(|error| output.unwritable(NAME, &error))?;
         Ok(meta)
     }
 
@@ -82,6 +80,11 @@ impl MetaFile {
         self.put(&[(item::PROBES, text.into_bytes())])
     }
 
+    /// Adds texts of the machine's memory, by item tag.
+    pub(crate) fn put_memory(&mut self, texts: Vec<(u16, Vec<u8>)>) -> io::Result<()> {
+        self.put(&texts)
+    }
+
     /// Adds command names of threads, as `PID COMM` lines.
     pub(crate) fn put_comms(&mut self, lines: Vec<u8>) -> io::Result<()> {
         if lines.len() >= MANY_NAMES {
@@ -109,11 +112,10 @@ impl MetaFile {
         if self.options.sync { self.file.sync() } else { Ok(()) }
     }
 
-    /// Adds the texts that are known after the last event, with `comms` (`PID COMM` lines of the kernel) and those of the machine's
-    /// memory, and the end block.
-    pub(crate) fn finish(mut self, comms: &[u8], memory: MemoryTexts, reason: u32) -> io::Result<()> {
+    /// Adds the texts that are known after the last event, with `comms` (`PID COMM` lines of the kernel) and `texts` by item tag, and
+    /// the end block.
+    pub(crate) fn finish(mut self, comms: &[u8], mut texts: Vec<(u16, Vec<u8>)>, reason: u32) -> io::Result<()> {
         let late_symbols = self.options.late_symbols;
-        let mut texts = memory.take();
         texts.extend(self.texts.at_end(comms, !late_symbols));
         self.put(&texts)?;
         if late_symbols {

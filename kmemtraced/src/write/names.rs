@@ -35,8 +35,8 @@ enum Text {
     Comms(Vec<u8>),
     /// The recorder's probe events.
     Probes(String),
-    /// The kernel records: what changes from now on has events.
-    Begun,
+    /// The kernel records: what changes from now on has events. Texts of the machine's memory, by item tag.
+    Begun(Vec<(u16, Vec<u8>)>),
 }
 
 /// Names of a recording, and the thread that has `meta.out` meanwhile.
@@ -45,6 +45,8 @@ pub(crate) struct Names {
     pub(crate) tid: i32,
     comms: Comms,
     memory: MemoryTexts,
+    /// Texts of the machine's memory at the end.
+    memory_at_end: Vec<(u16, Vec<u8>)>,
     file: Sender<MetaFile>,
     texts: Sender<Text>,
     shared: Arc<Shared>,
@@ -55,8 +57,9 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Starts the thread, which waits for its file. A viewer that follows the recording gets command names as they come.
-    pub(crate) fn start(is_followed: bool) -> anyhow::Result<Names> {
+    /// Starts the thread, which waits for its file. A viewer that follows the recording gets command names as they come. `is_lean`:
+    /// texts of memory with a line for each caller are left out.
+    pub(crate) fn start(is_followed: bool, is_lean: bool) -> anyhow::Result<Names> {
         let name = "names";
         let (tid_out, tid) = crossbeam_channel::bounded(1);
         let (file, files) = crossbeam_channel::bounded(1);
@@ -65,14 +68,16 @@ impl Names {
         let figures = Arc::clone(&shared);
         let work = move || {
             let _ = tid_out.send(own_tid());
-            files.recv().ok().map(|file| write(file, &texts_out, &figures))
+            let memory = MemoryTexts::open(!is_lean);
+            files.recv().ok().map(|file| write(file, &texts_out, &memory, &figures))
         };
         let started = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work);
         let thread = started.map_err(|error| not_started(name, &error))?;
         let tid = tid.recv().map_err(|error| not_started(name, &io::Error::other(error)))?;
         let interval = if is_followed { Duration::ZERO } else { INTERVAL };
-        let (comms, memory) = (Comms::new(is_followed), MemoryTexts::open());
-        Ok(Names { tid, comms, memory, file, texts, shared, thread, interval, due: Instant::now() + interval })
+        let (comms, memory) = (Comms::new(is_followed), MemoryTexts::open(!is_lean));
+        let (memory_at_end, due) = (Vec::new(), Instant::now() + interval);
+        Ok(Names { tid, comms, memory, memory_at_end, file, texts, shared, thread, interval, due })
     }
 
     /// Gives the thread its file.
@@ -95,15 +100,14 @@ impl Names {
         self.comms.begin(lines, lives);
     }
 
-    /// Keeps the figures of memory that hold once the kernel records; they are written at the end.
-    pub(crate) fn begun(&mut self) {
-        self.memory.begun();
-        let _ = self.texts.send(Text::Begun);
+    /// Hands the figures of memory that hold once the kernel records to the thread, which has its file.
+    pub(crate) fn begun(&self) {
+        let _ = self.texts.send(Text::Begun(self.memory.begun()));
     }
 
     /// Keeps the figures of memory that hold before the kernel stops to record.
     pub(crate) fn stopping(&mut self) {
-        self.memory.stopping();
+        self.memory_at_end = self.memory.stopping();
     }
 
     /// Adds the name of a thread.
@@ -141,7 +145,7 @@ impl Names {
 
     /// Ends the thread and completes the file. Where a block of it could not be written meanwhile, its names come at the end.
     pub(crate) fn finish(self, reason: u32) -> io::Result<()> {
-        let Names { mut comms, memory, file, texts, thread, .. } = self;
+        let Names { mut comms, memory_at_end, file, texts, thread, .. } = self;
         drop((file, texts));
         let ended = thread.join().ok().flatten();
         let (file, written) = ended.ok_or_else(|| io::Error::other("the thread of the names has failed"))?;
@@ -149,20 +153,27 @@ impl Names {
         if written.is_err() {
             comms.renew();
         }
-        let finished = file.finish(&comms.take_new(), memory, reason);
+        let finished = file.finish(&comms.take_new(), memory_at_end, reason);
         written.and(finished)
     }
 }
 
 /// Adds names to the file until there will be no more, or until it cannot be written.
-fn write(mut file: MetaFile, texts: &Receiver<Text>, shared: &Shared) -> (MetaFile, io::Result<()>) {
+fn write(
+    mut file: MetaFile,
+    texts: &Receiver<Text>,
+    memory: &MemoryTexts,
+    shared: &Shared,
+) -> (MetaFile, io::Result<()>) {
     let mut look = Instant::now() + INTERVAL;
     let written = loop {
         shared.bytes.store(file.bytes(), Ordering::Relaxed);
         let written = match texts.recv_deadline(look) {
             Ok(Text::Comms(lines)) => file.put_comms(lines),
             Ok(Text::Probes(text)) => file.put_probes(text),
-            Ok(Text::Begun) => file.put_new_cgroups(),
+            Ok(Text::Begun(totals)) => (file.put_memory(totals))
+                .and_then(|()| file.put_new_cgroups())
+                .and_then(|()| file.put_memory(memory.callers_begun())),
             Err(RecvTimeoutError::Timeout) => {
                 look = Instant::now() + INTERVAL;
                 file.put_new_modules().and_then(|()| file.put_new_cgroups())

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES, Watermark};
 use rustix::thread::CpuSet;
@@ -232,7 +232,7 @@ impl Spawner<'_> {
             own: options.own.clone(),
             abandon: Arc::clone(&workers.abandon),
         };
-        writer.begin().with_context(|| output.unwritable(&name))?;
+        writer.begin().map_err(|error| output.unwritable(&name, &error))?;
         Ok(writer)
     }
 

@@ -191,7 +191,12 @@ fn file_header(workload: &Workload, source: &str, relay: Option<&RelayOptions>) 
 }
 
 fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option<&RelayOptions>) -> Vec<u8> {
-    let mut file = File::new(recording, NO_CPU, &common_items(workload, source, relay));
+    let mut header = common_items(workload, source, relay);
+    let is_of_header = |tag: &u16| *tag < item::KALLSYMS;
+    for (tag, text) in workload.items.iter().filter(|(tag, _)| is_of_header(tag)) {
+        item::put(&mut header, *tag, 0, text.as_bytes());
+    }
+    let mut file = File::new(recording, NO_CPU, &header);
     let mut out = Vec::new();
     if !workload.nodes.is_empty() {
         let text: String = workload.nodes.iter().map(|(cpu, node)| format!("{cpu} {node}\n")).collect();
@@ -230,7 +235,8 @@ fn meta(workload: &Workload, recording: RecordingId, source: &str, relay: Option
         (item::MODULE_INFO, &workload.module_info),
         (item::RECLAIM_ACCOUNT, &workload.reclaim_account),
     ];
-    for (tag, text) in texts {
+    let more = workload.items.iter().filter(|(tag, _)| !is_of_header(tag)).map(|(tag, text)| (*tag, text));
+    for (tag, text) in texts.into_iter().chain(more) {
         if !text.is_empty() {
             let mut out = Vec::new();
             item::put(&mut out, tag, 0, text.as_bytes());

@@ -104,6 +104,7 @@ impl Load {
             modules: String::new(),
             module_info: String::new(),
             slabinfo: Default::default(),
+            items: Vec::new(),
             hidden_symbols: false,
         };
         let load = Load {

@@ -226,6 +226,8 @@ pub struct Workload {
     pub module_info: String,
     /// `/proc/slabinfo` at the start and at the end; empty where the trace has none.
     pub slabinfo: [String; 2],
+    /// Further items of `meta.out` by tag; those below 100 are of its header.
+    pub items: Vec<(u16, String)>,
     /// Lines `CACHE 0` and `CACHE 1` of caches whose objects the kernel takes back; empty where the trace has none.
     pub reclaim_account: String,
     /// Threads that lived at the end, where the trace tells them.
@@ -1003,6 +1005,7 @@ impl<'a> Machine<'a> {
             hidden_symbols: false,
             modules: String::new(),
             module_info: String::new(),
+            items: Vec::new(),
             slabinfo: match self.options.varied && self.extra.chance(50) {
                 true => SLABINFO.map(slabinfo),
                 false => Default::default(),

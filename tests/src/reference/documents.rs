@@ -85,7 +85,7 @@ pub fn summary(known: &Known, pairs: &Pairs) -> Value {
 }
 
 /// Members with the symbols of call-sites, by name. Left out if the reference does not know symbols.
-fn symbols(known: &Known, sites: &[(&str, Option<u64>)]) -> Value {
+pub(super) fn symbols(known: &Known, sites: &[(&str, Option<u64>)]) -> Value {
     let Some(symbols) = &known.symbols else { return json!({}) };
     let symbol =
         |&(name, site): &(&str, Option<u64>)| (name.to_owned(), json!(site.and_then(|site| symbols.symbol(site))));

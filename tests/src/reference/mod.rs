@@ -10,6 +10,7 @@ pub mod compare;
 pub mod documents;
 #[cfg(test)]
 mod examples;
+pub mod failed;
 pub mod figures;
 pub mod groups;
 pub mod growth;

@@ -18,7 +18,7 @@ use kmemtrace_tests::scenario::Scenario;
 use serde_json::Value;
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 18] = [
+const VIEWS: [&[&str]; 20] = [
     &["summary"],
     &["leaks", "--all"],
     &["leaks", "--all", "--parts"],
@@ -26,6 +26,8 @@ const VIEWS: [&[&str]; 18] = [
     &["sites"],
     &["sites", "--by", "comm,site,cache,gfp"],
     &["caches"],
+    &["balance"],
+    &["failed"],
     &["mismatch"],
     &["live"],
     &["live", "--by", "task,cache"],

@@ -12,7 +12,7 @@ use kmemtrace_tests::recording::Directory;
 use serde_json::Value;
 
 /// A captured tree, taken apart.
-struct Tree {
+pub(crate) struct Tree {
     _dir: Directory,
     path: std::path::PathBuf,
     is_big: bool,
@@ -23,7 +23,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn of(sample: &str) -> Tree {
+    pub(crate) fn of(sample: &str) -> Tree {
         let dir = Directory::new(&[]);
         let path = archive::unpack(sample, dir.path()).unwrap();
         let mut formats = Vec::new();
@@ -97,7 +97,7 @@ impl Tree {
     }
 
     /// A `trace.dat` of version 6.
-    fn version_6(&self) -> Vec<u8> {
+    pub(crate) fn version_6(&self) -> Vec<u8> {
         let (kallsyms, comms) = (self.text("kallsyms"), self.text("saved_cmdlines"));
         let mut file = [self.head("6"), self.described()].concat();
         file.extend([&self.u32(kallsyms.len())[..], &kallsyms, &self.u32(0), &self.u64(comms.len()), &comms].concat());
@@ -122,7 +122,7 @@ impl Tree {
     }
 
     /// A `trace.dat` of version 7, with another buffer before the one that has the events.
-    fn version_7(&self, compression: &str) -> Vec<u8> {
+    pub(crate) fn version_7(&self, compression: &str) -> Vec<u8> {
         let pack = |bytes: &[u8]| match compression {
             "zstd" => zstd::bulk::compress(bytes, 1).unwrap(),
             _ => bytes.to_vec(),
@@ -256,6 +256,22 @@ fn a_cut_trace_dat_is_read_up_to_the_cut_or_refused_in_one_sentence() {
     assert!(refused(&whole[..5000]).contains("a trace.dat that ends before"));
     let newer = tree.version_7("none");
     assert!(refused(&newer[..newer.len() - 100]).contains("a trace.dat that ends before the options"));
+    // Of one that trace-cmd has not finished the place of the options is not there.
+    let mut unfinished = newer.clone();
+    let head = unfinished.windows(6).position(|six| six == b"none\0\0").unwrap() + 6;
+    unfinished[head..head + 8].fill(0);
+    assert!(refused(&unfinished).contains("run: trace-cmd restore -o new.dat "));
+    // Those of single CPUs have no head.
+    for bytes in [&tree.cpus[0].0[..], b""] {
+        dir.write("trace.dat.cpu0", bytes);
+        for program in ["kmemtrace-report", "kmemtrace-check"] {
+            let said = stderr(3, &run(program, &[], &[&dir.file("trace.dat.cpu0")]));
+            assert!(
+                said.contains("what trace-cmd has recorded of one CPU") && said.contains("trace-cmd restore"),
+                "{said}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use kmemtrace_tests::recording::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 16] = [
+const VIEWS: [&[&str]; 18] = [
     &["summary"],
     &["leaks", "--all"],
     &["sites"],
@@ -22,6 +22,8 @@ const VIEWS: [&[&str]; 16] = [
     &["tree", "--by", "task,stack"],
     &["sites", "--by", "comm,gfp"],
     &["caches"],
+    &["balance"],
+    &["failed"],
     &["mismatch"],
     &["live"],
     &["live", "--objects"],

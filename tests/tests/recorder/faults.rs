@@ -2,7 +2,8 @@
 //! instance. Tests that cannot run here are listed as skipped at the end.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -28,7 +29,8 @@ kmemtrace_tests::tests![
     a_full_disk_ends_it_with_what_fitted,
     packing_makes_the_room_that_it_needs,
     a_second_recorder_is_refused,
-    a_removed_output_is_told,
+    a_changed_output_is_told,
+    a_renamed_directory_is_told_and_recording_goes_on,
     an_earlier_recording_is_not_lost,
     a_cleared_buffer_is_told,
     signals_at_any_time_make_one_clean_end,
@@ -271,26 +273,59 @@ fn a_thread_that_cannot_be_had_is_told() -> Result<(), Skip> {
     Ok(())
 }
 
-fn a_removed_output_is_told() -> Result<(), Skip> {
+fn a_changed_output_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    // A removed directory ends the recording; after a removed file the other files are still useful.
-    for (removed, said) in
-        [("trace", "cpu0.out"), ("trace/cpu0.out", "another program removed cpu0.out while recording")]
-    {
+    type Change = fn(&Path);
+    let changes: [(Change, &str); 6] = [
+        (|dir| fs::remove_dir_all(dir).unwrap(), "what was written can no longer be reached"),
+        (|dir| fs::remove_file(dir.join("cpu0.out")).unwrap(), "cpu0.out was removed by another program"),
+        (|dir| fs::rename(dir.join("meta.out"), dir.join("x")).unwrap(), "meta.out was removed by another program"),
+        (
+            // As editors and rsync do.
+            |dir| {
+                fs::copy(dir.join("cpu0.out"), dir.join("y")).unwrap();
+                fs::rename(dir.join("y"), dir.join("cpu0.out")).unwrap();
+            },
+            "cpu0.out was replaced by another program",
+        ),
+        (
+            |dir| File::options().write(true).open(dir.join("meta.out")).unwrap().set_len(10).unwrap(),
+            "meta.out was cut by another program",
+        ),
+        (
+            |dir| File::options().append(true).open(dir.join("meta.out")).unwrap().write_all(&[0; 1 << 20]).unwrap(),
+            "meta.out was written to by another program",
+        ),
+    ];
+    for (change, said) in changes {
         let recorder = Recorder::start(&[]);
         let name = recorder.instance_name().to_owned();
-        let path = recorder.directory.file(removed);
-        let ended = if path.is_dir() {
-            std::fs::remove_dir_all(&path).unwrap();
-            recorder.wait()
-        } else {
-            std::fs::remove_file(&path).unwrap();
-            recorder.stop()
-        };
+        change(&recorder.directory.file("trace"));
+        // The recording ends by itself.
+        let ended = recorder.wait();
         assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
-        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+        assert!(ended.stderr.contains(said) && !ended.stderr.contains("next: "), "{said}: {}", ended.stderr);
         nothing_is_left(&tracefs, &name);
     }
+    Ok(())
+}
+
+fn a_renamed_directory_is_told_and_recording_goes_on() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let recorder = Recorder::start(&[]);
+    let name = recorder.instance_name().to_owned();
+    let (dir, moved) = (recorder.directory.file("trace"), recorder.directory.file("moved"));
+    fs::rename(&dir, &moved).unwrap();
+    // Another directory takes the old name.
+    fs::create_dir(&dir).unwrap();
+    load::iov(100, 9).unwrap();
+    let ended = recorder.stop();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let shown = moved.canonicalize().unwrap();
+    assert!(ended.stderr.contains(&format!("the recording is in {}", shown.display())), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&format!("check: kmemtrace-check {}", shown.display())), "{}", ended.stderr);
+    run_to(0, "kmemtrace-check", &["-q"], &[&shown]);
+    nothing_is_left(&tracefs, &name);
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
 const REPORT: &str = "kmemtrace-report";
-const VIEWS: [&str; 28] = [
+const VIEWS: [&str; 30] = [
     "summary",
     "leaks",
     "sites",
@@ -20,6 +20,8 @@ const VIEWS: [&str; 28] = [
     "modules",
     "uses",
     "caches",
+    "balance",
+    "failed",
     "mismatch",
     "live",
     "cross",

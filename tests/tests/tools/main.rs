@@ -10,6 +10,7 @@ mod page;
 mod quickstart;
 mod read_once;
 mod static_sizes;
+mod trace_cmd;
 mod viewers;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         quickstart::TESTS,
         read_once::TESTS,
         static_sizes::TESTS,
+        trace_cmd::TESTS,
         viewers::TESTS,
     ])
 }

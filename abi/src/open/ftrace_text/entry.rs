@@ -1,5 +1,6 @@
 //! Lines told apart.
 
+use super::graph::{Graph, Task, graph};
 use super::head::{Head, decimal, head, strip};
 use super::record::{Content, content};
 
@@ -8,6 +9,8 @@ use super::record::{Content, content};
 pub(super) enum Entry<'l> {
     /// An event, the head of a stack, or loss that perf tells.
     Record(Head<'l>, Content<'l>),
+    /// Another task runs on a CPU.
+    Switch(u32, [Task<'l>; 2]),
     /// Loss on a CPU before its next event; `None`: the kernel has no number.
     Lost(u32, Option<u64>),
     /// Frame of a stack, without its arrow.
@@ -28,16 +31,23 @@ pub(super) fn entry(line: &[u8]) -> Entry<'_> {
         None => return Entry::Empty,
         Some(b'#') => return Entry::Header(&line[1..]),
         Some(b'\t') if line.ends_with(b")") => return Entry::ChainFrame(line),
-        Some(b' ') if line.starts_with(b" => ") => return Entry::Frame(line[4..].trim_ascii()),
+        Some(b' ') if line.starts_with(b" => ") => return Entry::Frame(frame(&line[4..])),
         _ => {}
     }
     if let Some(head) = head(line) {
         return Entry::Record(head, content(head.rest));
     }
     let stripped = strip(line);
+    match graph(stripped.unwrap_or(line)) {
+        Some(Graph::Call(head, call, depth)) => return Entry::Record(head, Content::Call(call, depth)),
+        Some(Graph::Event(head)) => return Entry::Record(head, content(head.rest)),
+        Some(Graph::Switch(cpu, tasks)) => return Entry::Switch(cpu, tasks),
+        Some(Graph::Arrow) => return Entry::Empty,
+        None => {}
+    }
     let text = stripped.unwrap_or(line).trim_ascii();
     if let Some(text) = text.strip_prefix(b"=> ") {
-        return Entry::Frame(text);
+        return Entry::Frame(frame(text));
     }
     if let Some(text) = text.strip_prefix(b"#") {
         return Entry::Header(text);
@@ -51,6 +61,12 @@ pub(super) fn entry(line: &[u8]) -> Entry<'_> {
         text if stripped.is_some() => Entry::Other(text),
         _ => Entry::Other(line),
     }
+}
+
+/// Frame of a stack; the last one of a comment of function_graph ends it.
+fn frame(text: &[u8]) -> &[u8] {
+    let text = text.trim_ascii();
+    text.strip_suffix(b" */").unwrap_or(text)
 }
 
 /// `CPU:1 [LOST 7442 EVENTS]`, `CPU:0 [1147 EVENTS DROPPED]`, perhaps behind the name of a buffer, and both without number.
@@ -74,7 +90,11 @@ fn loss(text: &[u8]) -> Option<(u32, Option<u64>)> {
 
 /// True for an event of a text of events, rather than a line that happens to look like one: it has a name.
 pub(super) fn is_event(entry: &Entry<'_>) -> bool {
-    matches!(entry, Entry::Record(_, Content::Event { name, .. }) if *name != b"function")
+    match entry {
+        Entry::Record(_, Content::Event { name, .. }) => *name != b"function",
+        Entry::Record(_, Content::Call(..)) => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

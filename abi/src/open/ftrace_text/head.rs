@@ -33,6 +33,8 @@ pub(super) enum Time {
     Nanoseconds(u64),
     /// A number without unit.
     Whole(u64),
+    /// The text has none: function_graph without the option funcgraph-abstime.
+    Untold,
 }
 
 /// Begin of a line.
@@ -124,7 +126,7 @@ fn of_latency<'l>(text: &'l [u8], comm: &'l [u8], pid: Option<i32>) -> Option<He
 }
 
 /// Letters of the state of interrupts and preemption, and the blanks behind them: 3 to 5, with PREEMPT_RT more.
-fn flags(text: &[u8]) -> Option<(Option<u8>, &[u8])> {
+pub(super) fn flags(text: &[u8]) -> Option<(Option<u8>, &[u8])> {
     let end = text.iter().position(|&byte| byte == b' ')?;
     let (letters, rest) = (&text[..end], text[end..].trim_ascii_start());
     if !(3..=8).contains(&end) {
@@ -215,6 +217,23 @@ pub(super) fn decimal(text: &[u8]) -> Option<(u64, &[u8])> {
         len += 1;
     }
     (len > 0).then(|| (value, &text[len..]))
+}
+
+/// A hexadecimal number of at most 16 digits, perhaps behind `0x`, and nothing else.
+#[inline]
+pub(super) fn hexadecimal(word: &[u8]) -> Option<u64> {
+    let digits = word.strip_prefix(b"0x").unwrap_or(word);
+    if !(1..=16).contains(&digits.len()) {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, &byte| {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        Some(value << 4 | u64::from(digit))
+    })
 }
 
 /// A thread id, `None` if it is negative: perf does not know it.

@@ -4,7 +4,9 @@
 //! pointers are hashed. The second one ([`source`]) hands over the events in the order of the lines, which is the order in which they
 //! happened: printed times are rounded.
 
+mod calls;
 mod entry;
+mod graph;
 mod head;
 mod lines;
 mod record;
@@ -13,6 +15,7 @@ mod scan;
 mod sites;
 mod source;
 mod texts;
+mod waits;
 
 use std::sync::Arc;
 
@@ -57,6 +60,7 @@ pub(super) fn open(texts: &Arc<Texts>, options: &OpenOptions) -> Result<Trace, O
     }
     info.capabilities = InputCapabilities {
         call_sites: texts.kallsyms.is_empty(),
+        times: !facts().any(|facts| facts.is_untimed),
         ..InputCapabilities::events(ByKind::from_fn(|kind| match kind {
             Kind::Percpu if texts.possible.is_none() => false,
             kind => kind.space().is_always_shown() || facts().any(|facts| facts.kinds[kind]),

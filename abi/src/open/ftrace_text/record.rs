@@ -3,7 +3,8 @@
 
 use memchr::memchr;
 
-use super::head::decimal;
+use super::graph::{self, Call};
+use super::head::{decimal, hexadecimal};
 use crate::event::{Action, Space};
 use crate::kernel::profile::{self, EventProfile, Size};
 use crate::kernel::release::Release;
@@ -17,6 +18,8 @@ pub(super) enum Content<'l> {
     Stack(bool),
     /// Loss that perf tells.
     Lost(u64),
+    /// A call of the tracer function_graph, and the number of calls around it.
+    Call(Call<'l>, Option<usize>),
 }
 
 /// Reads what stands behind the time; perf aligns names to the right, trace-cmd pads them on the right.
@@ -32,6 +35,11 @@ pub(super) fn content(text: &[u8]) -> Content<'_> {
         b"PERF_RECORD_LOST" => {
             let lost = fields.trim_ascii().strip_prefix(b"lost ").and_then(decimal);
             return Content::Lost(lost.map_or(0, |(lost, _)| lost));
+        }
+        b"funcgraph_entry:" | b"funcgraph_exit:" => {
+            if let Some((call, depth)) = graph::of_trace_cmd(fields) {
+                return Content::Call(call, depth);
+            }
         }
         _ => {}
     }
@@ -147,7 +155,7 @@ fn caller<'l>(value: &'l [u8], fields: &mut Fields<'l>) -> Option<&'l [u8]> {
     is_name.then_some(rest)
 }
 
-fn pointer<'l>(value: &'l [u8], to: &mut Option<Pointer>) -> Option<&'l [u8]> {
+pub(super) fn pointer<'l>(value: &'l [u8], to: &mut Option<Pointer>) -> Option<&'l [u8]> {
     // `%p` of NULL was padded with blanks up to Linux 5.1.
     let padded = value.trim_ascii_start();
     if padded.starts_with(b"(") {
@@ -197,23 +205,6 @@ fn number(word: &[u8]) -> Option<u64> {
         Some(digits) => hexadecimal(digits),
         None => decimal(word).filter(|(_, rest)| rest.is_empty()).map(|(number, _)| number),
     }
-}
-
-/// A hexadecimal number of at most 16 digits, perhaps behind `0x`, and nothing else.
-#[inline]
-pub(super) fn hexadecimal(word: &[u8]) -> Option<u64> {
-    let digits = word.strip_prefix(b"0x").unwrap_or(word);
-    if !(1..=16).contains(&digits.len()) {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |value, &byte| {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            _ => return None,
-        };
-        Some(value << 4 | u64::from(digit))
-    })
 }
 
 /// Facts of an object that an event has.

@@ -1,7 +1,6 @@
 //! Texts of the tracer that have no fields, or no CPU: what to switch to get them.
 
-use super::head::decimal;
-use super::record::hexadecimal;
+use super::head::{decimal, hexadecimal};
 
 /// Reason for which a text cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +11,7 @@ pub(super) enum Refusal {
     Off(&'static str),
     /// Copy of events on the console.
     Console,
-    /// Calls of functions.
+    /// Calls of functions without CPUs.
     Graph,
 }
 
@@ -32,13 +31,20 @@ impl Refusal {
                                  read `trace`"
                     .to_owned()
             }
-            Refusal::Graph => "a text of the tracer function_graph, which cannot be read yet".to_owned(),
+            Refusal::Graph => {
+                "a text of the tracer function_graph without CPUs: write 1 to options/funcgraph-cpu, and read \
+                               `trace` again"
+                    .to_owned()
+            }
         }
     }
 }
 
 /// The reason in a line that is no event's.
 pub(super) fn of_line(text: &[u8]) -> Option<Refusal> {
+    if text.contains(&b'|') && [&b"() {"[..], b"();"].iter().any(|end| text.ends_with(end)) {
+        return Some(Refusal::Graph);
+    }
     let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).take(8).collect();
     let is_binary = || text.iter().any(|byte| !byte.is_ascii() || byte.is_ascii_control());
     if memchr::memmem::find(text, b"type: ").is_some() && is_binary() {
@@ -81,6 +87,7 @@ mod tests {
                 Some(Refusal::On("verbose")),
             ),
             (b"kfree: call_site=f+0x1/0x2 ptr=0000000000000000", Some(Refusal::Off("context-info"))),
+            (b"  0.345 us    |    f();", Some(Refusal::Graph)),
             (b"A text: with=signs", None),
             (b"", None),
         ] {

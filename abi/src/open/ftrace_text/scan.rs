@@ -1,17 +1,20 @@
 //! First pass over a text: the facts that readers must know before the first event, gaps above all. A line about loss stands right
 //! before its CPU's next event, long after the gap began.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
 use super::entry::{Entry, entry};
+use super::graph::{Call, Task};
 use super::head::{Form, Head, Time, decimal, strip};
 use super::lines::{Line, Lines};
 use super::record::{self, Caller, Content, Pointer};
 use super::refusal::{self, Refusal};
 use super::sites::{self, Sites};
-use crate::event::{Action, ByKind, Gap, GapCause};
+use super::waits;
+use crate::event::{Action, ByKind, Gap, GapCause, Mark};
 use crate::fault::{Code, Fault};
+use crate::kernel::latency::{self, Meaning};
 use crate::kernel::profile::EventProfile;
 use crate::kernel::release::Release;
 use crate::open::listing::MAX_CPUS;
@@ -19,6 +22,8 @@ use crate::stream::report::MAX_FAULTS;
 
 /// Limit of gaps: more of them become one.
 const MAX_GAPS: usize = 1 << 16;
+/// Limit of names of events in pairs.
+const MAX_PAIRED: usize = 1 << 8;
 /// Limit of command names.
 const MAX_COMMS: usize = 1 << 20;
 
@@ -28,6 +33,8 @@ pub(super) struct Shared {
     pub(super) sites: Sites,
     /// Command name of each thread, the last one.
     pub(super) comms: HashMap<i32, Box<[u8]>>,
+    /// Names of events that may be of pairs which have no name here.
+    pub(super) paired: HashSet<Box<[u8]>>,
 }
 
 /// Order keys of a CPU's first and last event.
@@ -67,6 +74,10 @@ pub(super) struct Facts {
     pub(super) has_real_pointer: bool,
     /// Times are numbers without a unit.
     pub(super) is_whole: bool,
+    /// Some line has no time.
+    pub(super) is_untimed: bool,
+    /// Thread that runs on each CPU before the first switch that the text tells.
+    pub(super) first_tasks: BTreeMap<u32, Option<i32>>,
     /// Events whose address the kernel did not print.
     pub(super) hidden: u64,
     pub(super) faults: Vec<Fault>,
@@ -112,6 +123,10 @@ impl Scan {
     fn take(&mut self, line: Line<'_>, release: Option<Release>, shared: &mut Shared) {
         match entry(line.bytes) {
             Entry::Record(head, content) => self.record(&head, &content, line, release, shared),
+            Entry::Switch(cpu, tasks) => {
+                self.facts.first_tasks.entry(cpu % MAX_CPUS).or_insert(tasks[0].pid);
+                tasks.iter().for_each(|task| note_comm(task, shared));
+            }
             Entry::Lost(cpu, lost) => self.loss(cpu, lost),
             Entry::Frame(text) => {
                 shared.sites.learn(text, sites::frame);
@@ -159,17 +174,32 @@ impl Scan {
         let extent = self.facts.cpus.entry(head.cpu).or_insert(Extent { first: at, last: at, time });
         (extent.last, extent.time) = (at, time);
         self.last = Some(at);
-        note_comm(head, shared);
+        note_comm(&Task { comm: head.comm, pid: head.pid }, shared);
         self.facts.has_stacks |= *content == Content::Stack(true);
         self.may_go_on = true;
-        if let Content::Event { system, name, fields } = content {
-            let profile = record::profile(*system, name, release);
-            self.may_go_on = profile.is_none();
-            if profile.is_some_and(|profile| !self.object(fields, profile, shared)) {
-                let message = format!("line {}: a field is missing or makes no sense", line.number);
-                self.fault(Code::BadLine, line.offset, message);
-                self.gap(Gap { from: Some(at), to: Some(at), cpu: head.cpu, lost: None, cause: GapCause::Damage });
+        match content {
+            Content::Event { system, name, fields } => {
+                let profile = record::profile(*system, name, release);
+                self.may_go_on = profile.is_none();
+                match profile {
+                    Some(profile) if !self.object(fields, profile, shared) => {
+                        let message = format!("line {}: a field is missing or makes no sense", line.number);
+                        self.fault(Code::BadLine, line.offset, message);
+                        let (from, cause) = (Some(at), GapCause::Damage);
+                        self.gap(Gap { from, to: from, cpu: head.cpu, lost: None, cause });
+                    }
+                    Some(_) => {}
+                    None => wait(*system, name, fields, shared),
+                }
             }
+            Content::Call(call, _) => {
+                // A call that called nothing stands in one line, and in two records.
+                self.facts.events += u64::from(matches!(call, Call::Leaf(..)));
+                if let Call::Begin(name) | Call::Leaf(name, _) | Call::End(Some(name), _) = call {
+                    shared.sites.learn(name, sites::function);
+                }
+            }
+            Content::Stack(_) | Content::Lost(_) => {}
         }
     }
 
@@ -177,6 +207,7 @@ impl Scan {
     fn key(&mut self, head: &Head<'_>, line: Line<'_>) -> u64 {
         let time = value(head.time);
         self.facts.is_whole |= matches!(head.time, Time::Whole(_));
+        self.facts.is_untimed |= head.time == Time::Untold;
         if let Some(before) = self.facts.cpus.get(&head.cpu).map(|extent| extent.time).filter(|&before| time < before) {
             let message = format!("line {}: time stamp {time} follows {before}", line.number);
             self.fault(Code::BackInTime, line.offset, message);
@@ -237,9 +268,6 @@ impl Scan {
         let text = text.trim_ascii();
         let facts = &mut self.facts;
         facts.has_header |= text.starts_with(b"tracer: ");
-        if text.starts_with(b"tracer: function_graph") {
-            facts.refusal = Some(Refusal::Graph);
-        }
         if let Some(told) = text.strip_prefix(b"entries-in-buffer/entries-written: ") {
             facts.told = numbers(told);
             facts.possible = after(text, b"#P:").and_then(|(cpus, _)| cpus.try_into().ok());
@@ -310,22 +338,48 @@ impl Facts {
 pub(super) fn value(time: Time) -> u64 {
     match time {
         Time::Nanoseconds(value) | Time::Whole(value) => value,
+        Time::Untold => 0,
     }
 }
 
 /// Keeps the name of a thread, unless the printer did not know it.
-fn note_comm(head: &Head<'_>, shared: &mut Shared) {
-    let Some(pid) = head.pid.filter(|_| !matches!(head.comm, b"" | b"<...>" | b"<idle>") && head.comm[0] != b':')
+fn note_comm(task: &Task<'_>, shared: &mut Shared) {
+    let Some(pid) = task.pid.filter(|_| !matches!(task.comm, b"" | b"<...>" | b"<idle>") && task.comm[0] != b':')
     else {
         return;
     };
     let is_full = shared.comms.len() >= MAX_COMMS;
     match shared.comms.get_mut(&pid) {
-        Some(comm) if **comm == *head.comm => {}
-        Some(comm) => *comm = head.comm.into(),
+        Some(comm) if **comm == *task.comm => {}
+        Some(comm) => *comm = task.comm.into(),
         None if is_full => {}
-        None => drop(shared.comms.insert(pid, head.comm.into())),
+        None => drop(shared.comms.insert(pid, task.comm.into())),
     }
+}
+
+/// Notes the function of an event about waiting, and the name of one that may be of a pair.
+fn wait(system: Option<&[u8]>, name: &[u8], fields: &[u8], shared: &mut Shared) {
+    let Some(meaning) = meaning(system, name) else { return };
+    match meaning {
+        Meaning::Mark(mark @ (Mark::Begin(_) | Mark::End(_) | Mark::Function)) => {
+            if let Some(Caller::Named(word)) = waits::wait(mark, fields).function {
+                shared.sites.learn(word, sites::function);
+            }
+        }
+        Meaning::Mark(_) => {}
+        Meaning::Pair { .. } if shared.paired.len() < MAX_PAIRED => drop(shared.paired.insert(name.into())),
+        Meaning::Pair { .. } => {}
+    }
+}
+
+/// Meaning of an event for the time that tasks wait for memory.
+pub(super) fn meaning<'l>(system: Option<&[u8]>, name: &'l [u8]) -> Option<Meaning<'l>> {
+    let text = |bytes: &'l [u8]| std::str::from_utf8(bytes).ok();
+    let system = match system {
+        Some(system) => Some(std::str::from_utf8(system).ok()?),
+        None => None,
+    };
+    latency::meaning(system, text(name)?)
 }
 
 /// `545/1545`

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use memchr::memrchr;
 
-use super::record::hexadecimal;
+use super::head::hexadecimal;
 use crate::open::symbols::{Frame, Symbols, number, rfind};
 
 /// Limit of different words, so that no text decides how much memory is taken; kernels have some ten thousand call-sites.

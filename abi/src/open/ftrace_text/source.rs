@@ -1,17 +1,20 @@
 //! Second pass over a text: its gaps, then its events in the order of the lines.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::calls::Calls;
 use super::entry::{Entry, entry};
+use super::graph::Call;
 use super::head::Head;
 use super::lines::Lines;
-use super::record::{self, Caller, Content, Object};
-use super::scan::value;
+use super::record::{self, Caller, Content, Object, Pointer};
+use super::scan::{self, value};
 use super::sites::Known;
 use super::texts::{Text, Texts};
-use crate::event::{Action, Event, Kind, NameId, Names, StreamItem};
+use super::waits::{self, Wait};
+use crate::event::{Action, Event, Kind, Mark, NameId, Names, Span, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
 use crate::stack::StackId;
@@ -40,6 +43,9 @@ pub(super) struct TextSource {
     /// Number of each CPU's last event, and its thread.
     latest: Vec<Option<(u64, Option<i32>)>>,
     stack: Option<OpenStack>,
+    /// Calls of function_graph, and the thread that runs on each CPU.
+    calls: Calls,
+    tasks: BTreeMap<u32, Option<i32>>,
     /// Stacks without an event.
     unmatched: u64,
     last: u64,
@@ -57,6 +63,7 @@ struct OpenStack {
 impl TextSource {
     pub(super) fn new(texts: Arc<Texts>, index: usize) -> TextSource {
         let lines = Lines::new(Arc::clone(&texts.texts[index].file));
+        let tasks = texts.texts[index].facts.first_tasks.clone();
         TextSource {
             texts,
             index,
@@ -67,6 +74,8 @@ impl TextSource {
             first: 0,
             latest: Vec::new(),
             stack: None,
+            calls: Calls::default(),
+            tasks,
             unmatched: 0,
             last: 0,
             has_ended: false,
@@ -97,7 +106,13 @@ impl TextSource {
                 continue;
             }
             close(&mut self.stack, &mut self.own, &mut self.waiting, self.first);
-            let Entry::Record(head, content) = next else { continue };
+            if let Entry::Switch(cpu, tasks) = next
+                && let Some(task) = self.tasks.get_mut(&cpu)
+            {
+                *task = tasks[1].pid;
+            }
+            let Entry::Record(mut head, content) = next else { continue };
+            head.pid = head.pid.or_else(|| self.tasks.get(&head.cpu).copied().flatten());
             if !facts.cpus.contains_key(&head.cpu) {
                 continue;
             }
@@ -124,6 +139,16 @@ impl TextSource {
                     self.stack = Some(OpenStack { event, frames: Vec::new() });
                     self.waiting.push_back(plain(&mut self.own, self.last, &head, b"kernel_stack"));
                 }
+                Content::Call(call, depth) => {
+                    let ended = self.calls.take(&texts.known, (head.cpu, head.pid), call, depth);
+                    if !matches!(call, Call::End(..)) {
+                        self.waiting.push_back(plain(&mut self.own, self.last, &head, b"funcgraph_entry"));
+                    }
+                    if let Some((call_site, value)) = ended {
+                        let event = plain(&mut self.own, self.last, &head, b"funcgraph_exit");
+                        self.waiting.push_back(Event { mark: Mark::Function, call_site, value, ..event });
+                    }
+                }
                 Content::Stack(false) => self.waiting.push_back(plain(&mut self.own, self.last, &head, b"user_stack")),
                 Content::Lost(_) => {}
             }
@@ -141,6 +166,11 @@ impl TextSource {
             let named = |name: NameId, names: &mut Names| names.intern(own.get(name));
             event.name = named(event.name, names);
             event.cache = event.cache.map(|cache| named(cache, names));
+            event.mark = match event.mark {
+                Mark::Begin(Span::Named(name)) => Mark::Begin(Span::Named(named(name, names))),
+                Mark::End(Span::Named(name)) => Mark::End(Span::Named(named(name, names))),
+                mark => mark,
+            };
             event.stack = event.stack.map(|stack| names.stacks.intern(own.stacks.get(stack)));
             if is_unknown {
                 names.mark_unknown(event.name);
@@ -187,7 +217,7 @@ fn event(
         if is_unknown(system, name, text) {
             names.mark_unknown(plain.name);
         }
-        return plain;
+        return waited(texts, names, plain, (system, name, text)).unwrap_or(plain);
     };
     let action = profile.action;
     // Per-CPU memory has its size on each CPU, and the text may not tell how many there are.
@@ -214,6 +244,23 @@ fn event(
         order,
         ..plain
     }
+}
+
+/// The event with its meaning for the time that tasks wait for memory; `None` for any other event.
+fn waited(
+    texts: &Texts,
+    names: &mut Names,
+    event: Event,
+    (system, name, text): (Option<&[u8]>, &[u8], &[u8]),
+) -> Option<Event> {
+    let mark = scan::meaning(system, name)?.mark(names, |name| texts.paired.contains(name.as_bytes()))?;
+    let Wait { shrinker, function, node, order, gfp, value } = waits::wait(mark, text);
+    let address = shrinker.map_or(0, |pointer| match pointer {
+        Pointer::Value(address, _) => address,
+        Pointer::Hidden => 0,
+    });
+    let call_site = function.map_or(0, |caller| call_site(&texts.known, caller));
+    Some(Event { mark, address, call_site, node, order, gfp, value, ..event })
 }
 
 fn call_site(known: &Known, caller: Caller<'_>) -> u64 {

@@ -1,6 +1,6 @@
 //! Texts of one trace after the first pass, and what each tells of loss.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -27,6 +27,8 @@ pub(crate) struct Texts {
     pub(super) known: Known,
     pub(super) kallsyms: Vec<u8>,
     pub(super) comms: HashMap<i32, Box<[u8]>>,
+    /// Names of events that may be of pairs which have no name here.
+    pub(super) paired: HashSet<Box<[u8]>>,
     pub(super) release: Option<Release>,
     pub(super) kernel: Option<String>,
     pub(super) page_bytes: u64,
@@ -80,12 +82,13 @@ pub(crate) fn read(files: Vec<(PathBuf, Arc<File>)>, options: &OpenOptions) -> R
     }
     let kernel = options.release.clone().or_else(|| texts.iter().find_map(|text| text.facts.kernel.clone()));
     let possible = texts.iter().find_map(|text| text.facts.possible);
-    let Shared { sites, comms } = shared;
+    let Shared { sites, comms, paired } = shared;
     Ok(Some(Texts {
         texts,
         known: sites.known,
         kallsyms: sites.symbols.into_kallsyms(),
         comms,
+        paired,
         release: kernel.as_deref().and_then(Release::parse),
         kernel,
         page_bytes: options.page_bytes.unwrap_or(USUAL_PAGE_BYTES),

@@ -11,19 +11,39 @@ const MAX_BUFFERS: usize = 1 << 10;
 /// Parts of one buffer, at most: those of the CPUs that a kernel can have.
 const MAX_PARTS: u32 = 1 << 13;
 
+/// System of the records that need no event to be enabled, as call stacks.
+const FTRACE: &str = "ftrace";
+
 /// Numbers of options, as trace-cmd has them (`include/private/trace-cmd-private.h`, version 3.1).
-pub(super) mod option {
-    pub(crate) const DONE: u16 = 0;
-    pub(crate) const CPUSTAT: u16 = 2;
-    pub(crate) const BUFFER: u16 = 3;
-    pub(crate) const TRACECLOCK: u16 = 4;
-    pub(crate) const UNAME: u16 = 5;
-    pub(crate) const CPUCOUNT: u16 = 8;
-    pub(crate) const HEADER_INFO: u16 = 16;
-    pub(crate) const EVENT_FORMATS: u16 = 18;
-    pub(crate) const KALLSYMS: u16 = 19;
-    pub(crate) const CMDLINES: u16 = 21;
-    pub(crate) const BUFFER_TEXT: u16 = 22;
+pub mod option {
+    /// End of the options; the section of options in version 7.
+    pub const DONE: u16 = 0;
+    /// Text of a CPU's `stats`.
+    pub const CPUSTAT: u16 = 2;
+    /// Place of a ring buffer.
+    pub const BUFFER: u16 = 3;
+    /// Text of `trace_clock`.
+    pub const TRACECLOCK: u16 = 4;
+    /// Output of `uname`.
+    pub const UNAME: u16 = 5;
+    /// Number of CPUs, u32.
+    pub const CPUCOUNT: u16 = 8;
+    /// Section of `events/header_page` and `events/header_event`.
+    pub const HEADER_INFO: u16 = 16;
+    /// Section of the formats of the system `ftrace`.
+    pub const FTRACE_FORMATS: u16 = 17;
+    /// Section of the formats of all other systems.
+    pub const EVENT_FORMATS: u16 = 18;
+    /// Section of `/proc/kallsyms`.
+    pub const KALLSYMS: u16 = 19;
+    /// Section of `printk_formats`.
+    pub const PRINTK: u16 = 20;
+    /// Section of `saved_cmdlines`.
+    pub const CMDLINES: u16 = 21;
+    /// Text of a latency tracer.
+    pub const BUFFER_TEXT: u16 = 22;
+    /// What `kmemtrace-report export --to trace-dat` keeps.
+    pub const KEPT: u16 = 0x4b4d;
 }
 
 /// Sub-buffers of one CPU.
@@ -63,6 +83,9 @@ pub(crate) struct Container {
     /// The size of pages in the head, in bytes.
     pub(super) page_bytes: u32,
     pub(crate) header_page: Vec<u8>,
+    pub(super) header_event: Vec<u8>,
+    /// Formats of the system `ftrace` that the file has apart from the others.
+    pub(super) ftrace_formats: Vec<String>,
     /// (system, format text) of each event.
     pub(crate) formats: Vec<(String, String)>,
     pub(super) kallsyms: Vec<u8>,
@@ -74,6 +97,8 @@ pub(crate) struct Container {
     pub(super) buffers: Vec<Buffer>,
     /// Texts of the CPUSTAT options, in their order.
     pub(super) stats: Vec<String>,
+    /// Bytes of our own option.
+    pub(super) kept: Option<Vec<u8>>,
     /// The file has a text of the latency format in place of sub-buffers.
     pub(super) is_text: bool,
 }
@@ -88,6 +113,8 @@ impl Container {
             let text = items.text("events/header_page")?;
             if name == "header_page" {
                 self.header_page = text;
+            } else {
+                self.header_event = text;
             }
         }
         Ok(())
@@ -96,10 +123,25 @@ impl Container {
     /// Takes what version 6 and the tracing data of perf have in common, up to the formats of events.
     pub(crate) fn take_descriptions(&mut self, items: &mut Items<impl Read>) -> Result<(), Stop> {
         self.take_header_info(items)?;
-        for _ in 0..items.u32("the formats of ftrace")? {
-            items.text("the formats of ftrace")?;
-        }
+        self.take_ftrace_formats(items)?;
         self.take_formats(items)
+    }
+
+    /// Takes the formats of the system `ftrace`.
+    pub(super) fn take_ftrace_formats(&mut self, items: &mut Items<impl Read>) -> Result<(), Stop> {
+        let what = "the formats of ftrace";
+        for _ in 0..items.u32(what)? {
+            let text = items.text(what)?;
+            self.ftrace_formats.push(String::from_utf8_lossy(&text).into_owned());
+        }
+        Ok(())
+    }
+
+    /// Puts the formats of `ftrace` among the others, unless they are there.
+    pub(super) fn join_formats(&mut self) {
+        if self.formats.iter().all(|(system, _)| system != FTRACE) {
+            self.formats.extend(self.ftrace_formats.drain(..).map(|text| (FTRACE.to_owned(), text)));
+        }
     }
 
     /// Takes the formats of events by their systems.
@@ -121,6 +163,7 @@ impl Container {
             option::CPUSTAT => self.stats.push(text(&data)),
             option::TRACECLOCK => self.clock = Some(text(&data)),
             option::UNAME => self.uname = text(&data),
+            option::KEPT => self.kept = Some(data),
             option::CPUCOUNT => self.cpus = Some(Items::new(&data[..], 0, endian).u32("the option CPUCOUNT")?),
             _ => {}
         }

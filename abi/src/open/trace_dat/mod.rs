@@ -5,6 +5,7 @@
 
 pub(super) mod container;
 pub(super) mod items;
+mod kept;
 mod v6;
 mod v7;
 
@@ -14,15 +15,19 @@ use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use self::container::option;
 use self::container::{Buffer, Container, CpuPart};
 use self::items::{Items, Stop};
+use self::kept::Kept;
 use self::v7::{Refusal, Sections};
+use super::kept_items;
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
 use super::spool::ReadAt;
 use super::tree::release_and_machine;
+use crate::capabilities::InputCapabilities;
 use crate::clock::OrderKey;
-use crate::disk::block::Counters;
+use crate::disk::block::{Counters, item};
 use crate::disk::part::{Compression, Part};
 use crate::event::Names;
 use crate::fault::{Code, Fault};
@@ -32,15 +37,16 @@ use crate::kernel::gfp::GfpNames;
 use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer::SubBuffer;
+use crate::kernel_texts::KernelTexts;
 use crate::open::header::{self, host_of_uname};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::target::{Big, Endian, Little, TargetOrder};
+use crate::target::{Big, Endian, Little, Target, TargetOrder};
 use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
 
 /// First bytes of every file.
-const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+pub const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 /// Sub-buffer sizes that kernels have, in bytes: 4 KiB to 1 MiB.
 const SUB_BUFFER_BYTES: std::ops::RangeInclusive<u32> = 1 << 10..=1 << 20;
 
@@ -53,68 +59,58 @@ pub(super) fn begins(sample: &[u8]) -> bool {
 pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Result<Trace, OpenError> {
     let (mut container, endian) = container(file).map_err(|refusal| refused(path, refusal))?;
     container.place_stats();
+    container.join_formats();
+    let (kept, has_bad_option) = kept::of(&mut container, options.texts);
     if container.is_text && !container.buffers.iter().any(Buffer::has_data) {
         let reason = "holds the text of a latency tracer, not events: name the output of trace-cmd report";
         return Err(no_trace(path, reason));
     }
-    let (release, machine) = release_and_machine(&container.uname);
     let mut names = Names::new();
     let mut report = FileReport::new(path.to_owned(), None);
+    if has_bad_option {
+        let message = "what kmemtrace has kept in it makes no sense: it is read as a file of trace-cmd".to_owned();
+        report.add(Fault { code: Code::BadFileHeader, offset: 0, block: None, message });
+    }
     let formats = formats(&container, &mut report);
     let head = String::from_utf8_lossy(&container.header_page).into_owned();
     let head = PageShape::parse(&head, endian)
         .map_err(|error| no_trace(path, &format!("its events/header_page cannot be read: {error}")))?;
-    let (page_bytes, page_bytes_from) = page_bytes(&container, machine.as_deref(), options);
     let buffer = choose(path, &container, file, (head, endian), &formats, options)?;
     let shape = shape_of(head, buffer);
-    let parsed = release.as_deref().and_then(Release::parse);
+    let plain = PlainFacts::of(&container, buffer, kept.as_ref(), options);
     let facts = TraceFacts {
-        probe_group: None,
-        page_bytes: page_bytes.unwrap_or(0),
-        cpus: container.cpus.map_or(buffer.parts.len(), |cpus| cpus as usize),
-        release: parsed,
+        probe_group: kept.as_ref().and_then(|kept| kept.header.probe_group.as_deref()),
+        page_bytes: plain.page_bytes.0.unwrap_or(0),
+        cpus: kept.as_ref().and_then(Kept::cpus).unwrap_or(plain.cpus),
+        release: kept.as_ref().and_then(Kept::kernel).or(plain.kernel.as_deref()).and_then(Release::parse),
     };
     let decoder = Decoder::new(&formats, &facts, &mut names);
+    let is_described = decoder.describes_deferred_frees();
     let format = Arc::new(PayloadFormat::SubBuffers(SubBufferFormat { shape, decoder }));
     let len = file.metadata().map_err(io_error(path))?.len();
-    let (mut streams, missing) = streams(path, buffer, file, (endian, len), &format);
-    // Version 7 has the clock's name for each buffer, which trace-cmd 3.1 sets to "local" whatever the clock is: a text with brackets is
-    // the kernel's own.
-    let own = buffer.clock.as_deref().filter(|clock| clock.contains('['));
-    let clock = own.or(container.clock.as_deref()).or(buffer.clock.as_deref()).map(clock_name);
-    let metadata = Metadata {
-        kallsyms: container.kallsyms,
+    let (mut streams, missing) = match &kept {
+        Some(kept) => kept_streams(path, buffer, file, (endian, len), &format, kept),
+        None => streams(path, buffer, file, (endian, len), &format),
+    };
+    let cpus = streams.iter().map(CpuStream::cpu).collect();
+    let mut info = plain.info(shape.target, format.capabilities(), (cpus, missing));
+    let texts = options.texts.then(|| Box::new(kernel_texts(&container, &info, &plain, kept.as_ref())));
+    let mut metadata = Metadata {
         comms: header::comms(&container.cmdlines),
         gfp_names: GfpNames::of_formats(&container.formats).map(Arc::new),
+        kallsyms: container.kallsyms,
         uname: container.uname.into_bytes(),
         report: Some(report),
+        texts,
         ..Metadata::default()
     };
-    let info = TraceInfo {
-        input: InputKind::TraceDat,
-        capabilities: format.capabilities(),
-        source: Some(Source::Tracefs),
-        deferred: Deferred::without_probes(release.as_deref()),
-        kernel: release,
-        arch: machine,
-        endian: Some(endian),
-        word_bytes: Some(shape.target.word_bytes),
-        page_bytes,
-        page_bytes_from,
-        addresses: Addresses::Raw,
-        clock,
-        since_boot: false,
-        cpus: streams.iter().map(CpuStream::cpu).collect(),
-        missing,
-        order: OrderKey::Time,
-        scope: Scope::Unknown,
-        filter: None,
-        host: host_of_uname(&metadata.uname),
-        boot: None,
-        recording: None,
-        run: Run::default(),
-        symbols: None,
-    };
+    if let Some(kept) = kept {
+        kept.put_facts(&mut info, is_described);
+        metadata = kept.into_metadata(metadata);
+    }
+    if metadata.stacks.as_deref() == Some("") {
+        streams.iter_mut().for_each(CpuStream::expect_no_stacks);
+    }
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
     Ok(Trace {
         has_begun: false,
@@ -126,6 +122,80 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         metadata,
         total_overruns: None,
     })
+}
+
+/// Facts that any `trace.dat` has.
+struct PlainFacts {
+    kernel: Option<String>,
+    machine: Option<String>,
+    host: Option<String>,
+    clock: Option<String>,
+    /// Bytes of a page, and who says so.
+    page_bytes: (Option<u64>, PageBytesFrom),
+    /// Number of possible CPUs.
+    cpus: usize,
+    /// Statistics of the CPUs, where the file has those of all.
+    stats: Vec<(u32, String)>,
+}
+
+impl PlainFacts {
+    fn of(container: &Container, buffer: &Buffer, kept: Option<&Kept>, options: &OpenOptions) -> PlainFacts {
+        let (kernel, machine) = release_and_machine(&container.uname);
+        // Version 7 has the clock's name for each buffer, which trace-cmd 3.1 sets to "local" whatever the clock is: a text with brackets
+        // is the kernel's own.
+        let own = buffer.clock.as_deref().filter(|clock| clock.contains('['));
+        let clock = own.or(container.clock.as_deref()).or(buffer.clock.as_deref()).map(clock_name);
+        let page_bytes = match kept {
+            Some(kept) if options.page_bytes.is_none() => kept.page_bytes(),
+            _ => page_bytes(container, machine.as_deref(), options),
+        };
+        let has_stats = buffer.stats.len() == buffer.parts.len();
+        let stats = buffer.parts.iter().map(|part| part.cpu).zip(buffer.stats.iter().cloned());
+        PlainFacts {
+            kernel,
+            machine,
+            host: host_of_uname(container.uname.as_bytes()),
+            clock,
+            page_bytes,
+            cpus: container.cpus.map_or(buffer.parts.len(), |cpus| cpus as usize),
+            stats: stats.filter(|_| has_stats).collect(),
+        }
+    }
+
+    /// Facts of the trace; `cpus`: all, and those that are missing.
+    fn info(
+        &self,
+        target: Target,
+        capabilities: InputCapabilities,
+        (cpus, missing): (Vec<u32>, Vec<u32>),
+    ) -> TraceInfo {
+        let (page_bytes, page_bytes_from) = self.page_bytes;
+        TraceInfo {
+            input: InputKind::TraceDat,
+            capabilities,
+            source: Some(Source::Tracefs),
+            deferred: Deferred::without_probes(self.kernel.as_deref()),
+            kernel: self.kernel.clone(),
+            arch: self.machine.clone(),
+            endian: Some(target.endian),
+            word_bytes: Some(target.word_bytes),
+            page_bytes,
+            page_bytes_from,
+            addresses: Addresses::Raw,
+            clock: self.clock.clone(),
+            since_boot: false,
+            cpus,
+            missing,
+            order: OrderKey::Time,
+            scope: Scope::Unknown,
+            filter: None,
+            host: self.host.clone(),
+            boot: None,
+            recording: None,
+            run: Run::default(),
+            symbols: None,
+        }
+    }
 }
 
 /// All but the sub-buffers, and the byte order of the numbers.
@@ -152,6 +222,10 @@ fn container(file: &File) -> Result<(Container, Endian), Refusal> {
                 (name, _) => Err(name),
             };
             let first = items.u64("the head")?;
+            if first == 0 {
+                // trace-cmd writes the place of the options last.
+                return Err(Stop::Cut("the options").into());
+            }
             Sections { file, endian, compression }.read(&mut container, first)?;
         }
         _ => return Err(Stop::Odd("the version (6 and 7 are known)").into()),
@@ -309,6 +383,52 @@ fn bytes_of(part: &CpuPart, buffer: &Buffer, file: &Arc<File>, endian: Endian) -
         None => Part::range(Arc::clone(file), part.offset, part.len),
         Some(compression) => Part::chunks(Arc::clone(file), part.offset, part.len, compression, endian),
     }
+}
+
+/// The texts of the file, for a writer of another one.
+fn kernel_texts(container: &Container, info: &TraceInfo, plain: &PlainFacts, kept: Option<&Kept>) -> KernelTexts {
+    let items = kept.and_then(|kept| kept.items.clone()).unwrap_or_else(|| {
+        let mut items = kept_items::header_items(info, Some(info.page_bytes_from.name()));
+        item::put(&mut items, item::COMMS, 0, &container.cmdlines);
+        items
+    });
+    KernelTexts {
+        header_page: container.header_page.clone(),
+        header_event: container.header_event.clone(),
+        formats: container.formats.clone(),
+        clock: container.clock.clone(),
+        uname: container.uname.clone().into_bytes(),
+        stats: plain.stats.clone(),
+        cpus: plain.cpus,
+        items,
+    }
+}
+
+/// As [`streams`], of the CPUs that the file keeps more facts of.
+fn kept_streams(
+    path: &Path,
+    buffer: &Buffer,
+    file: &Arc<File>,
+    (endian, len): (Endian, u64),
+    format: &Arc<PayloadFormat>,
+    kept: &Kept,
+) -> (Vec<CpuStream>, Vec<u32>) {
+    let (mut streams, mut missing) = (Vec::new(), Vec::new());
+    for (cpu, loss) in kept.of_cpus() {
+        let part = buffer.parts.iter().find(|part| part.cpu == cpu).filter(|_| !loss.is_missing);
+        let Some(part) = part.filter(|part| part.len == 0 || part.offset < len) else {
+            missing.push(cpu);
+            streams.push(CpuStream::missing(path.to_owned(), cpu));
+            continue;
+        };
+        let bytes = bytes_of(part, buffer, file, endian);
+        let mut stream = CpuStream::part(path.to_owned(), cpu, bytes, Arc::clone(format));
+        stream.report_mut().source = Some(Source::Tracefs);
+        stream.tell_loss(loss.clone());
+        streams.push(stream);
+    }
+    streams.sort_by_key(CpuStream::cpu);
+    (streams, missing)
 }
 
 /// A stream for each CPU, and the CPUs whose sub-buffers the file should have and that are behind its end.

@@ -71,6 +71,7 @@ impl Sections<'_> {
         };
         match id {
             option::HEADER_INFO => container.take_header_info(&mut body("events/header_page")?)?,
+            option::FTRACE_FORMATS => container.take_ftrace_formats(&mut body("the formats of ftrace")?)?,
             option::EVENT_FORMATS => container.take_formats(&mut body("the formats of events")?)?,
             option::KALLSYMS => container.kallsyms = body("kallsyms")?.short_text("kallsyms")?,
             option::CMDLINES => container.cmdlines = body("saved_cmdlines")?.text("saved_cmdlines")?,

@@ -112,7 +112,7 @@ fn has_areas(trace: &TraceMembers<'_>, body: &Body<'_>) -> bool {
         Body::Tree(view) => view.shows == vmalloc,
         Body::Holders(view) => view.shows.contains(vmalloc),
         Body::Account(view) => view.kinds.contains(&vmalloc),
-        Body::Caches(_) | Body::Cross(_) | Body::Mismatch(_) => false,
+        Body::Caches(_) | Body::Cross(_) | Body::Failed(_) | Body::Mismatch(_) => false,
         _ => trace.shows_vmalloc,
     }
 }

@@ -1,10 +1,12 @@
 //! Tables for people: the verdict first, bytes before ratios, sums that add up.
 
+mod balance;
 mod caches;
 pub(crate) mod cells;
 mod compare;
 mod cross;
 pub(crate) mod events;
+mod failed;
 mod figures;
 mod groups;
 mod growth;
@@ -42,6 +44,8 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         Body::Summary(view) => summary::summary(head, view, options, out),
         Body::Sites(listing) => sites::sites(listing, options, out),
         Body::Caches(listing) => caches::caches(listing, options, out),
+        Body::Balance(view) => balance::balance(head, view, options, out),
+        Body::Failed(view) => failed::failed(head, view, options, out),
         Body::Mismatch(listing) => mismatch::mismatch(head, listing, options, out),
         Body::Groups(listing) => groups::groups(head, listing, options, out),
         Body::LiveGroups(listing) => live::live(head, listing, options, out),

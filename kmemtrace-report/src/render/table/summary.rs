@@ -295,6 +295,9 @@ fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut d
     if head.completeness.verdict != "complete" {
         commands.push(("kmemtrace-check", "", "where events are missing"));
     }
+    if view.failed_without_fallback > 0 {
+        commands.push(("kmemtrace-report", " failed", "allocations that failed, and their call sites"));
+    }
     if errors(&view.findings) > Some(0) {
         commands.push(("kmemtrace-report", " mismatch", "both call-sites of each error"));
     }
