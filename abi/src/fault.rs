@@ -109,6 +109,9 @@ codes! {
         "The kernel or a tool printed the events without saying whether some were lost: `perf script` does so without \
          --show-lost-events, and so do headers of the tracer that do not count entries (before Linux 3.3), dumps on a console, and the text of \
          one CPU whose header counts the entries of all. `perf record` with -F, or with -c above 1, leaves events out. Figures are right if nothing was lost.";
+    DroppedLines = 111, Warning, Lossy, "lines of the text were dropped",
+        "The text says itself that lines are missing: printk suppressed some, or its buffer was full. What they would have told is in no \
+         figure. Raise the log's rate limit or its buffer (log_buf_len), and take the text again.";
     CutInBlock = 201, Error, Truncated, "ends inside a block",
         "The file stops in the middle of a block: the recorder was killed, the machine stopped or the copy is incomplete. \
          Every earlier block is whole and is reported.";

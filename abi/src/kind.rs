@@ -13,19 +13,22 @@ pub enum Space {
     Percpu,
     /// Areas of kernel address space, by start address. Their bytes are address space, not memory.
     Vmalloc,
+    /// Lines of source that allocate, as `/proc/allocinfo` counts them. Their bytes may be counted twice.
+    Tag,
 }
 
 impl Space {
     /// All spaces, in the order that reports show them.
-    pub const ALL: [Space; 4] = [Space::Slab, Space::Pages, Space::Percpu, Space::Vmalloc];
+    pub const ALL: [Space; 5] = [Space::Slab, Space::Pages, Space::Percpu, Space::Vmalloc, Space::Tag];
 
-    /// `"slab"`, `"pages"`, `"percpu"` or `"vmalloc"`.
+    /// `"slab"`, `"pages"`, `"percpu"`, `"vmalloc"` or `"tag"`.
     pub const fn name(self) -> &'static str {
         match self {
             Space::Slab => "slab",
             Space::Pages => "pages",
             Space::Percpu => "percpu",
             Space::Vmalloc => "vmalloc",
+            Space::Tag => "tag",
         }
     }
 
@@ -84,6 +87,8 @@ kinds! {
     Percpu, "percpu", Percpu;
     /// `alloc_vmap_area` / `free_vmap_area_noflush`, Linux 6.2 and later.
     Vmalloc, "vmalloc", Vmalloc;
+    /// Line of `/proc/allocinfo`; its key is file and line.
+    Tag, "tag", Tag;
 }
 
 /// A value for each kind.

@@ -4,7 +4,7 @@
 //! Rooms, in the order the data flows: [`disk`] frames bytes in files, [`kernel`] takes the kernel's sub-buffers and records
 //! apart, [`stream`] turns one CPU's file into [`event`]s and gaps, [`open`] finds out what a path holds and opens a
 //! [`trace`]. [`fault`] says what can be wrong, [`clock`] what an order key means, [`stack`] keeps call stacks, [`owner`] owners of
-//! memory, [`text`] how names are escaped.
+//! memory, [`text`] how names are escaped. [`memory`] is the limit on what all of them take.
 
 mod capabilities;
 pub mod clock;
@@ -15,6 +15,8 @@ pub mod fields;
 pub mod kernel;
 pub mod kernel_texts;
 mod kind;
+pub mod listed;
+pub mod memory;
 pub mod open;
 pub mod owner;
 pub mod random;

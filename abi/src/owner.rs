@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
+use crate::listed::Listed;
+
 /// Allocators that pages came through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Allocators(u8);
@@ -39,6 +41,8 @@ pub struct Owner {
     pub allocators: Allocators,
     /// True for memory that was given back since.
     pub is_released: bool,
+    /// Facts of the entry, where a text of one moment lists it.
+    pub listed: Option<Box<Listed>>,
 }
 
 /// An owner, interned in [`Owners`].

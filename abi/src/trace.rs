@@ -26,6 +26,8 @@ pub const PAGE_OWNER: &str = "page_owner";
 
 /// Name of the text that the kernel's tracer, trace-cmd and perf print, as an input.
 pub const FTRACE_TEXT: &str = "ftrace-text";
+/// Name of a `perf.data` in documents.
+pub const PERF_DATA: &str = "perf.data";
 
 /// Part of [`MADE_UP`] for functions of which an input does not tell how far from their start a call is.
 pub const WITHOUT_OFFSET: std::ops::Range<u64> = (1 << 62) + (1 << 31)..MADE_UP.end;
@@ -33,8 +35,22 @@ pub const WITHOUT_OFFSET: std::ops::Range<u64> = (1 << 62) + (1 << 31)..MADE_UP.
 /// Symbol of memory that was allocated before page_owner began: no function, so that an offset in it says nothing.
 pub const BEFORE_PAGE_OWNER: &[u8] = b"before page_owner";
 
+/// Symbol of memory whose stack page_owner could not keep; no function, either.
+pub const NO_STACK: &[u8] = b"no stack";
+
 /// Addresses of functions that an input names without an address: no kernel has code there. Documents have null for them.
 pub const MADE_UP: std::ops::Range<u64> = 1 << 62..(1 << 62) + (1 << 32);
+
+/// Addresses that stand for stacks by their numbers, where a text tells the number alone.
+pub const HANDLES: std::ops::Range<u64> = MADE_UP.end..MADE_UP.end + (1 << 32);
+
+/// Address that stands for a call site that a text does not tell.
+pub const NO_SITE: u64 = HANDLES.end;
+
+/// True for an address that no input has told: [`MADE_UP`], [`HANDLES`], [`NO_SITE`].
+pub fn is_made_up(address: u64) -> bool {
+    (MADE_UP.start..=NO_SITE).contains(&address)
+}
 
 /// Kinds of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +108,8 @@ pub enum Addresses {
 pub enum PageBytesFrom {
     /// The recording, or the files of a captured tree.
     Trace,
+    /// The text itself: blocks of an order that fit one size alone.
+    Text,
     /// The command line.
     Option,
     /// Nothing: the most usual size.
@@ -101,10 +119,11 @@ pub enum PageBytesFrom {
 }
 
 impl PageBytesFrom {
-    /// `"trace"`, `"option"`, `"guess"` or `"machine"`, as documents have it.
+    /// `"trace"`, `"text"`, `"option"`, `"guess"` or `"machine"`, as documents have it.
     pub fn name(self) -> &'static str {
         match self {
             PageBytesFrom::Trace => "trace",
+            PageBytesFrom::Text => "text",
             PageBytesFrom::Option => "option",
             PageBytesFrom::Guess => "guess",
             PageBytesFrom::Machine => "machine",
@@ -255,6 +274,83 @@ pub struct TraceInfo {
     pub run: Run,
     /// Source of the names of call-sites; `None` where the input names functions itself, as a text of page_owner does.
     pub symbols: Option<SymbolSource>,
+    /// Facts of a text that lists what is live at one moment; `None` for other inputs.
+    pub text: Option<Box<TextInfo>>,
+}
+
+/// Source of the times of a series of texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlicesFrom {
+    /// The caller.
+    Option,
+    /// The texts.
+    Text,
+    /// Names of the files.
+    Name,
+    /// Times at which the files were changed.
+    Files,
+    /// Nothing: the order of the names.
+    Nothing,
+}
+
+impl SlicesFrom {
+    /// `"option"`, `"text"`, `"name"`, `"mtime"` or `"none"`, as documents have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SlicesFrom::Option => "option",
+            SlicesFrom::Text => "text",
+            SlicesFrom::Name => "name",
+            SlicesFrom::Files => "mtime",
+            SlicesFrom::Nothing => "none",
+        }
+    }
+}
+
+/// Facts of a text that lists what is live at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct TextInfo {
+    /// Form, as documents have it: `dump`, `slabtop`.
+    pub form: &'static str,
+    /// Name of the form for people: `page_owner dump`.
+    pub title: &'static str,
+    /// What the text has many of: `blocks`, `lines`.
+    pub unit: &'static str,
+    /// Number of them.
+    pub entries: u64,
+    /// Lines that are none of the form's.
+    pub skipped_lines: u64,
+    /// Blocks that lack what their count needs.
+    pub skipped_blocks: u64,
+    /// Some entry has a stack.
+    pub has_stacks: bool,
+    /// Some entry has a time.
+    pub has_times: bool,
+    /// Some entry has a thread: its id or its command.
+    pub has_threads: bool,
+    /// Some entry names its cache.
+    pub has_caches: bool,
+    /// Each entry is one object, with its address.
+    pub has_objects: bool,
+    /// Some entry tells the number of its stack, which no text has.
+    pub has_handles_alone: bool,
+    /// Lines of the form may be missing, so that sums over all lines are not known.
+    pub lacks_lines: bool,
+    /// Some sizes were rounded.
+    pub is_rounded: bool,
+    /// Time of day at which the text was made, in seconds since 1970.
+    pub taken_at: Option<i64>,
+    /// Number of texts of the series that the text is the last of; 0 for a single one.
+    pub slices: usize,
+    /// Source of the times of a series that the text is of; `None` for a single text.
+    pub slices_from: Option<SlicesFrom>,
+    /// Counters of meminfo, zoneinfo or an OOM report: name and bytes, in the order of the text.
+    pub counters: Vec<(Box<[u8]>, u64)>,
+    /// Processes of an OOM report: id, command, resident bytes.
+    pub processes: Vec<(i32, Box<[u8]>, u64)>,
+    /// Names of the other texts that were named with it, or stand in the same file.
+    pub others: Vec<&'static str>,
+    /// Warnings for people, a sentence each.
+    pub warnings: Vec<String>,
 }
 
 impl TraceInfo {
@@ -269,6 +365,8 @@ impl TraceInfo {
 pub struct Metadata {
     /// `/proc/kallsyms`, lines of start and end.
     pub kallsyms: Vec<u8>,
+    /// Symbol at the begin of the kernel's image, `_text` or `_stext`, and its address, of an input without the other symbols.
+    pub image_begin: Option<(Box<[u8]>, u64)>,
     /// `/proc/modules`, lines of start and end.
     pub modules: Vec<u8>,
     /// Command names by thread id.
@@ -326,6 +424,8 @@ pub struct Metadata {
     pub command_line: Vec<u8>,
     /// Findings about `meta.out`; `None`: there is no such file.
     pub report: Option<FileReport>,
+    /// File and line of call sites that the input tells itself, by their addresses.
+    pub sources: HashMap<u64, (Box<[u8]>, u32)>,
     /// Input that a `trace.dat` was made from, where it keeps all facts of that.
     pub made_from: Option<InputKind>,
     /// Texts of the kernel, where the caller wants them and the trace has sub-buffers.
@@ -399,6 +499,14 @@ pub enum OpenError {
         /// What there is, and how to choose.
         reason: String,
     },
+    /// What it takes to read the trace is more than the process may take.
+    #[error("{path}: {over}", path = path.display())]
+    Memory {
+        /// The path.
+        path: PathBuf,
+        /// The limit.
+        over: crate::memory::OverLimit,
+    },
     /// Two files of one CPU: its events would be there twice.
     #[error("{a} and {b} are both of CPU {cpu}: name one of them", a = a.display(), b = b.display())]
     Twice {
@@ -414,7 +522,9 @@ pub enum OpenError {
 impl OpenError {
     /// Exit status 3 (no trace at all) rather than 2 (unreadable).
     pub fn is_no_trace(&self) -> bool {
-        !matches!(self, OpenError::Io { .. } | OpenError::Twice { .. } | OpenError::Choose { .. })
+        use OpenError::{Choose, Io, Memory, Twice};
+
+        !matches!(self, Io { .. } | Twice { .. } | Choose { .. } | Memory { .. })
     }
 }
 
@@ -436,6 +546,8 @@ pub struct Trace {
     pub inputs: Vec<PathBuf>,
     /// Whatever it takes to open them again; `None` for a trace that is read once.
     pub(crate) origin: Option<Arc<dyn Origin>>,
+    /// Earlier texts of the same input, oldest first, of a text of one moment; empty for other inputs.
+    pub series: Vec<Trace>,
     /// Facts about all of it.
     pub info: TraceInfo,
     /// One stream for each of `info.cpus`, in that order; a missing CPU's yields one gap.
@@ -477,7 +589,7 @@ impl Trace {
 
     /// True where the recorder was asked for frees of this kind, as in [`Trace::records_reclaim`].
     pub fn records_frees(&self, kind: Kind) -> bool {
-        self.info.input == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
+        self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
     }
 
     /// True where the trace describes events that tell of threads and cgroups: [`crate::event::EventSink::task`].
@@ -538,6 +650,7 @@ impl Trace {
             recording: None,
             run: Run::default(),
             symbols: None,
+            text: None,
         };
         let keys = info.keys();
         streams.iter_mut().for_each(|stream| stream.set_keys(keys));
@@ -546,6 +659,7 @@ impl Trace {
             has_begun: false,
             inputs,
             origin: None,
+            series: Vec::new(),
             info,
             streams,
             names: Names::new(),

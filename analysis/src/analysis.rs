@@ -19,7 +19,9 @@ use crate::account::stats::Stats;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
+use crate::names::allocinfo::AllocinfoChange;
 use crate::names::caches::candidates;
+use crate::names::glob::Glob;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
 use crate::names::place::{NamesReport, Place, StaticByFile};
@@ -72,14 +74,14 @@ pub struct Analysis {
     pub(crate) module_rule: ModuleRule,
     /// Bytes by which free memory grew over the recording.
     pub(crate) memfree_change: Option<i64>,
-    /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
-    pub(crate) slabinfo: Option<[Slabinfo; 2]>,
-    /// Other names of merged caches, where the recording keeps them.
-    pub(crate) aliases: Option<CacheAliases>,
-    /// Texts of the machine's memory, where the query keeps them and has no window.
+    /// Facts of caches beside the events.
+    pub(crate) caches: CacheFacts,
+    /// Texts of the machine's memory, where the query keeps them: those of the whole recording.
     pub(crate) machine: Option<MachineTexts>,
     /// The query has neither filters nor a window.
     pub(crate) is_whole: bool,
+    /// Change of the bytes of functions by allocinfo, where the rows are functions and all objects of each.
+    pub(crate) allocinfo: Option<AllocinfoChange>,
     /// Rows of leaks are chosen by this.
     pub(crate) chosen: Select,
     /// Keys of rows of leaks; none for threads and call-sites.
@@ -88,6 +90,19 @@ pub struct Analysis {
     pub(crate) threads_end: Option<Vec<i32>>,
     /// Kinds whose frees the recorder was asked for.
     pub(crate) records_frees: ByKind<bool>,
+}
+
+/// Facts of caches beside the events.
+#[derive(Debug, Default)]
+pub(crate) struct CacheFacts {
+    /// Statistics of the slab allocator at start and end, where the rows are caches.
+    pub(crate) slabinfo: Option<[Slabinfo; 2]>,
+    /// Other names of merged caches, where the recording keeps them.
+    pub(crate) aliases: Option<CacheAliases>,
+    /// The query has all objects of the caches that it takes.
+    pub(crate) are_whole: bool,
+    /// Caches that the filters take; none for all.
+    pub(crate) asked: Vec<Glob>,
 }
 
 /// True for a kind that is compared, where filters name these `asked` ones.
@@ -274,7 +289,7 @@ impl Analysis {
     /// Space of documents that have one: the first of those whose kinds the filters name, else the first that has allocations.
     pub fn shown_space(&self) -> Space {
         let is_shown = |space: &Space| match self.kinds.is_empty() {
-            true => self.of_space(*space).allocs > 0,
+            true => self.of_space(*space).allocs > 0 || !self.of_space(*space).told.is_empty(),
             false => self.kinds.iter().any(|kind| kind.space() == *space),
         };
         Space::ALL.into_iter().find(is_shown).unwrap_or(Space::Slab)

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use kmemtrace_abi::memory::Limit;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::OpenError;
@@ -83,18 +84,8 @@ pub enum AnalysisError {
 
 /// The sentence of [`AnalysisError::Memory`], with the option that allows more.
 fn memory_message(what: &str, limit: u64, is_default: bool, events: u64, less: &str) -> String {
-    let (shown, more) = (units::bytes(limit), more_than(limit));
-    let whose = if is_default { " (its default here)" } else { "" };
-    let events = units::grouped(events);
-    format!(
-        "{what} need more than the {shown} of --max-memory{whose} after {events} events: allow more with --max-memory {more}, or {less}"
-    )
-}
-
-/// At least twice a limit, as the option takes it.
-fn more_than(limit: u64) -> String {
-    let more = limit.max(1 << 20).saturating_mul(2).checked_next_power_of_two().unwrap_or(1 << 63);
-    if more < 1 << 30 { format!("{}M", more >> 20) } else { format!("{}G", more >> 30) }
+    let after = format!(" after {} events", units::grouped(events));
+    Limit { bytes: limit, is_default }.message(what, &after, &format!(", or {less}"))
 }
 
 #[cfg(test)]
@@ -114,8 +105,5 @@ mod tests {
         let default = words(3 << 29, true);
         assert!(default.contains("1.50 GiB of --max-memory (its default here) after"), "{default}");
         assert!(default.contains("allow more with --max-memory 4G, or"), "{default}");
-        for (limit, more) in [(1, "2M"), (100 << 20, "256M"), (1 << 30, "2G"), (u64::MAX, "8589934592G")] {
-            assert_eq!(more_than(limit), more);
-        }
     }
 }

@@ -28,6 +28,7 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
         Code::CutInBlock | Code::NoEnd | Code::ZeroTail | Code::Empty | Code::RelayCut | Code::SubBufferCut => {
             "the recorder was killed, the machine stopped, or the copy is incomplete: compare with the original"
         }
+        Code::DroppedLines => "raise the log's rate limit or its buffer (log_buf_len), and take the text again",
         Code::Missing => "copy the whole directory",
         Code::BadPayload | Code::BadHeader | Code::BadFileHeader | Code::BadCompression | Code::BadRelayRecord => {
             "the bytes changed after they were written: check the disk and compare with the original"

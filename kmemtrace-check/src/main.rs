@@ -23,6 +23,7 @@ use std::thread;
 
 use clap::Parser;
 use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::memory::Limit;
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
 
@@ -41,6 +42,9 @@ mod exit {
     pub(crate) const BAD_TRACE: u8 = 3;
 }
 
+#[global_allocator]
+static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
+
 fn main() -> ExitCode {
     let options = Options::parse();
     let mut text = Vec::new();
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         explain::print(code, &mut text);
     } else {
         let threads = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
+        kmemtrace_fence::set("kmemtrace-check", Limit::new(options.max_memory), threads);
         let traces;
         (traces, status) = check_all(&options.paths, &options.of_text(), (threads, options.strict), &mut complain);
         let is_silent = traces.is_empty() || options.quiet && status == exit::OK;

@@ -9,6 +9,7 @@ use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::fault::Code;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::open::OpenOptions;
+use kmemtrace_abi::text::size;
 
 /// Tells what of a recording, or of raw relay files, is lost, missing or damaged.
 #[derive(Debug, Parser)]
@@ -26,12 +27,16 @@ pub(crate) struct Options {
     /// Trace clock of a text's times
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Clock::NAMES), hide_possible_values = true)]
     pub(crate) clock: Option<String>,
-    /// Bytes of a page on the machine of a text [default: 4096]
-    #[arg(long, value_name = "BYTES")]
+    /// Bytes of a page on the machine of a text: 4096, 16K, 64K [default: 4096]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_page)]
     pub(crate) page_size: Option<u64>,
-    /// Ring buffer of a trace.dat that has events of several; '' is the main one
+    /// Ring buffer of a trace.dat, or of a text of trace-cmd, that has events of several; '' is the main one
     #[arg(long, value_name = "NAME")]
     pub(crate) buffer: Option<String>,
+    /// Formats of the events of a perf.data that perf has not finished: any trace of the same boot, or the directory
+    /// events of its tracefs
+    #[arg(long, value_name = "FILE|DIR")]
+    pub(crate) event_formats: Option<PathBuf>,
     /// Exit with 3 unless every file is ok
     #[arg(long)]
     pub(crate) strict: bool,
@@ -44,6 +49,10 @@ pub(crate) struct Options {
     /// Files to read at the same time [default: one for each CPU]
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<NonZero<usize>>,
+    /// Memory limit, beyond which the check stops with a message: 512M, 1.5G; 1 to 4095 without a unit are MiB [default: a quarter
+    /// of what is free, at least 256M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_memory: Option<u64>,
     /// Print nothing if every file is ok
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -67,6 +76,7 @@ impl Options {
             clock: self.clock.clone(),
             page_bytes: self.page_size,
             buffer: self.buffer.clone(),
+            event_formats: self.event_formats.clone(),
             ..OpenOptions::default()
         }
     }
@@ -83,6 +93,10 @@ pub(crate) enum Format {
     Csv,
     /// Tab-separated rows, one a file
     Tsv,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    size::parse_large(text).ok_or_else(|| size::LARGE_SIZES.to_owned())
 }
 
 fn parse_release(text: &str) -> Result<String, String> {

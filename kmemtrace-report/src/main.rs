@@ -18,6 +18,7 @@ mod follow_spans;
 mod latency;
 mod memstrack;
 mod names;
+mod of_text;
 mod old;
 #[cfg(feature = "full")]
 mod pack;
@@ -36,11 +37,15 @@ use std::process::ExitCode;
 
 use kmemtrace::latency::LatencyRequest;
 use kmemtrace::{AnalysisError, OpenError};
+use kmemtrace_abi::memory::{self, Limit};
 use kmemtrace_abi::text::escape::escape;
 
 use cli::{CommandLine, Refusal, Request};
 use terminal::messages::say;
 use views::Run;
+
+#[global_allocator]
+static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
 
 fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os().collect()) {
@@ -80,6 +85,12 @@ fn is_no_trace(error: &anyhow::Error) -> bool {
 
 fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
+    let limit = Limit::new(args.max_memory);
+    match request.view.run {
+        // The terminal has to be set right at the end, however that comes.
+        Run::Top => memory::set_limit(limit),
+        _ => kmemtrace_fence::set("kmemtrace-report", limit, report::threads(args)),
+    }
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
         Run::Latency { .. } if args.follow => follow_spans::follow(request),

@@ -17,7 +17,7 @@ use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::disk::salvage::{Piece, PieceReader};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units::grouped;
-use kmemtrace_abi::trace::Trace;
+use kmemtrace_abi::trace::{InputKind, Trace};
 use zstd::bulk::{Compressor, Decompressor};
 
 use crate::terminal::progress::ProgressLine;
@@ -72,7 +72,10 @@ pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
     }
     for input in inputs {
         // Every view refuses a directory without a recording, and a newer format; pack refuses them alike.
-        Trace::open(std::slice::from_ref(input))?;
+        let trace = Trace::open(std::slice::from_ref(input))?;
+        if matches!(trace.info.input, InputKind::TraceDat | InputKind::Other(_)) {
+            bail!("{}: is no recording of kmemtraced, which alone is packed: compress it with zstd", input.display());
+        }
         let (dir, names) = files(input)?;
         let packed = pack_files(&dir, &names, how);
         if packed.iter().any(Result::is_ok) {

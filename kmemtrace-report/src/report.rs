@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use kmemtrace::documents::group::AllocinfoAgreement;
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
     Analysis, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape,
@@ -12,13 +13,17 @@ use kmemtrace::{
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
+use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
-use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind};
+use kmemtrace_abi::text::units::counted;
+use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind, PERF_DATA};
 
 use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
 use crate::cli::Request;
+use crate::of_text::{self, input_name};
 use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
+use crate::render::table::Below;
 use crate::render::table::events::{EventLabels, EventTable};
 use crate::render::table::options::TableOptions;
 use crate::render::{csv, json, jsonl, table};
@@ -31,13 +36,16 @@ use crate::{exit, names, suggest};
 /// Rows of a table on a terminal.
 const ROWS_ON_TERMINAL: usize = 20;
 /// Findings about texts that are told beside a view.
-const OF_TEXTS: [Code; 5] = [Code::BadText, Code::TextCut, Code::BadLine, Code::Untold, Code::NoAddress];
+const OF_TEXTS: [Code; 6] =
+    [Code::BadText, Code::TextCut, Code::DroppedLines, Code::BadLine, Code::Untold, Code::NoAddress];
 /// Views that take a saved document in place of a trace.
 const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 /// View of the calls that the tracer function_graph timed.
 const FUNCTIONS: &str = "functions";
 /// Views of counts and sums.
 const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
+/// Rows of each table below that of `caches --cache`.
+const ROWS_BELOW: usize = 10;
 /// Call-sites behind each part of memory in a table.
 const SITES_OF_PART: usize = 3;
 /// Children of each node of a tree on a terminal.
@@ -53,14 +61,19 @@ pub(crate) fn view(
     check_fail_on(request)?;
     if let Some(saved) = saved_document(request)? {
         let analysis = of_document(request, query, &saved)?;
-        return print_view(request, &analysis, document);
+        return print_view(request, &analysis, &[], document);
     }
-    let (analysis, suggestions) = analyse(request, query)?;
+    let mut trace = open(request, &request.inputs())?;
+    if request.view.name == "growth" && !trace.series.is_empty() {
+        return growth_of_texts(request, &query, trace);
+    }
+    let (analysis, suggestions) = analyse_trace(request, query, &mut trace)?;
+    let below = objects_of_caches(request)?;
     let status = match leaks_beside(request, &analysis) {
         Some(found) => {
-            print_document(request, &analysis, |shape| documents::summary_with_leaks(&analysis, &found, shape))?
+            print_document(request, &analysis, &[], |shape| documents::summary_with_leaks(&analysis, &found, shape))?
         }
-        None => print_view(request, &analysis, document)?,
+        None => print_view(request, &analysis, &below, document)?,
     };
     suggestions.iter().for_each(|line| say(line));
     Ok(status)
@@ -81,22 +94,27 @@ fn leaks_beside(request: &Request, analysis: &Analysis) -> Option<Analysis> {
 
 /// Answer of the trace to a query with the options of the command line, and suggestions where the filters take nothing.
 pub(crate) fn analyse(request: &Request, query: Query) -> anyhow::Result<(Analysis, Vec<String>)> {
+    analyse_trace(request, query, &mut open(request, &request.inputs())?)
+}
+
+/// [`analyse`] of a trace that was opened.
+fn analyse_trace(request: &Request, query: Query, trace: &mut Trace) -> anyhow::Result<(Analysis, Vec<String>)> {
     let args = &request.args;
-    let mut trace = open(request, &request.inputs())?;
     let event_names = trace.names.len();
     let query = with_options(request, query)?;
-    let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+    let analysis = query.run_with(trace, &mut ProgressLine::new(args.quiet))?;
     let window = match args.at {
         Some(Moment::Until(window)) => ("--at", Some(window)),
         _ => ("--time", args.time),
     };
-    explain_empty_window(window, &trace, analysis.events(), analysis.first_key());
+    explain_empty_window(window, trace, analysis.events(), analysis.first_key());
     tell_unknown_events(analysis.unknown_events());
-    tell_bad_text(&trace);
+    tell_bad_text(trace);
+    tell_warnings(trace);
     let suggestions = match analysis.rows().next() {
         Some(_) => Vec::new(),
         None => {
-            let mut lines = suggest::suggest(&args.filters, &query, &trace, analysis.names(), event_names);
+            let mut lines = suggest::suggest(&args.filters, &query, trace, analysis.names(), event_names);
             lines.extend(may_be_of_cache(request)?);
             lines
         }
@@ -119,24 +137,47 @@ fn may_be_of_cache(request: &Request) -> anyhow::Result<Vec<String>> {
     let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
     let document =
         documents::caches(&analysis, &Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: None });
-    let Body::Caches(listing) = &document.body else { return Ok(Vec::new()) };
-    let of_glob = |glob: &&kmemtrace::Glob| suggest::may_be_of(glob, &aliases, listing.rows.iter());
+    let Body::Caches(view) = &document.body else { return Ok(Vec::new()) };
+    let of_glob = |glob: &&kmemtrace::Glob| suggest::may_be_of(glob, &aliases, view.listing.rows.iter());
     Ok(asked.iter().flat_map(of_glob).collect())
 }
 
-/// Prints the document of an analysis, and finds the exit status.
+/// Analyses below the table of `caches --cache`, each with its title: call-sites, threads and stacks of the objects of these caches.
+fn objects_of_caches(request: &Request) -> anyhow::Result<Vec<(&'static str, Analysis)>> {
+    let args = &request.args;
+    if request.view.name != "caches" || args.filters.cache.is_empty() || request.format() != Format::Table {
+        return Ok(Vec::new());
+    }
+    let mut below = Vec::new();
+    for (title, key) in [("Call sites", GroupKey::Site), ("Tasks", GroupKey::Task), ("Stacks", GroupKey::Stack)] {
+        let mut trace = open(request, &request.inputs())?;
+        if key == GroupKey::Stack && !trace.may_have_stacks() {
+            continue;
+        }
+        let query = with_options(request, Query::by(&[key]))?;
+        let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+        if analysis.rows().next().is_some() {
+            below.push((title, analysis));
+        }
+    }
+    Ok(below)
+}
+
+/// Prints the document of an analysis, with those below it, and finds the exit status.
 fn print_view(
     request: &Request,
     analysis: &Analysis,
+    below: &[(&'static str, Analysis)],
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
-    print_document(request, analysis, |shape| document(analysis, shape, &request.args))
+    print_document(request, analysis, below, |shape| document(analysis, shape, &request.args))
 }
 
 /// Prints the document that `make` makes of an analysis, and finds the exit status.
 fn print_document<'a>(
     request: &Request,
     analysis: &'a Analysis,
+    below: &[(&'static str, Analysis)],
     make: impl FnOnce(&Shape) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     let args = &request.args;
@@ -146,9 +187,17 @@ fn print_document<'a>(
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
     let top = if is_counted { None } else { top(request) };
-    let document = make(&Shape { sort: request.sort_keys(), top });
+    let is_of_text = analysis.info().text.is_some();
+    let sort = if is_of_text { request.sort_keys_of_text() } else { request.sort_keys() };
+    let ranked = sort.first().copied();
+    let document = make(&Shape { sort, top });
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
-    print(request, &document, &TableOptions { selected, ..table_options(request, &request.inputs()[0]) })?;
+    let shape = Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: Some(ROWS_BELOW) };
+    let below: Vec<Below<'_>> =
+        below.iter().map(|(title, analysis)| (*title, documents::sites(analysis, &shape))).collect();
+    let allocinfo = AllocinfoAgreement::of(analysis);
+    let options = TableOptions { selected, allocinfo, ranked, ..table_options(request, &request.inputs()[0]) };
+    print_with(request, &document, &below, &options)?;
     if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
         // The text has no place for its kinds.
         let space = analysis.shown_space();
@@ -222,10 +271,9 @@ fn of_document(_: &Request, _: Query, saved: &Path) -> anyhow::Result<Analysis> 
 /// Prints the comparison of two traces, or of two windows of one.
 pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
-    let by_cache = args.by.first() == Some(&GroupKey::Cache);
     let analyse = |input: &PathBuf, option: &str, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
         let mut trace = open(request, std::slice::from_ref(input))?;
-        let query = if by_cache { Query::by_cache() } else { Query::by_site() };
+        let query = of_text::compared(args, &trace)?;
         let query = with_options(request, query)?.time(window.or(args.time));
         let mut progress = ProgressLine::new(args.quiet);
         let analysis = match window {
@@ -238,6 +286,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     };
     let (first, last) = (&inputs[0], &inputs[inputs.len() - 1]);
     let (before, after) = (analyse(first, "--before", args.before)?, analyse(last, "--after", args.after)?);
+    of_text::check_sides(&before, &after)?;
     let is_one_trace = first == last;
     sides_of(&before, &after, is_one_trace).for_each(|side| tell_unknown_events(side.unknown_events()));
     sides_of(&before, &after, is_one_trace).for_each(tell_rejected);
@@ -257,6 +306,28 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
         }
         _ => Ok(exit::OK),
     }
+}
+
+/// Prints the growth of a series of texts.
+///
+/// # Errors
+/// Those of each text's analysis, and of the output.
+fn growth_of_texts(request: &Request, query: &Query, mut last: Trace) -> anyhow::Result<u8> {
+    let args = &request.args;
+    let mut texts = std::mem::take(&mut last.series);
+    texts.push(last);
+    let query = with_options(request, query.clone().with_growth(false))?;
+    let mut slices = Vec::new();
+    for text in &mut texts {
+        slices.push(query.run_with(text, &mut ProgressLine::new(args.quiet))?);
+        tell_bad_text(text);
+    }
+    let slices: Vec<&Analysis> = slices.iter().collect();
+    let shape = Shape { sort: Vec::new(), top: top(request) };
+    let Some(document) = documents::growth_of_texts(&slices, &shape) else { anyhow::bail!("growth: no text") };
+    print(request, &document, &table_options(request, &request.inputs()[0]))?;
+    let worst = slices.iter().map(|slice| slice.completeness()).max_by_key(|completeness| completeness.verdict);
+    Ok(worst.map_or(exit::OK, |worst| status(args, worst)))
 }
 
 /// Prints events and gaps, one by one; in the format of the command line where none is given.
@@ -318,6 +389,14 @@ pub(crate) fn end_observed(
 
 /// Tells verdict, events, loss and gaps beside an output that is no view.
 pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
+    if let Some([lines, blocks]) = completeness.skipped {
+        let _ = writeln!(
+            io::stderr(),
+            "{}: {events} entries, {lines} lines and {blocks} blocks skipped",
+            completeness.verdict_name()
+        );
+        return;
+    }
     let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
     let plural = |n: u64| if n == 1 { "" } else { "s" };
     let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
@@ -386,49 +465,73 @@ pub(crate) fn with_options(request: &Request, query: Query) -> anyhow::Result<Qu
     Ok(if args.verbose { query.notes(Notes::to(say)) } else { query })
 }
 
-pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
-    let args = &request.args;
-    let at_free_before = args.sort.iter().any(is_of_free);
-    let options = OpenOptions {
-        released: args.released,
-        alike: is_of_sums(request),
-        at_free_before,
+/// Options of opening with what a text of events does not tell.
+pub(crate) fn text_options(args: &Args) -> OpenOptions {
+    OpenOptions {
         release: args.of_text.release.clone(),
         clock: args.of_text.clock.clone(),
         page_bytes: args.of_text.page_size,
         buffer: args.of_text.buffer.clone(),
+        event_formats: args.of_text.event_formats.clone(),
+        ..OpenOptions::default()
+    }
+}
+
+pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trace> {
+    let args = &request.args;
+    let options = OpenOptions {
+        released: args.released,
+        alike: is_of_sums(request),
+        at_free_before: args.sort.iter().any(is_of_free),
+        form: args.moment.form.clone(),
+        cache_name: args.moment.cache_name.clone(),
+        object_size: args.moment.object_size,
+        times: of_text::times(args)?,
+        member: args.moment.member.clone(),
+        report_number: args.moment.report_number,
+        takes: of_text::takes(request.view.name),
         texts: args.to == Some(ExportTo::TraceDat),
+        ..text_options(args)
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
     let trace = opened.map_err(|error| match request.hint() {
         Some(hint) => error.context(hint),
         None => error,
     })?;
+    of_text::check(request, &trace)?;
     check_page_owner(&request.args, &trace)?;
+    check_text_options(request, &trace)?;
+    Ok(trace)
+}
+
+/// Refuses options of texts that the trace does not take, and views of a text that has no times.
+pub(crate) fn check_text_options(request: &Request, trace: &Trace) -> anyhow::Result<()> {
+    let args = &request.args;
     let takes = |option: &&str| match trace.info.input {
-        InputKind::Other(FTRACE_TEXT) => *option != "--buffer",
+        InputKind::Other(FTRACE_TEXT) => *option != "--event-formats",
+        InputKind::Other(PERF_DATA) if args.of_text.event_formats.is_some() => {
+            ["--event-formats", "--page-size"].contains(option)
+        }
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
+        _ if trace.info.text.is_some() => *option == "--page-size",
         _ => false,
     };
     if !trace.info.capabilities.times && (request.view.name != FUNCTIONS || args.time.is_some()) {
         anyhow::bail!(
             "{}: the text has no times, so {FUNCTIONS} is the only view, without --time: write 1 to options/funcgraph-abstime, and read \
              `trace` again",
-            input_name(&trace)
+            input_name(trace)
         );
     }
     if let Some(option) = args.of_text.given().find(|option| !takes(option)) {
-        anyhow::bail!(
-            "{option}: {} is no text of events and tells this itself; leave the option out",
-            input_name(&trace)
-        );
+        let why = match option {
+            "--buffer" => "has no ring buffers to choose from, as a trace.dat may have",
+            "--event-formats" => "is no perf.data, and describes its events itself",
+            _ => "is no text of events and tells this itself",
+        };
+        anyhow::bail!("{option}: {} {why}; leave the option out", input_name(trace));
     }
-    Ok(trace)
-}
-
-/// Name of a trace's first input, for messages.
-pub(crate) fn input_name(trace: &Trace) -> String {
-    trace.inputs.first().map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned())
+    Ok(())
 }
 
 /// True for an order by a time of blocks of page_owner.
@@ -508,7 +611,12 @@ fn sides_of<'a>(before: &'a Analysis, after: &'a Analysis, is_one_trace: bool) -
 
 /// Tells of files of debug information that failed a check, with the reasons.
 pub(crate) fn tell_rejected(analysis: &Analysis) {
-    for (file, why) in analysis.names_report().rejected {
+    let report = analysis.names_report();
+    if report.cut_names > 0 {
+        let names = counted(report.cut_names, "name");
+        say(&format!("{names} of symbols cut after {MAX_NAME_BYTES} bytes: no kernel has such long ones"));
+    }
+    for (file, why) in report.rejected {
         let [file, why] = [file.as_os_str().as_encoded_bytes(), why.as_bytes()].map(|bytes| escape(bytes).into_owned());
         say(&format!("{file}: not used for names: {why}"));
     }
@@ -592,6 +700,12 @@ fn tell_unknown_events(unknown: &UnknownEvents) {
     }
 }
 
+/// Prints warnings about a text of one moment.
+fn tell_warnings(trace: &Trace) {
+    let warnings = trace.info.text.iter().flat_map(|text| &text.warnings);
+    warnings.for_each(|warning| say(&escape(warning.as_bytes())));
+}
+
 /// Tells what is wrong with a text: the line at which it ends early, or makes no sense, and loss that it does not tell.
 pub(crate) fn tell_bad_text(trace: &Trace) {
     for stream in &trace.streams {
@@ -615,13 +729,26 @@ pub(crate) fn top(request: &Request) -> Option<usize> {
 }
 
 pub(crate) fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {
+    print_with(request, document, &[], options)
+}
+
+/// Prints a document; a table has those `below` it.
+fn print_with(
+    request: &Request,
+    document: &Document<'_>,
+    below: &[Below<'_>],
+    options: &TableOptions,
+) -> anyhow::Result<()> {
     let args = &request.args;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = match request.format() {
         Format::Json => json::json(document, &mut out),
         Format::Jsonl => jsonl::jsonl(document, &mut out),
         Format::Csv => csv::csv(document, &mut out),
-        Format::Table => table::table(document, options, &mut out),
+        Format::Table => table::table(document, options, &mut out).and_then(|()| {
+            let ranked = Some(SortKey::Figure(Figure::LiveAllocated));
+            table::below(document, below, &TableOptions { ranked, ..options.clone() }, &mut out)
+        }),
     };
     out.finish(written)
 }
@@ -642,6 +769,7 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         shows_parts: args.parts,
         top: top(request),
         selected: None,
+        allocinfo: None,
         ranked: request.sort_keys().first().copied(),
         filters: asked.filters.iter().map(filter).collect(),
         time: asked.time.as_ref().map(shown),

@@ -6,7 +6,6 @@ use kmemtrace::documents::caches::CacheRow;
 use kmemtrace::documents::naming::Candidates;
 use kmemtrace::{EventNames, Glob, Query, Silent, Site, Trace};
 use kmemtrace_abi::text::escape::escape;
-use kmemtrace_abi::text::units;
 
 use crate::args::Filters;
 use crate::cli::nearest::nearest;
@@ -97,7 +96,7 @@ pub(crate) fn may_be_of<'a>(glob: &Glob, aliases: &[u8], rows: impl Iterator<Ite
     let line = |row: CacheRow<'_>| {
         let Candidates(names) =
             row.cache_candidates.filter(|Candidates(names)| names.iter().any(|name| is_asked(name)))?;
-        let (allocs, live) = (cells::counted(row.stats.allocs, "allocation"), units::grouped(row.stats.live_objects));
+        let (allocs, live) = (cells::counted(row.stats.allocs, "allocation"), cells::count(row.stats.live_objects));
         Some(format!(
             "--cache {pattern}: no object is known to be of it, but the row {} of the view caches may be: {allocs}, {live} live",
             cells::cache(&None, Some(&Candidates(names))).text

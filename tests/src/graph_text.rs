@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use kmemtrace_abi::event::{Event, EventSink, Gap, Names};
-use kmemtrace_abi::fields::FieldValue;
+use kmemtrace_abi::fields::{FieldValue, RecordFields};
 use kmemtrace_abi::trace::Trace;
 
 /// Options of the tracer.
@@ -72,7 +72,7 @@ fn events(trace: &mut Trace) -> Vec<Kept> {
         while stream.decode(&mut trace.names, &mut keep, 1024) {}
         for event in keep.0 {
             let fields = event.fields.and_then(|id| trace.names.fields.get(id));
-            let numbers = fields.into_iter().flat_map(|fields| fields.iter()).filter_map(|(name, value)| {
+            let numbers = fields.into_iter().flat_map(RecordFields::iter).filter_map(|(name, value)| {
                 let number = match value {
                     FieldValue::Unsigned(number) | FieldValue::Address(number) => number,
                     FieldValue::Signed(number) => number.cast_unsigned(),

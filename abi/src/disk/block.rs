@@ -743,7 +743,7 @@ mod tests {
         assert_eq!((&block[HEADER_BYTES..], block.len()), (&b"123456789"[..], 105));
         // As FORMAT.md has it: readers in other languages go by these offsets.
         assert_eq!(block[..8], *b"\x89kmTRC\r\n");
-        assert_eq!(block[12..20], [96, 0, 1, 0, 8, 0, kind::DATA, FLAG_OPTIONAL]);
+        assert_eq!(block[12..20], [96, 0, 1, 0, MINOR as u8, 0, kind::DATA, FLAG_OPTIONAL]);
         assert_eq!((block[40], block[84], block[88]), (9, 9, 9));
     }
 

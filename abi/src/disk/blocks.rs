@@ -192,7 +192,27 @@ impl Window {
             if !all {
                 return false;
             }
+            self.skip_hole(1);
         }
+    }
+
+    /// Passes over the hole that begins here, once all bytes at hand are taken: a file of some kilobytes may have holes of TiB. What is
+    /// passed over is a multiple of `unit`; returns its bytes.
+    pub(crate) fn skip_hole(&mut self, unit: usize) -> u64 {
+        let Origin::File(file) = &self.origin else { return 0 };
+        if self.start < self.end || self.eof {
+            return 0;
+        }
+        let offset = self.offset;
+        let data = match hole::behind(file, offset) {
+            Ok(Some(data)) => data,
+            Ok(None) => file.metadata().map_or(offset, |data| data.len()),
+            Err(_) => return 0,
+        };
+        let len = data.saturating_sub(offset);
+        let len = len - len % unit.max(1) as u64;
+        // Short holes are read: the file system may end one at every block.
+        if len > *CHUNK.end() as u64 && self.enter(offset + len).is_ok() { len } else { 0 }
     }
 }
 
@@ -412,6 +432,11 @@ impl BlockReader {
         self.enter(offset, header.sequence.get())?;
         self.blocks = blocks;
         Ok(true)
+    }
+
+    /// Gives the memory of an expanded payload back; it is empty from now on.
+    pub(crate) fn forget_payload(&mut self) {
+        self.expanded = Vec::new();
     }
 
     /// Payload of the current block, expanded.
@@ -661,7 +686,11 @@ impl BlockReader {
                 return false;
             }
             let Some(at) = bytes.iter().position(|&b| b == MAGIC[0]) else {
+                let zeros = bytes.iter().all(|&byte| byte == 0);
                 self.window.advance(there);
+                if zeros {
+                    self.window.skip_hole(1);
+                }
                 continue;
             };
             let found = bytes[at..].starts_with(&MAGIC);

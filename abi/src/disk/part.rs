@@ -47,6 +47,29 @@ impl Compression {
     }
 }
 
+/// Context of zstd that is used again for each chunk: a new one costs about as much as a chunk.
+#[derive(Default)]
+struct Context(Option<zstd::bulk::Decompressor<'static>>);
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Context")
+    }
+}
+
+impl Context {
+    /// Expands a frame of zstd to exactly `len` bytes of `expanded`, which is of the chunk before.
+    fn expand(&mut self, stored: &[u8], len: usize, expanded: &mut Vec<u8>) -> io::Result<()> {
+        let context = match &mut self.0 {
+            Some(context) => context,
+            none => none.insert(zstd::bulk::Decompressor::new()?),
+        };
+        expanded.resize(len, 0);
+        let written = context.decompress_to_buffer(stored, expanded.as_mut_slice())?;
+        if written == len { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+}
+
 /// Chunks that were not expanded yet, and what is left of the last one.
 #[derive(Debug)]
 struct Chunks {
@@ -54,8 +77,23 @@ struct Chunks {
     endian: Endian,
     /// Chunks that were not read yet; `None` before the count in front of them was read.
     left: Option<u32>,
+    context: Context,
+    /// Bytes of the last chunk as they are stored; kept for their memory.
+    stored: Vec<u8>,
     expanded: Vec<u8>,
     taken: usize,
+}
+
+impl Chunks {
+    /// Expands the bytes in `stored`.
+    fn expand(&mut self, expanded_len: u32) -> io::Result<()> {
+        self.taken = 0;
+        if self.compression == Compression::Zstd && expanded_len <= AT_ONCE {
+            return self.context.expand(&self.stored, expanded_len as usize, &mut self.expanded);
+        }
+        self.expanded = self.compression.expand(&self.stored, expanded_len)?;
+        Ok(())
+    }
 }
 
 /// A part of a file.
@@ -79,7 +117,8 @@ impl Part {
     /// The chunks of `file` from `start` on: `u32` number of them, then for each `u32` stored and `u32` expanded bytes before the stored
     /// ones. `len` bytes in all, about: trace-cmd 3.1 counts four too few.
     pub(crate) fn chunks(file: Arc<File>, start: u64, len: u64, compression: Compression, endian: Endian) -> Part {
-        let chunks = Chunks { compression, endian, left: None, expanded: Vec::new(), taken: 0 };
+        let (context, stored, expanded) = (Context::default(), Vec::new(), Vec::new());
+        let chunks = Chunks { compression, endian, left: None, context, stored, expanded, taken: 0 };
         Part { file, start, len, at: 0, chunks: Some(chunks) }
     }
 
@@ -145,16 +184,20 @@ impl Part {
         if left == 0 {
             return Ok(false);
         }
-        let (stored_len, expanded_len) = (u32_of(endian, self.take()?), u32_of(endian, self.take()?));
+        let [a, b, c, d, e, f, g, h] = self.take()?;
+        let (stored_len, expanded_len) = (u32_of(endian, [a, b, c, d]), u32_of(endian, [e, f, g, h]));
         if stored_len > MAX_CHUNK || expanded_len > MAX_CHUNK {
             return self.give_up("the length of a chunk is out of range");
         }
-        let mut stored = vec![0; stored_len as usize];
+        let mut stored = self.chunks.as_mut().map(|chunks| std::mem::take(&mut chunks.stored)).unwrap_or_default();
+        stored.resize(stored_len as usize, 0);
         self.fill(&mut stored)?;
         let Some(chunks) = &mut self.chunks else { return Ok(false) };
-        match chunks.compression.expand(&stored, expanded_len) {
-            Ok(expanded) => (chunks.expanded, chunks.taken) = (expanded, 0),
-            Err(_) => return self.give_up("a chunk does not expand"),
+        chunks.stored = stored;
+        if chunks.expand(expanded_len).is_err() {
+            // Nothing of a chunk that does not expand is handed out.
+            chunks.taken = chunks.expanded.len();
+            return self.give_up("a chunk does not expand");
         }
         Ok(true)
     }
@@ -166,8 +209,8 @@ impl Part {
         Err(io::Error::new(io::ErrorKind::InvalidData, reason))
     }
 
-    fn take(&mut self) -> io::Result<[u8; 4]> {
-        let mut bytes = [0; 4];
+    fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
         self.fill(&mut bytes)?;
         Ok(bytes)
     }

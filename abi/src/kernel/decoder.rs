@@ -11,7 +11,7 @@ use crate::event::{Action, Event, EventSink, Kind, ModuleFree, ModuleLoad, NameI
 use crate::fields::{FieldPlace, FieldsId, RecordFields};
 use crate::kernel::bulk::BulkPlan;
 use crate::kernel::format::EventFormat;
-use crate::kernel::latency::LatencyPlan;
+use crate::kernel::latency::{EventNames, LatencyPlan};
 use crate::kernel::probes;
 use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::release::Release;
@@ -150,6 +150,7 @@ impl Decoder {
         };
         let mut decoder =
             Decoder { by_id: Vec::new(), plans: vec![other.clone()], page_bytes: facts.page_bytes, stacks: None };
+        let all: EventNames<'_> = formats.iter().map(|(system, format)| (&**system, &*format.name)).collect();
         for (system, format) in formats {
             let id = usize::from(format.id);
             if decoder.by_id.len() <= id {
@@ -159,7 +160,7 @@ impl Decoder {
             if let Some(slot) = decoder.by_id.get_mut(id).filter(|slot| **slot == 0) {
                 *slot = index;
                 decoder.stacks = decoder.stacks.or_else(|| StackFormat::new(system, format));
-                let latency = LatencyPlan::new(system, format, formats, names);
+                let latency = LatencyPlan::new(system, format, &all, names);
                 let is_probe = facts.probe_group == Some(system);
                 let plan = match is_probe.then(|| Plan::of_probe(format, names, &other)).flatten() {
                     Some(plan) => plan,

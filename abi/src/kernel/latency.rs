@@ -2,6 +2,8 @@
 //!
 //! The events are found by system and name in the trace's own formats; each one's numbers are read by field name.
 
+use std::collections::HashSet;
+
 use crate::event::{Event, Mark, Names, Span};
 use crate::kernel::format::EventFormat;
 use crate::kernel::slot::Slot;
@@ -71,6 +73,9 @@ const OTHERS: [(&str, &str, Mark); 16] = [
 /// Ends of the names of events in pairs: begin and end.
 const PAIRS: [(&str, &str); 2] = [("_begin", "_end"), ("_start", "_end")];
 
+/// System and name of each event of a trace.
+pub(super) type EventNames<'a> = HashSet<(&'a str, &'a str)>;
+
 /// Meaning of an event by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning<'n> {
@@ -127,10 +132,10 @@ impl LatencyPlan {
     pub(super) fn new(
         system: &str,
         format: &EventFormat,
-        all: &[(String, EventFormat)],
+        all: &EventNames<'_>,
         names: &mut Names,
     ) -> Option<LatencyPlan> {
-        let is_there = |name: &str| all.iter().any(|(other, format)| other == system && format.name == name);
+        let is_there = |name: &str| all.contains(&(system, name));
         let mark = meaning(Some(system), &format.name)?.mark(names, is_there)?;
         let slot = |names: &[&str]| names.iter().find_map(|name| format.field(name).and_then(Slot::of));
         let number = |name: &str| {
@@ -212,6 +217,7 @@ mod tests {
     fn plan(system: &str, formats: &[EventFormat], names: &mut Names) -> Option<LatencyPlan> {
         let all: Vec<(String, EventFormat)> =
             formats.iter().map(|format| (system.to_owned(), format.clone())).collect();
+        let all = all.iter().map(|(system, format)| (&**system, &*format.name)).collect();
         LatencyPlan::new(system, &formats[0], &all, names)
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod decoder;
 pub mod format;
 pub mod gfp;
 pub mod kallsyms;
+pub mod kmalloc;
 pub(crate) mod latency;
 pub mod notes;
 pub mod probes;

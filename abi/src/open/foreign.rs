@@ -1,5 +1,7 @@
 //! Files of other programs, by their first bytes: an error says what a file is, and what to do with it.
 
+mod texts;
+
 use std::path::Path;
 
 /// Known formats: offset and bytes of the mark, what the file is, and the remedy.
@@ -52,7 +54,7 @@ pub(super) fn described(sample: &[u8]) -> String {
     let known = known(sample);
     known.unwrap_or_else(|| match sample {
         [] => format!("an empty file; {NO_TRACE}"),
-        text if is_text(text) => format!("a text; {NO_TRACE}"),
+        text if is_text(text) => texts::described(text).unwrap_or_else(|| format!("a text; {NO_TRACE}")),
         _ => "neither a kmemtrace file nor a relay stream: name a trace directory, or files out of one".to_owned(),
     })
 }

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use crate::disk::block::item;
 use crate::kernel::format::{EventFormat, FormatError, PageShape};
 use crate::kernel::relay::Layout;
+use crate::memory::{Meter, OverLimit};
 use crate::stream::report::Source;
 use crate::target::{Endian, Target};
+use crate::text::cut::cut;
 use crate::trace::{MAX_OWN_THREADS, Metadata, Run, Scope};
 
 /// Nanoseconds of a second.
@@ -169,6 +171,9 @@ pub(crate) struct MetadataBuilder {
     threads_end: Option<Vec<u8>>,
     stopped: Vec<u8>,
     metadata: Metadata,
+    meter: Meter,
+    /// The items take too much memory.
+    over: Option<OverLimit>,
 }
 
 impl MetadataBuilder {
@@ -212,9 +217,20 @@ impl MetadataBuilder {
                 item::COMMAND_LINE => &mut self.metadata.command_line,
                 _ => continue,
             };
+            // A vector that is full takes as much again.
+            let taken = if text.capacity() - text.len() < bytes.len() { text.len().max(bytes.len()) } else { 0 };
+            if let Err(over) = self.meter.take(taken as u64) {
+                self.over = Some(over);
+                return false;
+            }
             text.extend_from_slice(bytes);
         }
         true
+    }
+
+    /// The reason for which items were left out, where that is memory.
+    pub(crate) fn over(&self) -> Option<OverLimit> {
+        self.over
     }
 
     /// The names, all pieces put together; false where the recorder's thread ids make no sense: they are `None` then.
@@ -300,7 +316,7 @@ pub(crate) fn comms(text: &[u8]) -> HashMap<i32, Box<[u8]>> {
             let line = line.trim_ascii_start();
             let blank = line.iter().position(|&b| b == b' ')?;
             let pid = std::str::from_utf8(&line[..blank]).ok()?.parse().ok()?;
-            Some((pid, line[blank + 1..].into()))
+            Some((pid, cut(&line[blank + 1..]).into()))
         })
         .collect()
 }

@@ -6,13 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::listing::{io_error, no_trace};
+use super::moment::TextFile;
 use super::options::OpenOptions;
-use super::{foreign, ftrace_text, page_owner, perf_data, regular, spool, trace_dat, tracer_stream};
+use super::{
+    archive, event_formats, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat, tracer_stream,
+};
 use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, Trace};
 
 /// Name of standard input.
 const STDIN: &str = "-";
+/// Begin of what the kernel's tracer prints.
+const TRACER: &[u8] = b"# tracer:";
 /// First bytes that a file is known by.
 const SAMPLE: u64 = 64 << 10;
 
@@ -21,51 +26,91 @@ const SAMPLE: u64 = 64 << 10;
 pub(super) enum Held {
     /// Texts of events.
     Events(Arc<ftrace_text::Texts>),
-    /// A text of page_owner that was packed.
-    Owners(PathBuf, Arc<File>),
+    /// Texts of one moment.
+    Moment(Arc<[TextFile]>),
     /// A `trace.dat`.
     TraceDat(PathBuf, Arc<File>),
     /// A `perf.data`, and what the first pass over it has found.
-    PerfData(Arc<perf_data::Scanned>),
+    PerfData(Arc<perf_data::Scanned>, Option<Arc<perf_data::SameBoot>>),
     /// A stream of the tracer "kmemtrace", and what the first pass over it has found.
     TracerStream(Arc<tracer_stream::Scanned>),
 }
 
 /// A file, unpacked.
+#[derive(Clone, Debug)]
 struct Input {
     path: PathBuf,
     file: Arc<File>,
     sample: Vec<u8>,
     is_unpacked: bool,
+    /// Time of its last change, in seconds since 1970; `None` where that says nothing about what is in it.
+    modified: Option<i64>,
+    is_live: bool,
+}
+
+impl Input {
+    fn text(&self) -> TextFile {
+        let Input { path, file, modified, is_live, .. } = self;
+        TextFile { path: path.clone(), file: Arc::clone(file), modified: *modified, is_live: *is_live }
+    }
+
+    /// A line of a text of one moment is among the first ones.
+    fn begins_as_text(&self) -> bool {
+        moment::begins(&self.sample) && !self.sample.starts_with(TRACER)
+    }
+
+    /// Few of the first characters are of no text: a log may have colours, and zeros where a machine has crashed.
+    fn may_be_text(&self) -> bool {
+        let is_control = |byte: &&u8| byte.is_ascii_control() && !b"\n\r\t\x1b".contains(byte);
+        !self.sample.is_empty() && self.sample.iter().filter(is_control).count() * 20 < self.sample.len()
+    }
 }
 
 impl Held {
     /// Holds what `paths` name; `None` for files that are read where they lie, and for what cannot be opened.
     pub(super) fn of(paths: &[PathBuf], options: &OpenOptions) -> Result<Option<Held>, OpenError> {
-        let inputs = paths.iter().map(|path| input(path));
+        let is_one = paths.len() == 1;
+        let inputs = paths.iter().map(|path| input(path, is_one));
         let Some(inputs) = inputs.collect::<Result<Option<Vec<Input>>, OpenError>>()? else { return Ok(None) };
-        if let [Input { path, file, sample, is_unpacked: true }] = &inputs[..]
-            && page_owner::begins(sample)
-        {
-            return Ok(Some(Held::Owners(path.clone(), Arc::clone(file))));
-        }
+        let inputs = inputs.into_iter().map(|input| unarchived(input, options));
+        let inputs = inputs.collect::<Result<Vec<_>, OpenError>>()?.concat();
         if let [Input { path, file, sample, .. }] = &inputs[..] {
             if trace_dat::begins(sample) {
                 return Ok(Some(Held::TraceDat(path.clone(), Arc::clone(file))));
             }
             if perf_data::begins(sample) {
                 let scanned = perf_data::scan(path, Arc::clone(file))?;
-                return Ok(Some(Held::PerfData(Arc::new(scanned))));
+                if options.event_formats.is_some() && scanned.is_described() {
+                    let reason = "has the formats of its events: leave out --event-formats".to_owned();
+                    return Err(OpenError::Choose { path: path.clone(), reason });
+                }
+                let same_boot = options.event_formats.as_deref().map(event_formats::read).transpose()?;
+                return Ok(Some(Held::PerfData(Arc::new(scanned), same_boot.map(Arc::new))));
             }
             if let Some(scanned) = tracer_stream::scan(path, file, sample)? {
                 return Ok(Some(Held::TracerStream(Arc::new(scanned))));
             }
         }
+        let texts = || -> Arc<[TextFile]> { inputs.iter().map(Input::text).collect() };
+        if !inputs.is_empty() && (options.form.is_some() || inputs.iter().all(Input::begins_as_text)) {
+            return Ok(Some(Held::Moment(texts())));
+        }
+        let mut refusal = None;
         if !inputs.is_empty() && inputs.iter().all(|input| ftrace_text::may_be(&input.sample)) {
             let files = inputs.iter().map(|input| (input.path.clone(), Arc::clone(&input.file))).collect();
-            if let Some(texts) = ftrace_text::read(files, options)? {
-                return Ok(Some(Held::Events(Arc::new(texts))));
+            match ftrace_text::read(files, options) {
+                Ok(Some(texts)) => return Ok(Some(Held::Events(Arc::new(texts)))),
+                Ok(None) => {}
+                Err(error) if error.is_no_trace() => refusal = Some(error),
+                Err(error) => return Err(error),
             }
+        }
+        // Reports of memory may stand anywhere in a log.
+        if !inputs.is_empty() && inputs.iter().all(Input::may_be_text) && moment::is_in(&texts(), options)? {
+            return Ok(Some(Held::Moment(texts())));
+        }
+        if let Some(refusal) = refusal {
+            return Err(refusal);
         }
         match inputs.iter().find(|input| input.is_unpacked) {
             Some(Input { path, sample, .. }) => {
@@ -79,21 +124,32 @@ impl Held {
     pub(super) fn open(&self, options: &OpenOptions) -> Result<Trace, OpenError> {
         match self {
             Held::Events(texts) => ftrace_text::open(texts, options),
-            Held::Owners(path, file) => page_owner::open_held(path, file, options),
+            Held::Moment(files) => moment::open(files, options),
             Held::TraceDat(path, file) => trace_dat::open(path, file, options),
-            Held::PerfData(scanned) => perf_data::open(scanned),
+            Held::PerfData(scanned, same_boot) => {
+                perf_data::open(scanned, same_boot.as_deref(), options.page_bytes.filter(|_| same_boot.is_some()))
+            }
             Held::TracerStream(scanned) => tracer_stream::open(scanned),
         }
     }
 }
 
-/// A file that may be held; `None` for directories, recordings and whatever cannot be opened, which others complain about.
-fn input(path: &Path) -> Result<Option<Input>, OpenError> {
+/// A file that may be held; `None` for directories, recordings and whatever cannot be opened, which others complain about. A text of the
+/// kernel that runs is copied unless it is the one input, which is read where it lies.
+fn input(path: &Path, is_one: bool) -> Result<Option<Input>, OpenError> {
+    let mut is_live = false;
     let (file, is_stdin) = match path {
         path if path == Path::new(STDIN) => (spool::of_stdin().map_err(io_error(path))?, true),
         path => match regular::open(path) {
             Ok(file) => (file, false),
-            Err(_) => return Ok(None),
+            Err(_) if is_one => return Ok(None),
+            Err(_) => match moment::open_made_up(path) {
+                Some(mut text) => {
+                    is_live = true;
+                    (spool::copy(&mut text).map_err(io_error(path))?, false)
+                }
+                None => return Ok(None),
+            },
         },
     };
     let sample = sample(&file).map_err(io_error(path))?;
@@ -108,15 +164,37 @@ fn input(path: &Path) -> Result<Option<Input>, OpenError> {
         }
         _ => io_error(&path)(error),
     })?;
+    let is_kept = !is_stdin && !is_live;
+    let modified = moment::modified(&file).filter(|_| is_kept);
     Ok(Some(match unpacked {
         Some(file) => Input {
             sample: self::sample(&file).map_err(io_error(&path))?,
             path,
             file: Arc::new(file),
             is_unpacked: true,
+            modified,
+            is_live,
         },
-        None => Input { path, file: Arc::new(file), sample, is_unpacked: is_stdin },
+        None => Input { path, file: Arc::new(file), sample, is_unpacked: is_stdin, modified, is_live },
     }))
+}
+
+/// The members of an archive that are read, in place of the archive; another input as it is.
+fn unarchived(input: Input, options: &OpenOptions) -> Result<Vec<Input>, OpenError> {
+    if !archive::begins(&input.sample) {
+        return Ok(vec![input]);
+    }
+    let is_trace = |sample: &[u8]| trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(TRACER);
+    let is_read = |sample: &[u8]| moment::begins(sample) || is_trace(sample);
+    let members = archive::members(&input.path, &input.file, options.member.as_deref(), &is_read)?;
+    if members.is_empty() {
+        return Ok(vec![input]);
+    }
+    let held = |archive::Unarchived { path, file, modified }| {
+        let sample = sample(&file).map_err(io_error(&path))?;
+        Ok(Input { path, file: Arc::new(file), sample, is_unpacked: true, modified, is_live: false })
+    };
+    members.into_iter().map(held).collect()
 }
 
 fn sample(file: &File) -> io::Result<Vec<u8>> {

@@ -2,7 +2,7 @@
 
 use crate::disk::block::item;
 use crate::target::Endian;
-use crate::trace::{Metadata, TraceInfo};
+use crate::trace::TraceInfo;
 
 /// Items of facts that a file header has in a recording of ours.
 pub(super) fn header_items(info: &TraceInfo, page_bytes_from: Option<&str>) -> Vec<u8> {
@@ -31,19 +31,4 @@ pub(super) fn header_items(info: &TraceInfo, page_bytes_from: Option<&str>) -> V
         item::put(&mut items, item::PAGE_BYTES_FROM, 0, from.as_bytes());
     }
     items
-}
-
-/// Appends the names of a captured tree; `comms` is its `saved_cmdlines`.
-pub(super) fn put_names(items: &mut Vec<u8>, metadata: &Metadata, comms: &[u8]) {
-    let texts = [
-        (item::KALLSYMS, &metadata.kallsyms[..]),
-        (item::MODULES, &metadata.modules),
-        (item::COMMS, comms),
-        (item::UNAME, &metadata.uname),
-        (item::NOTES, &metadata.notes),
-        (item::MODULE_INFO, &metadata.module_info),
-    ];
-    for (tag, text) in texts {
-        item::put(items, tag, 0, text);
-    }
 }

@@ -1,6 +1,10 @@
-//! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, a captured `tree`, a text of `page_owner`, or
+//! Finding out what a path holds, and opening it: a `recording` of ours, raw `relay_files`, a captured `tree`, texts of one `moment`, or
 //! with the feature `inputs` a text of events (`ftrace_text`), a `trace_dat` or a `perf_data`. Packed files and standard input are unpacked into a `spool`.
 
+#[cfg(feature = "inputs")]
+mod archive;
+#[cfg(feature = "inputs")]
+mod event_formats;
 mod foreign;
 #[cfg(feature = "inputs")]
 mod ftrace_text;
@@ -8,9 +12,10 @@ pub(crate) mod header;
 #[cfg(feature = "inputs")]
 mod inputs;
 mod kept_items;
+mod lines;
 mod listing;
+mod moment;
 mod options;
-mod page_owner;
 #[cfg(feature = "inputs")]
 mod perf_data;
 mod recording;
@@ -21,10 +26,14 @@ mod spool;
 pub mod stream;
 mod symbols;
 #[cfg(feature = "inputs")]
+mod tar;
+#[cfg(feature = "inputs")]
 pub mod trace_dat;
 #[cfg(feature = "inputs")]
 mod tracer_stream;
 mod tree;
+#[cfg(feature = "inputs")]
+mod utf16;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,7 +84,7 @@ impl Origin for Opened {
 
 fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Trace, OpenError> {
     if let [path] = paths
-        && let Some(trace) = page_owner::open(path, options)
+        && let Some(trace) = moment::open_path(path, options)
     {
         return trace;
     }

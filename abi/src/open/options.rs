@@ -1,7 +1,9 @@
 //! Options of opening a trace.
 
-/// Wishes of the caller: `released`, `alike` and `at_free_before` for inputs that list what is live at one moment, the others for texts of
-/// events.
+use std::path::PathBuf;
+
+/// Wishes of the caller: `released`, `alike`, `at_free_before`, and those behind `page_bytes`, are for texts that list what is live at one
+/// moment, the others for texts of events.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Memory that was given back is read, too.
@@ -17,8 +19,24 @@ pub struct OpenOptions {
     pub release: Option<String>,
     /// Trace clock of the text's times, as the kernel's `trace_clock` names it.
     pub clock: Option<String>,
+    /// A trace of the same boot, or its tracefs's directory `events`, whose formats a `perf.data` takes that perf has not finished.
+    pub event_formats: Option<PathBuf>,
     /// Bytes of a page.
     pub page_bytes: Option<u64>,
+    /// Form of a text of one moment, where its content does not tell it.
+    pub form: Option<String>,
+    /// Cache that a text of one moment is of.
+    pub cache_name: Option<String>,
+    /// Bytes of each object of that cache.
+    pub object_size: Option<u64>,
+    /// Time of each text of a series, in the order of their names or of the texts in one file.
+    pub times: Vec<i64>,
+    /// Member of an archive, or one of several texts: the end of its name.
+    pub member: Option<String>,
+    /// Number of an OOM report among several, from 1.
+    pub report_number: Option<usize>,
+    /// True for a text that is read, by its input and its form (`"slabinfo"`, `"slabtop"`), where there are texts of several kinds.
+    pub takes: Option<fn(&str, &str) -> bool>,
     /// The texts that the trace is opened by are kept, for a writer of another container.
     pub texts: bool,
 }

@@ -76,6 +76,7 @@ impl Opened {
                     });
                 }
             }
+            reader.forget_payload();
         }
         if let (Some(named), Some(is)) = (cpu, reader.cpu().filter(|&cpu| cpu != NO_CPU))
             && named != is
@@ -95,10 +96,16 @@ impl Opened {
 pub(super) fn open(listing: Listing, keeps_texts: bool) -> Result<Trace, OpenError> {
     let Listing { root, files, meta, .. } = listing;
     let paths: Vec<PathBuf> = files.iter().map(|found| found.path.clone()).collect();
-    let mut opened = Vec::new();
+    let (mut opened, mut has_header) = (Vec::new(), false);
     for found in files {
         let nothing_of_ours = !found.sample.starts_with(&MAGIC) && found.cpu.is_none();
-        let file = Opened::new(found)?;
+        let mut file = Opened::new(found)?;
+        // One header speaks for the recording. Another file's may be as large, for as many files as there are CPUs.
+        if has_header && let Some(header) = &mut file.header {
+            let FileHeader { target, source, relay_layout, .. } = *header;
+            *header = FileHeader { target, source, relay_layout, ..FileHeader::default() };
+        }
+        has_header |= file.has_header();
         if nothing_of_ours && file.first.is_none() {
             return Err(no_trace(&file.path, "is not a trace: it has no block of one"));
         }
@@ -182,10 +189,10 @@ fn whole_formats(formats: Vec<(String, String)>, whole: Vec<(String, String)>) -
 }
 
 /// The trace of files of one recording and its names; `root` is the folder of files that are missing.
-pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace {
+pub(super) fn assemble(mut opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace {
     let (metadata, meta_header, meta_recording) = of_meta;
     // One header speaks for the recording, so a damaged one costs no events.
-    let header = opened.iter().find_map(|o| o.header.clone()).or(meta_header);
+    let header = opened.iter_mut().find_map(|o| o.header.as_mut()).map(std::mem::take).or(meta_header);
     let recording = opened.iter().find_map(|o| o.reader.recording()).or(meta_recording);
     let mut names = Names::new();
     let (format, complaint) = payload_format(header.as_ref(), &opened, &mut names);
@@ -234,12 +241,23 @@ pub(super) fn assemble(opened: Vec<Opened>, of_meta: Meta, root: &Path) -> Trace
         recording: recording.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
         run,
         symbols: None,
+        text: None,
     };
     let metadata = Metadata { started: header.started, ..metadata };
     if metadata.stacks.as_deref() == Some("") {
         streams.iter_mut().for_each(CpuStream::expect_no_stacks);
     }
-    Trace { has_begun: false, inputs: Vec::new(), origin: None, info, streams, names, metadata, total_overruns: None }
+    Trace {
+        has_begun: false,
+        inputs: Vec::new(),
+        origin: None,
+        series: Vec::new(),
+        info,
+        streams,
+        names,
+        metadata,
+        total_overruns: None,
+    }
 }
 
 /// CPUs of the recording that have no file.
@@ -338,7 +356,11 @@ pub(super) type Meta = (Metadata, Option<FileHeader>, Option<RecordingId>);
 
 fn read_meta(path: &Path) -> Result<Meta, OpenError> {
     let mut meta = MetaFile::new(path.to_owned(), BlockReader::new(open_regular(path)?));
-    while meta.next() {}
+    while meta.next() {
+        if let Some(over) = meta.items.over() {
+            return Err(OpenError::Memory { path: path.to_owned(), over });
+        }
+    }
     if let Some(major) = meta.reader.newer() {
         return Err(OpenError::Newer { path: path.to_owned(), found: major });
     }

@@ -3,10 +3,12 @@
 //! A FIFO blocks the one that opens it, a device has no end, and files such as `/proc/kmsg` block the one that reads them although
 //! they count as regular. The descriptor decides, not the path: another user may change what a path stands for at any time.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, StatFs};
 
@@ -24,22 +26,72 @@ const MADE_UP: [(u32, &str); 10] = [
     (0xcafe_4a11, "bpf"),
 ];
 
-/// Opens a stored file for reading; links are followed.
+/// Greatest number of links from one to the next, as the kernel has it.
+const MAX_LINKS: usize = 40;
+/// `f_type` of proc, whose links lead to what a process holds rather than to a path.
+const PROC: u32 = 0x9fa0;
+
+/// Opens a stored file for reading. Links are followed if root, the caller, or the user who called sudo owns them: any other link may
+/// have been planted to have the caller read a file out of its owner's reach.
 ///
 /// # Errors
-/// Errors of the system, and `InvalidInput` for anything else than a stored file: it says what the path names.
+/// Errors of the system, and `InvalidInput` or `PermissionDenied` for anything else than a stored file: it says what the path names.
 pub fn open(path: &Path) -> io::Result<File> {
+    let (path, flags) = behind_links(path)?;
     // Opening may have an effect (a tape rewinds, a watchdog starts, tracing pauses), so the path is asked first.
-    refuse_type(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode))?;
-    refuse_made_up(rustix::fs::statfs(path))?;
-    open_at(CWD, path, OFlags::empty())
+    refuse_type(FileType::from_raw_mode(rustix::fs::stat(&path)?.st_mode))?;
+    refuse_made_up(rustix::fs::statfs(&path))?;
+    open_at(CWD, &path, flags)
+}
+
+/// Opens a stored file, or `own`, a list of the running kernel in proc that has an end.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_or_own(path: &Path, own: &str) -> io::Result<File> {
+    if path == Path::new(own) { open_made_up(path, "proc") } else { open(path) }
+}
+
+/// The path that trusted links at the end of a path lead to, and how to open it.
+fn behind_links(path: &Path) -> io::Result<(PathBuf, OFlags)> {
+    let mut path = path.to_owned();
+    for _ in 0..=MAX_LINKS {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = rustix::fs::open(&path, flags, Mode::empty())?;
+        let found = rustix::fs::fstat(&held)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+            return Ok((path, OFlags::NOFOLLOW));
+        }
+        refuse_stranger(found.st_uid)?;
+        if rustix::fs::fstatfs(&held).is_ok_and(|found| found.f_type as u32 == PROC) {
+            return Ok((path, OFlags::empty()));
+        }
+        let target = rustix::fs::readlinkat(&held, "", Vec::new())?;
+        let target = Path::new(OsStr::from_bytes(target.to_bytes()));
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    Err(io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()))
+}
+
+/// Refuses a link of this owner, unless it is root, the caller, or the user who called sudo.
+///
+/// # Errors
+/// `PermissionDenied`, with the owner and a remedy.
+pub fn refuse_stranger(owner: u32) -> io::Result<()> {
+    let caller = rustix::process::geteuid();
+    let of_sudo = || std::env::var("SUDO_UID").ok()?.parse::<u32>().ok();
+    if owner == 0 || owner == caller.as_raw() || caller.is_root() && of_sudo() == Some(owner) {
+        return Ok(());
+    }
+    let what = format!("is a link of user {owner}: name the file that it stands for");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }
 
 /// Opens a file of the file system of this name, one of those that the kernel makes up, for reading.
 ///
 /// # Errors
 /// As for [`open`], and for a file of any other file system.
-pub(super) fn open_made_up(path: &Path, file_system: &'static str) -> io::Result<File> {
+pub(crate) fn open_made_up(path: &Path, file_system: &'static str) -> io::Result<File> {
     refuse_type(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode))?;
     let magic = rustix::fs::statfs(path)?.f_type as u32;
     if !MADE_UP.contains(&(magic, file_system)) {
@@ -87,7 +139,9 @@ fn refuse_type(found: FileType) -> io::Result<()> {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory: name a file in it"));
         }
         FileType::Symlink => "is a symbolic link: name the file that it stands for",
-        FileType::Fifo => "is a FIFO: write to a file what comes out of it, and name that file",
+        FileType::Fifo => {
+            "is a FIFO: use - and a pipe for a trace, or write to a file what comes out of it, and name that file"
+        }
         FileType::CharacterDevice | FileType::BlockDevice => "is a device: name a regular file",
         _ => "is not a regular file: name one",
     };
@@ -127,6 +181,26 @@ mod tests {
             assert!(refused(open_beneath(&held, Path::new(name))).contains(says), "{name}");
         }
         drop(socket);
+    }
+
+    #[test]
+    fn links_lead_on_unless_a_stranger_owns_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("file"), "bytes").unwrap();
+        symlink("file", at("a")).unwrap();
+        symlink(at("a"), at("b")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        assert!(open(&at("b")).is_ok() && refused(open(&at("loop"))).contains("symbolic links"));
+        let held = File::open(at("file")).unwrap();
+        assert!(open(Path::new(&format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held)))).is_ok());
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(at("a"), Some(64_242), None).unwrap();
+            for name in ["a", "b"] {
+                assert!(refused(open(&at(name))).contains("is a link of user 64242"), "{name}");
+            }
+        }
+        assert!(refuse_stranger(64_242).is_err() && refuse_stranger(0).is_ok());
     }
 
     #[test]

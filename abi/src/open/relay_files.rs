@@ -82,11 +82,13 @@ pub(super) fn open(listing: Listing) -> Result<Trace, OpenError> {
         recording: None,
         run: Run::default(),
         symbols: None,
+        text: None,
     };
     Ok(Trace {
         has_begun: false,
         inputs: Vec::new(),
         origin: None,
+        series: Vec::new(),
         info,
         streams,
         names,

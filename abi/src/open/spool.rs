@@ -1,4 +1,5 @@
-//! Input that cannot be read twice as it lies there, copied into a temporary file: standard input, and files packed with gzip, xz or zstd.
+//! Input that cannot be read twice as it lies there, copied into a temporary file: standard input, files packed with gzip, xz or zstd,
+//! and texts of two bytes a character.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -9,12 +10,17 @@ use std::sync::OnceLock;
 use flate2::bufread::MultiGzDecoder;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
+use super::utf16::{self, Decoder};
 use crate::random;
 
 /// Bytes that are written at once; a run of zeros of this length becomes a hole.
 const BLOCK: usize = 64 << 10;
 /// Limit of what an xz file expands to between two points at which its dictionary begins anew, in bytes: all of it is in memory at once.
 const MAX_XZ: u64 = 64 << 20;
+/// Greatest ratio of unpacked to packed bytes that is believed. It is zlib's greatest; texts have some 20.
+const MAX_RATIO: u64 = 1032;
+/// Bytes that any file may unpack to.
+const LEAST_UNPACKED: u64 = 64 << 20;
 /// First bytes of packed files.
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
@@ -30,24 +36,49 @@ pub(super) fn of_stdin() -> io::Result<File> {
     COPY.get_or_init(|| copy).try_clone()
 }
 
+/// True for the first bytes of a packed file.
+pub(super) fn is_packed(sample: &[u8]) -> bool {
+    [GZIP, ZSTD, XZ].iter().any(|mark| sample.starts_with(mark)) || utf16::order(sample).is_some()
+}
+
+/// A copy of what `from` reads.
+pub(super) fn copy(from: &mut impl Read) -> io::Result<File> {
+    Spool::fill(from)
+}
+
 /// The file that was packed into `file`; `None` for a file that is not packed. `sample` is its first bytes.
 pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
     let mut packed = BufReader::with_capacity(BLOCK, ReadAt::new(file));
+    let most = file.metadata()?.len().saturating_mul(MAX_RATIO).saturating_add(LEAST_UNPACKED);
     let unpacked = if sample.starts_with(GZIP) {
-        Spool::fill(&mut MultiGzDecoder::new(packed))
+        Spool::fill(&mut AtMost(MultiGzDecoder::new(packed), most))
     } else if sample.starts_with(ZSTD) {
         let mut decoder = zstd::Decoder::with_buffer(packed)?;
         // The window of `zstd --long`, and no more: it decides how much memory is taken.
         decoder.window_log_max(27)?;
-        Spool::fill(&mut decoder)
+        Spool::fill(&mut AtMost(decoder, most))
     } else if sample.starts_with(XZ) {
         let mut spool = Spool::new()?;
         unpack_xz(&mut packed, &mut spool)?;
         spool.finish()
+    } else if let Some(order) = utf16::order(sample) {
+        Spool::fill(&mut Decoder::new(packed, order))
     } else {
         return Ok(None);
     };
     unpacked.map(Some)
+}
+
+/// Reader of at most so many bytes; more are an error.
+struct AtMost<R>(R, u64);
+
+impl<R: Read> Read for AtMost<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.0.read(buffer)?;
+        let too_large = || io::Error::new(ErrorKind::InvalidData, "it unpacks to far more than any trace does");
+        self.1 = self.1.checked_sub(len as u64).ok_or_else(too_large)?;
+        Ok(len)
+    }
 }
 
 /// A temporary file of what `write` writes.

@@ -1,8 +1,11 @@
 //! Functions that texts name, as `%pS` prints them. Without an address a function gets a range of its own in [`MADE_UP`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use crate::trace::{BEFORE_PAGE_OWNER, MADE_UP, WITHOUT_OFFSET};
+use foldhash::fast::RandomState;
+use memchr::memmem;
+
+use crate::trace::{MADE_UP, WITHOUT_OFFSET, is_made_up};
 
 /// Limit of a function's size: a text may claim any.
 const MAX_BYTES: u64 = 1 << 24;
@@ -13,7 +16,7 @@ const MAX_FUNCTIONS: usize = 1 << 22;
 
 /// Frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame<'l> {
+pub(crate) enum Frame<'l> {
     /// `function+0x1f/0x40 [module]`.
     Function { name: &'l [u8], offset: u64, size: u64, module: Option<&'l [u8]> },
     /// `function [module]`, without the offset.
@@ -25,10 +28,15 @@ pub(super) enum Frame<'l> {
     Address(u64),
 }
 
-/// Function by name, module and size; [`NO_SIZE`] where no offset is told either.
-type Key = (Box<[u8]>, Option<Box<[u8]>>, u64);
-
 const NO_SIZE: u64 = u64::MAX;
+
+/// Range of a function: return addresses are above `begin`, and at most `begin + bytes`.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    begin: u64,
+    /// [`NO_SIZE`] where no offset is told.
+    bytes: u64,
+}
 
 /// Address behind the last frame of a function, and its module.
 type Placed = (u64, Option<Box<[u8]>>);
@@ -36,7 +44,17 @@ type Placed = (u64, Option<Box<[u8]>>);
 /// Functions of a text, each with its range.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    ranges: HashMap<Key, u64>,
+    /// By name, and behind a line's end the module. Equal offsets in functions of one name are one call site, whatever their sizes, so
+    /// the first range that is long enough counts.
+    ranges: HashMap<Box<[u8]>, Vec<Range>, RandomState>,
+    /// Keys of all ranges by their begins.
+    begins: BTreeMap<u64, Box<[u8]>>,
+    /// Number of all ranges.
+    functions: usize,
+    /// Latest key of `ranges` that was looked for.
+    key: Vec<u8>,
+    /// File and line of functions that are told with them, by address.
+    sources: HashMap<u64, (Box<[u8]>, u32)>,
     /// The functions as lines of `/proc/kallsyms`.
     lines: Vec<u8>,
     /// Bytes of [`MADE_UP`] that are taken, and of [`WITHOUT_OFFSET`].
@@ -47,22 +65,16 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Address that stands for what was allocated before page_owner began.
-    pub(super) fn early(&mut self) -> u64 {
-        self.address(Frame::Name { name: BEFORE_PAGE_OWNER, module: None })
-    }
-
     /// Return address of a frame; 0 where there are more functions than a kernel has.
     pub(super) fn address(&mut self, frame: Frame<'_>) -> u64 {
         match frame {
             Frame::Address(address) => address,
-            Frame::Name { name, module } => self.range(name, module, NO_SIZE).map_or(0, |begin| begin + 1),
+            Frame::Name { name, module } => self.range(name, module, (0, NO_SIZE)).map_or(0, |begin| begin + 1),
             Frame::Function { name, offset, size, module } => {
-                // A function whose size is not told has room for an address behind its begin.
-                let bytes = size.max(offset).clamp(1, MAX_BYTES);
                 // Return addresses are looked up at the address less one: one at the function's first byte counts as at its second.
-                let offset = offset.clamp(1, bytes);
-                self.range(name, module, bytes).map_or(0, |begin| begin + offset)
+                let offset = offset.clamp(1, MAX_BYTES);
+                let begin = self.range(name, module, (offset, size.clamp(offset, MAX_BYTES)));
+                begin.map_or(0, |begin| begin + offset)
             }
             Frame::Placed { name, offset, module, address } => {
                 self.place(address.saturating_sub(offset), address, (name, module));
@@ -71,27 +83,84 @@ impl Symbols {
         }
     }
 
-    /// Start of a function; `None` if there is no room for it.
-    fn range(&mut self, name: &[u8], module: Option<&[u8]>, bytes: u64) -> Option<u64> {
-        let key = (name.into(), module.map(Box::from), bytes);
-        if let Some(&begin) = self.ranges.get(&key) {
-            return Some(begin);
+    /// Addresses of other symbols as addresses of these.
+    pub(super) fn moved(&mut self, other: &Symbols, address: u64) -> u64 {
+        let found = other.begins.range(..address).next_back().filter(|_| is_made_up(address) && address < MADE_UP.end);
+        let Some((begin, key)) = found else { return address };
+        if let Some((file, line)) = other.sources.get(&address) {
+            let mut parts = key.rsplitn(3, |byte| *byte == b'\n');
+            let module = parts.next().filter(|module| !module.is_empty());
+            return self.source((file, *line), parts.next().unwrap_or_default(), module);
         }
-        let (area, taken, bytes) = match bytes {
+        let (name, module) = match key.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (&key[..end], Some(&key[end + 1..])),
+            None => (&key[..], None),
+        };
+        let ranges = other.ranges.get(&key[..]).map_or(&[][..], Vec::as_slice);
+        match ranges.iter().find(|range| range.begin == *begin).map(|range| range.bytes) {
+            Some(NO_SIZE) | None => self.address(Frame::Name { name, module }),
+            Some(size) => self.address(Frame::Function { name, offset: address - begin, size, module }),
+        }
+    }
+
+    /// Address that stands for a line of source.
+    pub(super) fn source(&mut self, (file, line): (&[u8], u32), function: &[u8], module: Option<&[u8]>) -> u64 {
+        self.key.clear();
+        let line_bytes = line.to_le_bytes();
+        for part in [b"\n", file, b"\n", &line_bytes, b"\n", function, b"\n", module.unwrap_or_default()] {
+            self.key.extend_from_slice(part);
+        }
+        if let Some(known) = self.ranges.get(&self.key[..]).and_then(|ranges| ranges.first()) {
+            return known.begin + 1;
+        }
+        let Some(begin) = self.new_range(function, module, NO_SIZE) else { return 0 };
+        self.sources.insert(begin + 1, (file.into(), line));
+        begin + 1
+    }
+
+    /// File and line of functions that were told with them, by address.
+    pub(super) fn take_sources(&mut self) -> HashMap<u64, (Box<[u8]>, u32)> {
+        std::mem::take(&mut self.sources)
+    }
+
+    /// Start of a function that reaches to an offset; `None` if there is no room for it.
+    fn range(&mut self, name: &[u8], module: Option<&[u8]>, (offset, bytes): (u64, u64)) -> Option<u64> {
+        self.key.clear();
+        self.key.extend_from_slice(name);
+        if let Some(module) = module {
+            self.key.push(b'\n');
+            self.key.extend_from_slice(module);
+        }
+        let known = self.ranges.get(&self.key[..]).map_or(&[][..], Vec::as_slice);
+        let is_it = |range: &&Range| (range.bytes == NO_SIZE) == (bytes == NO_SIZE) && offset <= range.bytes;
+        if let Some(range) = known.iter().find(is_it) {
+            return Some(range.begin);
+        }
+        // A text may claim ever greater offsets: few ranges reach all of them.
+        let bytes = if known.is_empty() || bytes == NO_SIZE { bytes } else { bytes.max(offset.next_power_of_two()) };
+        self.new_range(name, module, bytes)
+    }
+
+    /// Makes a range for the latest key.
+    fn new_range(&mut self, name: &[u8], module: Option<&[u8]>, bytes: u64) -> Option<u64> {
+        let (area, taken, len) = match bytes {
             NO_SIZE => (WITHOUT_OFFSET, &mut self.taken_without_offset, 1),
             bytes => (MADE_UP.start..WITHOUT_OFFSET.start, &mut self.taken, bytes),
         };
         let begin = area.start + *taken;
-        if self.ranges.len() >= MAX_FUNCTIONS || area.end - begin <= bytes + 1 {
+        if self.functions >= MAX_FUNCTIONS || area.end - begin <= len + 1 {
             return None;
         }
-        *taken += bytes + 1;
+        *taken += len + 1;
+        self.functions += 1;
         self.add_line(begin, name, module);
-        if begin / PAGE != (begin + bytes) / PAGE {
+        if begin / PAGE != (begin + len) / PAGE {
             // Readers end a function with its page, where one of another module is next.
-            self.add_symbol(begin + bytes + 1, b'd', b"_end", module);
+            self.add_symbol(begin + len + 1, b'd', b"_end", module);
         }
-        self.ranges.insert(key, begin);
+        let key = self.key.clone().into_boxed_slice();
+        self.begins.insert(begin, key.clone());
+        self.ranges.entry(key).or_default().push(Range { begin, bytes });
         Some(begin)
     }
 
@@ -171,11 +240,11 @@ pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 pub(super) fn find(text: &[u8], word: &[u8]) -> Option<usize> {
-    text.windows(word.len()).position(|part| part == word)
+    memmem::find(text, word)
 }
 
 pub(super) fn rfind(text: &[u8], word: &[u8]) -> Option<usize> {
-    text.windows(word.len()).rposition(|part| part == word)
+    memmem::rfind(text, word)
 }
 
 #[cfg(test)]

@@ -26,18 +26,19 @@ use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
 use crate::kernel_texts::KernelTexts;
-use crate::open::header::{self, host_of_uname, some_text};
+use crate::memory::{self, Meter};
+use crate::open::header::{MetadataBuilder, host_of_uname, some_text};
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::target::{Endian, Target};
-use crate::trace::{
-    Addresses, Deferred, InputKind, MemoryTexts, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo,
-};
+use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
 /// Greatest length of a kernel's text: a directory may hold any file by its name.
 const MAX_TEXT_BYTES: u64 = 1 << 30;
+/// Greatest length of an event's format; the longest have some 40 KB.
+const MAX_FORMAT_BYTES: u64 = 1 << 20;
 /// Bytes of each CPU's file that the tree is told from others by.
 const HEAD_BYTES: u64 = 4096;
 /// Sub-buffers that the byte order is found from.
@@ -67,8 +68,10 @@ fn cpu_dirs(dir: &Path) -> Vec<(u32, PathBuf)> {
 
 /// The first `max` bytes of a stored file, if it can be read.
 fn read(path: &Path, max: u64) -> Option<Vec<u8>> {
+    let file = open_regular(path).ok()?;
+    memory::check(file.metadata().ok()?.len().min(max)).ok()?;
     let mut bytes = Vec::new();
-    open_regular(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
+    file.take(max).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -99,18 +102,32 @@ impl Texts {
     }
 
     /// `system` and format of every event in `events`.
-    fn formats(&self) -> Vec<(String, String)> {
-        let mut formats = Vec::new();
-        for system in fs::read_dir(self.root.join("events")).into_iter().flatten().flatten() {
-            let name = system.file_name().to_string_lossy().into_owned();
-            let events = fs::read_dir(system.path()).into_iter().flatten().flatten();
-            for format in events.filter_map(|event| read(&event.path().join("format"), MAX_TEXT_BYTES)) {
-                formats.push((name.clone(), String::from_utf8_lossy(&format).into_owned()));
-            }
-        }
-        formats.sort();
-        formats
+    fn formats(&self) -> Result<Vec<(String, String)>, OpenError> {
+        let mut meter = Meter::default();
+        let events = self.root.join("events");
+        formats_below(&events, |path| {
+            let Some(text) = read(path, MAX_FORMAT_BYTES) else { return Ok(None) };
+            meter.take(text.len() as u64).map(|()| Some(text))
+        })
+        .map_err(|over| OpenError::Memory { path: events.clone(), over })
     }
+}
+
+/// `system` and format of every event in a directory `events`; an error of `read` ends it.
+pub(super) fn formats_below<E>(
+    events: &Path,
+    mut read: impl FnMut(&Path) -> Result<Option<Vec<u8>>, E>,
+) -> Result<Vec<(String, String)>, E> {
+    let mut formats = Vec::new();
+    for system in fs::read_dir(events).into_iter().flatten().flatten() {
+        let name = system.file_name().to_string_lossy().into_owned();
+        for event in fs::read_dir(system.path()).into_iter().flatten().flatten() {
+            let format = read(&event.path().join("format"))?;
+            formats.extend(format.map(|text| (name.clone(), String::from_utf8_lossy(&text).into_owned())));
+        }
+    }
+    formats.sort();
+    Ok(formats)
 }
 
 /// Release and machine in the output of `uname -a`.
@@ -221,7 +238,7 @@ pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
         .map_err(|reason| no_trace(path, &reason))?;
     let mut names = Names::new();
     let mut report = FileReport::new(root.clone(), None);
-    let format_texts = texts.formats();
+    let format_texts = texts.formats()?;
     let formats = formats(&format_texts, path, &mut report)?;
     let release = kernel.as_deref().and_then(Release::parse);
     let missing = if alone { Vec::new() } else { missing_cpus(&root, &raw) };
@@ -239,7 +256,7 @@ pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
     add_missing(&mut streams, &missing, &root.join("per_cpu"), "/trace_pipe_raw");
     let clock = texts.want_text("trace_clock", "the clock is not known, so findings of two CPUs are suspect");
     let clock = clock.map(|text| text.split(['[', ']']).nth(1).unwrap_or(&text).to_owned());
-    let named = names_beside(&mut texts, uname, &format_texts);
+    let (named, name_items) = names_beside(&mut texts, &uname, &format_texts, keeps_texts);
     for (name, cost) in &texts.missing {
         report.add(fault(Code::TreeIncomplete, format!("{name} is missing: {cost}")));
     }
@@ -268,14 +285,16 @@ pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
         recording,
         run: Run::default(),
         symbols: None,
+        text: None,
     };
     streams.iter_mut().for_each(|stream| stream.set_keys(info.keys()));
-    let kept = keeps_texts.then(|| Box::new(kernel_texts(&texts, &info, &named, format_texts)));
+    let kept = keeps_texts.then(|| Box::new(kernel_texts(&texts, &info, name_items, format_texts)));
     let metadata = Metadata { report: (!alone).then_some(report), texts: kept, ..named };
     Ok(Trace {
         has_begun: false,
         inputs: Vec::new(),
         origin: None,
+        series: Vec::new(),
         info,
         streams,
         names,
@@ -284,13 +303,12 @@ pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
     })
 }
 
-/// The texts of the tree, for a writer of another container.
-fn kernel_texts(texts: &Texts, info: &TraceInfo, named: &Metadata, formats: Vec<(String, String)>) -> KernelTexts {
+/// The texts of the tree, for a writer of another container; `names` are its names as items.
+fn kernel_texts(texts: &Texts, info: &TraceInfo, names: Vec<u8>, formats: Vec<(String, String)>) -> KernelTexts {
     let find = |name: &str| texts.find(name).unwrap_or_default();
-    let comms = find("saved_cmdlines");
     let mut items = kept_items::header_items(info, None);
     item::put(&mut items, item::PROBE_GROUP, 0, CAPTURE_GROUP.as_bytes());
-    kept_items::put_names(&mut items, named, &comms);
+    items.extend(names);
     let stats = |&cpu: &u32| {
         let text = texts.find(&format!("per_cpu/cpu{cpu}/stats"))?;
         Some((cpu, String::from_utf8_lossy(&text).into_owned()))
@@ -300,47 +318,66 @@ fn kernel_texts(texts: &Texts, info: &TraceInfo, named: &Metadata, formats: Vec<
         header_event: find("events/header_event"),
         formats,
         clock: texts.find("trace_clock").as_deref().and_then(some_text),
-        uname: named.uname.clone(),
+        uname: find("uname"),
         stats: info.cpus.iter().filter_map(stats).collect(),
         cpus: info.cpus.len(),
         items,
     }
 }
 
-/// Names that the tree has beside its events.
-fn names_beside(texts: &mut Texts, uname: String, formats: &[(String, String)]) -> Metadata {
-    Metadata {
-        kallsyms: texts.want("kallsyms", "call-sites have no names").unwrap_or_default(),
-        modules: texts.want("modules", "modules are not told apart").unwrap_or_default(),
-        comms: header::comms(&texts.want("saved_cmdlines", "processes have no names").unwrap_or_default()),
-        gfp_names: GfpNames::of_formats(formats).map(Arc::new),
-        // Trees of an older script lack both, which is no finding.
-        notes: texts.find("notes").unwrap_or_default(),
-        module_info: texts.find("module_info").unwrap_or_default(),
-        slabinfo_start: texts.find("slabinfo_start").unwrap_or_default(),
-        slabinfo_end: texts.find("slabinfo_end").unwrap_or_default(),
-        meminfo_start: texts.find("meminfo_start").unwrap_or_default(),
-        meminfo_end: texts.find("meminfo_end").unwrap_or_default(),
-        vmstat_start: texts.find("vmstat_start").unwrap_or_default(),
-        vmstat_end: texts.find("vmstat_end").unwrap_or_default(),
-        memory_start: memory_texts(texts, "start"),
-        memory_end: memory_texts(texts, "end"),
-        reclaim_account: texts.find("reclaim_account").unwrap_or_default(),
-        threads_end: texts.find("threads").as_deref().map(header::thread_ids),
-        uname: uname.into_bytes(),
-        ..Metadata::default()
-    }
-}
+/// Names beside the events: file, item that a recording has in its place, and what a missing one costs; `None`: trees of an older script
+/// lack it, which is no finding.
+const NAMES: [(&str, u16, Option<&str>); 21] = [
+    ("kallsyms", item::KALLSYMS, Some("call-sites have no names")),
+    ("modules", item::MODULES, Some("modules are not told apart")),
+    ("saved_cmdlines", item::COMMS, Some("processes have no names")),
+    ("notes", item::NOTES, None),
+    ("module_info", item::MODULE_INFO, None),
+    ("slabinfo_start", item::SLABINFO_START, None),
+    ("slabinfo_end", item::SLABINFO_END, None),
+    ("meminfo_start", item::MEMINFO_START, None),
+    ("meminfo_end", item::MEMINFO_END, None),
+    ("vmstat_start", item::VMSTAT_START, None),
+    ("vmstat_end", item::VMSTAT_END, None),
+    ("zoneinfo_start", item::ZONEINFO_START, None),
+    ("zoneinfo_end", item::ZONEINFO_END, None),
+    ("buddyinfo_start", item::BUDDYINFO_START, None),
+    ("buddyinfo_end", item::BUDDYINFO_END, None),
+    ("vmallocinfo_start", item::VMALLOCINFO_START, None),
+    ("vmallocinfo_end", item::VMALLOCINFO_END, None),
+    ("allocinfo_start", item::ALLOCINFO_START, None),
+    ("allocinfo_end", item::ALLOCINFO_END, None),
+    ("reclaim_account", item::RECLAIM_ACCOUNT, None),
+    ("threads", item::THREADS_END, None),
+];
 
-/// Texts of the machine's memory at an end of the capture, `start` or `end`.
-fn memory_texts(texts: &Texts, end: &str) -> MemoryTexts {
-    let text = |name: &str| texts.find(&format!("{name}_{end}")).unwrap_or_default();
-    MemoryTexts {
-        zoneinfo: text("zoneinfo"),
-        buddyinfo: text("buddyinfo"),
-        vmallocinfo: text("vmallocinfo"),
-        allocinfo: text("allocinfo"),
+/// Names that the tree has beside its events, and the same as items of a recording where `keeps_items`.
+fn names_beside(
+    texts: &mut Texts,
+    uname: &str,
+    formats: &[(String, String)],
+    keeps_items: bool,
+) -> (Metadata, Vec<u8>) {
+    let (mut names, mut items) = (MetadataBuilder::default(), Vec::new());
+    let mut add = |tag: u16, text: &[u8]| {
+        let mut one = Vec::new();
+        item::put(&mut one, tag, 0, text);
+        names.take(&one);
+        if keeps_items {
+            items.append(&mut one);
+        }
+    };
+    for (file, tag, cost) in NAMES {
+        let text = match cost {
+            Some(cost) => texts.want(file, cost),
+            None => texts.find(file),
+        };
+        if let Some(text) = text {
+            add(tag, &text);
+        }
     }
+    add(item::UNAME, uname.as_bytes());
+    (Metadata { gfp_names: GfpNames::of_formats(formats).map(Arc::new), ..names.finish().0 }, items)
 }
 
 /// Checksum (CRC-64/NVME) of the first bytes of each CPU's file, which hold the times of its first events, in hexadecimal digits; `None`

@@ -24,6 +24,7 @@ impl StreamState {
         let (taken, after) = self.relay_records(bytes, offset, format, names, items);
         let rest = &bytes[taken..];
         let at = offset + taken as u64;
+        let zeros = !at_end && rest.iter().all(|&byte| byte == 0);
         let (skip, ending) = match after {
             None => (0, (at_end && rest.is_empty()).then_some(Ending::Whole)),
             Some(Parsed::Bad) => {
@@ -34,6 +35,7 @@ impl StreamState {
                 }
                 match resume(format, rest, at_end) {
                     Some(skip) => (skip, None),
+                    None if zeros => (rest.len(), None),
                     None if at_end => (rest.len(), Some(Ending::Damaged)),
                     // Three records convince, and they may straddle what is at hand: keep the tail.
                     None => (rest.len().saturating_sub(AT_ONCE / 2).max(1), None),
@@ -47,6 +49,9 @@ impl StreamState {
             Some(_) => (0, None),
         };
         window.advance(taken + skip);
+        if zeros {
+            window.skip_hole(1);
+        }
         ending
     }
 

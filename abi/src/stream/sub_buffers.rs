@@ -62,6 +62,8 @@ impl StreamState {
                 self.place_fault(Code::SubBufferCut, place, message);
                 return Some(Ending::Cut);
             };
+            // The kernel's sub-buffers begin with a time.
+            let zeros = whole.iter().all(|&byte| byte == 0);
             match trimmed_len(&format.shape, whole) {
                 Ok(stored) => {
                     self.sub_buffers(&whole[..stored], 0, place, format, names, items);
@@ -69,6 +71,12 @@ impl StreamState {
                 Err(error) => self.bad_sub_buffer(error, 0, place),
             }
             window.advance(size);
+            let hole = if zeros { window.skip_hole(size) } else { 0 };
+            if hole > 0 {
+                let message = format!("the file has a hole of {hole} bytes at byte {}", place.offset);
+                self.place_fault(Code::BadSubBuffer, place, message);
+                self.damage();
+            }
         }
         None
     }

@@ -1,5 +1,6 @@
 //! Text that people read or type: escaping of names; explanations on short lines; sizes and shares in figures; sizes, spans of time, and reports of memstrack in options.
 
+pub mod cut;
 pub mod duration;
 pub mod escape;
 pub mod memstrack;

@@ -40,6 +40,16 @@ pub fn parse_large(text: &str) -> Option<u64> {
 /// Words of a refusal of [`parse_large`].
 pub const LARGE_SIZES: &str = "a size is 16 (MiB), 64K, 1.5M or 1GiB; 4096 and more without a unit are bytes";
 
+/// Bytes of a page of memory.
+///
+/// # Errors
+/// A sentence about what a page is.
+pub fn parse_page(text: &str) -> Result<u64, String> {
+    let size = parse(text).filter(|size| size.is_power_of_two() && (1 << 10..=1 << 20).contains(size));
+    let size = size.filter(|_| !text.starts_with('+'));
+    size.ok_or_else(|| "a page has a power of two of bytes: 4096, 16K, 64K".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

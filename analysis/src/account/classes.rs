@@ -325,6 +325,11 @@ impl Classes {
         registry.classes.number(class)
     }
 
+    /// The row of a class.
+    pub(crate) fn row_of(&self, class: u32) -> Option<u32> {
+        self.lock().classes.all.get(class as usize).map(|class| class.row)
+    }
+
     /// The class of objects of `cache` allocated at `site` that the filters do not take.
     pub(crate) fn unselected(&self, site: u64, kind: Kind, cache: CacheNumber) -> u32 {
         let registry = &mut *self.lock();
@@ -460,7 +465,7 @@ mod tests {
     #[test]
     fn an_origin_is_a_row_and_a_call_site() {
         let classes = Classes::new(Names::new(), 100);
-        let row = RowKey { site: 0, others: 3, kind: Kind::Cache };
+        let row = RowKey { others: 3, ..RowKey::of_site(0, Kind::Cache) };
         let numbers = [7, 8, 7].map(|site| classes.class(row, site, (0, None), (1, 1)));
         assert_eq!(numbers, [0, 1, 0]);
         let hidden = classes.unselected(8, Kind::Cache, 3);

@@ -42,6 +42,9 @@ pub struct Completeness {
     pub inferred_frees: Option<u64>,
     /// Frees without an allocation, of all events that were read, without regard to filters; `None` as for inferred ones.
     pub frees_without_alloc: Option<u64>,
+    /// Lines and blocks of a text of one moment that were left out; `None` for other inputs.
+    #[serde(skip)]
+    pub skipped: Option<[u64; 2]>,
     /// Events that may concern objects and are not known.
     pub unknown: UnknownEvents,
     /// Number of call stacks in all streams.
@@ -75,6 +78,9 @@ impl Completeness {
         let mut unknown = UnknownEvents::default();
         trace.streams.iter().for_each(|stream| unknown.add(&stream.report().unknown));
         let no_free = trace.info.capabilities.past.then_some(0);
+        let skipped = trace.info.text.as_ref().map(|text| [text.skipped_lines, text.skipped_blocks]);
+        // A text does not tell what was lost before it was taken.
+        let lost_events = lost_events.filter(|_| trace.info.capabilities.past);
         Completeness {
             verdict,
             lost_events,
@@ -84,6 +90,7 @@ impl Completeness {
             missing_cpus: trace.info.missing.clone(),
             inferred_frees: no_free,
             frees_without_alloc: no_free,
+            skipped,
             unknown,
             stacks: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks)),
             stacks_unmatched: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks_unmatched)),

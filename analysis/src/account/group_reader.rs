@@ -71,6 +71,8 @@ pub(crate) struct OwnerValues {
     comm: CacheNumber,
     allocators: GroupValue,
     is_released: bool,
+    /// Number of the module that the input names as the owner; 0 for none.
+    module: CacheNumber,
 }
 
 impl OwnerValues {
@@ -80,6 +82,11 @@ impl OwnerValues {
             comm: owner.comm.as_ref().map_or(0, |comm| classes.cache(comm)),
             allocators: classes.cache(owner.allocators.names().as_bytes()).into(),
             is_released: owner.is_released,
+            module: owner
+                .listed
+                .as_ref()
+                .and_then(|listed| listed.module.as_ref())
+                .map_or(0, |name| classes.cache(name)),
         }
     }
 
@@ -293,6 +300,9 @@ impl<'a> GroupReader<'a> {
             GroupKey::Use if kind.space() == Space::Pages => self.use_of_pages(event, numbers.stack),
             GroupKey::Use => 0,
             GroupKey::Order => event.order.map_or(NO_VALUE, Into::into),
+            GroupKey::Module if numbers.stack == 0 && numbers.owner.is_some_and(|owner| owner.module != 0) => {
+                numbers.owner.map_or(0, |owner| owner.module.into())
+            }
             GroupKey::Module if self.coming_loads.is_some() => self.initialised_now(event, numbers.stack),
             GroupKey::Module if numbers.stack != 0 && self.facts.module_rule != ModuleRule::Site => {
                 let loaded = self.facts.loads.map_or(0, |loads| self.initialised(event, numbers.stack, loads));
@@ -436,7 +446,7 @@ impl<'a> GroupReader<'a> {
             _ if cache != 0 => cache.into(),
             Kind::Kmalloc => self.size_class(event.allocated, event.gfp),
             Kind::Cache => self.other_cache((event.call_site, event.allocated)),
-            Kind::Pages | Kind::Percpu | Kind::Vmalloc => 0,
+            Kind::Pages | Kind::Percpu | Kind::Vmalloc | Kind::Tag => 0,
         }
     }
 
@@ -446,7 +456,7 @@ impl<'a> GroupReader<'a> {
             Kind::Cache if !self.keys.contains(&GroupKey::Cache) => None,
             Kind::Cache if cache != 0 => Some(CacheFrom::Event),
             Kind::Cache => self.facts.caches.of_object(place).map(|(_, from)| from),
-            Kind::Kmalloc | Kind::Pages | Kind::Percpu | Kind::Vmalloc => None,
+            Kind::Kmalloc | Kind::Pages | Kind::Percpu | Kind::Vmalloc | Kind::Tag => None,
         }
     }
 

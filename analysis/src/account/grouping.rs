@@ -113,6 +113,29 @@ pub(crate) type GroupValue = u64;
 /// Value of a key that the event does not have. No name, thread, node or context has this number.
 pub(crate) const NO_VALUE: GroupValue = u64::MAX;
 
+/// Allocator between the pages of a row and its call site, of a text of one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Through {
+    /// None: the caller alone uses the memory.
+    #[default]
+    Nothing,
+    /// A slab: other callers use it, too.
+    Slab,
+    /// `vmalloc`.
+    Vmalloc,
+}
+
+impl Through {
+    /// Word of documents.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Through::Nothing => None,
+            Through::Slab => Some("slab"),
+            Through::Vmalloc => Some("vmalloc"),
+        }
+    }
+}
+
 /// Key of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct RowKey {
@@ -122,13 +145,16 @@ pub(crate) struct RowKey {
     pub(crate) others: u64,
     /// Kind of the objects.
     pub(crate) kind: Kind,
+    /// Allocator in between, where rows are call sites of a text of one moment; no index keeps those.
+    #[serde(skip)]
+    pub(crate) through: Through,
 }
 
 impl RowKey {
     /// Key of a row per call-site.
     #[cfg(test)]
     pub(crate) fn of_site(site: u64, kind: Kind) -> RowKey {
-        RowKey { site, others: 0, kind }
+        RowKey { site, others: 0, kind, through: Through::Nothing }
     }
 }
 

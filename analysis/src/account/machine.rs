@@ -1,7 +1,9 @@
 //! Texts of the machine's memory at both ends of a recording.
 
-use kmemtrace_abi::trace::Metadata;
+use kmemtrace_abi::trace::{MemoryTexts, Metadata};
 use memchr::memmem;
+
+use crate::names::reclaim::ReclaimRules;
 
 /// Function that kernels have whose stacks are allocated by vmalloc (`kernel/fork.c`, `CONFIG_VMAP_STACK`, Linux 4.14 on).
 const STACKS_OF_VMALLOC: &[u8] = b" free_vm_stack_cache";
@@ -12,6 +14,8 @@ pub(crate) struct MachineTexts {
     pub(crate) sides: [MachineSide; 2],
     /// Kernel stacks are allocated by vmalloc; true also where the trace has no symbols.
     pub(crate) maps_stacks: bool,
+    /// Caches whose slabs count as reclaimable.
+    pub(crate) reclaim: ReclaimRules,
 }
 
 /// Texts of one moment; empty where the recording has none.
@@ -28,7 +32,7 @@ pub(crate) struct MachineSide {
 impl MachineTexts {
     /// The texts that a trace keeps; its symbols must be there still.
     pub(crate) fn of(metadata: &Metadata) -> MachineTexts {
-        let side = |meminfo: &[u8], texts: &kmemtrace_abi::trace::MemoryTexts| MachineSide {
+        let side = |meminfo: &[u8], texts: &MemoryTexts| MachineSide {
             meminfo: meminfo.to_vec(),
             zoneinfo: texts.zoneinfo.clone(),
             buddyinfo: texts.buddyinfo.clone(),
@@ -39,6 +43,7 @@ impl MachineTexts {
                 side(&metadata.meminfo_start, &metadata.memory_start),
                 side(&metadata.meminfo_end, &metadata.memory_end),
             ],
+            reclaim: ReclaimRules::of(metadata),
             maps_stacks: symbols.is_empty() || memmem::find(symbols, STACKS_OF_VMALLOC).is_some(),
         }
     }

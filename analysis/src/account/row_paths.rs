@@ -210,12 +210,12 @@ mod tests {
         shared.add(Kind::Pages, steps(&[7, 8]));
         shared.add(Kind::Pages, steps(&[7, 9]));
         let mut paths = Paths::default();
-        assert_eq!((shared.copy_to(&mut paths), paths.has(1), paths.has(2)), (8, true, false));
+        assert_eq!((shared.copy_to(&mut paths), paths.has(1), paths.has(2)), (9, true, false));
         shared.add(Kind::Cache, steps(&[7]));
-        assert_eq!(shared.copy_to(&mut paths), 9);
+        assert_eq!(shared.copy_to(&mut paths), 10);
         assert_eq!(
             (paths.of(0), paths.of(1), paths.of(2), paths.of(3)),
-            (&[1, 5, 6][..], &[1, 5, 7][..], &[0, 8][..], &[][..])
+            (&[1, 6, 7][..], &[1, 6, 8][..], &[0, 9][..], &[][..])
         );
     }
 
@@ -225,7 +225,7 @@ mod tests {
         shared.add(Kind::Pages, steps(&[7, 8]));
         shared.add(Kind::Pages, steps(&[8]));
         let (nodes, paths) = shared.take();
-        assert_eq!((paths.of(0), paths.of(1)), (&[2, 5, 6][..], &[2, 6][..]));
+        assert_eq!((paths.of(0), paths.of(1)), (&[2, 6, 7][..], &[2, 7][..]));
         assert!(nodes[ROOTS..].iter().all(|node| node.parent == Some(2)));
     }
 }

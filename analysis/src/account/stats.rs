@@ -1,8 +1,35 @@
 //! Sums of a row: one kind, one call-site, one cache. They are wide, so that no trace overflows them.
 
+use kmemtrace_abi::listed::Amounts;
 use serde::{Deserialize, Serialize};
 
 use super::figures::{Figure, Sum, figures};
+
+/// Set of figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told(u64);
+
+impl Told {
+    /// The set with one more figure.
+    #[must_use]
+    pub(crate) fn with(self, figure: Figure) -> Told {
+        Told(self.0 | 1 << figure as u32)
+    }
+
+    /// True if the set has the figure.
+    pub(crate) fn has(self, figure: Figure) -> bool {
+        self.0 & 1 << figure as u32 != 0
+    }
+
+    /// True for the empty set.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn or(self, other: Told) -> Told {
+        Told(self.0 | other.0)
+    }
+}
 
 macro_rules! stats {
     ($(
@@ -24,8 +51,10 @@ macro_rules! stats {
             /// Time of the oldest allocation, where the input tells of one moment alone.
             #[serde(skip)]
             pub(crate) oldest: Option<u64>,
-            /// Order keys of the first and the last allocation that failed; not kept in an index.
+            /// Figures that a text of one moment tells; of no meaning for other inputs.
             #[serde(skip)]
+            pub(crate) told: Told,
+            /// Order keys of the first and the last allocation that failed.
             pub(crate) failed_span: Option<(u64, u64)>,
         }
 
@@ -44,6 +73,7 @@ macro_rules! stats {
                     live_is_upper_bound: self.live_is_upper_bound,
                     cross_cpu_bytes: self.cross_cpu_bytes.saturating_sub(before.cross_cpu_bytes),
                     oldest: self.oldest,
+                    told: self.told,
                     failed_span: self.failed_span,
                 }
             }
@@ -54,6 +84,7 @@ macro_rules! stats {
                 self.live_is_upper_bound |= other.live_is_upper_bound;
                 self.cross_cpu_bytes += other.cross_cpu_bytes;
                 self.oldest = [self.oldest, other.oldest].into_iter().flatten().min();
+                self.told = self.told.or(other.told);
                 let spans = [self.failed_span, other.failed_span].into_iter().flatten();
                 self.failed_span = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
             }
@@ -73,7 +104,43 @@ figures!(stats);
 impl Stats {
     /// True for a row without an allocation.
     pub(crate) fn is_empty(&self) -> bool {
-        self.allocs == 0 && self.failed_allocs == 0
+        self.allocs == 0 && self.failed_allocs == 0 && self.told.is_empty()
+    }
+
+    /// Figures of an entry of a text of one moment: all of it is live, and nothing was freed. `largest`: bytes of its largest object.
+    pub(crate) fn of_text(amounts: &Amounts, largest: Option<u64>) -> Stats {
+        use Figure::{
+            Allocated, Allocs, Largest, LiveAllocated, LiveObjects, LivePages, LiveRequested, LiveWasted,
+            PagesAllocated, Requested, Wasted,
+        };
+        let told = [
+            (amounts.objects.is_some(), [Allocs, LiveObjects]),
+            (amounts.requested.is_some(), [Requested, LiveRequested]),
+            (amounts.allocated.is_some(), [Allocated, LiveAllocated]),
+            (amounts.wasted.is_some(), [Wasted, LiveWasted]),
+            (amounts.pages.is_some(), [PagesAllocated, LivePages]),
+            (largest.is_some(), [Largest; 2]),
+        ];
+        let told = told.into_iter().filter(|(is_told, _)| *is_told).flat_map(|(_, figures)| figures);
+        let objects = amounts.objects.unwrap_or(0);
+        let [requested, allocated, wasted] =
+            [amounts.requested, amounts.allocated, amounts.wasted].map(|bytes| u128::from(bytes.unwrap_or(0)));
+        let pages = amounts.pages.map(Into::into);
+        Stats {
+            allocs: objects,
+            requested,
+            allocated,
+            wasted,
+            live_objects: objects,
+            live_requested: requested,
+            live_allocated: allocated,
+            live_wasted: wasted,
+            pages_allocated: pages,
+            live_pages: pages,
+            largest,
+            told: told.fold(Told::default(), Told::with),
+            ..Stats::default()
+        }
     }
 
     /// Makes these the figures of a row of pages that have `page_bytes` each, with this peak in bytes. `is_known`: numbers of pages are

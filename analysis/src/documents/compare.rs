@@ -5,12 +5,18 @@ use std::collections::BTreeMap;
 
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::event::{Kind, Space};
+use kmemtrace_abi::listed::SlabColumns;
+use kmemtrace_abi::trace::is_made_up;
 use serde::{Serialize, Serializer};
 
+use super::balance::{PartRow, of_text};
+use super::group::GroupNaming;
 use super::head::{CompletenessMembers, TraceMembers};
+use super::names_of_texts::{CommonNames, identity};
 use super::ranked::{Listing, Others, SpaceSums};
 use super::row::{Address, Cell, Field, Name, Row, Rows, TakeMember, row, serialize_row};
 use super::sums::{Ordering, PrintedStats, Saturation};
+use crate::account::figures::Figure;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
@@ -26,6 +32,8 @@ enum SideKey<'a> {
     Function(&'a [u8], Option<&'a [u8]>),
     /// Cache.
     Cache(Option<&'a [u8]>),
+    /// Values of the keys of a row of two texts of one moment.
+    Common(Vec<Vec<u8>>),
 }
 
 /// Names of a row of `compare`.
@@ -45,6 +53,13 @@ pub enum CompareNames<'a> {
         /// Name of the cache.
         cache: Name<'a>,
     },
+    /// Values of the keys of a row of two texts of one moment.
+    Common(CommonNames<'a>),
+    /// A part of memory.
+    Part {
+        /// Name of the part.
+        part: &'static str,
+    },
 }
 
 impl Field for CompareNames<'_> {
@@ -56,6 +71,8 @@ impl Field for CompareNames<'_> {
                 call_site.put("call_site", take);
             }
             CompareNames::Cache { cache } => cache.put("cache", take),
+            CompareNames::Common(names) => names.put("", take),
+            CompareNames::Part { part } => part.put("part", take),
         }
     }
 }
@@ -65,8 +82,8 @@ row! {
     pub struct CompareRow<'a> {
         /// Names on both sides.
         pub names: CompareNames<'a>,
-        /// Kind of the objects.
-        pub kind: Kind,
+        /// Kind of the objects; `None` for a part of memory.
+        pub kind: Option<Kind>,
         /// Figures of both sides.
         pub sides: Sides,
     }
@@ -107,14 +124,102 @@ impl Serialize for Sides {
 }
 
 row! {
-    /// Differences, second less first.
+    /// Differences, second less first; `None` where a side does not tell the figure.
     pub struct Change {
         /// Live bytes.
-        pub live_allocated: i64,
+        pub live_allocated: Option<i64>,
         /// Bytes allocated.
-        pub allocated: i64,
+        pub allocated: Option<i64>,
         /// Number of allocations.
-        pub allocs: i64,
+        pub allocs: Option<i64>,
+        /// Differences that texts of one moment have, too.
+        pub text: TextChange,
+    }
+}
+
+/// Differences between two texts of one moment; recordings have none of these members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextChange(Option<Box<TextDifferences>>);
+
+/// Differences of live objects, live pages, and where the texts have them of the columns of slabinfo.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct TextDifferences {
+    live_objects: Option<i64>,
+    live_pages: Option<i64>,
+    slab: Option<SlabChange>,
+}
+
+row! {
+    /// Differences of the columns of slabinfo.
+    pub struct SlabChange {
+        /// Objects in use.
+        pub active_objs: Option<i64>,
+        /// All objects.
+        pub num_objs: Option<i64>,
+        /// Bytes of an object.
+        pub objsize: Option<i64>,
+        /// Objects of a slab.
+        pub objperslab: Option<i64>,
+        /// Pages of a slab.
+        pub pagesperslab: Option<i64>,
+        /// Slabs with objects in use.
+        pub active_slabs: Option<i64>,
+        /// All slabs.
+        pub num_slabs: Option<i64>,
+        /// Bytes of all slabs.
+        pub bytes: Option<i64>,
+    }
+}
+
+impl SlabChange {
+    /// Differences of two rows; a side without the row is all 0.
+    fn of(before: Option<SlabColumns>, after: Option<SlabColumns>) -> Option<SlabChange> {
+        let zeros = SlabColumns {
+            active_objs: Some(0),
+            num_objs: Some(0),
+            objsize: Some(0),
+            objperslab: Some(0),
+            pagesperslab: Some(0),
+            active_slabs: Some(0),
+            num_slabs: Some(0),
+            bytes: Some(0),
+        };
+        before.or(after)?;
+        let [before, after] = [before, after].map(|columns| columns.unwrap_or(zeros));
+        let less = |before: Option<u64>, after: Option<u64>| Some(difference(before?.into(), after?.into()));
+        Some(SlabChange {
+            active_objs: less(before.active_objs, after.active_objs),
+            num_objs: less(before.num_objs, after.num_objs),
+            objsize: less(before.objsize, after.objsize),
+            objperslab: less(before.objperslab, after.objperslab),
+            pagesperslab: less(before.pagesperslab, after.pagesperslab),
+            active_slabs: less(before.active_slabs, after.active_slabs),
+            num_slabs: less(before.num_slabs, after.num_slabs),
+            bytes: less(before.bytes, after.bytes),
+        })
+    }
+}
+
+impl TextChange {
+    /// Difference of live objects.
+    pub fn live_objects(&self) -> Option<i64> {
+        self.0.as_ref()?.live_objects
+    }
+
+    /// Difference of live pages.
+    pub fn live_pages(&self) -> Option<i64> {
+        self.0.as_ref()?.live_pages
+    }
+}
+
+impl Field for TextChange {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        let Some(differences) = &self.0 else { return };
+        differences.live_objects.put("live_objects", take);
+        differences.live_pages.put("live_pages", take);
+        if let Some(slab) = &differences.slab {
+            take("slab", Cell::Figures(slab));
+        }
     }
 }
 
@@ -174,7 +279,8 @@ pub struct CompareBody<'a> {
 impl CompareBody<'_> {
     /// True where live bytes of `kmalloc` and `cache` grew by more than `percent`; from 0 by anything.
     pub fn grew_over(&self, percent: f64) -> bool {
-        let [before, after] = [&self.totals.slab.before, &self.totals.slab.after].map(|figures| figures.live_allocated);
+        let [before, after] =
+            [&self.totals.slab.before, &self.totals.slab.after].map(|figures| figures.live_allocated.unwrap_or(0));
         after > before && (before == 0 || (after - before) as f64 > before as f64 * percent / 100.0)
     }
 }
@@ -183,7 +289,8 @@ impl<'a> Side<'a> {
     fn of(analysis: &'a Analysis) -> Side<'a> {
         let (first, last) = (analysis.order.first.unwrap_or(0), analysis.order.last.unwrap_or(0));
         let keys = analysis.info.keys();
-        let is_time = keys.unit == Unit::Nanoseconds;
+        let has_times = analysis.info.text.as_ref().is_none_or(|text| text.has_times);
+        let is_time = keys.unit == Unit::Nanoseconds && has_times;
         Side {
             completeness: CompletenessMembers::of(&analysis.completeness, false),
             trace: TraceMembers::of(analysis),
@@ -201,8 +308,8 @@ enum Merged {
     None,
     /// Number of the row.
     One(usize),
-    /// Sums of several rows: peaks do not add up.
-    Several(Box<Stats>),
+    /// One of several rows, and their sums: peaks do not add up.
+    Several(Box<(usize, Stats)>),
 }
 
 impl Merged {
@@ -212,13 +319,28 @@ impl Merged {
             Merged::One(first) => {
                 let mut sum = analysis.paired.rows[first].1.clone();
                 sum.add(&analysis.paired.rows[row].1);
-                Merged::Several(Box::new(sum))
+                Merged::Several(Box::new((first, sum)))
             }
             Merged::Several(mut sum) => {
-                sum.add(&analysis.paired.rows[row].1);
+                sum.1.add(&analysis.paired.rows[row].1);
                 Merged::Several(sum)
             }
         };
+    }
+
+    /// A row of it; `None` without any.
+    fn row(&self) -> Option<usize> {
+        match self {
+            Merged::None => None,
+            Merged::One(row) => Some(*row),
+            Merged::Several(sum) => Some(sum.0),
+        }
+    }
+
+    /// Columns of slabinfo; rows of a cache are not merged.
+    fn slab(&self, analysis: &Analysis) -> Option<SlabColumns> {
+        let Merged::One(row) = self else { return None };
+        analysis.paired.extras.get(&analysis.paired.rows[*row].0)?.slab
     }
 
     /// Sums; all 0 without a row.
@@ -234,7 +356,7 @@ impl Merged {
                 none
             }
             Merged::One(row) => analysis.paired.rows[*row].1.clone(),
-            Merged::Several(sum) => (**sum).clone(),
+            Merged::Several(sum) => sum.1.clone(),
         }
     }
 }
@@ -257,17 +379,28 @@ fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
     let is_one_trace = !before.inputs.is_empty() && before.inputs == after.inputs;
     let same_addresses = is_one_trace || bases[0].is_some() && bases[0] == bases[1];
     let mut pairs = Pairs::new();
-    let is_known = [Grouping::SITE, Grouping::CACHE].contains(&after.grouping) && before.grouping == after.grouping;
+    let is_known = [Grouping::SITE, Grouping::CACHE].contains(&after.grouping) || has_common_keys(after);
+    let is_known = is_known && before.grouping == after.grouping;
+    let namings = [before, after].map(GroupNaming::of);
     for (side, analysis) in [before, after].into_iter().enumerate().filter(|_| is_known) {
         for (row, (key, stats)) in analysis.paired.rows.iter().enumerate() {
             // A window may hold or free objects that were allocated before it.
             if !stats.is_empty() || stats.live_objects > 0 || stats.frees > 0 || stats.inferred_frees > 0 {
-                let name = side_key(analysis, *key, side == 0 && !same_addresses);
+                let name = match has_common_keys(after) {
+                    true => SideKey::Common(identity(&namings[side].names(*key), true)),
+                    false => side_key(analysis, *key, side == 0 && !same_addresses),
+                };
                 pairs.entry((name, key.kind)).or_default()[side].add(analysis, row);
             }
         }
     }
     pairs
+}
+
+/// True where rows of texts of one moment are of keys that recordings are not compared by, and of call sites that have lines.
+fn has_common_keys(analysis: &Analysis) -> bool {
+    let is_of_site = [Grouping::SITE, Grouping::CACHE].contains(&analysis.grouping);
+    analysis.info.text.is_some() && !is_of_site
 }
 
 fn side_key<'a>(analysis: &'a Analysis, key: RowKey, before_alone: bool) -> SideKey<'a> {
@@ -278,7 +411,9 @@ fn side_key<'a>(analysis: &'a Analysis, key: RowKey, before_alone: bool) -> Side
     match analysis.symbolizer().lookup(key.site) {
         Some(symbol) => SideKey::Function(symbol.name, symbol.module),
         // Events without a call-site are alike in all traces.
-        None => SideKey::Address { site: key.site, before_alone: before_alone && key.site != 0 },
+        None => {
+            SideKey::Address { site: key.site, before_alone: before_alone && key.site != 0 && !is_made_up(key.site) }
+        }
     }
 }
 
@@ -286,14 +421,6 @@ fn side_key<'a>(analysis: &'a Analysis, key: RowKey, before_alone: bool) -> Side
 fn difference(before: u128, after: u128) -> i64 {
     let size = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
     if after < before { -size } else { size }
-}
-
-fn change([before, after]: &[Stats; 2]) -> Change {
-    Change {
-        live_allocated: difference(before.live_allocated, after.live_allocated),
-        allocated: difference(before.allocated, after.allocated),
-        allocs: difference(before.allocs.into(), after.allocs.into()),
-    }
 }
 
 /// Facts that turn sums into the figures of a row.
@@ -304,6 +431,36 @@ struct Printing {
 }
 
 impl Printing {
+    /// Difference of a figure.
+    fn change_of(self, figure: Figure, [before, after]: &[Stats; 2]) -> Option<i64> {
+        let [first, second] = self.orderings;
+        Some(difference(first.figure(figure, before)?, second.figure(figure, after)?))
+    }
+
+    fn change(self, stats: &[Stats; 2]) -> Change {
+        let is_of_texts = self.orderings.iter().all(|ordering| !ordering.capabilities.past);
+        let texts = || TextDifferences {
+            live_objects: self.change_of(Figure::LiveObjects, stats),
+            live_pages: self.change_of(Figure::LivePages, stats),
+            slab: None,
+        };
+        Change {
+            live_allocated: self.change_of(Figure::LiveAllocated, stats),
+            allocated: self.change_of(Figure::Allocated, stats),
+            allocs: self.change_of(Figure::Allocs, stats),
+            text: TextChange(is_of_texts.then(|| Box::new(texts()))),
+        }
+    }
+
+    /// Place of a row: greatest change first, of live bytes, then of all bytes; of texts, then of pages, then of objects.
+    fn rank(self, stats: &[Stats; 2]) -> Reverse<[u64; 4]> {
+        let change = |figure| self.change_of(figure, stats).map_or(0, i64::unsigned_abs);
+        let is_of_texts = self.orderings.iter().all(|ordering| !ordering.capabilities.past);
+        let of_texts =
+            [Figure::LivePages, Figure::LiveObjects].map(|figure| if is_of_texts { change(figure) } else { 0 });
+        Reverse([change(Figure::LiveAllocated), change(Figure::Allocated), of_texts[0], of_texts[1]])
+    }
+
     fn sides(self, stats: &[Stats; 2]) -> Sides {
         let [before, after] = stats;
         let rate = |[before, after]: [f64; 2]| self.seconds.map(|seconds| [before / seconds[0], after / seconds[1]]);
@@ -312,7 +469,7 @@ impl Printing {
         Sides {
             before: PrintedStats::new(before, self.orderings[0]),
             after: PrintedStats::new(after, self.orderings[1]),
-            change: change(stats),
+            change: self.change(stats),
             per_second: allocated.zip(allocs).map(|(allocated, allocs)| Rates { allocated, allocs }),
         }
     }
@@ -326,22 +483,54 @@ pub(super) fn compare<'a>(
     saturation: &Saturation,
 ) -> CompareBody<'a> {
     let sides = [before, after];
-    let [first, second] = sides.map(Side::of);
+    if let Some(body) = parts(before, after, top) {
+        return body;
+    }
+    let [mut first, mut second] = sides.map(Side::of);
+    let is_of_texts = sides.iter().all(|side| side.info.text.is_some());
+    if is_of_texts && (first.seconds.is_none() || second.seconds.is_none()) {
+        (first.seconds, second.seconds) = (None, None);
+    }
     let seconds = first.seconds.zip(second.seconds).map(|(a, b)| [a, b]).filter(|both| both.iter().all(|s| *s > 0.0));
     let orderings = sides.map(|side| Ordering::of(&side.info));
     let printing = Printing { orderings, seconds };
     let stats = move |kind: Kind, [first, second]: &[Merged; 2]| {
         let is_of_pages = kind.space() == Space::Pages;
-        [first.stats(before, is_of_pages), second.stats(after, is_of_pages)]
+        let mut sides = [first.stats(before, is_of_pages), second.stats(after, is_of_pages)];
+        // A side without the row is 0 in all figures that the other one tells.
+        let told = sides.each_ref().map(|stats| stats.told);
+        for (side, told) in sides.iter_mut().zip([told[1], told[0]]) {
+            if side.told.is_empty() && !told.is_empty() {
+                *side =
+                    Stats { told, live_pages: Some(0), pages_allocated: Some(0), largest: Some(0), ..Stats::default() };
+            }
+        }
+        sides
+    };
+    let slab = move |merged: &[Merged; 2]| {
+        let [first, second] = merged;
+        SlabChange::of(first.slab(before), second.slab(after))
+    };
+    let namings = sides.map(GroupNaming::of);
+    let has_keys = has_common_keys(after);
+    let common = move |merged: &[Merged; 2]| {
+        let of = |side: usize| Some((side, merged[side].row()?));
+        let (side, row) = of(1).or_else(|| of(0)).filter(|_| has_keys)?;
+        Some(CommonNames::of(namings[side].names(sides[side].paired.rows[row].0)))
+    };
+    let sides_of = move |kind: Kind, merged: &[Merged; 2]| {
+        let mut sides = printing.sides(&stats(kind, merged));
+        if let Some(differences) = &mut sides.change.text.0 {
+            differences.slab = slab(merged);
+        }
+        sides
     };
     let mut rows: Vec<(SideKey<'a>, Kind, [Merged; 2])> =
         pairs(before, after).into_iter().map(|((name, kind), merged)| (name, kind, merged)).collect();
     // Stable: rows that changed as much stay in the order of names and kinds.
-    rows.sort_by_cached_key(|(_, kind, merged)| {
-        let change = change(&stats(*kind, merged));
-        Reverse((change.live_allocated.unsigned_abs(), change.allocated.unsigned_abs()))
-    });
-    let template = rows.first().map(|(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(*kind, merged))));
+    rows.sort_by_cached_key(|(_, kind, merged)| printing.rank(&stats(*kind, merged)));
+    let template =
+        rows.first().map(|(name, kind, merged)| row_of(name, common(merged), *kind, sides_of(*kind, merged)));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let checked = |stats: [Stats; 2]| {
         stats.iter().for_each(|stats| saturation.check(stats));
@@ -360,7 +549,7 @@ pub(super) fn compare<'a>(
     for (_, kind, merged) in &rows {
         checked(stats(*kind, merged));
     }
-    let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, *kind, printing.sides(&stats(*kind, merged))));
+    let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, common(merged), *kind, sides_of(*kind, merged)));
     CompareBody {
         totals: SpaceSums::new("total", shown, |space| {
             printing.sides(&checked(sides.map(|side| side.of_space(space).clone())))
@@ -371,8 +560,9 @@ pub(super) fn compare<'a>(
     }
 }
 
-fn row_of<'a>(name: &SideKey<'a>, kind: Kind, sides: Sides) -> CompareRow<'a> {
+fn row_of<'a>(name: &SideKey<'a>, common: Option<CommonNames<'a>>, kind: Kind, sides: Sides) -> CompareRow<'a> {
     let names = match *name {
+        SideKey::Common(_) => CompareNames::Common(common.unwrap_or_else(CommonNames::none)),
         SideKey::Cache(cache) => CompareNames::Cache { cache: cache.map(Into::into) },
         SideKey::Function(function, module) => {
             CompareNames::Function { function: Some(function.into()), module: module.map(Into::into), call_site: None }
@@ -381,10 +571,52 @@ fn row_of<'a>(name: &SideKey<'a>, kind: Kind, sides: Sides) -> CompareRow<'a> {
             CompareNames::Function { function: None, module: None, call_site: Some(Address(site)) }
         }
     };
-    CompareRow { names, kind, sides }
+    CompareRow { names, kind: Some(kind), sides }
+}
+
+/// The body of two texts of counters: rows are parts of memory, which do not add up. `None` for other inputs.
+fn parts<'a>(before: &'a Analysis, after: &'a Analysis, top: Option<usize>) -> Option<CompareBody<'a>> {
+    let [first, second] = [of_text::parts(before)?, of_text::parts(after)?];
+    let bytes = |rows: &[PartRow<'_>], part| rows.iter().find(|row| row.part == part).and_then(|row| row.bytes);
+    let mut names: Vec<&'static str> = first.iter().map(|row| row.part).collect();
+    names.extend(second.iter().map(|row| row.part).filter(|part| first.iter().all(|row| row.part != *part)));
+    let side = |live_allocated| PrintedStats { live_allocated, ..PrintedStats::default() };
+    let sides = |[before, after]: [Option<u64>; 2]| Sides {
+        before: side(before),
+        after: side(after),
+        change: Change {
+            live_allocated: before.zip(after).map(|(before, after)| difference(before.into(), after.into())),
+            allocated: None,
+            allocs: None,
+            text: TextChange(Some(Box::default())),
+        },
+        per_second: None,
+    };
+    let mut rows: Vec<CompareRow<'a>> = Vec::new();
+    for part in names {
+        let sides = sides([bytes(&first, part), bytes(&second, part)]);
+        rows.push(CompareRow { names: CompareNames::Part { part }, kind: None, sides });
+    }
+    rows.sort_by_key(|row| Reverse(row.sides.change.live_allocated.map_or(0, i64::unsigned_abs)));
+    let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
+    let others = (!rest.is_empty()).then(|| Others::one(rest.len(), sides([None; 2])));
+    let template = rows.first().cloned();
+    Some(CompareBody {
+        before: Side { seconds: None, ..Side::of(before) },
+        after: Side { seconds: None, ..Side::of(after) },
+        totals: SpaceSums::null("total", sides([None; 2])),
+        listing: Listing::new(Rows::of(rows, Clone::clone), others, template),
+    })
 }
 
 /// Words of the keys that make the rows of `compare`.
-pub(super) fn words(grouping: Grouping) -> Vec<&'static str> {
+pub(super) fn words(analysis: &Analysis) -> Vec<&'static str> {
+    let grouping = analysis.grouping;
+    if of_text::parts(analysis).is_some() {
+        return vec!["part"];
+    }
+    if has_common_keys(analysis) {
+        return grouping.keys().map(GroupKey::name).collect();
+    }
     vec![if grouping.has(GroupKey::Site) { "function" } else { "cache" }]
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::account::AccountBody;
 use super::balance::BalanceBody;
-use super::caches::CacheRow;
+use super::caches::CachesBody;
 use super::compare::CompareBody;
 use super::cross::Cross;
 use super::failed::FailedBody;
@@ -49,7 +49,7 @@ pub enum Body<'a> {
     /// Rows of any other grouping.
     Groups(Listing<'a, GroupRow<'a>, ToldStats>),
     /// Rows per cache.
-    Caches(Listing<'a, CacheRow<'a>, ToldStats>),
+    Caches(Box<CachesBody<'a>>),
     /// Parts of the machine's memory.
     Balance(Box<BalanceBody<'a>>),
     /// Failed allocations.
@@ -135,7 +135,7 @@ impl RowSource for Document<'_> {
             Body::Summary(summary) => summary.rows.each_row(take),
             Body::Sites(listing) => listing.each_row(take),
             Body::Groups(listing) => listing.each_row(take),
-            Body::Caches(listing) => listing.each_row(take),
+            Body::Caches(view) => view.listing.each_row(take),
             Body::Balance(view) => view.each_row(take),
             Body::Failed(view) => view.listing.each_row(take),
             Body::Mismatch(listing) => listing.each_row(take),

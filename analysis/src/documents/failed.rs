@@ -180,7 +180,13 @@ fn failure(
 }
 
 fn buddyinfo(analysis: &Analysis) -> Option<Buddyinfo> {
-    let [before, after] = analysis.machine.as_ref()?.sides.each_ref().map(|side| zones(&side.buddyinfo));
+    let [before, after] = analysis
+        .machine
+        .as_ref()
+        .filter(|_| analysis.window.is_none())?
+        .sides
+        .each_ref()
+        .map(|side| zones(&side.buddyinfo));
     (!before.is_empty() && !after.is_empty()).then_some(Buddyinfo { before, after })
 }
 

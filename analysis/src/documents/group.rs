@@ -1,18 +1,22 @@
 //! Names of a row of any grouping: the values of its keys, as documents have them.
 
+use std::collections::HashMap;
+
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::kernel::gfp::GfpNames;
 
-use super::naming::{CallSite, Candidates, Naming};
+use super::naming::{CallSite, Candidates, Naming, SiteOrder};
 use super::ranked::{Listing, Shape, ranked_by};
 use super::row::{Cell, Field, Name, Row, TakeMember, row};
 use super::stack_frame::RowStack;
 use super::stacks::{StackMembers, StackNaming};
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
+use super::text_members::{TextMembers, TextNaming};
 use crate::account::group_reader::{SourceParts, parts_of_function, parts_of_source, parts_of_task};
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::account::keys::KeyForm;
 use crate::analysis::Analysis;
+use crate::names::allocinfo::AllocinfoChange;
 use crate::names::place::SourceLine;
 use crate::pairing::result::PairingResult;
 
@@ -151,6 +155,8 @@ enum Rank<'a> {
     Unknown,
     Number(i128),
     Text(&'a [u8]),
+    /// A call site without an address stands behind those that have one.
+    Named(SiteOrder),
 }
 
 /// Row of one grouping: names that sort it among equals, and its key.
@@ -180,6 +186,9 @@ pub(super) struct GroupNaming<'a> {
     paired: &'a PairingResult,
     gfp_names: Option<&'a GfpNames>,
     stacks: StackNaming<'a>,
+    allocinfo: Option<&'a AllocinfoChange>,
+    /// Members of a text of one moment.
+    pub(super) text: TextNaming<'a>,
 }
 
 impl<'a> GroupNaming<'a> {
@@ -190,7 +199,19 @@ impl<'a> GroupNaming<'a> {
             paired: &analysis.paired,
             gfp_names: analysis.gfp_names.as_deref(),
             stacks: StackNaming::of(analysis),
+            allocinfo: analysis.allocinfo.as_ref(),
+            text: TextNaming::of(analysis),
         }
+    }
+
+    /// Change of the function that a row is, by allocinfo.
+    fn function_change(&self, key: RowKey) -> FunctionChange {
+        if self.grouping != Grouping::of(&[GroupKey::Function]) {
+            return FunctionChange::NoMember;
+        }
+        let value = self.values(key).first().map(|(_, value)| *value);
+        let (function, module) = value.map_or((None, None), |value| self.function(value));
+        FunctionChange::Change(self.allocinfo.zip(function).and_then(|(change, function)| change.of(function, module)))
     }
 
     /// Keys and values of a row.
@@ -282,7 +303,7 @@ impl<'a> GroupNaming<'a> {
     pub(super) fn cache_from(&self, row: RowKey) -> Option<&'static str> {
         match row.kind {
             Kind::Kmalloc => Some("size"),
-            Kind::Cache | Kind::Pages | Kind::Percpu | Kind::Vmalloc => {
+            Kind::Cache | Kind::Pages | Kind::Percpu | Kind::Vmalloc | Kind::Tag => {
                 self.paired.caches_from.get(&row).map(|from| from.name())
             }
         }
@@ -328,7 +349,7 @@ impl<'a> GroupNaming<'a> {
             }
             (KeyForm::Own, GroupKey::Stack) => {
                 let frames = self.paired.stacks.frames(value);
-                values.extend(frames.iter().map(|&frame| number(Some(frame.into()))));
+                values.extend(frames.iter().map(|&frame| self.site_value(frame)));
                 // A stack sorts before those that it begins.
                 values.push(SortValue(Rank::Unknown));
             }
@@ -338,7 +359,16 @@ impl<'a> GroupNaming<'a> {
                 // Rows of one thread differ by the names that it had.
                 values.extend(comm.map(|comm| name(self.naming.numbered(comm))));
             }
+            (KeyForm::Own, GroupKey::Site) => values.push(self.site_value(value)),
             (KeyForm::Bytes | KeyForm::Own, _) => values.push(number(Some(value.into()))),
+        }
+    }
+
+    /// Value that sorts rows by a call site.
+    fn site_value(&self, site: u64) -> SortValue<'a> {
+        match self.naming.place_of(site) {
+            SiteOrder::Address(address) => SortValue(Rank::Number(address.into())),
+            named @ SiteOrder::Named(..) => SortValue(Rank::Named(named)),
         }
     }
 }
@@ -357,6 +387,61 @@ row! {
         pub kind: Kind,
         /// Sums.
         pub stats: PrintedStats,
+        /// Bytes by `/proc/allocinfo`, in rows of functions.
+        pub allocinfo: FunctionChange,
+        /// Members of a text of one moment.
+        pub text: TextMembers,
+    }
+}
+
+/// Member `allocinfo_change` of rows of functions: bytes at the end less those at the start, over all lines of the function and its
+/// module. Other rows have no such member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionChange {
+    /// The rows are not functions.
+    NoMember,
+    /// The change; `None` where the recording does not keep `/proc/allocinfo`, or it has no line of the function.
+    Change(Option<i64>),
+}
+
+impl Field for FunctionChange {
+    fn put(&self, _: &'static str, take: &mut TakeMember<'_>) {
+        if let FunctionChange::Change(change) = self {
+            change.put("allocinfo_change", take);
+        }
+    }
+}
+
+/// How far functions of `/proc/allocinfo` and the events agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocinfoAgreement {
+    /// Functions that both tell of.
+    pub functions: u64,
+    /// Those whose change by allocinfo differs from the live bytes of their events by more than 1% and 64 KiB.
+    pub differing: u64,
+}
+
+impl AllocinfoAgreement {
+    /// Agreement of an analysis by function; `None` where the recording does not keep `/proc/allocinfo`.
+    pub fn of(analysis: &Analysis) -> Option<AllocinfoAgreement> {
+        const LEAST: i128 = 64 << 10;
+        analysis.allocinfo.as_ref()?;
+        let naming = GroupNaming::of(analysis);
+        // A function has a row for each kind of object.
+        let mut live: HashMap<u64, (i128, i128)> = HashMap::new();
+        for (key, stats) in analysis.paired.rows.iter().filter(|(_, stats)| !stats.is_empty()) {
+            if let FunctionChange::Change(Some(change)) = naming.function_change(*key) {
+                let bytes = i128::try_from(stats.live_allocated).unwrap_or(i128::MAX);
+                let known = live.entry(key.others).or_insert((change.into(), 0));
+                known.1 = known.1.saturating_add(bytes);
+            }
+        }
+        let differs = |&&(change, live): &&(i128, i128)| {
+            let difference = (change - live).abs();
+            difference > LEAST && difference.saturating_mul(100) > change.abs().max(live.abs())
+        };
+        let differing = live.values().filter(differs).count();
+        Some(AllocinfoAgreement { functions: live.len() as u64, differing: differing as u64 })
     }
 }
 
@@ -369,7 +454,13 @@ pub(super) fn groups<'a>(
     let stacks = naming.stack_members();
     let sorted = naming.clone();
     let rows: Vec<_> = naming.paired.rows.iter().map(|(key, stats)| (naming.place(*key), key.kind, stats)).collect();
-    let make = move |(_, key): &RowPlace<'a>, kind, stats| GroupRow { names: naming.names(*key), kind, stats };
+    let make = move |(_, key): &RowPlace<'a>, kind, stats| GroupRow {
+        names: naming.names(*key),
+        kind,
+        stats,
+        allocinfo: naming.function_change(*key),
+        text: naming.text.members(key),
+    };
     let value = move |(_, key): &RowPlace<'a>, sort: GroupKey| sorted.sort_value(*key, sort);
     Listing { stacks, ..ranked_by(rows.into_iter(), shape, sums, value, make) }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::group::{GroupNames, GroupNaming};
 use super::ranked::{Listing, Others, SpaceSums};
-use super::row::{Rows, row};
+use super::row::{Cell, Field, Rows, TakeMember, row};
 use super::sums::{Ordering, Saturation, saturated};
 use crate::account::grouping::RowKey;
 use crate::account::growth::Growth;
@@ -18,8 +18,10 @@ row! {
     pub struct GrowthRow<'a> {
         /// Values of the keys.
         pub names: GroupNames<'a>,
-        /// Kind of the objects.
-        pub kind: Kind,
+        /// Part of memory, of a text of counters.
+        pub part: PartName,
+        /// Kind of the objects; `None` for a part of memory.
+        pub kind: Option<Kind>,
         /// Live bytes and allocations.
         pub slices: SliceFigures,
         /// True if the kernel takes the objects back by itself; `None` where their cache is not known, or the query does not ask for it.
@@ -32,36 +34,75 @@ row! {
 row! {
     /// Figures of each slice.
     pub struct SliceFigures {
-        /// Live bytes at the end of each slice.
-        pub live_allocated: Vec<u64>,
-        /// Number of allocations in each slice.
-        pub allocs: Vec<u64>,
+        /// Live bytes at the end of each slice; `None` where texts do not tell bytes.
+        pub live_allocated: Option<Vec<u64>>,
+        /// Live objects at each text, where the texts do not tell bytes.
+        pub live_objects: ObjectCounts,
+        /// Number of allocations in each slice; `None` for a series of texts.
+        pub allocs: Option<Vec<u64>>,
+    }
+}
+
+/// Live objects at each text of a series; no member where it is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectCounts(pub Option<Vec<u64>>);
+
+/// Name of a part of memory; no member where it is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartName(pub Option<&'static str>);
+
+impl Field for PartName {
+    fn put(&self, name: &'static str, take: &mut TakeMember<'_>) {
+        if self.0.is_some() {
+            self.0.put(name, take);
+        }
+    }
+}
+
+impl Field for ObjectCounts {
+    fn put(&self, name: &'static str, take: &mut TakeMember<'_>) {
+        if let Some(counts) = &self.0 {
+            take(name, Cell::Counts(counts));
+        }
     }
 }
 
 impl SliceFigures {
-    fn none(slices: usize) -> SliceFigures {
-        SliceFigures { live_allocated: vec![0; slices], allocs: vec![0; slices] }
+    pub(super) fn none(slices: usize) -> SliceFigures {
+        let zeros = || Some(vec![0; slices]);
+        SliceFigures { live_allocated: zeros(), live_objects: ObjectCounts::default(), allocs: zeros() }
+    }
+
+    /// Live bytes, or live objects where these are not told.
+    pub fn live(&self) -> &[u64] {
+        self.live_allocated.as_ref().or(self.live_objects.0.as_ref()).map_or(&[], Vec::as_slice)
     }
 
     fn of(growth: &Growth, row: usize) -> SliceFigures {
         let live = growth.live(row).into_iter().map(|bytes| saturated(bytes.max(0).cast_unsigned()));
-        SliceFigures { live_allocated: live.collect(), allocs: growth.allocs(row) }
+        SliceFigures {
+            live_allocated: Some(live.collect()),
+            live_objects: ObjectCounts::default(),
+            allocs: Some(growth.allocs(row)),
+        }
     }
 
-    fn add(&mut self, other: &SliceFigures, saturation: &Saturation) {
-        let add = |sums: &mut [u64], more: &[u64]| {
+    pub(super) fn add(&mut self, other: &SliceFigures, saturation: &Saturation) {
+        let add = |sums: &mut Option<Vec<u64>>, more: &Option<Vec<u64>>| {
+            let Some(more) = more else { return };
+            let sums = sums.get_or_insert_with(|| vec![0; more.len()]);
             let pairs = sums.iter_mut().zip(more);
             pairs.for_each(|(sum, n)| *sum = saturation.sum(u128::from(*sum) + u128::from(*n)));
         };
         add(&mut self.live_allocated, &other.live_allocated);
+        add(&mut self.live_objects.0, &other.live_objects.0);
         add(&mut self.allocs, &other.allocs);
     }
 
     /// Live bytes at the end less those at the end of the first slice.
     pub fn grown(&self) -> i128 {
         let at = |slice: Option<&u64>| i128::from(slice.copied().unwrap_or(0));
-        at(self.live_allocated.last()) - at(self.live_allocated.first())
+        at(self.live().last()) - at(self.live().first())
     }
 }
 
@@ -70,6 +111,9 @@ impl SliceFigures {
 pub struct GrowthBody<'a> {
     /// Order keys at which the slices end: the first key beyond each.
     pub slices: Vec<u64>,
+    /// Source of the times of a series of texts; `None` for other inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slices_from: Option<&'static str>,
     /// Sums of all rows.
     #[serde(flatten)]
     pub totals: SpaceSums<SliceFigures>,
@@ -88,7 +132,7 @@ pub(super) fn growth<'a>(
     let Some(growth) = &paired.growth else {
         let listing = Listing::new(Rows::new(0, |_| unused()), None, None);
         let totals = SpaceSums::new("total", ordering, |_| SliceFigures::none(0));
-        return GrowthBody { slices: Vec::new(), totals, listing };
+        return GrowthBody { slices: Vec::new(), slices_from: None, totals, listing };
     };
     let mut totals = BySpace::from_fn(|_| SliceFigures::none(growth.len()));
     let mut rows = Vec::new();
@@ -98,7 +142,7 @@ pub(super) fn growth<'a>(
         }
         let figures = SliceFigures::of(growth, index);
         totals[key.kind.space()].add(&figures, saturation);
-        if stats.allocs > 0 {
+        if stats.allocs > 0 || !stats.told.is_empty() {
             rows.push((Reverse(figures.grown()), naming.place(*key), key.kind, index));
         }
     }
@@ -116,7 +160,8 @@ pub(super) fn growth<'a>(
         let reclaim = paired.reclaim(index);
         GrowthRow {
             names: naming.names(key),
-            kind: key.kind,
+            part: PartName::default(),
+            kind: Some(key.kind),
             slices: SliceFigures::of(growth, index),
             reclaimable: reclaim.is_reclaimable(),
             reclaimable_from: reclaim.from(),
@@ -126,14 +171,15 @@ pub(super) fn growth<'a>(
     let rows: Vec<usize> = rows.into_iter().map(|(.., index)| index).collect();
     let totals = SpaceSums::new("total", ordering, |space| totals[space].clone());
     let listing = Listing { stacks, ..Listing::new(Rows::of(rows, move |index| make(*index)), others, template) };
-    GrowthBody { slices: growth.ends().collect(), totals, listing }
+    GrowthBody { slices: growth.ends().collect(), slices_from: None, totals, listing }
 }
 
 /// Row of an empty list.
 fn unused<'a>() -> GrowthRow<'a> {
     GrowthRow {
         names: GroupNames(Vec::new()),
-        kind: Kind::Kmalloc,
+        part: PartName::default(),
+        kind: Some(Kind::Kmalloc),
         slices: SliceFigures::none(0),
         reclaimable: None,
         reclaimable_from: None,

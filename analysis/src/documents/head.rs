@@ -4,7 +4,7 @@ use kmemtrace_abi::clock::{Clock, OrderKey};
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{Addresses, Deferred, SymbolSource, TraceInfo};
+use kmemtrace_abi::trace::{Addresses, Deferred, SymbolSource, TextInfo, TraceInfo};
 use serde::{Serialize, Serializer};
 
 use crate::account::completeness::Completeness;
@@ -137,9 +137,30 @@ pub struct CompletenessMembers<'a> {
     pub inferred_frees: Option<u64>,
     /// Frees without an allocation over the whole trace; `None` for an input that tells no frees.
     pub frees_without_alloc: Option<u64>,
+    /// Lines and blocks that were left out, of a text of one moment.
+    #[serde(flatten)]
+    pub skipped: Option<Skipped>,
     /// True if a sum did not fit 64 bits.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub saturated: bool,
+}
+
+/// Order keys of the first and the last event in the window; `None` for a text without times.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ToldKeys {
+    /// Of the first event.
+    pub first: Option<u64>,
+    /// Of the last event.
+    pub last: Option<u64>,
+}
+
+/// Lines and blocks of a text that were left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Lines that are none of the form's.
+    pub skipped_lines: u64,
+    /// Blocks that lack what their count needs.
+    pub skipped_blocks: u64,
 }
 
 /// Origin of the figures.
@@ -147,6 +168,9 @@ pub struct CompletenessMembers<'a> {
 pub struct TraceMembers<'a> {
     /// Tool that wrote the trace.
     pub input: &'static str,
+    /// Form of a text of one moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub form: Option<&'static str>,
     /// Interface of the kernel: `tracefs` or `relay`.
     pub source: Option<&'static str>,
     /// Kernel release.
@@ -175,10 +199,15 @@ pub struct TraceMembers<'a> {
     pub order: OrderKey,
     /// True for an input that lists what is live at one moment.
     pub one_moment: bool,
-    /// Order key of the first event in the window.
+    /// Order key of the first event in the window; 0 for a text without times.
+    #[serde(skip)]
     pub first: u64,
-    /// Order key of the last event in the window.
+    /// Order key of the last event in the window; 0 for a text without times.
+    #[serde(skip)]
     pub last: u64,
+    /// Both as documents have them.
+    #[serde(flatten)]
+    pub told_keys: ToldKeys,
     /// Thread ids of the recorder, if the trace tells them.
     pub own_threads: Option<&'a [i32]>,
     /// Part of the system that was recorded: `system` or `tasks`.
@@ -213,6 +242,9 @@ pub struct TraceMembers<'a> {
     /// Documents have rows of `vmalloc`; no member of these.
     #[serde(skip)]
     pub shows_vmalloc: bool,
+    /// Facts of a text of one moment, for headings.
+    #[serde(skip)]
+    pub text: Option<&'a TextInfo>,
     /// Loss before the first event, if the kernel began to record at boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_boot: Option<SinceBoot>,
@@ -259,6 +291,9 @@ impl<'a> CompletenessMembers<'a> {
             missing_cpus: &completeness.missing_cpus,
             inferred_frees: completeness.inferred_frees,
             frees_without_alloc: completeness.frees_without_alloc,
+            skipped: completeness
+                .skipped
+                .map(|[lines, blocks]| Skipped { skipped_lines: lines, skipped_blocks: blocks }),
             saturated,
         }
     }
@@ -293,8 +328,10 @@ impl<'a> TraceMembers<'a> {
         keys: Option<(u64, u64)>,
     ) -> TraceMembers<'a> {
         let (first, last) = keys.unwrap_or_default();
+        let has_keys = info.text.as_ref().is_none_or(|text| text.has_times);
         TraceMembers {
             input: info.input.name(),
+            form: info.text.as_ref().map(|text| text.form),
             source: info.source.map(|source| match source {
                 Source::Tracefs => "tracefs",
                 Source::Relay => "relay",
@@ -317,6 +354,7 @@ impl<'a> TraceMembers<'a> {
             one_moment: !info.capabilities.past,
             first,
             last,
+            told_keys: ToldKeys { first: has_keys.then_some(first), last: has_keys.then_some(last) },
             own_threads,
             scope: info.scope.name(),
             deferred: info.deferred.map(|deferred| deferred.name(keys.map(|(first, _)| first))),
@@ -334,6 +372,7 @@ impl<'a> TraceMembers<'a> {
             symbols: info.symbols.map(SymbolSource::name),
             hides_symbols: info.symbols == Some(SymbolSource::Hidden),
             shows_vmalloc: info.capabilities.kinds[Kind::Vmalloc],
+            text: info.text.as_deref(),
             since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: lost_before }),
         }
     }

@@ -291,7 +291,7 @@ impl<'a> Facts<'a> {
             analysis,
             naming: GroupNaming::of(analysis),
             symbols: analysis.symbolizer(),
-            select: analysis.chosen.with_aliases(analysis.aliases.as_ref()).into_owned(),
+            select: analysis.chosen.with_aliases(analysis.caches.aliases.as_ref()).into_owned(),
             seconds: (keys.unit == Unit::Nanoseconds && span > 0).then(|| span as f64 / 1e9),
             is_lossy: analysis.completeness.verdict != TraceVerdict::Complete && touched > 1,
             unjudged,
@@ -425,7 +425,7 @@ impl<'a> Facts<'a> {
         };
         let mut left: BTreeMap<LeakKey<'a>, LeakStats> = BTreeMap::new();
         rows.iter().for_each(|(key, stats)| left.entry(task_of(*key)).or_default().add(stats));
-        let mut leaks = self.take_steady(&mut left, |key| key.clone(), |_| true);
+        let mut leaks = self.take_steady(&mut left, LeakKey::clone, |_| true);
         // Processes that come and go.
         let without_task = |key: &LeakKey<'a>| match key {
             LeakKey::Site { site, kind, comm, .. } => {
@@ -541,7 +541,8 @@ fn number_groups(leaks: &mut [Leak<'_>]) {
         |leak: &Leak<'_>| (leak.verdict.map_or(5, |verdict| 2 * verdict as u8), Reverse(leak.stats.live_allocated));
     leaks.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.key.cmp(&b.key)));
     let mut firsts: Vec<usize> = Vec::new();
-    let mut by_task: BTreeMap<(Option<i32>, Option<Vec<u8>>), Vec<usize>> = BTreeMap::new();
+    type Task = (Option<i32>, Option<Vec<u8>>);
+    let mut by_task: BTreeMap<Task, Vec<usize>> = BTreeMap::new();
     for index in 0..leaks.len() {
         let leak = &leaks[index];
         if leak.verdict == Some(LeakVerdict::No) {

@@ -12,6 +12,7 @@ use super::stack_frame::RowStack;
 use super::stacks::StackNaming;
 use super::sums::{Ordering, Saturation};
 use crate::account::classes::Class;
+use crate::account::figures::Figure;
 use crate::account::group_reader::parts_of_task;
 use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
@@ -30,9 +31,9 @@ row! {
         /// Name of its cache; `None` where events name none.
         pub cache: Name<'a>,
         /// Bytes requested.
-        pub requested: u64,
+        pub requested: Option<u64>,
         /// Bytes allocated; of pages, those of the pages that are live.
-        pub allocated: u64,
+        pub allocated: Option<u64>,
         /// Number of live pages of the object; `None` for other kinds than `pages`, and where the size of a page is not known.
         pub live_pages: Option<u64>,
         /// CPU of the allocation; `None` if the input does not tell it.
@@ -118,7 +119,8 @@ impl<'a> Objects<'a> {
 
     fn row(&self, object: &Live) -> LiveRow<'a> {
         let class = self.paired.class(object);
-        let (RowKey { site, others, .. }, _) = &self.paired.rows[class.row as usize];
+        let (RowKey { site, others, .. }, stats) = &self.paired.rows[class.row as usize];
+        let told = |figure| stats.told.is_empty() || stats.told.has(figure);
         let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
         let cache = self.naming.numbered(class.cache.into());
         let (stack, task) = self.stack_and_task(*others);
@@ -131,8 +133,8 @@ impl<'a> Objects<'a> {
             site: self.naming.call_site(*site),
             kind: class.kind,
             cache: cache.map(Into::into),
-            requested: class.requested,
-            allocated: class.allocated,
+            requested: told(Figure::Requested).then_some(class.requested),
+            allocated: told(Figure::Allocated).then_some(class.allocated),
             live_pages: match object.pages {
                 Some(pages) => Some(pages.live.into()),
                 None => whole().and_then(|size| class.allocated.checked_div(size)),

@@ -8,6 +8,7 @@ use super::group::{GroupNames, GroupNaming};
 use super::ranked::{Listing, Others, Shape, SortKey, sum_of};
 use super::row::{Rows, row};
 use super::sums::{Ordering, Saturation, ToldStats, saturated};
+use super::text_members::TextMembers;
 use crate::account::completeness::MergeStats;
 use crate::account::figures::Figure;
 use crate::account::grouping::RowKey;
@@ -22,25 +23,27 @@ row! {
         /// Kind of the objects.
         pub kind: Kind,
         /// Number of live objects.
-        pub live_objects: u64,
+        pub live_objects: Option<u64>,
         /// Bytes requested for them.
-        pub live_requested: u64,
+        pub live_requested: Option<u64>,
         /// Bytes allocated for them.
-        pub live_allocated: u64,
+        pub live_allocated: Option<u64>,
         /// Bytes that they waste.
-        pub live_wasted: u64,
+        pub live_wasted: Option<u64>,
         /// True if objects of this group are also freed on paths without events, so some may be gone.
         pub live_is_upper_bound: bool,
-        /// Order key of the first allocation of a live object.
-        pub oldest: u64,
+        /// Order key of the first allocation of a live object; `None` where the input tells no times.
+        pub oldest: Option<u64>,
         /// Order key of the allocation in the middle, the earlier of two.
-        pub median: u64,
+        pub median: Option<u64>,
         /// Live bytes at the end less those at the last end of a slice within nine tenths of the recording; `None` without growth.
         pub grew: Option<i64>,
         /// True if the kernel takes the objects back by itself; `None` where their cache is not known, or the query does not ask for it.
         pub reclaimable: Option<bool>,
         /// `flag` or `list`.
         pub reclaimable_from: Option<&'static str>,
+        /// Members of a text of one moment.
+        pub text: TextMembers,
     }
 }
 
@@ -48,21 +51,27 @@ row! {
 #[derive(Clone, Copy, Debug, Default)]
 struct Ages {
     seen: u64,
-    oldest: u64,
-    median: u64,
+    oldest: Option<u64>,
+    median: Option<u64>,
 }
 
-/// Ages of the live objects, by row. The list is in order.
-fn ages(paired: &PairingResult) -> Vec<Ages> {
+/// Ages of the live objects, by row. The list is in order; objects of a text without a time stand at 0.
+fn ages(paired: &PairingResult, is_of_text: bool) -> Vec<Ages> {
     let mut ages = vec![Ages::default(); paired.rows.len()];
-    for object in &paired.live {
+    let mut timed: Vec<u64> = paired.rows.iter().map(|(_, stats)| stats.live_objects).collect();
+    let listed = || paired.live.iter().filter(|object| !is_of_text || object.alloc_info.at != 0);
+    if is_of_text {
+        timed.fill(0);
+        listed().for_each(|object| timed[paired.class(object).row as usize] += 1);
+    }
+    for object in listed() {
         let row = paired.class(object).row as usize;
-        let (Some(row), Some((_, stats))) = (ages.get_mut(row), paired.rows.get(row)) else { continue };
+        let (Some(row), Some(objects)) = (ages.get_mut(row), timed.get(row)) else { continue };
         if row.seen == 0 {
-            row.oldest = object.alloc_info.at;
+            row.oldest = Some(object.alloc_info.at);
         }
-        if row.seen == stats.live_objects.saturating_sub(1) / 2 {
-            row.median = object.alloc_info.at;
+        if row.seen == objects.saturating_sub(1) / 2 {
+            row.median = Some(object.alloc_info.at);
         }
         row.seen += 1;
     }
@@ -77,7 +86,7 @@ pub(super) fn live_groups<'a>(
     shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> Listing<'a, LiveGroupRow<'a>, ToldStats> {
-    let ages = ages(paired);
+    let ages = ages(paired, !ordering.capabilities.past);
     let last = order.last.unwrap_or(0);
     let grew = move |index: usize| {
         // Memory that was given back before the moment of a page_owner text is in none of its blocks.
@@ -94,7 +103,8 @@ pub(super) fn live_groups<'a>(
         };
         keys.iter().map(|key| Reverse(rank(key))).collect()
     };
-    let rows = paired.rows.iter().enumerate().filter(|(_, (_, stats))| stats.live_objects > 0);
+    let rows =
+        paired.rows.iter().enumerate().filter(|(_, (_, stats))| stats.live_objects > 0 || !stats.told.is_empty());
     let place = |(index, (key, _)): (usize, &(RowKey, Stats))| (ranks(index), naming.place(*key), key.kind, index);
     let mut rows: Vec<_> = rows.map(place).collect();
     rows.sort_unstable();
@@ -105,21 +115,24 @@ pub(super) fn live_groups<'a>(
     });
     rows.iter().for_each(|(.., index)| saturation.check(&paired.rows[*index].1));
     let stacks = naming.stack_members();
+    let text = naming.text;
+    let figure = move |figure, stats: &Stats| ordering.figure(figure, stats).map(saturated);
     let make = move |index: usize| {
         let (key, stats) = &paired.rows[index];
         LiveGroupRow {
             names: naming.names(*key),
             kind: key.kind,
-            live_objects: stats.live_objects,
-            live_requested: saturated(stats.live_requested),
-            live_allocated: saturated(stats.live_allocated),
-            live_wasted: saturated(stats.live_wasted),
+            live_objects: figure(Figure::LiveObjects, stats),
+            live_requested: figure(Figure::LiveRequested, stats),
+            live_allocated: figure(Figure::LiveAllocated, stats),
+            live_wasted: figure(Figure::LiveWasted, stats),
             live_is_upper_bound: stats.live_is_upper_bound,
             oldest: ages[index].oldest,
             median: ages[index].median,
             grew: grew(index),
             reclaimable: paired.reclaim(index).is_reclaimable(),
             reclaimable_from: paired.reclaim(index).from(),
+            text: text.members(key),
         }
     };
     let template = rows.first().or(rest.first()).map(|(.., index)| make(*index));

@@ -37,10 +37,12 @@ pub mod leaks;
 pub mod live;
 pub mod live_groups;
 pub mod mismatch;
+pub mod names_of_texts;
 pub mod naming;
 pub mod ranked;
 pub mod row;
 pub mod saved;
+pub(crate) mod series;
 pub mod shown;
 pub mod sites;
 pub mod stack_frame;
@@ -49,6 +51,7 @@ pub mod stacks;
 pub mod static_sizes;
 pub mod summary;
 pub mod sums;
+pub mod text_members;
 pub mod tree;
 
 use std::sync::LazyLock;
@@ -69,6 +72,7 @@ use holders::HoldersBody;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
+use text_members::TextNaming;
 pub use tree::TreeOptions;
 use tree::{Counted, Leaf, TreeBody};
 
@@ -88,7 +92,8 @@ pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
     of("summary", analysis, |sums| {
         let mut summary = summary::summary(analysis, sums);
         if analysis.grouping == Grouping::SITE {
-            let top = |by| Some(sites::top(&analysis.paired, Naming::of(analysis), by, TOP_SITES, sums.1));
+            let naming = (Naming::of(analysis), TextNaming::of(analysis));
+            let top = |by| Some(sites::top(&analysis.paired, naming, by, TOP_SITES, sums.1));
             summary.top_sites = top(&|_, stats| (stats.wasted, 0));
             summary.top_live = top(&|_, stats| (stats.live_allocated, 0));
             summary.top_live_waste = top(&|_, stats| (stats.live_wasted, 0));
@@ -109,7 +114,8 @@ pub fn summary_with_leaks<'a>(analysis: &'a Analysis, found: &'a Analysis, shape
             let stays = leaks.by_site.get(&(key.site, key.kind)).map_or(0, |[stays, _]| *stays);
             (u128::from(stays).min(stats.live_allocated), stats.live_allocated)
         };
-        let (naming, ordering) = (Naming::of(analysis), Ordering::of(&analysis.info));
+        let naming = (Naming::of(analysis), TextNaming::of(analysis));
+        let ordering = Ordering::of(&analysis.info);
         if summary.top_live.is_some() {
             summary.top_live = Some(sites::top(&analysis.paired, naming, &stays, TOP_SITES, ordering));
         }
@@ -124,6 +130,7 @@ pub fn sites<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = Naming::of(analysis);
     if [Grouping::SITE, Grouping::KIND].contains(&analysis.grouping) {
         return of("sites", analysis, |sums| {
+            let naming = (naming, TextNaming::of(analysis));
             Body::Sites(sites::sites(grouped(analysis, Grouping::SITE), naming, shape, sums))
         });
     }
@@ -132,23 +139,17 @@ pub fn sites<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
 
 /// `caches`: a row per cache and kind. The query is [`crate::Query::by_cache`]; an analysis of another one has no rows here.
 pub fn caches<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
-    let naming = GroupNaming::of(analysis);
-    of("caches/2", analysis, |sums| {
-        Body::Caches(caches::caches(
-            grouped(analysis, Grouping::CACHE),
-            naming,
-            analysis.slabinfo.as_ref(),
-            analysis.aliases.as_ref(),
-            shape,
-            sums,
-        ))
-    })
+    let (paired, text) = (grouped(analysis, Grouping::CACHE), TextNaming::of(analysis));
+    of("caches/2", analysis, |sums| Body::Caches(Box::new(caches::caches(paired, analysis, text, shape, sums))))
 }
 
 /// `balance`: where free memory went over the recording. The query is [`crate::Query::by_part`]; an analysis of another one has no
 /// texts of the machine's memory.
 pub fn balance<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
-    of("balance", analysis, |sums| Body::Balance(Box::new(balance::balance(analysis, shape.top, sums.0))))
+    of("balance", analysis, |sums| {
+        let of_text = balance::of_text::balance(analysis, shape.top);
+        Body::Balance(Box::new(of_text.unwrap_or_else(|| balance::balance(analysis, shape.top, sums.0))))
+    })
 }
 
 /// `failed`: allocations that returned null. The query is [`crate::Query::by_failure`].
@@ -191,6 +192,19 @@ pub fn leaks<'a>(analysis: &'a Analysis, shape: &Shape, options: leaks::LeakOpti
 pub fn growth<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
     let naming = GroupNaming::of(analysis);
     of("growth", analysis, |sums| Body::Growth(Box::new(growth::growth(&analysis.paired, naming, shape.top, sums))))
+}
+
+/// `growth` of a series of texts of one moment, the oldest first, by the keys of the query.
+/// `None` without a text.
+pub fn growth_of_texts<'a>(texts: &[&'a Analysis], shape: &Shape) -> Option<Document<'a>> {
+    let last = *texts.last()?;
+    let saturation = Saturation::default();
+    let body = Body::Growth(Box::new(series::series(texts, shape.top, &saturation)));
+    let by = last.grouping.keys().map(GroupKey::name).collect();
+    let head = Head::new("growth", last, by, saturation.has_occurred());
+    let worst = texts.iter().max_by_key(|text| text.completeness.verdict).unwrap_or(&last);
+    let completeness = CompletenessMembers::of(&worst.completeness, saturation.has_occurred());
+    Some(Document { head: Head { completeness, ..head }, body })
 }
 
 /// `tree`: sums by folder, file, function and call-site of the kernel's sources, or by area. The query is [`crate::Query::by_site`];
@@ -261,7 +275,7 @@ pub fn compare<'a>(before: &'a Analysis, after: &'a Analysis, shape: &Shape) -> 
     let saturation = Saturation::default();
     let body = compare::compare(before, after, shape.top, &saturation);
     let worse = if before.completeness.verdict > after.completeness.verdict { before } else { after };
-    let head = Head::new("compare", after, compare::words(after.grouping), false);
+    let head = Head::new("compare", after, compare::words(after), false);
     let completeness = CompletenessMembers::of(&worse.completeness, saturation.has_occurred());
     Ok(Document { head: Head { completeness, ..head }, body: Body::Compare(Box::new(body)) })
 }

@@ -1,9 +1,11 @@
 //! Names of call-sites, caches and commands in a view.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use kmemtrace_abi::event::Names;
+use kmemtrace_abi::trace::is_made_up;
 
 use super::row::{Address, Cell, Field, Name, TakeMember, row};
 use crate::account::place_paths::PlacedSite;
@@ -105,6 +107,15 @@ pub fn call_site(analysis: &Analysis, address: u64) -> CallSite<'_> {
     Naming::of(analysis).call_site(address)
 }
 
+/// Place of a call site among rows of equal rank: by address, then those without one by symbol and module.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SiteOrder {
+    /// The address that the input tells.
+    Address(u64),
+    /// Symbol with offset, and module.
+    Named(Option<Vec<u8>>, Option<Box<[u8]>>),
+}
+
 /// Names of an analysis.
 #[derive(Clone, Copy)]
 pub(super) struct Naming<'a> {
@@ -123,6 +134,15 @@ impl<'a> Naming<'a> {
     /// `symbol+0xoffset` of a call-site.
     pub(super) fn symbol(&self, call_site: Option<u64>) -> Name<'a> {
         call_site.and_then(|site| self.symbols.lookup(site)).map(|symbol| symbol.text().into())
+    }
+
+    /// Place of a call site among others.
+    pub(super) fn place_of(&self, call_site: u64) -> SiteOrder {
+        if !is_made_up(call_site) {
+            return SiteOrder::Address(call_site);
+        }
+        let (symbol, module) = self.symbol_and_module(call_site);
+        SiteOrder::Named(symbol.map(Cow::into_owned), module.map(Into::into))
     }
 
     /// A call-site with symbol and module.

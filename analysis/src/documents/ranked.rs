@@ -66,8 +66,7 @@ impl SortKey {
     /// Figure of a row; 0 where the clock does not tell it.
     pub(super) fn of(self, stats: &Stats, ordering: Ordering) -> u128 {
         match self {
-            SortKey::Figure(figure) if !ordering.knows(figure.entry().known) => 0,
-            SortKey::Figure(figure) => stats.get(figure).unwrap_or(0),
+            SortKey::Figure(figure) => ordering.figure(figure, stats).unwrap_or(0),
             SortKey::Oldest { is_descending: true } => stats.oldest.map_or(0, u128::from),
             SortKey::Oldest { is_descending: false } => stats.oldest.map_or(0, |oldest| u128::MAX - u128::from(oldest)),
             SortKey::Growth | SortKey::Static | SortKey::Current | SortKey::Site | SortKey::Key { .. } => 0,
@@ -117,6 +116,8 @@ impl<R: Row, O: Row> RowSource for Listing<'_, R, O> {
 pub struct SpaceSums<T> {
     /// Name of the member.
     name: &'static str,
+    /// Rows do not add up: the member is null.
+    is_null: bool,
     /// Sum of `kmalloc` and `cache`; of all rows where these are not of kinds.
     pub slab: T,
     /// Sums of the other spaces.
@@ -127,13 +128,28 @@ impl<T> SpaceSums<T> {
     /// Sums of the spaces that the input tells of.
     pub(super) fn new(name: &'static str, ordering: Ordering, sum: impl Fn(Space) -> T) -> SpaceSums<T> {
         let others = Space::ALL.into_iter().filter(|&space| space != Space::Slab && ordering.shows(space));
-        SpaceSums { name, slab: sum(Space::Slab), others: others.map(|space| (space, sum(space))).collect() }
+        SpaceSums {
+            name,
+            is_null: false,
+            slab: sum(Space::Slab),
+            others: others.map(|space| (space, sum(space))).collect(),
+        }
+    }
+
+    /// One sum.
+    fn alone(name: &'static str, sum: T) -> SpaceSums<T> {
+        SpaceSums { name, is_null: false, slab: sum, others: Vec::new() }
+    }
+
+    /// No sum, as rows do not add up; `none` stands in for it.
+    pub(super) fn null(name: &'static str, none: T) -> SpaceSums<T> {
+        SpaceSums { is_null: true, ..SpaceSums::alone(name, none) }
     }
 
     /// The sums that `of` makes of these.
     pub fn map<U>(&self, of: impl Fn(&T) -> U) -> SpaceSums<U> {
         let others = self.others.iter().map(|(space, sum)| (*space, of(sum))).collect();
-        SpaceSums { name: self.name, slab: of(&self.slab), others }
+        SpaceSums { name: self.name, is_null: self.is_null, slab: of(&self.slab), others }
     }
 
     /// Sums with their spaces.
@@ -152,6 +168,10 @@ impl SpaceSums<ToldStats> {
 impl<T: Serialize> Serialize for SpaceSums<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(None)?;
+        if self.is_null {
+            members.serialize_entry(self.name, &None::<()>)?;
+            return members.end();
+        }
         members.serialize_entry(self.name, &self.slab)?;
         for (space, sum) in &self.others {
             members.serialize_entry(&format!("{}_{}", self.name, space.name()), sum)?;
@@ -178,7 +198,7 @@ impl<O> Others<O> {
 
     /// One sum of `count` rows.
     pub fn one(count: usize, sum: O) -> Others<O> {
-        Others { sums: SpaceSums { name: "others", slab: sum, others: Vec::new() }, others_count: count }
+        Others { sums: SpaceSums::alone("others", sum), others_count: count }
     }
 }
 

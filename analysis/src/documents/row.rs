@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::fields::{FieldValue, RecordFields};
-use kmemtrace_abi::trace::MADE_UP;
+use kmemtrace_abi::trace::is_made_up;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
@@ -35,6 +35,8 @@ pub enum Cell<'c> {
     Rates([f64; 2]),
     /// Figures under one name; their members are members of the row where an output has no members within members.
     Figures(&'c dyn Row),
+    /// No figures, in place of those of such a row: its members are empty where an output has no members within members.
+    NoFigures(&'c dyn Row),
     /// A word of the contract.
     Word(&'static str),
     /// An address, in hexadecimal digits.
@@ -90,7 +92,7 @@ fn serialize_list<S: Serializer>(list: &dyn List, serializer: S) -> Result<S::Ok
 impl Serialize for Cell<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Cell::Null => serializer.serialize_unit(),
+            Cell::Null | Cell::NoFigures(_) => serializer.serialize_unit(),
             Cell::Bool(yes) => serializer.serialize_bool(*yes),
             Cell::Count(n) => serializer.serialize_u64(*n),
             Cell::Pid(pid) => serializer.serialize_i32(*pid),
@@ -124,7 +126,7 @@ pub struct Address(pub u64);
 impl Address {
     /// The address, if the input tells it.
     pub fn told(self) -> Option<Address> {
-        (!MADE_UP.contains(&self.0)).then_some(self)
+        (!is_made_up(self.0)).then_some(self)
     }
 }
 
@@ -311,9 +313,11 @@ cells! {
     Option<i64>: |n| n.map_or(Cell::Null, Cell::Change);
     Option<Quotient>: |quotient| quotient.map_or(Cell::Null, |quotient| Cell::Quotient(quotient.0));
     Vec<u64>: |counts| Cell::Counts(counts);
+    Option<Vec<u64>>: |counts| counts.as_deref().map_or(Cell::Null, Cell::Counts);
     Option<&'static str>: |word| word.map_or(Cell::Null, Cell::Word);
     &'static str: |word| Cell::Word(word);
     Kind: |kind| Cell::Word(kind.name());
+    Option<Kind>: |kind| kind.map_or(Cell::Null, |kind| Cell::Word(kind.name()));
     Finding: |class| Cell::Word(class.name());
     Address: |address| address.told().map_or(Cell::Null, Cell::Address);
     Option<Address>: |address| address.and_then(Address::told).map_or(Cell::Null, Cell::Address);

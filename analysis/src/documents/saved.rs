@@ -24,9 +24,9 @@ use serde::Deserialize;
 use super::sums::PrintedStats;
 use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
-use crate::account::figures::{Figure, FigureUnit};
-use crate::account::grouping::{Grouping, RowKey};
-use crate::analysis::Analysis;
+use crate::account::figures::{Availability, Figure, FigureUnit};
+use crate::account::grouping::{Grouping, RowKey, Through};
+use crate::analysis::{Analysis, CacheFacts};
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::kallsyms::{InitSite, SiteOwner, Symbol, Symbolizer};
@@ -41,6 +41,8 @@ use crate::query::select::Select;
 const INPUT: &str = "document";
 /// Schema of the documents that are read.
 const SCHEMA: &str = "kmemtrace.sites/1";
+/// What schemas of documents begin with.
+const SCHEMAS: &[u8] = b"\"kmemtrace.";
 /// Limit of bytes of a document: 10,000 call-sites have about ten million.
 const MAX_BYTES: u64 = 1 << 30;
 /// Sources of symbols in a head.
@@ -48,12 +50,15 @@ const SYMBOLS: [SymbolSource; 3] = [SymbolSource::Trace, SymbolSource::File, Sym
 /// Limit of CPUs in a head.
 const MAX_CPUS: u32 = 1 << 16;
 
-/// True for a file that begins as JSON does.
+/// True for JSON that begins with a schema of ours, whatever view made it.
 pub fn is_document(path: &Path) -> bool {
     let Ok(file) = regular::open(path) else { return false };
-    let mut start = [0; 64];
-    let read = file.take(64).read(&mut start).unwrap_or(0);
-    start[..read].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
+    let mut start = Vec::new();
+    if file.take(4096).read_to_end(&mut start).is_err() {
+        return false;
+    }
+    let is_json = start.trim_ascii_start().starts_with(b"{");
+    is_json && start.windows(SCHEMAS.len()).any(|part| part == SCHEMAS)
 }
 
 impl Query {
@@ -296,13 +301,18 @@ impl Saved {
                 return Err(format!("has the call-site {call_site:#x} twice"));
             }
             let (symbol, module) = (name(&row.symbol, &row.symbol_hex), name(&row.module, &row.module_hex));
+            let is_lacking =
+                |figure: &Figure| figure.entry().known == Availability::Always && row.stats.get(*figure).is_none();
+            if let Some(figure) = Figure::ALL.into_iter().find(is_lacking) {
+                return Err(format!("is no saved document of call-sites: a row lacks {}", figure.entry().member));
+            }
             let stats = row.stats.sums();
             let counts = Figure::ALL.into_iter().filter(|figure| figure.entry().unit == FigureUnit::Count);
             counted = counts.filter_map(|figure| stats.get(figure)).fold(counted, |sum, n| sum + n);
             let place = Arc::new(row.place(|file| areas.of_file(file).map(|area| area.as_bytes().into())));
             symbols.push((call_site, symbol, module));
             if symbols.last().is_some_and(|symbols| query.select.takes_row(kind, symbols, &place)) {
-                paired.rows.push((RowKey { site: call_site, others: 0, kind }, stats));
+                paired.rows.push((RowKey { site: call_site, others: 0, kind, through: Through::Nothing }, stats));
             } else {
                 unselected = unselected.saturating_add(stats.allocs);
             }
@@ -335,15 +345,7 @@ impl Saved {
             info: trace.info(paired.has),
             order,
             paired,
-            names: KnownNames {
-                kallsyms: Mutex::default(),
-                modules: Vec::new(),
-                comms: HashMap::new(),
-                trace_names: kmemtrace_abi::event::Names::default(),
-                symbolizer,
-                has_named: OnceLock::from(()),
-                places,
-            },
+            names: saved_names(symbolizer, places),
             first_key: 0,
             grouping: Grouping::SITE,
             budget: Budget::new(query.max_memory),
@@ -354,12 +356,25 @@ impl Saved {
             kinds: query.select.kind.clone(),
             module_rule: query.module_rule,
             memfree_change: None,
-            slabinfo: None,
-            aliases: None,
+            caches: CacheFacts::default(),
             machine: None,
             is_whole: true,
+            allocinfo: None,
             static_sizes: None,
         })
+    }
+}
+
+/// The names that a saved document has.
+fn saved_names(symbolizer: OnceLock<Symbolizer>, places: Places) -> KnownNames {
+    KnownNames {
+        kallsyms: Mutex::default(),
+        modules: Vec::new(),
+        comms: HashMap::new(),
+        trace_names: kmemtrace_abi::event::Names::default(),
+        symbolizer,
+        has_named: OnceLock::from(()),
+        places,
     }
 }
 
@@ -520,6 +535,7 @@ impl SavedCompleteness {
             missing_cpus: self.missing_cpus,
             inferred_frees: Some(self.inferred_frees),
             frees_without_alloc: Some(self.frees_without_alloc),
+            skipped: None,
             unknown: UnknownEvents::default(),
             stacks: 0,
             stacks_unmatched: 0,
@@ -576,6 +592,7 @@ impl SavedTrace {
             recording: self.recording,
             run: Run { begun: seconds(self.begun), ended: seconds(self.ended), command: self.command },
             symbols: SYMBOLS.into_iter().find(|symbols| self.symbols.as_deref() == Some(symbols.name())),
+            text: None,
         }
     }
 }

@@ -41,7 +41,7 @@ impl Shown {
 }
 
 /// Spaces, those first that a view of one space prefers.
-const PREFERRED: [Space; 4] = [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc];
+const PREFERRED: [Space; 5] = [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc, Space::Tag];
 
 /// Sums of a row, with the growth of its live bytes, if it was counted.
 #[derive(Clone, Debug, Default)]

@@ -8,6 +8,7 @@ use super::naming::{CallSite, Naming};
 use super::ranked::{Listing, Shape, ranked};
 use super::row::{Rows, row};
 use super::sums::{Ordering, PrintedStats, Saturation, ToldStats};
+use super::text_members::{TextMembers, TextNaming};
 use crate::account::grouping::RowKey;
 use crate::account::stats::Stats;
 use crate::pairing::result::PairingResult;
@@ -21,36 +22,44 @@ row! {
         pub kind: Kind,
         /// Sums.
         pub stats: PrintedStats,
+        /// Members of a text of one moment.
+        pub text: TextMembers,
     }
 }
 
 /// The listing of `sites`.
 pub(super) fn sites<'a>(
     paired: &'a PairingResult,
-    naming: Naming<'a>,
+    (naming, text): (Naming<'a>, TextNaming<'a>),
     shape: &Shape,
     sums: (&Saturation, Ordering),
 ) -> Listing<'a, SiteRow<'a>, ToldStats> {
-    let rows = paired.rows.iter().map(|(key, stats)| (key.site, key.kind, stats));
-    ranked(rows, shape, sums, move |site, kind, stats| SiteRow { site: naming.call_site(*site), kind, stats })
+    let rows = paired.rows.iter().map(|(key, stats)| ((naming.place_of(key.site), *key), key.kind, stats));
+    ranked(rows, shape, sums, move |(_, key), kind, stats| SiteRow {
+        site: naming.call_site(key.site),
+        kind,
+        stats,
+        text: text.members(key),
+    })
 }
 
 /// The `limit` call-sites with the greatest figures, one of which is above 0. Rows of other spaces than slab without a call-site point
 /// nowhere, and are left out.
 pub(super) fn top<'a>(
     paired: &'a PairingResult,
-    naming: Naming<'a>,
+    (naming, text): (Naming<'a>, TextNaming<'a>),
     by: &dyn Fn(&RowKey, &Stats) -> (u128, u128),
     limit: usize,
     ordering: Ordering,
 ) -> Rows<'a, SiteRow<'a>> {
     let is_place = |key: &RowKey| key.kind.space() == Space::Slab || key.site != 0;
     let mut rows: Vec<_> = paired.rows.iter().filter(|(key, stats)| by(key, stats) > (0, 0) && is_place(key)).collect();
-    rows.sort_by_key(|(key, stats)| (Reverse(by(key, stats)), key.site, key.kind));
+    rows.sort_by_cached_key(|(key, stats)| (Reverse(by(key, stats)), naming.place_of(key.site), key.kind));
     rows.truncate(limit);
     Rows::of(rows, move |(key, stats)| SiteRow {
         site: naming.call_site(key.site),
         kind: key.kind,
         stats: PrintedStats::new(stats, ordering),
+        text: text.members(key),
     })
 }

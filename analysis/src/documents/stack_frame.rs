@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use kmemtrace_abi::trace::is_made_up;
+
 use crate::names::kallsyms::SiteOwner;
 
 /// Frame of a stack.
@@ -37,6 +39,7 @@ impl StackFrame<'_> {
         match (self.symbol.as_deref(), self.owner) {
             (Some(symbol), _) => symbol.to_vec(),
             (None, owner @ SiteOwner::Init { .. }) => owner.text(self.address),
+            (None, owner) if is_made_up(self.address) => owner.text(self.address),
             (None, _) => format!("{:#x}", self.address).into_bytes(),
         }
     }

@@ -3,6 +3,7 @@
 use kmemtrace_abi::event::{ByKind, Kind, Space};
 use serde::{Serialize, Serializer};
 
+use super::balance::{PartRow, of_text};
 use super::leaks::LeaksBody;
 use super::row::{Rows, row};
 use super::sites::SiteRow;
@@ -37,6 +38,9 @@ pub struct Summary<'a> {
     pub own: Option<Own>,
     /// Findings by class.
     pub findings: FindingCounts,
+    /// Parts of memory, of a text of counters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<Vec<PartRow<'a>>>,
     /// Failed allocations of all kinds whose caller has no other way, as far as the flags tell it; no member of documents.
     #[serde(skip)]
     pub failed_without_fallback: u64,
@@ -256,6 +260,7 @@ pub(super) fn summary<'a>(analysis: &'a Analysis, (saturation, ordering): (&Satu
             .values()
             .fold(0u64, |sum, stats| sum.saturating_add(stats.failed_allocs))
             .saturating_sub(counts.failed_with_fallback),
+        balance: of_text::parts(analysis),
         rows: rows(paired, ordering),
         leaks: None,
         top_sites: None,

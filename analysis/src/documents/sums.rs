@@ -7,7 +7,7 @@ use kmemtrace_abi::event::{Kind, Space};
 use kmemtrace_abi::trace::{Deferred, InputCapabilities, TraceInfo};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::row::{Cell as Member, Field, Row, TakeMember, serialize_row};
+use super::row::{Field, Row, TakeMember, serialize_row};
 use crate::account::figures::{Availability, Figure, Sum, figures};
 use crate::account::stats::Stats;
 
@@ -47,6 +47,10 @@ pub(super) struct Ordering {
     pub(super) capabilities: InputCapabilities,
     /// True for a recording that has the events of deferred and bulk frees.
     pub(super) is_probed: bool,
+    /// Lines of a text of one moment may be missing: sums over all lines of allocinfo are not known.
+    pub(super) lacks_lines: bool,
+    /// A text of counters: parts of memory, and no kinds.
+    pub(super) is_of_counters: bool,
 }
 
 impl Ordering {
@@ -54,7 +58,19 @@ impl Ordering {
     #[cfg(test)]
     pub(super) fn new(agreement: Agreement) -> Ordering {
         let capabilities = InputCapabilities::events(kmemtrace_abi::event::ByKind::default());
-        Ordering { is_known: agreement != Agreement::Nothing, capabilities, is_probed: true }
+        Ordering {
+            is_known: agreement != Agreement::Nothing,
+            capabilities,
+            is_probed: true,
+            lacks_lines: false,
+            is_of_counters: false,
+        }
+    }
+
+    /// Ordering of no trace.
+    pub(super) fn of_nothing() -> Ordering {
+        let capabilities = InputCapabilities::one_moment(kmemtrace_abi::event::ByKind::default());
+        Ordering { is_known: false, capabilities, is_probed: false, lacks_lines: false, is_of_counters: false }
     }
 
     /// Ordering of a trace.
@@ -62,12 +78,16 @@ impl Ordering {
         let InputCapabilities { past, .. } = info.capabilities;
         let is_known = past && info.keys().agreement != Agreement::Nothing;
         let is_probed = matches!(info.deferred, Some(Deferred::From(_)));
-        Ordering { is_known, capabilities: info.capabilities, is_probed }
+        let lacks_lines = info.text.as_ref().is_some_and(|text| text.lacks_lines);
+        let is_of_counters = info.text.is_some() && info.input.name() == "meminfo";
+        Ordering { is_known, capabilities: info.capabilities, is_probed, lacks_lines, is_of_counters }
     }
 
     /// True if figures of this kind are known. A recording without its events has none, which is 0.
     pub(super) fn tells(self, kind: Kind) -> bool {
-        self.capabilities.past || self.capabilities.kinds[kind]
+        let is_sum_of_lines = self.lacks_lines && kind == Kind::Tag;
+        let is_untold = is_sum_of_lines || self.is_of_counters;
+        self.capabilities.past || self.capabilities.kinds[kind] && !is_untold
     }
 
     /// True if documents show the space.
@@ -83,6 +103,12 @@ impl Ordering {
             Availability::Ordered => self.is_known,
             Availability::Probed => self.is_probed,
         }
+    }
+
+    /// A figure of a row, if the input tells it.
+    pub(super) fn figure(self, figure: Figure, stats: &Stats) -> Option<u128> {
+        let is_told = self.capabilities.past || stats.told.is_empty() || stats.told.has(figure);
+        stats.get(figure).filter(|_| is_told && self.knows(figure.entry().known))
     }
 
     /// A figure of what was before the end.
@@ -101,10 +127,10 @@ macro_rules! printed_stats {
         $figure:ident $member:ident: $type:ty, $adds:ident, $known:ident, $unit:ident, $bound:ident, $title:literal,
         $meaning:literal, [$($word:literal),*];
     )*) => {
-        /// The contract's members of [`Stats`]; `None` where the input does not tell the figure. Those of nothing are the default.
+        /// The contract's members of [`Stats`]; `None` where the input does not tell the figure, as by default.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
         pub struct PrintedStats {
-            $(#[doc = $meaning] pub $member: printed_stats!(@$known),)*
+            $(#[doc = $meaning] pub $member: Option<u64>,)*
             /// True if a gap may hide frees: live figures are upper bounds.
             pub live_is_upper_bound: bool,
         }
@@ -117,10 +143,7 @@ macro_rules! printed_stats {
 
             pub(super) fn new(stats: &Stats, ordering: Ordering) -> PrintedStats {
                 PrintedStats {
-                    $($member: {
-                        let sum = stats.$member.known().filter(|_| ordering.knows(Availability::$known)).map(saturated);
-                        printed_stats!(@$known sum)
-                    },)*
+                    $($member: ordering.figure(Figure::$figure, stats).map(saturated),)*
                     live_is_upper_bound: stats.live_is_upper_bound,
                 }
             }
@@ -128,24 +151,25 @@ macro_rules! printed_stats {
             /// The sums that were printed.
             pub(super) fn sums(&self) -> Stats {
                 Stats {
-                    $($member: Sum::printed_as(self.$member.into()),)*
+                    $($member: Sum::printed_as(self.$member),)*
                     live_is_upper_bound: self.live_is_upper_bound,
                     ..Stats::default()
                 }
             }
 
+            /// True if no figure is above 0.
+            pub fn is_empty(&self) -> bool {
+                Figure::ALL.iter().all(|figure| self.get(*figure).unwrap_or(0) == 0)
+            }
+
             /// A figure, if the input tells it.
             pub fn get(&self, figure: Figure) -> Option<u64> {
                 match figure {
-                    $(Figure::$figure => self.$member.into(),)*
+                    $(Figure::$figure => self.$member,)*
                 }
             }
         }
     };
-    (@Always) => { u64 };
-    (@$known:ident) => { Option<u64> };
-    (@Always $sum:ident) => { $sum.unwrap_or(0) };
-    (@$known:ident $sum:ident) => { $sum };
 }
 
 figures!(printed_stats);
@@ -188,10 +212,7 @@ impl Row for ToldStats {
     fn members(&self, take: &mut TakeMember<'_>) {
         match &self.0 {
             Some(stats) => stats.members(take),
-            None => PrintedStats::default().members(&mut |member, value| match value {
-                Member::Count(_) => take(member, Member::Null),
-                other => take(member, other),
-            }),
+            None => PrintedStats::default().members(take),
         }
     }
 }
@@ -213,6 +234,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::account::stats::Told;
 
     fn printed(stats: &Stats, agreement: Agreement) -> Value {
         json!(PrintedStats::new(stats, Ordering::new(agreement)))
@@ -247,6 +269,7 @@ mod tests {
             deferred_frees: n + 21,
             bulk_frees: n + 22,
             oldest: None,
+            told: Told::default(),
             failed_span: None,
         }
     }

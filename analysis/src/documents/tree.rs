@@ -259,7 +259,7 @@ impl Form<'_> {
         let stats = PrintedStats::new(&grown.stats, self.ordering);
         // Static bytes are those of files: the functions in them have none of their own here.
         let has_static = self.has_static && !matches!(kind, NodeKind::Function | NodeKind::Site);
-        let current = has_static.then(|| static_bytes.saturating_add(stats.live_allocated));
+        let current = has_static.then(|| static_bytes.saturating_add(stats.live_allocated.unwrap_or(0)));
         let static_bytes = has_static.then_some(static_bytes);
         TreeNode { name, kind, stats, grew: grown.printed_growth(), static_bytes, current, ..TreeNode::default() }
     }

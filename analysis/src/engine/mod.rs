@@ -6,6 +6,7 @@
 //! | | `index_or_pass` | takes the result from `report.index`, or reads the trace and keeps the result |
 //! | | `read_trace` | reads, merges, pairs and counts, on one thread or several: `scheduler` has the stages, `peaks` the live bytes |
 //! | | `add_up` | adds the partitions up |
+//! | | `read_text` | adds up the entries of a text of one moment, in place of `read_trace` |
 //! | figures of a window with what came before: `Query::run_carried_with` | `carried` | several of these runs, and their differences |
 //! | events in order: `Query::observe` | `observe` | one thread: `read_in_order` |
 //! | objects one by one: `Query::objects` | `objects` | the same pass with a pairing, whose fates `fate_sink` turns into `object_fate` |
@@ -24,5 +25,6 @@ pub(crate) mod observe;
 pub(crate) mod peaks;
 pub(crate) mod query_run;
 pub(crate) mod read_in_order;
+mod read_text;
 pub(crate) mod read_trace;
 pub(crate) mod scheduler;

@@ -19,7 +19,7 @@ use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
 use crate::account::machine::MachineTexts;
 use crate::account::module_loads::ModuleLoads;
 use crate::account::over_time::OverTimeRequest;
-use crate::analysis::{Analysis, compares};
+use crate::analysis::{Analysis, CacheFacts, compares};
 use crate::cache::{AnalysisRequest, Index, Settings};
 use crate::engine::config::{Parallelism, RunConfig};
 use crate::engine::index_or_pass::AnalysisRun;
@@ -28,6 +28,7 @@ use crate::engine::read_in_order;
 use crate::error::AnalysisError;
 use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
+use crate::names::allocinfo::AllocinfoChange;
 use crate::names::caches::CacheNames;
 use crate::names::error::NamesError;
 use crate::names::kallsyms::Symbolizer;
@@ -48,6 +49,13 @@ use crate::query::window::AskedWindow;
 
 /// Memory of a row of groups or of growth while it is sorted by its values, in rows of a call-site.
 const GROUP_ROW: usize = 4;
+
+/// Facts of the trace, with the kinds that have rows.
+fn info_with(trace: &Trace, symbols: Option<SymbolSource>, paired: &PairingResult) -> TraceInfo {
+    let mut capabilities = trace.info.capabilities;
+    capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= paired.has[kind]);
+    TraceInfo { symbols, capabilities, ..trace.info.clone() }
+}
 
 impl Query {
     /// Reads the trace and answers. The streams of `trace` are at their ends afterwards, and its names belong to the analysis.
@@ -181,13 +189,12 @@ impl Query {
         completeness.set_unpaired(paired.counts.all_inferred, paired.counts.all_without_alloc);
         self.check_sorted(budget, &paired, order.events)?;
         self.name_rows(&names, &mut paired)?;
-        let mut capabilities = trace.info.capabilities;
-        capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= paired.has[kind]);
+        let info = info_with(trace, symbols, &paired);
         let static_sizes = if self.has_static { names.places.static_sizes()? } else { None };
         let trace_names = std::mem::take(&mut trace.names);
         let names = Arc::into_inner(names).ok_or(AnalysisError::Thread)?;
         Ok(Analysis {
-            info: TraceInfo { symbols, capabilities, ..trace.info.clone() },
+            info,
             completeness,
             order,
             paired,
@@ -204,10 +211,10 @@ impl Query {
             kinds: self.select.kind.clone(),
             module_rule: self.module_rule,
             memfree_change: self.memfree_change(trace),
-            slabinfo: self.slabinfo(trace),
-            aliases,
-            machine: machine.filter(|_| self.window.is_none()),
+            caches: CacheFacts { aliases, ..self.cache_facts(trace) },
+            machine,
             is_whole,
+            allocinfo: self.allocinfo(trace).filter(|_| is_whole),
             chosen: self.chosen.clone(),
             leaks: self.leaks.clone().unwrap_or_default(),
             threads_end: trace.metadata.threads_end.take(),
@@ -256,11 +263,22 @@ impl Query {
         }
     }
 
-    /// Statistics of the slab allocator at start and end, where the rows are all objects of each cache.
-    fn slabinfo(&self, trace: &Trace) -> Option<[Slabinfo; 2]> {
-        let is_whole = self.grouping == Grouping::CACHE && self.select.is_all() && self.window.is_none();
+    /// Facts of caches but for their other names.
+    fn cache_facts(&self, trace: &Trace) -> CacheFacts {
         let texts = || [&trace.metadata.slabinfo_start, &trace.metadata.slabinfo_end];
-        is_whole.then(|| texts().map(|text| Slabinfo::parse(text)))
+        CacheFacts {
+            slabinfo: (self.grouping == Grouping::CACHE).then(|| texts().map(|text| Slabinfo::parse(text))),
+            aliases: None,
+            are_whole: self.window.is_none() && self.select.takes_whole_caches(),
+            asked: self.select.cache.clone(),
+        }
+    }
+
+    /// Change of the bytes of functions by allocinfo, where the rows are functions.
+    fn allocinfo(&self, trace: &Trace) -> Option<AllocinfoChange> {
+        let is_of_functions = self.grouping == Grouping::of(&[GroupKey::Function]);
+        let [start, end] = [&trace.metadata.memory_start, &trace.metadata.memory_end].map(|texts| &texts.allocinfo);
+        is_of_functions.then(|| AllocinfoChange::between(start, end)).flatten()
     }
 
     /// Bytes by which free memory grew over the recording; `None` for a part of it, in time or by filters.
@@ -337,7 +355,7 @@ impl Query {
     /// Cgroups of threads, by a pass of its own, where rows or filters need them and the trace tells them.
     pub(crate) fn cgroups(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<Option<Cgroups>, AnalysisError> {
         let is_asked = self.grouping.has(GroupKey::Cgroup) || !self.select.cgroup.is_empty();
-        if !is_asked || !(trace.tells_tasks() || !trace.metadata.cgroups.is_empty()) {
+        if !is_asked || !trace.tells_tasks() && trace.metadata.cgroups.is_empty() {
             return Ok(None);
         }
         Ok(Some(read_in_order::cgroups(&mut trace.reopen()?, &trace.metadata.cgroups, progress)))
@@ -381,9 +399,11 @@ impl Query {
         }
         let NameOptions { kallsyms, proc_modules, .. } = &self.names;
         if let Some(path) = kallsyms.as_ref().or(proc_modules.as_ref()).filter(|_| trace.info.symbols.is_none()) {
-            return Err(
-                NamesError::unusable(path, "not for a text of page_owner, which names its functions itself").into()
-            );
+            let why = match trace.info.capabilities.past {
+                true => "not for this text, which names its functions itself",
+                false => "not for a text of page_owner, which names its functions itself",
+            };
+            return Err(NamesError::unusable(path, why).into());
         }
         if trace.info.symbols == Some(SymbolSource::File) {
             return Ok(());
@@ -392,7 +412,8 @@ impl Query {
             trace.metadata.modules = joined(symbol_files::read_modules(path)?, &trace.metadata.modules);
         }
         if let Some(path) = kallsyms {
-            let text = match SymbolFile::read(path, &trace.metadata.kallsyms)? {
+            let image_begin = trace.metadata.image_begin.as_ref().map(|(symbol, address)| (&**symbol, *address));
+            let text = match SymbolFile::read(path, &trace.metadata.kallsyms, image_begin)? {
                 SymbolFile::Placed(text) => text,
                 SymbolFile::Unplaced(text) => {
                     let sites = read_in_order::call_sites(&mut trace.reopen()?, progress).into_iter();

@@ -20,6 +20,7 @@ use crate::engine::add_up;
 use crate::engine::config::{RunConfig, batch};
 use crate::engine::peaks::PeakTracker;
 use crate::engine::read_in_order::bytes_to_read;
+use crate::engine::read_text;
 use crate::engine::scheduler::{Finished, MAX_ROUNDS, Partition, Scheduler, StageTimes};
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::memory::hashing::Seed;
@@ -49,6 +50,9 @@ pub(crate) fn run(
     known_first: Option<u64>,
     progress: &mut dyn Progress,
 ) -> Result<(MergeStats, PairingResult), AnalysisError> {
+    if !trace.info.capabilities.past {
+        return read_text::run(trace, &config, filter, bounds, progress);
+    }
     let mut streams = std::mem::take(&mut trace.streams);
     config.rules.cpus = trace.info.cpus.clone();
     let paths = config.over_time.nodes.map(SharedPaths::new);

@@ -1,14 +1,9 @@
 //! `--max-memory`: an analysis stops with an error before the kernel kills the process.
 
-use std::path::Path;
+use kmemtrace_abi::memory::{self, Limit, resident};
 
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
-use crate::memory::room;
 
-/// Smallest default limit, in bytes: reports of ordinary traces need about a fifth of it.
-const LEAST: u64 = 256 << 20;
-/// Default limit, in bytes, where the system does not tell how much memory is left.
-const UNKNOWN: u64 = 1 << 30;
 /// Memory of a row, a finding or a pair of CPUs while they are sorted, in bytes, a little more than measured. Documents make
 /// their rows one by one.
 const SORTED_BYTES: u64 = 64;
@@ -23,10 +18,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// The limit asked for, in bytes, else a quarter of the memory that the system has left.
+    /// The limit asked for, in bytes, else that of the process, else the system's default.
     pub(crate) fn new(asked: Option<u64>) -> Budget {
-        let limit = asked.unwrap_or_else(|| default_limit(room::left(Path::new("/proc"))));
-        Budget { limit, is_default: asked.is_none() }
+        let of_process = || memory::limit().unwrap_or_else(|| Limit::new(None));
+        let limit = asked.map_or_else(of_process, |bytes| Limit::new(Some(bytes)));
+        Budget { limit: limit.bytes, is_default: limit.is_default }
     }
 
     /// Bytes that are left beside the process's present memory and what it `reserves` for buffers. An eighth of the limit is
@@ -59,19 +55,6 @@ impl Budget {
     }
 }
 
-/// The default limit, in bytes, of a system with `left` bytes left.
-fn default_limit(left: Option<u64>) -> u64 {
-    left.map_or(UNKNOWN, |left| (left / 4).max(LEAST))
-}
-
-/// Bytes of the process in memory; 0 where the system does not tell.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kilobytes.unwrap_or(0).saturating_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,14 +68,5 @@ mod tests {
         assert!((1 << 37..1 << 39).contains(&left), "{left}");
         assert!(of(1 << 40).check_sorted(1 << 20, 0).is_ok() && of(64 << 20).check_sorted(1 << 20, 0).is_err());
         assert!(!Budget::new(None).is_exceeded());
-    }
-
-    #[test]
-    fn the_default_is_a_quarter_of_what_is_left_and_never_too_little() {
-        for (left, limit) in
-            [(None, 1 << 30), (Some(0), 256 << 20), (Some(1 << 30), 256 << 20), (Some(8 << 30), 2 << 30)]
-        {
-            assert_eq!(default_limit(left), limit, "{left:?}");
-        }
     }
 }

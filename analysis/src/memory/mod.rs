@@ -3,5 +3,4 @@
 pub(crate) mod budget;
 pub(crate) mod hashing;
 pub(crate) mod prefetch;
-pub(crate) mod room;
 pub(crate) mod zeroed;

@@ -31,7 +31,10 @@ impl<T: FromZeros + Immutable> ZeroedArray<T> {
         // A mapping of whole huge pages is aligned to them from Linux 6.7 on. The last one is not filled, so small pages do.
         let whole = layout.size() / PIECE * PIECE;
         let bytes = if whole == 0 { layout.size() } else { layout.size().next_multiple_of(PIECE) };
-        let map = MmapMut::map_anon(bytes).unwrap_or_else(|_| handle_alloc_error(layout));
+        let map = MmapMut::map_anon(bytes).unwrap_or_else(|_| {
+            kmemtrace_fence::refuse();
+            handle_alloc_error(layout)
+        });
         if whole > 0 {
             // Without huge pages the array works as well, if not as fast.
             let _ = map.advise_range(Advice::HugePage, 0, whole);

@@ -1,12 +1,18 @@
 //! Areas of the kernel: names for patterns of source files, as the kernel's `MAINTAINERS` has them.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::names::glob::Glob;
+use crate::names::work::{Spent, Work};
 
 /// Areas and their patterns.
 #[derive(Clone, Debug, Default)]
 pub struct Areas {
     names: Vec<Box<str>>,
     patterns: Vec<Pattern>,
+    /// Work that is left for questions.
+    work: Arc<Mutex<Work>>,
 }
 
 /// Pattern of an area: files that belong to it, or that do not.
@@ -30,7 +36,8 @@ impl Areas {
     /// In `MAINTAINERS` a pattern that ends with `/` takes all files below the folder, and `*` takes no `/`. In lines of one's own
     /// `*` takes any bytes.
     pub fn parse(text: &str) -> Areas {
-        let mut areas = Areas::default();
+        let work = Arc::new(Mutex::new(Work::of(text.len() as u64)));
+        let mut areas = Areas { work, ..Areas::default() };
         if text.lines().any(|line| line.starts_with("F:\t")) {
             areas.add_maintainers(text);
         } else {
@@ -76,17 +83,33 @@ impl Areas {
 
     /// Area of a source file, as `fs/ext4/inode.c`: that of the deepest pattern, of equal ones the first.
     pub fn of_file(&self, file: &[u8]) -> Option<&str> {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        self.find(file, &mut work).ok()?
+    }
+
+    /// The reason for which files have no areas any more.
+    pub(crate) fn spent(&self) -> Option<Spent> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).spent()
+    }
+
+    fn find(&self, file: &[u8], work: &mut Work) -> Result<Option<&str>, Spent> {
+        work.look_at(self.patterns.len() * 8)?;
+        let mut compared = 0;
         let slashes = file.iter().filter(|byte| **byte == b'/').count();
-        let takes = |pattern: &&Pattern| pattern.slashes.is_none_or(|own| own == slashes) && pattern.glob.matches(file);
+        let takes = |pattern: &&Pattern| {
+            pattern.slashes.is_none_or(|own| own == slashes) && pattern.glob.matches_in(file, &mut compared)
+        };
         let matching: Vec<&Pattern> = self.patterns.iter().filter(takes).collect();
-        let is_excluded = |area: usize| matching.iter().any(|pattern| pattern.excludes && pattern.area == area);
+        work.look_at(compared.saturating_mul(8))?;
+        let excluded: HashSet<usize> =
+            matching.iter().filter(|pattern| pattern.excludes).map(|pattern| pattern.area).collect();
         let mut best: Option<&Pattern> = None;
-        for pattern in matching.iter().filter(|pattern| !pattern.excludes && !is_excluded(pattern.area)) {
+        for pattern in matching.iter().filter(|pattern| !pattern.excludes && !excluded.contains(&pattern.area)) {
             if best.is_none_or(|best| pattern.depth > best.depth) {
                 best = Some(pattern);
             }
         }
-        best.and_then(|pattern| self.names.get(pattern.area)).map(|name| &**name)
+        Ok(best.and_then(|pattern| self.names.get(pattern.area)).map(|name| &**name))
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use kmemtrace_abi::kernel::kmalloc::is_kmalloc;
 use kmemtrace_abi::trace::Metadata;
 use serde::{Deserialize, Serialize};
 
 use crate::names::reclaim::ReclaimRules;
-use crate::names::size_class::{SizeClasses, is_kmalloc};
+use crate::names::size_class::SizeClasses;
 use crate::names::slabinfo::Slabinfo;
 
 /// Names of caches by what their objects tell.

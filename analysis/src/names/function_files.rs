@@ -1,9 +1,14 @@
 //! Source files of functions by name, where addresses tell nothing: from another build, or from objects.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::names::work::{Spent, Work};
 
 /// Neighbours that are asked about a name of several files.
 const MAX_NEIGHBOURS: usize = 256;
+/// Steps of passing over symbols that are no neighbours.
+const STEPS_OF_NEIGHBOURS: u64 = 1024;
 /// Number of the kernel itself among the modules.
 const KERNEL: u32 = 0;
 /// Number that no module has.
@@ -18,6 +23,8 @@ pub(crate) struct FunctionFiles {
     entries: Vec<FunctionEntry>,
     files: Vec<Box<[u8]>>,
     modules: HashMap<Box<[u8]>, u32>,
+    /// Work that is left for questions.
+    work: Mutex<Work>,
 }
 
 /// Function of a file.
@@ -63,7 +70,8 @@ impl FunctionFiles {
             |entry: &FunctionEntry| (&text[entry.name.0 as usize..entry.name.1 as usize], entry.module, entry.file);
         self.entries.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
         self.entries.dedup_by(|a, b| key(a) == key(b));
-        FunctionFiles { text, ..self }
+        let work = Mutex::new(Work::of(text.len() as u64));
+        FunctionFiles { text, work, ..self }
     }
 
     /// Number of functions.
@@ -82,15 +90,31 @@ impl FunctionFiles {
         module: Option<&[u8]>,
         neighbours: impl FnOnce() -> I,
     ) -> Option<&[u8]> {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        self.find(function, module, neighbours, &mut work).ok()?
+    }
+
+    /// The reason for which questions have no answers any more.
+    pub(crate) fn spent(&self) -> Option<Spent> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).spent()
+    }
+
+    fn find<'n, I: Iterator<Item = &'n [u8]>>(
+        &self,
+        function: &[u8],
+        module: Option<&[u8]>,
+        neighbours: impl FnOnce() -> I,
+        work: &mut Work,
+    ) -> Result<Option<&[u8]>, Spent> {
         // A module that the table does not have has no functions here.
         let module = module.map_or(KERNEL, |name| self.modules.get(&*plain_module(name)).copied().unwrap_or(UNKNOWN));
-        let own = self.files_of(function, Some(module));
+        let own = self.files_of(function, Some(module), work)?;
         let file = match own[..] {
-            [only] => only,
-            [] => self.nearest(&self.files_of(function, None), None, neighbours())?,
-            _ => self.nearest(&own, Some(module), neighbours())?,
+            [only] => Some(only),
+            [] => self.nearest(&self.files_of(function, None, work)?, None, neighbours(), work)?,
+            _ => self.nearest(&own, Some(module), neighbours(), work)?,
         };
-        self.files.get(file as usize).map(|file| &**file)
+        Ok(file.and_then(|file| self.files.get(file as usize)).map(|file| &**file))
     }
 
     /// File, of these, of the first neighbour that is in one of them alone.
@@ -99,24 +123,37 @@ impl FunctionFiles {
         files: &[u32],
         module: Option<u32>,
         neighbours: impl Iterator<Item = &'n [u8]>,
-    ) -> Option<u32> {
-        let decides = |name: &[u8]| match self.files_of(name, module)[..] {
-            [only] => files.contains(&only).then_some(only),
-            _ => None,
-        };
-        if files.is_empty() { None } else { neighbours.take(MAX_NEIGHBOURS).find_map(decides) }
+        work: &mut Work,
+    ) -> Result<Option<u32>, Spent> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        work.take(STEPS_OF_NEIGHBOURS)?;
+        for name in neighbours.take(MAX_NEIGHBOURS) {
+            // `files` are ascending.
+            if let [only] = self.files_of(name, module, work)?[..]
+                && files.binary_search(&only).is_ok()
+            {
+                return Ok(Some(only));
+            }
+        }
+        Ok(None)
     }
 
     /// Files of a name, of a module or of all, each once.
-    fn files_of(&self, function: &[u8], module: Option<u32>) -> Vec<u32> {
+    fn files_of(&self, function: &[u8], module: Option<u32>, work: &mut Work) -> Result<Vec<u32>, Spent> {
         let name = plain_function(function);
         let begin = self.entries.partition_point(|entry| self.name(entry) < name);
-        let of_name = self.entries.get(begin..).unwrap_or_default().iter().take_while(|entry| self.name(entry) == name);
+        let rest = self.entries.get(begin..).unwrap_or_default();
+        let of_name = rest.get(..rest.partition_point(|entry| self.name(entry) == name)).unwrap_or_default();
+        work.look_at(name.len() * 32)?;
+        work.take(of_name.len() as u64)?;
+        let of_name = of_name.iter();
         let is_own = |entry: &&FunctionEntry| module.is_none_or(|module| entry.module == module);
         let mut files: Vec<u32> = of_name.filter(is_own).map(|entry| entry.file).collect();
         files.sort_unstable();
         files.dedup();
-        files
+        Ok(files)
     }
 
     fn name(&self, entry: &FunctionEntry) -> &[u8] {

@@ -20,11 +20,17 @@ impl Glob {
 
     /// True if all of `name` matches, after at most (length of the name) x (length of the pattern) steps.
     pub fn matches(&self, name: &[u8]) -> bool {
+        self.matches_in(name, &mut 0)
+    }
+
+    /// The same; adds the steps that it took.
+    pub(crate) fn matches_in(&self, name: &[u8], steps: &mut usize) -> bool {
         let pattern = &self.0;
         let (mut p, mut n) = (0, 0);
         // The last `*` and how far it reaches: on a mismatch it takes one byte more. Earlier ones need no retry.
         let mut star = None;
         loop {
+            *steps += 1;
             match pattern.get(p) {
                 Some(b'*') => {
                     star = Some((p, n));

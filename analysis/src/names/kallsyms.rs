@@ -9,8 +9,10 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use kmemtrace_abi::kernel::kallsyms::{hex, parts};
-use kmemtrace_abi::trace::WITHOUT_OFFSET;
-use memchr::memchr;
+use kmemtrace_abi::memory;
+use kmemtrace_abi::text::cut::{MAX_NAME_BYTES, cut};
+use kmemtrace_abi::trace::{HANDLES, NO_SITE, WITHOUT_OFFSET};
+use memchr::{memchr, memchr_iter};
 
 /// Text of symbols and modules, indexed by address.
 #[derive(Debug, Default)]
@@ -22,6 +24,10 @@ pub struct Symbolizer {
     modules: Vec<(Extent, Box<[u8]>)>,
     /// Modules that were gone at the end of the recording, ascending by name and start.
     gone: Vec<(Box<[u8]>, Extent)>,
+    /// Names that are cut.
+    cut: u64,
+    /// The reason for which the symbols are left out.
+    left_out: Option<String>,
     /// Call-sites in the initialisation of modules, once they are known.
     init: OnceLock<InitSites>,
 }
@@ -74,6 +80,8 @@ impl<'a> SiteOwner<'a> {
     /// which an output escapes.
     pub fn text(self, call_site: u64) -> Vec<u8> {
         match self {
+            _ if HANDLES.contains(&call_site) => format!("handle {}", call_site - HANDLES.start).into_bytes(),
+            _ if call_site == NO_SITE => b"(no call-site)".to_vec(),
             SiteOwner::Init { module, offset } => {
                 let offset = offset.map_or(String::new(), |offset| format!("+{offset:#x}"));
                 [b"[", module, b"] init", offset.as_bytes()].concat()
@@ -142,7 +150,11 @@ const PAGE_BYTES: u64 = 4096;
 
 /// Symbols around a call-site that are looked at.
 #[cfg(feature = "dwarf")]
-const MAX_NEIGHBOURS: usize = 4096;
+pub(crate) const MAX_NEIGHBOURS: usize = 4096;
+/// Symbols at one address that are looked at one by one. Kernels have some 30.
+const MAX_AT_ADDRESS: usize = 256;
+/// Greatest length of a line whose name is not cut: address, type, name and module.
+const MAX_LINE: usize = 2 * MAX_NAME_BYTES;
 
 impl Symbolizer {
     /// Indexes the texts of `/proc/kallsyms` and `/proc/modules`; lines that cannot be read are skipped.
@@ -152,6 +164,12 @@ impl Symbolizer {
     pub fn new(mut kallsyms: Vec<u8>, modules: &[u8]) -> Symbolizer {
         // Offsets of lines are kept in 32 bits: no kernel has 4 GiB of symbols.
         kallsyms.truncate(u32::MAX as usize);
+        let cut = cut_lines(&mut kallsyms);
+        let lines = memchr_iter(b'\n', &kallsyms).count() as u64 + 1;
+        if let Err(over) = memory::check(lines * size_of::<SymbolEntry>() as u64) {
+            let left_out = Some(over.to_string());
+            return Symbolizer { left_out, ..Symbolizer::default() };
+        }
         // A line has about 44 bytes; a hostile text with shorter lines costs a few reallocations.
         let mut entries = Vec::with_capacity(kallsyms.len() / 40);
         let mut at = 0;
@@ -167,8 +185,21 @@ impl Symbolizer {
         }
         // Stable, so that of several names the first in the file comes first; in one pass where they are in order.
         entries.sort_by_key(|e| e.address);
+        for same in entries.chunk_by_mut(|a, b| a.address == b.address).filter(|same| same.len() > MAX_AT_ADDRESS) {
+            same.sort_by_key(|e| !e.is_code);
+        }
         let (modules, gone) = parse_modules(modules);
-        Symbolizer { kallsyms, entries, modules, gone, init: OnceLock::new() }
+        Symbolizer { kallsyms, entries, modules, gone, cut, left_out: None, init: OnceLock::new() }
+    }
+
+    /// Names that are cut.
+    pub(crate) fn cut_names(&self) -> u64 {
+        self.cut
+    }
+
+    /// The reason for which the symbols are left out.
+    pub(crate) fn left_out(&self) -> Option<&str> {
+        self.left_out.as_deref()
     }
 
     /// True without any symbol, also where the kernel did not show their addresses.
@@ -355,6 +386,41 @@ impl<'a> SymbolLine<'a> {
     }
 }
 
+/// Cuts names of more than [`MAX_NAME_BYTES`]; returns their number. A name in thousands of places would be copied to each.
+fn cut_lines(text: &mut Vec<u8>) -> u64 {
+    let long = |line: &[u8]| line.len() > MAX_LINE;
+    let mut at = 0;
+    loop {
+        if at >= text.len() {
+            return 0;
+        }
+        let (line, len) = first_line(&text[at..]);
+        if long(line) {
+            break;
+        }
+        at += len;
+    }
+    let (mut kept, mut cuts) = (text[..at].to_vec(), 0);
+    while at < text.len() {
+        let (line, len) = first_line(&text[at..]);
+        at += len;
+        match SymbolLine::parse(line).filter(|_| long(line)) {
+            Some(parsed) => {
+                kept.extend_from_slice(&line[..line.len() - parts(line).map_or(0, |(.., rest)| rest.len())]);
+                kept.extend_from_slice(cut(parsed.name));
+                if let Some(module) = parsed.module {
+                    kept.extend_from_slice(&[b"\t[", cut(module), b"]"].concat());
+                }
+                cuts += 1;
+            }
+            None => kept.extend_from_slice(cut(line)),
+        }
+        kept.push(b'\n');
+    }
+    *text = kept;
+    cuts
+}
+
 /// A function. The marks of the end of the kernel's code look like one and are none.
 fn is_code(kind: u8, name: &[u8]) -> bool {
     matches!(kind, b't' | b'T' | b'w' | b'W') && !matches!(name, b"_etext" | b"_einittext")
@@ -408,7 +474,7 @@ fn parse_module(line: &[u8]) -> Option<(&[u8], Extent, &[u8])> {
             address
         })
         .and_then(hex)?;
-    (start != 0 && size != 0).then(|| (name, Extent { start, end: start.saturating_add(size) }, state))
+    (start != 0 && size != 0).then(|| (cut(name), Extent { start, end: start.saturating_add(size) }, state))
 }
 
 #[cfg(test)]
@@ -576,7 +642,7 @@ ffffffffc0000010 t bar_last\t[bar]
         let all = [b"1000 t \x1b[2Jx\\\xff\n2000 t ", &long[..], b"\n2100 t end\t[a[b]\n3000 t open\t[ab\n"].concat();
         let symbols = Symbolizer::new(all.to_vec(), b"a[b 512 0 - Live 0x2100");
         assert_eq!(text(&symbols, 0x1001).unwrap(), r"\x1b[2Jx\\\xff+0x1");
-        assert_eq!(symbols.lookup(0x2001).unwrap().name, long);
+        assert!(symbols.lookup(0x2001).unwrap().name == &long[..MAX_NAME_BYTES] && symbols.cut_names() == 1);
         assert_eq!(symbols.lookup(0x2101).unwrap().module, Some(&b"a[b"[..]));
         assert_eq!(symbols.lookup(0x3001).unwrap().module, None);
     }

@@ -27,7 +27,7 @@ pub(crate) struct KnownNames {
 impl KnownNames {
     /// Origin of the names of call-sites.
     pub(crate) fn report(&self) -> NamesReport {
-        self.places.report(self.symbolizer.get().filter(|_| self.has_named.get().is_some()))
+        self.places.report(self.symbolizer.get(), self.has_named.get().is_some())
     }
 
     /// Name with this number, which is one more than its index; 0 is none.

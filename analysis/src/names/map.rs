@@ -237,7 +237,8 @@ mod tests {
         write_map(&StaticSizes::of_vmlinux(&from).unwrap(), &[], &mut packed).unwrap();
         let map = read(&packed).unwrap();
         let image = Image::open(&to).unwrap();
-        let units = Units::read(&Sections::without_lines(image).unwrap());
+        let units =
+            Units::read(&Sections::without_lines(image).unwrap(), crate::names::work::Work::of(1 << 30)).unwrap();
         let symbols = Symbolizer::new(kallsyms(&to), b"");
         let (mut all, mut found, mut right) = (0, 0, 0);
         let text = kallsyms(&to);

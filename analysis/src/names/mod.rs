@@ -1,6 +1,7 @@
 //! Names for call-sites, places in the kernel's sources, and names for caches.
 
 pub(crate) mod aliases;
+pub(crate) mod allocinfo;
 pub(crate) mod areas;
 pub(crate) mod caches;
 #[cfg(feature = "dwarf")]
@@ -29,4 +30,5 @@ pub(crate) mod slabinfo;
 pub(crate) mod symbol_files;
 pub(crate) mod threads;
 pub(crate) mod uses;
+pub(crate) mod work;
 pub(crate) mod wrappers;

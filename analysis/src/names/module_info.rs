@@ -4,7 +4,12 @@
 
 use kmemtrace_abi::kernel::notes;
 use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::text::cut::cut;
 
+/// Greatest number of modules that are read, those that come twice included; machines have some hundreds.
+const MAX_MODULES: usize = 1 << 16;
+/// Greatest number of sections of all of them together.
+const MAX_SECTIONS: usize = 1 << 18;
 /// Greatest length of a build-id that is taken.
 const MAX_BUILD_ID: usize = 64;
 
@@ -26,19 +31,24 @@ impl ModuleInfo {
     /// A module that was loaded twice comes twice, with other addresses. Lines without these three words are skipped, and sections
     /// that make no sense are.
     pub fn parse(text: &[u8]) -> Vec<ModuleInfo> {
-        text.split(|&b| b == b'\n').filter_map(ModuleInfo::of_line).collect()
+        let mut sections = MAX_SECTIONS;
+        let lines = text.split(|&b| b == b'\n').filter_map(|line| ModuleInfo::of_line(line, &mut sections));
+        lines.take(MAX_MODULES).collect()
     }
 
-    fn of_line(line: &[u8]) -> Option<ModuleInfo> {
+    /// Module of a line, with at most `left` sections, which are taken off.
+    fn of_line(line: &[u8], left: &mut usize) -> Option<ModuleInfo> {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let name = words.next().filter(|&name| name != b"-")?;
         let build_id = words.next()?;
         let path = words.next()?;
+        let sections: Vec<(Vec<u8>, u64)> = words.filter_map(section).take(*left).collect();
+        *left -= sections.len();
         Some(ModuleInfo {
-            name: name.to_vec(),
+            name: cut(name).to_vec(),
             build_id: bytes_of_hex(build_id),
-            path: (path != b"-").then(|| path.to_vec()),
-            sections: words.filter_map(section).collect(),
+            path: (path != b"-").then(|| cut(path).to_vec()),
+            sections,
         })
     }
 }
@@ -53,7 +63,7 @@ fn section(word: &[u8]) -> Option<(Vec<u8>, u64)> {
         return None;
     }
     let address = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    (address != 0).then(|| (name.to_vec(), address))
+    (address != 0).then(|| (cut(name).to_vec(), address))
 }
 
 /// Greatest distance of a call-site from the start of the section `.init.text` that it is in, in bytes: no module has as much code

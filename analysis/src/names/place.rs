@@ -77,6 +77,16 @@ pub struct Place {
 }
 
 impl Place {
+    /// Memory that it takes, in bytes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_frame = |frame: &Frame| frame.function.len() + frame.file.as_ref().map_or(0, |file| file.len());
+        let frames: usize = self.frames.iter().map(|frame| size_of::<Frame>() + of_frame(frame)).sum();
+        let source = self.source.as_ref();
+        let of_source = source.map_or(0, |source| source.function.len() + source.file.as_ref().map_or(0, |f| f.len()));
+        let others = [&self.folder, &self.wrapper, &self.area].into_iter().flatten().map(|text| text.len());
+        2 * size_of::<Place>() + frames + of_source + others.sum::<usize>()
+    }
+
     /// Source file, else the folder; `None` where neither is known.
     pub(crate) fn path(&self) -> Option<&[u8]> {
         let folder = self.folder.as_deref()?;
@@ -102,6 +112,8 @@ pub struct NamesReport {
     pub modules_none: usize,
     /// Compile units of debug information that cannot be read: their functions have no frames.
     pub broken_units: u64,
+    /// Names of symbols that are cut, as they are too long.
+    pub cut_names: u64,
     /// Files that failed a check, with the reason.
     pub rejected: Vec<(std::path::PathBuf, String)>,
 }

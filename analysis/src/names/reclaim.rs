@@ -153,6 +153,12 @@ impl ReclaimRules {
         Some(gfp? & self.gfp? != 0)
     }
 
+    /// Whether the kernel counts the slabs of a cache as reclaimable: by its flag, else by the list. What goes with an inode without such a
+    /// flag does not count.
+    pub(crate) fn counts_cache(&self, cache: &[u8]) -> bool {
+        self.flags.get(cache).copied().unwrap_or_else(|| self.caches.iter().any(|glob| glob.matches(cache)))
+    }
+
     /// Whether an allocation is on the account of a memory cgroup: by its event, else by its flags.
     pub(crate) fn is_accounted(&self, event: &Event) -> Option<bool> {
         event.accounted.or_else(|| Some(event.gfp? & self.account? != 0)).filter(|_| event.allocates())
@@ -272,6 +278,7 @@ mod tests {
             let function = Some(function.as_bytes());
             rules.of_object(ReclaimedObject { kind: Kind::Cache, cache: None, asks_reclaimable: None, function })
         };
+        assert!(!rules.counts_cache(b"lsm_inode_cache") && rules.counts_cache(b"dentry"), "counters go by flags");
         assert_eq!((at("security_inode_alloc.isra.0"), at("security_file_alloc")), (list, Reclaim::Unknown));
     }
 

@@ -1,6 +1,7 @@
 //! Resolver of call-sites: from an address to its place in the sources, by the best source that knows it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use kmemtrace_abi::trace::{Metadata, Trace};
@@ -20,6 +21,7 @@ use crate::names::module_info::ModuleInfo;
 use crate::names::objects;
 use crate::names::options::NameOptions;
 use crate::names::place::{Frame, NameSource, NamesReport, Place, StaticByFile};
+use crate::names::work::{Spent, Work};
 
 /// Places of call-sites, each found once.
 #[derive(Debug, Default)]
@@ -36,6 +38,8 @@ pub(crate) struct Places {
     #[cfg(feature = "dwarf")]
     map: Option<NameMap>,
     known: Mutex<Known>,
+    /// File and line of call sites that the input tells itself.
+    told: HashMap<u64, (Box<[u8]>, u32)>,
     /// Origin of the names of a saved document, whose places are all known.
     saved: Option<NamesReport>,
 }
@@ -46,6 +50,20 @@ struct Known {
     places: HashMap<u64, Arc<Place>>,
     /// Best source of each module's names.
     modules: BTreeMap<Box<[u8]>, NameSource>,
+    /// Memory of the places.
+    work: Work,
+    /// The reason for which there are no more places.
+    spent: Option<Spent>,
+}
+
+impl Known {
+    /// Takes the memory of a place; without memory it stays without names.
+    fn keep(&mut self, place: Place) -> Place {
+        if self.spent.is_none() {
+            self.spent = self.work.keep(place.bytes()).err();
+        }
+        if self.spent.is_some() { Place { is_gone: place.is_gone, ..Place::default() } } else { place }
+    }
 }
 
 impl Places {
@@ -53,12 +71,12 @@ impl Places {
     pub(crate) fn new(options: &NameOptions, metadata: &Metadata) -> Places {
         let modules = ModuleInfo::parse(&metadata.module_info).into_iter();
         let module_paths = modules.filter_map(|module| Some((module.name, module.path?))).collect();
-        Places { options: options.clone(), module_paths, ..Places::default() }
+        Places { options: options.clone(), module_paths, told: metadata.sources.clone(), ..Places::default() }
     }
 
     /// Places of a saved document, and the origin of its names.
     pub(crate) fn saved(options: &NameOptions, places: HashMap<u64, Arc<Place>>, report: NamesReport) -> Places {
-        let known = Mutex::new(Known { places, modules: BTreeMap::new() });
+        let known = Mutex::new(Known { places, ..Known::default() });
         Places { options: options.clone(), known, saved: Some(report), ..Places::default() }
     }
     /// Finds and checks debug information and other sources of names.
@@ -136,8 +154,9 @@ impl Places {
         }
         let symbol = symbols.lookup(call_site);
         let (place, from) = self.find(call_site, symbol.as_ref(), symbols);
-        let place = Arc::new(place);
-        if let Ok(mut known) = self.known.lock() {
+        let mut known = self.known.lock();
+        let place = Arc::new(known.as_mut().map_or(Place::default(), |known| known.keep(place)));
+        if let Ok(known) = &mut known {
             known.places.insert(call_site, Arc::clone(&place));
             if let Some(module) = symbol.and_then(|symbol| symbol.module) {
                 let from = if from == NameSource::Dwarf { from } else { place.folder_from.unwrap_or(from) };
@@ -196,10 +215,14 @@ impl Places {
     /// Frames of a call-site, from the best source that knows its function.
     fn frames(
         &self,
-        #[cfg_attr(not(feature = "dwarf"), expect(unused_variables))] call_site: u64,
+        call_site: u64,
         symbol: Option<&Symbol<'_>>,
         #[cfg_attr(not(feature = "dwarf"), expect(unused_variables))] symbols: &Symbolizer,
     ) -> (Vec<Frame>, NameSource) {
+        if let Some(((file, line), symbol)) = self.told.get(&call_site).zip(symbol) {
+            let (function, file, line) = (symbol.name.into(), Some(file.clone()), Some(*line));
+            return (vec![Frame { function, file, line, inlined: false }], NameSource::Symbols);
+        }
         #[cfg(feature = "dwarf")]
         if let Some(frames) = self.debug.as_ref().and_then(|debug| debug.frames(call_site, symbols)) {
             return (frames, NameSource::Dwarf);
@@ -234,16 +257,22 @@ impl Places {
     }
 
     /// Origin of the names, for the head of documents.
-    pub(crate) fn report(&self, symbols: Option<&Symbolizer>) -> NamesReport {
+    pub(crate) fn report(&self, symbols: Option<&Symbolizer>, has_named: bool) -> NamesReport {
         if let Some(saved) = &self.saved {
             return saved.clone();
         }
-        let has_symbols = symbols.is_some_and(|symbols| !symbols.is_empty());
+        let has_symbols = has_named && symbols.is_some_and(|symbols| !symbols.is_empty());
         let modules: Vec<NameSource> =
             self.known.lock().map(|known| known.modules.values().copied().collect()).unwrap_or_default();
         let of = |is: fn(&NameSource) -> bool| modules.iter().filter(|from| is(from)).count();
-        let found = self.report_of_files();
+        let mut found = self.report_of_files();
+        let left_out = symbols.and_then(Symbolizer::left_out).map(|why| (self.symbols_path(), why.to_owned()));
+        let of_places = self.known.lock().ok().and_then(|known| known.spent).map(|spent| (self.symbols_path(), spent));
+        let of_areas = self.options.areas.spent().map(|spent| (PathBuf::from("--areas"), spent));
+        found.rejected.extend(left_out);
+        found.rejected.extend(of_places.into_iter().chain(of_areas).map(|(path, spent)| (path, spent.to_string())));
         NamesReport {
+            cut_names: symbols.filter(|_| has_named).map_or(0, Symbolizer::cut_names),
             kernel: found.kernel.or(has_symbols.then_some(NameSource::Symbols)),
             modules_dwarf: of(|from| *from == NameSource::Dwarf),
             modules_path: of(|from| ![NameSource::Dwarf, NameSource::Symbols].contains(from)),
@@ -252,10 +281,19 @@ impl Places {
         }
     }
 
+    /// Name of the symbols in messages.
+    fn symbols_path(&self) -> PathBuf {
+        self.options.kallsyms.clone().unwrap_or_else(|| PathBuf::from("symbols of the trace"))
+    }
+
     #[cfg(feature = "dwarf")]
     fn report_of_files(&self) -> NamesReport {
-        let found = self.debug.as_ref().map(DebugInfo::report).unwrap_or_default();
+        let mut found = self.debug.as_ref().map(DebugInfo::report).unwrap_or_default();
         let NameOptions { kernel_tree, map, .. } = &self.options;
+        let tables = [(kernel_tree, self.objects.as_ref()), (map, self.map.as_ref().map(NameMap::files))];
+        for (path, spent) in tables.into_iter().filter_map(|(path, table)| Some((path.as_ref()?, table?.spent()?))) {
+            found.rejected.push((path.clone(), spent.to_string()));
+        }
         match (found.kernel, &self.objects, &self.map) {
             (None, Some(_), _) => NamesReport { kernel: Some(NameSource::Objects), file: kernel_tree.clone(), ..found },
             (None, None, Some(_)) => NamesReport { kernel: Some(NameSource::Map), file: map.clone(), ..found },

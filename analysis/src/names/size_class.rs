@@ -169,14 +169,6 @@ pub(crate) fn plain_name(name: &[u8]) -> Option<Vec<u8>> {
     Some([b"kmalloc-", class].concat())
 }
 
-/// True for the name of a cache that `kmalloc` takes objects from, in kernels of any version: `kmalloc-1k`, `kmalloc-rnd-05-96`,
-/// `dma-kmalloc-8`, `size-1024(DMA)`.
-pub(crate) fn is_kmalloc(name: &[u8]) -> bool {
-    let is_size =
-        |name: &[u8]| name.strip_prefix(b"size-").is_some_and(|size| size.first().is_some_and(u8::is_ascii_digit));
-    name.starts_with(b"kmalloc-") || name.starts_with(b"dma-kmalloc-") || is_size(name)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -242,16 +234,6 @@ mod tests {
             ["kmalloc-8k"; 5].map(str::to_owned)
         );
         assert_eq!((largest(Some(16384)), largest(Some(65536))), ("kmalloc-32k".to_owned(), "kmalloc-128k".to_owned()));
-    }
-
-    #[test]
-    fn caches_of_kmalloc_have_names_of_their_own() {
-        for name in ["kmalloc-1k", "kmalloc-rnd-05-96", "dma-kmalloc-8", "size-32", "size-1024(DMA)"] {
-            assert!(is_kmalloc(name.as_bytes()), "{name}");
-        }
-        for name in ["dentry", "size-", "size-x", "my-kmalloc-8", ""] {
-            assert!(!is_kmalloc(name.as_bytes()), "{name}");
-        }
     }
 
     #[test]

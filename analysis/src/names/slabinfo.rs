@@ -30,6 +30,8 @@ pub struct SlabCache {
     pub pages_per_slab: u64,
     /// Slabs; where the line does not tell, as many as the objects fill.
     pub slabs: u64,
+    /// Slabs with objects in use; `None` where the line does not tell. SLUB counts all slabs.
+    pub active_slabs: Option<u64>,
 }
 
 impl SlabCache {
@@ -54,12 +56,13 @@ impl SlabCache {
             rest = rest[..blank].trim_ascii_end();
         }
         let [active_objects, objects, object_bytes, objects_per_slab, pages_per_slab] = numbers;
-        let told = line.windows(SLABDATA.len()).position(|word| word == SLABDATA).and_then(|at| {
-            let mut numbers =
-                line[at + SLABDATA.len()..].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-            std::str::from_utf8(numbers.nth(1)?).ok()?.parse().ok()
+        let slabdata = line.windows(SLABDATA.len()).position(|word| word == SLABDATA);
+        let told = slabdata.and_then(|at| {
+            let words = line[at + SLABDATA.len()..].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            let mut numbers = words.map(|word| std::str::from_utf8(word).ok()?.parse::<u64>().ok());
+            Some((numbers.next()?, numbers.next()??))
         });
-        let slabs = told.unwrap_or_else(|| objects.div_ceil(objects_per_slab.max(1)));
+        let slabs = told.map_or_else(|| objects.div_ceil(objects_per_slab.max(1)), |(_, slabs)| slabs);
         let is_name = (1..=MAX_NAME_BYTES).contains(&rest.len()) && !rest.starts_with(b"#");
         let name = rest.into();
         is_name.then_some(SlabCache {
@@ -70,6 +73,7 @@ impl SlabCache {
             objects_per_slab,
             pages_per_slab,
             slabs,
+            active_slabs: told.and_then(|(active, _)| active),
         })
     }
 }
@@ -106,6 +110,8 @@ impl Slabinfo {
                         first.active_objects = first.active_objects.saturating_add(cache.active_objects);
                         first.objects = first.objects.saturating_add(cache.objects);
                         first.slabs = first.slabs.saturating_add(cache.slabs);
+                        let active = first.active_slabs.zip(cache.active_slabs);
+                        first.active_slabs = active.map(|(first, more)| first.saturating_add(more));
                     }
                 }
             }
@@ -212,7 +218,13 @@ kmalloc-1k           123    176   1024   16    4 : tunables    0    0    0 : sla
     fn cache(name: &str, numbers: [u64; 6]) -> SlabCache {
         let [active_objects, objects, object_bytes, objects_per_slab, pages_per_slab, slabs] = numbers;
         let name = name.as_bytes().into();
-        SlabCache { name, active_objects, objects, object_bytes, objects_per_slab, pages_per_slab, slabs }
+        let active_slabs = None;
+        SlabCache { name, active_objects, objects, object_bytes, objects_per_slab, pages_per_slab, slabs, active_slabs }
+    }
+
+    /// The cache with so many slabs that have objects in use.
+    fn with_active(slabs: u64, cache: SlabCache) -> SlabCache {
+        SlabCache { active_slabs: Some(slabs), ..cache }
     }
 
     /// A text with these lines below the first.
@@ -224,15 +236,15 @@ kmalloc-1k           123    176   1024   16    4 : tunables    0    0    0 : sla
     fn a_line_has_a_cache() {
         let slabinfo = Slabinfo::parse(TEXT);
         let expected = [
-            cache("ext4_inode_cache", [184_786, 184_790, 1128, 14, 4, 13_199]),
-            cache("kmalloc-1k", [123, 176, 1024, 16, 4, 11]),
+            with_active(13_199, cache("ext4_inode_cache", [184_786, 184_790, 1128, 14, 4, 13_199])),
+            with_active(11, cache("kmalloc-1k", [123, 176, 1024, 16, 4, 11])),
         ];
         assert_eq!(slabinfo.caches(), expected);
         assert_eq!(slabinfo.find(b"kmalloc-1k"), Some(&expected[1]));
         assert_eq!((expected[1].active_bytes(), slabinfo.find(b"kmalloc-2k")), (125_952, None));
         // A text may end in the middle of a line, and old kernels have names with blanks.
         let old = text("fuse inode 1 2 3 4 5 : tunables 120 60 8 : slabdata 6 7 0 : globalstat 1 2\nhalf 1 2 3");
-        assert_eq!(old.caches(), [cache("fuse inode", [1, 2, 3, 4, 5, 7])]);
+        assert_eq!(old.caches(), [with_active(6, cache("fuse inode", [1, 2, 3, 4, 5, 7]))]);
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //!
 //! The files are strangers': any size, binary, of another kernel. Each that is no use ends in one sentence.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use kmemtrace_abi::kernel::kallsyms::{has_addresses, parts};
+use kmemtrace_abi::memory;
 use kmemtrace_abi::open::regular;
+use kmemtrace_abi::trace::MADE_UP;
 
 use super::error::NamesError;
 use super::kallsyms::Symbolizer;
@@ -29,8 +30,13 @@ pub(crate) enum SymbolFile {
 }
 
 impl SymbolFile {
-    /// Reads a list for a trace whose symbols are `of_trace`. A System.map is moved as the trace's kernel was.
-    pub(crate) fn read(path: &Path, of_trace: &[u8]) -> Result<SymbolFile, NamesError> {
+    /// Reads a list for a trace whose symbols are `of_trace`, or that tells only where the kernel's image begins: the symbol there and its
+    /// address. A System.map is moved as the trace's kernel was.
+    pub(crate) fn read(
+        path: &Path,
+        of_trace: &[u8],
+        image_begin: Option<(&[u8], u64)>,
+    ) -> Result<SymbolFile, NamesError> {
         let wrong = |why: &str| Err(NamesError::unusable(path, why));
         let text = read(path, "/proc/kallsyms")?;
         if !lines(&text).any(|line| parts(line).is_some()) {
@@ -43,19 +49,29 @@ impl SymbolFile {
                 "all addresses in it are 0: copy /proc/kallsyms as root with CAP_SYSLOG, while kptr_restrict is 0 or 1",
             );
         }
-        let begins = [&text[..], of_trace].map(begin_of_image);
-        if let (true, Some(begin)) = (is_system_map(&text), begins[0]) {
-            return Ok(match begins[1] {
-                Some(at) => SymbolFile::Placed(moved(&text, begin, at)),
+        let (symbol, in_trace) = match (begin_of_image(of_trace, TEXT), image_begin) {
+            (None, Some((symbol, address))) => (symbol, Some(address)),
+            (address, _) => (TEXT, address),
+        };
+        let in_file = begin_of_image(&text, symbol);
+        if let (true, Some(begin)) = (is_system_map(&text), in_file) {
+            return Ok(match in_trace {
+                // Symbols before the image do not move with it.
+                Some(at) => SymbolFile::Placed(moved(
+                    &text,
+                    begin_of_image(&text, TEXT).unwrap_or(begin),
+                    at.wrapping_sub(begin),
+                )),
                 None => SymbolFile::Unplaced(text),
             });
         }
-        match begins {
+        match [in_file, in_trace] {
             [Some(file), Some(trace)] if file != trace => Err(NamesError::unusable(
                 path,
                 format!(
-                    "is of another boot: its _text is at {file:#x}, that of the trace at {trace:#x}; name a copy of the same boot, \
-                     or the System.map of the kernel"
+                    "is of another boot: its {symbol} is at {file:#x}, that of the trace at {trace:#x}; name a copy of the same boot, \
+                     or the System.map of the kernel",
+                    symbol = String::from_utf8_lossy(symbol),
                 ),
             )),
             _ => Ok(SymbolFile::Placed(text)),
@@ -78,7 +94,9 @@ pub(crate) fn check_unplaced(
     let listed = Symbolizer::new(Vec::new(), modules);
     let (mut all, mut behind) = (0usize, 0usize);
     // Modules are not in a System.map.
-    for site in call_sites.filter(|site| *site != 0 && listed.module_range(*site).is_none()) {
+    // Functions that the trace names itself have addresses of no kernel.
+    for site in call_sites.filter(|site| *site != 0 && !MADE_UP.contains(site) && listed.module_range(*site).is_none())
+    {
         all += 1;
         let before = symbols.partition_point(|(address, _)| *address < site);
         behind += usize::from(symbols[..before].last().is_some_and(|(_, is_code)| *is_code));
@@ -125,9 +143,12 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Text of a stored file, or of the kernel's own list, which is no stored file but has an end.
 fn read(path: &Path, own: &str) -> Result<Vec<u8>, NamesError> {
-    let opened = if path == Path::new(own) { File::open(path) } else { regular::open(path) };
     let mut text = Vec::new();
-    let got = opened.and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut text));
+    let got = regular::open_or_own(path, own).and_then(|file| {
+        let stored = file.metadata()?.len().min(MAX_BYTES);
+        memory::check(stored).map_err(|over| io::Error::new(io::ErrorKind::OutOfMemory, over))?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut text)
+    });
     got.map_err(|error: io::Error| NamesError::Read { path: path.to_owned(), error })?;
     if text.len() as u64 > MAX_BYTES {
         let why = format!("has more than {} MiB: this is no list of a kernel", MAX_BYTES >> 20);
@@ -137,8 +158,9 @@ fn read(path: &Path, own: &str) -> Result<Vec<u8>, NamesError> {
 }
 
 /// Address of `_text`, which is not hidden.
-fn begin_of_image(text: &[u8]) -> Option<u64> {
-    lines(text).filter_map(parts).find(|(address, _, name)| *name == TEXT && *address != 0).map(|(address, ..)| address)
+fn begin_of_image(text: &[u8], symbol: &[u8]) -> Option<u64> {
+    let mut symbols = lines(text).filter_map(parts);
+    symbols.find(|(address, _, name)| *name == symbol && *address != 0).map(|(address, ..)| address)
 }
 
 /// True for lines in the order of their addresses, none of a module: `nm -n` writes a System.map so. A kallsyms without modules is taken
@@ -152,11 +174,12 @@ fn is_system_map(text: &[u8]) -> bool {
     })
 }
 
-/// A System.map whose `_text`, at `begin`, is moved to `at`. Symbols before it are offsets, as those of per-CPU variables, and stay.
-fn moved(text: &[u8], begin: u64, at: u64) -> Vec<u8> {
+/// A System.map whose image, from `begin` on, is moved by `distance`. Symbols before it are offsets, as those of per-CPU variables, and
+/// stay.
+fn moved(text: &[u8], begin: u64, distance: u64) -> Vec<u8> {
     let mut moved = Vec::with_capacity(text.len());
     for (address, kind, name) in lines(text).filter_map(parts) {
-        let address = if address < begin { address } else { address.wrapping_sub(begin).wrapping_add(at) };
+        let address = if address < begin { address } else { address.wrapping_add(distance) };
         moved.extend_from_slice(format!("{address:x} ").as_bytes());
         moved.extend_from_slice(&[kind, b' ']);
         moved.extend_from_slice(name);
@@ -189,7 +212,7 @@ mod tests {
 
     fn refused(text: &[u8], of_trace: &[u8]) -> String {
         let file = file(text);
-        let why = SymbolFile::read(&file.path(), of_trace).unwrap_err().to_string();
+        let why = SymbolFile::read(&file.path(), of_trace, None).unwrap_err().to_string();
         assert!(!why.contains('\n'));
         why
     }
@@ -197,12 +220,22 @@ mod tests {
     #[test]
     fn a_system_map_is_moved_as_the_kernel_was() {
         let file = file(MAP.as_bytes());
-        let SymbolFile::Placed(text) = SymbolFile::read(&file.path(), b"ffffffff9a000000 T _text\n").unwrap() else {
+        let SymbolFile::Placed(text) = SymbolFile::read(&file.path(), b"ffffffff9a000000 T _text\n", None).unwrap()
+        else {
             panic!("not moved")
         };
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains("ffffffff9a000100 T kfree\n") && text.contains("\n1000 d per_cpu\n"), "{text}");
-        let unplaced = SymbolFile::read(&file.path(), b"0000000000000000 T _text\n").unwrap();
+        // perf tells the begin of the image by either symbol.
+        let with_stext = MAP.replace("81000100 T kfree", "81000100 T _stext");
+        let file_of_stext = self::file(with_stext.as_bytes());
+        let begin = Some((&b"_stext"[..], 0xffff_ffff_9a00_0100));
+        let SymbolFile::Placed(text) = SymbolFile::read(&file_of_stext.path(), b"", begin).unwrap() else {
+            panic!("not moved")
+        };
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("ffffffff9a000000 T _text\n") && text.contains("\n1000 d per_cpu\n"), "{text}");
+        let unplaced = SymbolFile::read(&file.path(), b"0000000000000000 T _text\n", None).unwrap();
         assert!(matches!(unplaced, SymbolFile::Unplaced(_)), "a hidden _text tells nothing");
     }
 
@@ -211,10 +244,10 @@ mod tests {
         let copy = format!("{MAP}ffffffffc0000010 t probe\t[foo]\n");
         let file = file(copy.as_bytes());
         assert!(matches!(
-            SymbolFile::read(&file.path(), b"ffffffff81000000 T _text\n").unwrap(),
+            SymbolFile::read(&file.path(), b"ffffffff81000000 T _text\n", None).unwrap(),
             SymbolFile::Placed(_)
         ));
-        assert!(matches!(SymbolFile::read(&file.path(), b"").unwrap(), SymbolFile::Placed(_)));
+        assert!(matches!(SymbolFile::read(&file.path(), b"", None).unwrap(), SymbolFile::Placed(_)));
         assert!(refused(copy.as_bytes(), b"ffffffff9a000000 T _text\n").contains("is of another boot"));
     }
 
@@ -226,13 +259,16 @@ mod tests {
         assert!(
             refused(b"0000000000000000 T _text\n0000000000000000 t x\n", b"").contains("all addresses in it are 0")
         );
-        assert!(SymbolFile::read(Path::new("/dev/zero"), b"").unwrap_err().to_string().contains("is a device"));
+        assert!(SymbolFile::read(Path::new("/dev/zero"), b"", None).unwrap_err().to_string().contains("is a device"));
         let modules = |text: &[u8]| read_modules(&file(text).path()).map_err(|error| error.to_string());
         assert!(modules(b"ext4 4096 1 - Live 0xffffffffc0100000\n").is_ok());
         assert!(modules(b"ext4 4096 1 - Live 0x0000000000000000\n").unwrap_err().contains("are 0"));
         assert!(modules(b"\xff\xff").unwrap_err().contains("has no line of a module"));
         // A line without an end is a line.
-        assert!(matches!(SymbolFile::read(&file(b"ffffffff81000000 T x").path(), b"").unwrap(), SymbolFile::Placed(_)));
+        assert!(matches!(
+            SymbolFile::read(&file(b"ffffffff81000000 T x").path(), b"", None).unwrap(),
+            SymbolFile::Placed(_)
+        ));
     }
 
     #[test]

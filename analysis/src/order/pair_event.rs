@@ -8,7 +8,7 @@ use kmemtrace_abi::stream::CpuStream;
 
 use crate::account::classes::{CacheNumber, ClassCache, Classes, UNSELECTED};
 use crate::account::group_reader::{EventNumbers, GroupReader, OwnerValues};
-use crate::account::grouping::RowKey;
+use crate::account::grouping::{RowKey, Through};
 use crate::account::stack_reader::{EventStack, StackReader};
 use crate::account::stacks::StackNumber;
 use crate::memory::hashing::{FRAME_BITS, Seed, part};
@@ -481,7 +481,8 @@ impl PairEventSink<'_> {
             let from = self.groups.cache_from(kind, cache, (call_site, allocated));
             let reclaim = self.groups.reclaim(kind, cache, (call_site, allocated), asks_reclaimable);
             let cache = ClassCache { number: cache, from, reclaim };
-            self.classes.class(RowKey { site, others, kind }, call_site, cache, sizes)
+            let key = RowKey { site, others, kind, through: Through::Nothing };
+            self.classes.class(key, call_site, cache, sizes)
         } else {
             self.classes.unselected(call_site, kind, cache)
         };

@@ -12,6 +12,7 @@ use crate::account::free_sites::FreeSites;
 use crate::account::grouping::{RowKey, ValueLists};
 use crate::account::growth::Growth;
 use crate::account::live_curve::LiveCurve;
+use crate::account::row_extras::JoinedExtras;
 use crate::account::row_paths::Nodes;
 use crate::account::stacks::KnownStacks;
 use crate::account::stats::Stats;
@@ -189,6 +190,9 @@ pub(crate) struct PairingResult {
     pub(crate) learned: HashMap<(u64, u64), LearnedName>,
     /// Best origin of the names of the caches of a row's objects, where rows are made of caches.
     pub(crate) caches_from: HashMap<RowKey, CacheFrom, RandomState>,
+    /// Members that rows of a text of one moment have beside the figures.
+    #[serde(skip)]
+    pub(crate) extras: HashMap<RowKey, JoinedExtras, RandomState>,
     /// Whether the kernel takes the objects of a row back by itself, by row, where the query asks for it.
     pub(crate) reclaims: Vec<Reclaim>,
     /// Births of the live objects, by row, where the query asks for them.

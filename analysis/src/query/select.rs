@@ -139,6 +139,11 @@ impl Select {
         keys.into_iter().flatten().collect()
     }
 
+    /// True where all objects of each cache that is taken are taken.
+    pub(crate) fn takes_whole_caches(&self) -> bool {
+        Select { cache: Vec::new(), ..self.clone() }.is_all()
+    }
+
     /// The selection on a trace whose caches have these `aliases`: a cache is found by any of its names.
     pub(crate) fn with_aliases(&self, aliases: Option<&CacheAliases>) -> Cow<'_, Select> {
         let Some(aliases) = aliases.filter(|_| !self.cache.is_empty()) else { return Cow::Borrowed(self) };

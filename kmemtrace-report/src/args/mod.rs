@@ -21,7 +21,7 @@ use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::event::Span;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::duration;
-use kmemtrace_abi::text::size::{LARGE_SIZES, parse_large};
+use kmemtrace_abi::text::size::{LARGE_SIZES, parse_large, parse_page};
 
 use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     /// List objects one by one, oldest first
     #[arg(long, conflicts_with_all = ["by", "sort"])]
     pub(crate) objects: bool,
-    /// Show rows that are normal, or not steady, too
+    /// Show rows that are normal or not steady, too
     #[arg(long)]
     pub(crate) all: bool,
     /// Show the rows of each group
@@ -203,6 +203,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) of_text: TextArgs,
     #[command(flatten)]
+    pub(crate) moment: MomentArgs,
+    #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Show the recorder's own allocations, too
     #[arg(long, help_heading = "Filters", hide_short_help = true)]
@@ -282,11 +284,14 @@ pub(crate) struct TextArgs {
     )]
     pub(crate) clock: Option<String>,
     /// Bytes of a page on the machine of a text [default: 4096]
-    #[arg(long, value_name = "SIZE", value_parser = page_size, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_page, hide_short_help = true)]
     pub(crate) page_size: Option<u64>,
-    /// Ring buffer of a trace.dat that has events of several; '' is the main one
+    /// Ring buffer of a trace.dat, or of a text of trace-cmd, that has events of several; '' is the main one
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) buffer: Option<String>,
+    /// Formats of the events of a perf.data that perf has not finished: any trace of the same boot, or the directory events of its tracefs
+    #[arg(long, value_name = "FILE|DIR", hide_short_help = true)]
+    pub(crate) event_formats: Option<PathBuf>,
 }
 
 impl TextArgs {
@@ -297,6 +302,48 @@ impl TextArgs {
             ("--clock", self.clock.is_some()),
             ("--page-size", self.page_size.is_some()),
             ("--buffer", self.buffer.is_some()),
+            ("--event-formats", self.event_formats.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+}
+
+/// Facts that texts of one moment do not tell.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Texts that list memory at one moment")]
+pub(crate) struct MomentArgs {
+    /// Form of the text where its content does not show it: alloc_traces, free_traces, dump, slabinfo, ...
+    #[arg(long, value_name = "FORM", hide_short_help = true)]
+    pub(crate) form: Option<String>,
+    /// Times of the texts, in their order: 2026-11-26T11:27:31Z, or seconds
+    ///
+    /// Without it the times come from a date in the texts, from the names of the files, or from their last change.
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) times: Vec<String>,
+    /// Cache that a text of alloc_traces is of [default: the folder of the file]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub(crate) cache_name: Option<String>,
+    /// Bytes of an object of that cache [default: those in the name of a kmalloc cache]
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    pub(crate) object_size: Option<u64>,
+    /// File of an archive, or one of several texts: its name, the end of its name, or FILE:LINE
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub(crate) member: Option<String>,
+    /// OOM report among several, from 1 [default: the last one]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub(crate) report_number: Option<usize>,
+}
+
+impl MomentArgs {
+    /// Options that were given, by their names.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("--form", self.form.is_some()),
+            ("--times", !self.times.is_empty()),
+            ("--cache-name", self.cache_name.is_some()),
+            ("--object-size", self.object_size.is_some()),
+            ("--member", self.member.is_some()),
+            ("--report-number", self.report_number.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
@@ -423,12 +470,6 @@ fn large_size(text: &str) -> Result<u64, String> {
 fn release(text: &str) -> Result<String, String> {
     let is_release = Release::parse(text).is_some();
     is_release.then(|| text.to_owned()).ok_or_else(|| "a release begins with its numbers: 4.14.336".to_owned())
-}
-
-/// Takes the size of a page.
-fn page_size(text: &str) -> Result<u64, String> {
-    let size = parse_size(text).filter(|size| size.is_power_of_two() && (1 << 10..=1 << 20).contains(size));
-    size.ok_or_else(|| "a page has a power of two of bytes: 4096, 16K, 64K".to_owned())
 }
 
 /// Takes a kind of span, or the name of a pair of events without its end, which only the trace knows.

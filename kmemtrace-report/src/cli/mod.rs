@@ -207,6 +207,15 @@ impl Request {
         self.args.format.unwrap_or(Format::Table)
     }
 
+    /// Sort keys of rows of a text of one moment: those of the command line, else live bytes, and where these are not told pages, then
+    /// objects.
+    pub(crate) fn sort_keys_of_text(&self) -> Vec<SortKey> {
+        if self.args.sort.is_empty() && self.args.cull.is_empty() {
+            return [Figure::LiveAllocated, Figure::LivePages, Figure::LiveObjects].map(SortKey::Figure).into();
+        }
+        self.sort_keys()
+    }
+
     /// Sort keys of rows of figures: those of the command line, else the view's own.
     pub(crate) fn sort_keys(&self) -> Vec<SortKey> {
         // page_owner_sort sorts by the number of blocks.

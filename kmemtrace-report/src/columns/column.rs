@@ -41,6 +41,12 @@ pub(crate) enum Shows {
 }
 
 impl Shows {
+    /// True for figures of all allocations that a figure of the live ones stands beside.
+    pub(crate) fn is_of_all_allocations(self) -> bool {
+        use Figure::{Allocated, Allocs, Wasted};
+        matches!(self, Shows::Figure(Allocs | Allocated | Wasted) | Shows::Share(..))
+    }
+
     /// True for the figure that rows are sorted by.
     pub(crate) fn is_sorted_by(self, key: SortKey) -> bool {
         match self {

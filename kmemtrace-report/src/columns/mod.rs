@@ -24,12 +24,15 @@ pub(crate) const VIEWS: &[(&str, Parts)] = &[
         ],
     ),
     ("leaks", &[("groups", &LEAKS), ("--parts", &LEAK_PARTS), ("keys of --by", &KEYS)]),
-    ("sites", &[("", &SITES), ("groups of page_owner", &BLOCKS), ("keys of --by", &KEYS)]),
+    (
+        "sites",
+        &[("", &SITES), ("groups of page_owner", &BLOCKS), ("--by function", &ALLOCINFO), ("keys of --by", &KEYS)],
+    ),
     ("tree", &[("folders", &TREE), ("--by stack, task, module, site, use", &KEY_TREE)]),
     ("tasks", &[("figures", &HELD), ("keys of --by", &TASKS)]),
     ("modules", &[("figures", &HELD), ("names", &MODULES)]),
     ("uses", &[("figures", &HELD), ("names", &USES)]),
-    ("caches", &[("", &CACHES)]),
+    ("caches", &[("", &CACHES), ("caches without an event", &IDLE_CACHES)]),
     ("balance", &[("", &BALANCE)]),
     ("failed", &[("requests", &FAILED), ("free blocks", &FREE_BLOCKS)]),
     ("mismatch", &[("", &MISMATCH)]),
@@ -127,6 +130,13 @@ pub(crate) const BLOCKS: [Column<'static>; 3] = [
     Column::of(Figure::LiveAllocated, 0).meaning("Bytes of these blocks."),
 ];
 
+/// `sites --by function`, where the recording keeps `/proc/allocinfo`.
+pub(crate) const ALLOCINFO: [Column<'static>; 1] = [Column::figure(
+    "ALLOCINFO",
+    1,
+    "Change of the function's bytes over the recording, by /proc/allocinfo; the same in its rows of all kinds.",
+)];
+
 /// `sites`, by call-site.
 pub(crate) const SITES: [Column<'static>; FIGURES.len() + 2] = {
     let mut columns = [KEY_SITE; FIGURES.len() + 2];
@@ -202,29 +212,57 @@ pub(crate) const MODULES: [Column<'static>; 1] = [Column::site(
 /// Names of `uses`.
 pub(crate) const USES: [Column<'static>; 1] = [key(GroupKey::Use)];
 
-/// Change by slabinfo, in `caches`.
-pub(crate) const CACHE_SLABINFO: Column<'static> =
-    Column::figure("SLABINFO", 14, "Change of the objects in use over the recording, by the kernel's own statistics.");
+/// Figures of the kernel's own statistics, in `caches`.
+pub(crate) const CACHE_SLABS: [Column<'static>; 3] = [
+    Column::figure("SLAB", 4, "Bytes of all slabs of the cache at the end, by the kernel's own statistics."),
+    Column::figure("SLAB +/-", 3, "Change of these bytes over the recording."),
+    Column::figure(
+        "ACTIVE",
+        13,
+        "Objects in use at the end, by the kernel's own statistics; under SLUB an upper bound.",
+    ),
+];
+
+/// Change of objects by slabinfo, in `caches`.
+const CACHE_SLABINFO: Column<'static> =
+    Column::figure("SLABINFO", 5, "Change of the objects in use over the recording, by the kernel's own statistics.");
 
 /// Share of it that events explain.
-pub(crate) const CACHE_SEEN: Column<'static> = Column::figure(
+const CACHE_SEEN: Column<'static> = Column::figure(
     "SEEN",
-    13,
+    4,
     "Share of that change that the events explain; less where objects go paths without events.",
 );
 
+/// Other names of a merged cache.
+const CACHE_ALSO: Column<'static> = Column::name(
+    "ALSO",
+    16,
+    "Other names of the cache, with which the kernel merged it; where the recording keeps them.",
+);
+
 /// `caches`.
-pub(crate) const CACHES: [Column<'static>; FIGURES.len() + 3] = {
-    let mut columns = [key(GroupKey::Cache); FIGURES.len() + 3];
+pub(crate) const CACHES: [Column<'static>; FIGURES.len() + CACHE_SLABS.len() + 4] = {
+    let mut columns = [key(GroupKey::Cache); FIGURES.len() + CACHE_SLABS.len() + 4];
     let mut index = 0;
     while index < FIGURES.len() {
         columns[index] = FIGURES[index];
         index += 1;
     }
-    columns[FIGURES.len()] = CACHE_SLABINFO;
-    columns[FIGURES.len() + 1] = CACHE_SEEN;
+    let mut slabs = 0;
+    while slabs < CACHE_SLABS.len() {
+        columns[index] = CACHE_SLABS[slabs];
+        (index, slabs) = (index + 1, slabs + 1);
+    }
+    columns[index] = CACHE_SLABINFO;
+    columns[index + 1] = CACHE_SEEN;
+    columns[index + 2] = CACHE_ALSO;
     columns
 };
+
+/// `caches`: caches without an event.
+pub(crate) const IDLE_CACHES: [Column<'static>; 6] =
+    [CACHE_SLABS[0], CACHE_SLABS[1], CACHE_SLABS[2], CACHE_SLABINFO, CACHE_ALSO, key(GroupKey::Cache)];
 
 /// Address of an object, in `live --objects`.
 pub(crate) const ADDRESS: Column<'static> =

@@ -25,7 +25,8 @@ pub(super) fn folded(job: &Job<'_>, weight: Option<Weight>) -> anyhow::Result<u8
     let analysis = job.analyse(Query::by_site().with_stacks(true))?;
     frames::find_places(&analysis)?;
     let space = analysis.shown_space();
-    let weight = weight.unwrap_or(if space == Space::Slab { Weight::Wasted } else { Weight::Live });
+    let is_cumulative = space == Space::Slab && analysis.info().text.is_none();
+    let weight = weight.unwrap_or(if is_cumulative { Weight::Wasted } else { Weight::Live });
     // Call-sites of one function are one line.
     let mut stacks = BTreeMap::<String, u128>::new();
     let mut add = |names: &[GroupMember<'_>], kind: Kind, stats: &PrintedStats| {
@@ -51,12 +52,14 @@ fn write(stacks: &BTreeMap<String, u128>, out: &mut Output) -> io::Result<()> {
 }
 
 fn weight_of(stats: &PrintedStats, weight: Weight) -> u64 {
-    match weight {
+    let weight = match weight {
         Weight::Allocs => stats.allocs,
         Weight::Allocated => stats.allocated,
         Weight::Wasted => stats.wasted,
-        Weight::Live => stats.live_allocated,
-    }
+        // A text may tell objects alone.
+        Weight::Live => stats.live_allocated.or(stats.live_objects),
+    };
+    weight.unwrap_or(0)
 }
 
 /// Line of a row: the functions of its stack, or module and functions of its call-site, the outermost first.

@@ -108,7 +108,7 @@ fn write(
     }
     let mut upper_bounds = 0u64;
     for row in rows.rows.iter().filter(|row| row.kind.space() == space) {
-        upper_bounds += u64::from(row.stats.live_is_upper_bound && row.stats.live_objects > 0);
+        upper_bounds += u64::from(row.stats.live_is_upper_bound && row.stats.live_objects.unwrap_or(0) > 0);
         profile.sample(&row.names.0, row.kind, &row.stats)?;
     }
     if upper_bounds > 0 {
@@ -199,7 +199,7 @@ impl<'a, W: Write> Profile<'a, W> {
     /// Writes the figures of a row; none for a row of failed allocations alone.
     fn sample(&mut self, names: &[GroupMember<'_>], kind: Kind, stats: &PrintedStats) -> io::Result<()> {
         let figures = [stats.allocs, stats.allocated, stats.wasted, stats.live_objects, stats.live_allocated];
-        if stats.allocs == 0 {
+        if figures.iter().all(|figure| figure.unwrap_or(0) == 0) {
             return Ok(());
         }
         // The first location is the innermost one.
@@ -209,7 +209,7 @@ impl<'a, W: Write> Profile<'a, W> {
         }
         let mut sample = Message::default();
         sample.packed(1, locations);
-        sample.packed(2, figures.map(|figure| number(figure).cast_unsigned()));
+        sample.packed(2, figures.map(|figure| number(figure.unwrap_or(0)).cast_unsigned()));
         let label = self.label("kind", kind.name())?;
         sample.message(3, &label);
         for name in names {

@@ -141,7 +141,7 @@ fn with_tree<T>(
 /// Tells of figures that a layout cannot mark, and of no figures where a suggestion does not explain them.
 fn tell_limits(tree: &TreeBody, reports: &[Report], is_explained: bool) {
     let stats = &tree.root.stats;
-    if stats.allocs == 0 {
+    if stats.is_empty() {
         if !is_explained {
             say("no allocation of pages is in these reports; pages are recorded by kmemtraced -e page --stack");
         }

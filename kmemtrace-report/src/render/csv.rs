@@ -13,19 +13,24 @@ use super::event_output::EventOutput;
 /// Writes the rows of a view, under the names of their members. Members of figures within a row have both names: `before_allocs`.
 pub(crate) fn csv(rows: &impl RowSource, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    let mut has_header = false;
+    let mut header: Vec<String> = Vec::new();
     rows.each_row::<io::Error>(&mut |row| {
-        if !has_header {
-            let mut header = Vec::new();
-            flat(row, "", &mut |name, _| {
-                header.push(name.to_owned());
-                Ok(())
-            })?;
-            writer.write_record(header)?;
-            has_header = true;
+        let (mut names, mut fields) = (Vec::new(), Vec::new());
+        flat(row, "", &mut |name, cell| {
+            names.push(name.to_owned());
+            fields.push(text(cell)?.into_owned());
+            Ok(())
+        })?;
+        if header.is_empty() {
+            writer.write_record(&names)?;
+            header.clone_from(&names);
         }
-        flat(row, "", &mut |_, cell| Ok(writer.write_field(text(cell)?.as_bytes())?))?;
-        Ok(writer.write_record(None::<&[u8]>)?)
+        if names == header {
+            return Ok(writer.write_record(&fields)?);
+        }
+        // A sum of rows has some of their members.
+        let field = |column: &String| names.iter().position(|name| name == column).map_or("", |at| &fields[at]);
+        Ok(writer.write_record(header.iter().map(field))?)
     })?;
     writer.flush()
 }
@@ -38,6 +43,7 @@ fn flat(row: &dyn Row, prefix: &str, take: &mut dyn FnMut(&str, Cell<'_>) -> io:
             let name = format!("{prefix}{member}");
             result = match cell {
                 Cell::Figures(figures) => flat(figures, &format!("{name}_"), take),
+                Cell::NoFigures(figures) => flat(figures, &format!("{name}_"), &mut |name, _| take(name, Cell::Null)),
                 Cell::Rates(rates) => ["before", "after"]
                     .into_iter()
                     .zip(rates)
@@ -59,7 +65,7 @@ fn text(cell: Cell<'_>) -> io::Result<Cow<'_, str>> {
         // One side of a pair, see `flat`.
         Cell::Rates([rate, _]) => Cow::Owned(serde_json::to_string(&rate)?),
         Cell::Counts(counts) => Cow::Owned(counts.iter().map(u64::to_string).collect::<Vec<String>>().join(" ")),
-        Cell::Figures(_) => Cow::Borrowed(""),
+        Cell::Figures(_) | Cell::NoFigures(_) => Cow::Borrowed(""),
         Cell::List(_) | Cell::Fields(_) => {
             Cow::Owned(escape_csv(serde_json::to_string(&cell)?.as_bytes()).into_owned())
         }

@@ -2,13 +2,14 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use rustix::fs::{FileType, OFlags};
 
 use kmemtrace::whole_file::{Directory, NewFile};
+use kmemtrace_abi::open::regular;
 
 /// Writer of a view's text; [`Output::finish`] ends it.
 pub(crate) struct Output {
@@ -36,15 +37,20 @@ impl Output {
         }
         let unwritable = || format!("{name}: cannot be written");
         let is_link = is_trusted_link(path).with_context(unwritable)?;
-        // A device or a FIFO is written in place.
-        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let there = fs::metadata(path).ok();
+        // A device is written in place: it is never replaced. Another user's file may be one that others read.
+        if let Some(there) = there.as_ref().filter(|there| !there.is_file()) {
+            refuse_unless_device(there.file_type()).with_context(unwritable)?;
             let follows = if is_link { OFlags::empty() } else { OFlags::NOFOLLOW };
-            let flags = follows.bits().cast_signed();
+            let flags = (follows | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
             let file = OpenOptions::new().write(true).custom_flags(flags).open(path).with_context(unwritable)?;
-            if file.metadata().with_context(unwritable)?.is_file() {
-                bail!("{name}: another program has just put a file in its place: try again");
-            }
+            refuse_unless_device(file.metadata().with_context(unwritable)?.file_type()).with_context(unwritable)?;
+            let blocking = rustix::fs::fcntl_getfl(&file).with_context(unwritable)? - OFlags::NONBLOCK;
+            rustix::fs::fcntl_setfl(&file, blocking).with_context(unwritable)?;
             return Ok(Output::to(Box::new(file), &name, None));
+        }
+        if let Some(there) = there {
+            refuse_others_file(there.uid()).with_context(unwritable)?;
         }
         // The target of a link is replaced, and the link stays.
         let target = if is_link { fs::canonicalize(path).ok() } else { None };
@@ -85,14 +91,29 @@ impl Output {
     }
 }
 
+/// Refuses what is neither a stored file nor a character device, to which others may write as well.
+fn refuse_unless_device(found: fs::FileType) -> io::Result<()> {
+    let what = match found {
+        found if found.is_char_device() => return Ok(()),
+        found if found.is_dir() => "is a directory: name a file in it",
+        found if found.is_fifo() => "is a FIFO, which another program may have put there: use - and a pipe",
+        found if found.is_file() => "another program has just put a file in its place: try again",
+        _ => "is neither a file nor a character device: name a file",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+/// Refuses to replace the file of this owner, unless it is root, the caller, or the user who called sudo.
+fn refuse_others_file(owner: u32) -> io::Result<()> {
+    let what = format!("is a file of user {owner}: use another name");
+    regular::refuse_stranger(owner).map_err(|error| io::Error::new(error.kind(), what))
+}
+
 /// True for a link owned by root or by the user, which the output follows. Any other link is an error: its owner may
 /// have planted it to overwrite a file out of the owner's reach.
 fn is_trusted_link(path: &Path) -> io::Result<bool> {
     let Some(link) = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink) else { return Ok(false) };
-    if ![0, rustix::process::geteuid().as_raw()].contains(&link.uid()) {
-        let what = format!("is a link of user {}: name the file that it stands for", link.uid());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
-    }
+    regular::refuse_stranger(link.uid())?;
     Ok(true)
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Screen {
     pub(crate) is_unicode: bool,
     /// True for colours and bold text.
     pub(crate) has_colour: bool,
+    /// A table is of a text of one moment: columns that it does not tell are left out.
+    pub(crate) is_of_text: bool,
 }
 
 /// Variables of the environment that a screen depends on.
@@ -112,6 +114,7 @@ impl Screen {
             has_bars: terminal.is_some(),
             is_unicode: terminal.is_none() || is_utf8,
             has_colour,
+            is_of_text: false,
         }
     }
 
@@ -131,12 +134,12 @@ impl Screen {
 impl Screen {
     /// Screen without colours.
     pub(crate) fn plain(width: Option<usize>) -> Screen {
-        Screen { width, has_bars: false, is_unicode: true, has_colour: false }
+        Screen { width, has_bars: false, is_unicode: true, has_colour: false, is_of_text: false }
     }
 
     /// Screen of a terminal with colours.
     pub(crate) fn coloured(width: usize) -> Screen {
-        Screen { width: Some(width), has_bars: true, is_unicode: true, has_colour: true }
+        Screen { width: Some(width), has_bars: true, is_unicode: true, has_colour: true, is_of_text: false }
     }
 }
 

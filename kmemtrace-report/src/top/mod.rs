@@ -37,8 +37,9 @@ pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
         terminal::check()?;
     }
     let script = args.live.script.as_deref().map(Script::read).transpose()?;
-    let source = source::Source::open(&args.words)?;
+    let source = source::Source::open(&args.words, report::text_options(args))?;
     let mut trace = source.trace()?;
+    report::check_text_options(request, &trace)?;
     let subject = source.subject(&trace);
     let (shows_own, max_memory, flush) = (args.own, args.max_memory, args.live.flush);
     let caller = if source.is_growing { machine::own_thread() } else { None };

@@ -1,6 +1,7 @@
 //! Trace that the live screen is of: the one named, or the running recorder's.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use kmemtrace::Trace;
 use kmemtrace::whole_file::Directory;
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
 use kmemtrace_abi::disk::end_block;
-use kmemtrace_abi::open::regular;
+use kmemtrace_abi::open::{OpenOptions, regular};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::InputKind;
 
@@ -30,6 +31,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Path of a trace, and its directory where a recorder may be writing to it.
 pub(super) struct Source {
     paths: Vec<PathBuf>,
+    options: OpenOptions,
     directory: Option<Arc<Directory>>,
     /// A recorder is writing the trace.
     pub(super) is_growing: bool,
@@ -37,7 +39,7 @@ pub(super) struct Source {
 
 impl Source {
     /// The traces that were named; else that of the running recorder; else the usual one.
-    pub(super) fn open(words: &[PathBuf]) -> anyhow::Result<Source> {
+    pub(super) fn open(words: &[PathBuf], options: OpenOptions) -> anyhow::Result<Source> {
         let paths = match words {
             [] => vec![running()?.unwrap_or_else(|| PathBuf::from(DEFAULT))],
             words => words.to_vec(),
@@ -46,7 +48,7 @@ impl Source {
             [path] if path.is_dir() => Directory::open(path).ok(),
             _ => None,
         };
-        let source = Source { paths, directory, is_growing: false };
+        let source = Source { paths, options, directory, is_growing: false };
         let is_growing = source.has_recorder();
         Ok(Source { is_growing, ..source })
     }
@@ -58,7 +60,7 @@ impl Source {
         let trace = loop {
             // A recorder that has just started is still making its files.
             let is_early = self.is_growing && begun.elapsed() < STARTING;
-            match Trace::open(&self.paths) {
+            match Trace::open_with(&self.paths, self.options.clone()) {
                 Ok(trace) if trace.has_all_files() || !is_early => break trace,
                 Err(error) if !is_early => return Err(error.into()),
                 Ok(_) | Err(_) => std::thread::sleep(PAUSE),
@@ -146,12 +148,16 @@ fn running() -> anyhow::Result<Option<PathBuf>> {
     Ok(found.pop())
 }
 
+/// Greatest size of a script, in bytes.
+const MAX_SCRIPT: u64 = 1 << 20;
+
 /// Reads a small file that the user named.
 pub(super) fn read_small(path: &Path) -> anyhow::Result<String> {
     let shown = || escape(path.as_os_str().as_bytes()).into_owned();
-    let data = fs::metadata(path).with_context(shown)?;
-    if data.len() > 1 << 20 {
+    let mut text = String::new();
+    regular::open(path).with_context(shown)?.take(MAX_SCRIPT + 1).read_to_string(&mut text).with_context(shown)?;
+    if text.len() as u64 > MAX_SCRIPT {
         bail!("{}: is larger than 1 MiB, and no script", shown());
     }
-    fs::read_to_string(path).with_context(shown)
+    Ok(text)
 }

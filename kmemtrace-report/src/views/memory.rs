@@ -7,7 +7,7 @@ use super::view::{Run, View};
 
 pub(super) const BALANCE: View = View {
     name: "balance",
-    meaning: "Where free memory went: parts of memory, and who is behind them",
+    meaning: "Where free memory went: parts of memory, and who has them",
     help: "\
 The change of each part of the machine's memory over the recording, by /proc/meminfo and /proc/zoneinfo of start and end, without double \
 counting: what the parts grew by is what MemFree shrank by, but for what stays unexplained. EXPLAINED has the live bytes of the \

@@ -35,8 +35,8 @@ enum Text {
     Comms(Vec<u8>),
     /// The recorder's probe events.
     Probes(String),
-    /// The kernel records: what changes from now on has events. Texts of the machine's memory, by item tag.
-    Begun(Vec<(u16, Vec<u8>)>),
+    /// Texts of the machine's memory, by item tag.
+    Memory(Vec<(u16, Vec<u8>)>),
 }
 
 /// Names of a recording, and the thread that has `meta.out` meanwhile.
@@ -102,7 +102,7 @@ impl Names {
 
     /// Hands the figures of memory that hold once the kernel records to the thread, which has its file.
     pub(crate) fn begun(&self) {
-        let _ = self.texts.send(Text::Begun(self.memory.begun()));
+        let _ = self.texts.send(Text::Memory(self.memory.begun()));
     }
 
     /// Keeps the figures of memory that hold before the kernel stops to record.
@@ -171,9 +171,10 @@ fn write(
         let written = match texts.recv_deadline(look) {
             Ok(Text::Comms(lines)) => file.put_comms(lines),
             Ok(Text::Probes(text)) => file.put_probes(text),
-            Ok(Text::Begun(totals)) => (file.put_memory(totals))
-                .and_then(|()| file.put_new_cgroups())
-                .and_then(|()| file.put_memory(memory.callers_begun())),
+            Ok(Text::Memory(totals)) => file
+                .put_memory(totals)
+                .and_then(|()| file.put_memory(memory.callers_begun()))
+                .and_then(|()| file.put_new_cgroups()),
             Err(RecvTimeoutError::Timeout) => {
                 look = Instant::now() + INTERVAL;
                 file.put_new_modules().and_then(|()| file.put_new_cgroups())

@@ -127,7 +127,8 @@ fn ids(event: &Event) -> Option<(u8, &'static str)> {
         Action::Free(Kind::Cache) => (1, "kmem_cache_free"),
         Action::Free(Kind::Pages) => (2, "mm_page_free"),
         // A relay channel has no probe events, and types for these three kinds.
-        Action::Alloc(Kind::Percpu | Kind::Vmalloc) | Action::Free(Kind::Percpu | Kind::Vmalloc) => return None,
+        Action::Alloc(Kind::Percpu | Kind::Vmalloc | Kind::Tag) => return None,
+        Action::Free(Kind::Percpu | Kind::Vmalloc | Kind::Tag) => return None,
         Action::Deferred | Action::BulkFree(_) | Action::Bulk(_) | Action::Other => return None,
     })
 }

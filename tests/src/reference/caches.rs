@@ -118,7 +118,7 @@ impl Learned {
             Kind::Kmalloc => (classes.name(alloc), "size"),
             Kind::Cache if named.is_none() && learns => (self.only(alloc), "free"),
             Kind::Cache => (named.map(str::to_owned), "event"),
-            Kind::Pages | Kind::Percpu | Kind::Vmalloc => (None, ""),
+            Kind::Pages | Kind::Percpu | Kind::Vmalloc | Kind::Tag => (None, ""),
         };
         if name.is_none() && kind == Kind::Cache {
             let of_size: Vec<String> = classes.others.get(&alloc.allocated).into_iter().flatten().cloned().collect();

@@ -105,7 +105,7 @@ struct Leaks<'k> {
 impl<'k> Leaks<'k> {
     fn tenth(&self, at: u64) -> usize {
         let (since, all) = (u128::from(at - self.first), u128::from(self.last - self.first));
-        if all == 0 { 0 } else { ((since * 10 / all) as usize).min(9) }
+        (since * 10).checked_div(all).map_or(0, |tenth| (tenth as usize).min(9))
     }
 
     fn seconds(&self) -> Option<f64> {

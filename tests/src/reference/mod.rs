@@ -141,6 +141,7 @@ fn frees(described: &[Layout], kind: Kind) -> bool {
         Kind::Pages => &["mm_page_free", "mm_page_free_direct"],
         Kind::Percpu => &["percpu_free_percpu"],
         Kind::Vmalloc => &["free_vmap_area_noflush"],
+        Kind::Tag => &[],
     };
     described.iter().any(|layout| names.contains(&layout.name))
 }

@@ -62,6 +62,24 @@ fn command_lines(text: &str, name: &str) -> Vec<String> {
     lines
 }
 
+/// Small texts that documents name.
+const TEXTS: [(&str, &str); 3] = [
+    ("show_handles.txt", "handle: 42\nnr_base_pages: 16\n\n"),
+    ("show_stacks_handles.txt", " example_open+0x1c/0x40 [exampledrv]\nhandle: 42\n\n"),
+    (
+        "dmesg.txt",
+        "[    1.000000] Mem-Info:\n\
+         [    1.000000] active_anon:10 inactive_anon:20 isolated_anon:0\n\
+         [    1.000000]  free:100 free_pcp:3 free_cma:0\n\
+         [    1.000000] 1000 pages RAM\n\
+         [    1.000000] 10 pages reserved\n\
+         [    2.000000] page: refcount:1 mapcount:0 mapping:0000000000000000 index:0x1 pfn:0x1000\n\
+         [    2.000000] page_owner tracks the page as allocated\n\
+         [    2.000000] page last allocated via order 0, migratetype Unmovable, gfp_mask 0xcc0(GFP_KERNEL)\n\
+         [    2.000000]  example_open+0x1c/0x40 [exampledrv]\n",
+    ),
+];
+
 #[test]
 fn commands_of_the_documents_are_understood() {
     let directory = Directory::new(&[]);
@@ -72,6 +90,12 @@ fn commands_of_the_documents_are_understood() {
     let owners = File::open(in_tree("tests/data/page_owner-amd64-6.1.txt.zst")).unwrap();
     fs::write(directory.file("owners.txt"), zstd::decode_all(owners).unwrap()).unwrap();
     fs::write(directory.file("trace.txt"), texts::made(texts::KERNELS[0], 1, 50).text).unwrap();
+    for (name, text) in TEXTS {
+        fs::write(directory.file(name), text).unwrap();
+    }
+    for (name, slabs) in [("slabinfo.1", "slabinfo_router.log"), ("slabinfo.2", "slabinfo_router.later")] {
+        symlink(in_tree("tests/data/texts").join(slabs), directory.file(name)).unwrap();
+    }
     // The folder that a debug package is unpacked to.
     fs::create_dir_all(directory.file("usr/lib/debug")).unwrap();
     let folder = program("kmemtrace-report").parent().unwrap().to_owned();

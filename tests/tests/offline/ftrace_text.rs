@@ -244,6 +244,14 @@ fn texts_of_single_cpus_merge_by_time() {
     assert_eq!(completeness(&both), ("lossy".to_owned(), Some(5), 2));
     assert_eq!((&both["pairs"]["paired"], &both["pairs"]["cross_cpu"]), (&json!(2), &json!(2)));
     assert_eq!(both["trace"]["cpus"], 2);
+    // Without the texts of all CPUs nobody knows whose events were lost.
+    let of_three = |name: &str, cpu: u32| {
+        let text = format!("{}{}", head.replace("#P:2", "#P:3"), line(cpu, cpu, KMALLOC));
+        write(&dir, name, &text)
+    };
+    let fewer = [of_three("three0", 0), of_three("three1", 1)];
+    let fewer = json(&run_to(0, "kmemtrace-report", &["summary", "--format", "json"], &[&fewer[0], &fewer[1]]));
+    assert_eq!(completeness(&fewer), ("lossy".to_owned(), None, 0));
     let twice = run("kmemtrace-report", &["summary"], &[&cpu0, &cpu0]);
     assert_eq!(twice.status.code(), Some(2), "{}", String::from_utf8_lossy(&twice.stderr));
 }
@@ -347,4 +355,76 @@ fn no_damage_stops_the_reader() {
         read_some += usize::from(read(&dir.file("text")) > 0);
     }
     assert!(read_some > text.len() * 7, "one bit hides the whole text in {read_some} of {} cases", text.len() * 8);
+}
+
+/// trace-cmd prints the name of a buffer in front of its lines, but not in front of the event behind a line of loss.
+#[test]
+fn one_of_the_buffers_that_trace_cmd_prints_is_read() {
+    let dir = Directory::new(&[]);
+    let other = line(0, 1, "sched_switch: prev_comm=a next_comm=b");
+    let free = "kfree: call_site=f+0x1/0x2 ptr=00000000a2a7b693";
+    let one = format!("one: {}", line(1, 2, KMALLOC));
+    let dropped = format!("one: CPU:1 [EVENTS DROPPED]\n{}", line(1, 9, free));
+    let two = format!("two: {}", line(0, 10, KMALLOC));
+    let path = write(&dir, "one", &format!("cpus=2\n{other}{one}{dropped}{other}"));
+    let found = summary(&path, &[]);
+    assert_eq!((&found["events"]["total"], &found["pairs"]["paired"]), (&json!(2), &json!(1)));
+    assert_eq!(completeness(&found), ("lossy".to_owned(), None, 1));
+    assert_eq!(completeness(&summary(&path, &["--buffer", ""])), ("complete".to_owned(), Some(0), 0));
+    let path = write(&dir, "two", &format!("cpus=2\n{other}{one}{dropped}{two}"));
+    let refused = |options: &[&str]| {
+        let output = run("kmemtrace-report", &[&["summary"], options].concat(), &[&path]);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let message = refused(&[]);
+    assert!(message.contains("'' (1 event), 'one' (2 events), 'two' (1 event); choose one with --buffer"), "{message}");
+    assert!(refused(&["--buffer", "three"]).contains("has no buffer 'three'; it has ''"));
+    assert_eq!(summary(&path, &["--buffer", "two"])["events"]["total"], 1);
+    assert_eq!(summary(&path, &["--buffer", "one"])["events"]["total"], 2);
+}
+
+/// Call sites that are addresses take a list of symbols, although the frames of stacks have names.
+#[test]
+fn addresses_of_a_text_are_named_by_a_list_of_symbols() {
+    let dir = Directory::new(&[]);
+    let text = [
+        line(0, 1, "kfree: call_site=ffffffff81000110 ptr=ffff888104732738"),
+        line(0, 2, &KMALLOC.replace("f+0x1/0x2", "ffffffff81000110").replace("00000000a2a7b693", "ffff888104732738")),
+        line(0, 3, "<stack trace>"),
+        " => g\n".to_owned(),
+    ];
+    let path = write(&dir, "text", &text.concat());
+    dir.write("list", b"ffffffff81000000 T _text\nffffffff81000100 t here\nffffffffc0000000 t x\t[mod]\n");
+    let list = dir.file("list").display().to_string();
+    let arguments = ["sites", "--format", "json", "--kallsyms", &list];
+    let document = json(&run_to(0, "kmemtrace-report", &arguments, &[&path]));
+    assert_eq!((&document["rows"][0]["symbol"], &document["trace"]["symbols"]), (&json!("here+0x10"), &json!("file")));
+    // A text that names all of its functions takes none.
+    let named = write(&dir, "named", &line(0, 1, KMALLOC));
+    let message = run("kmemtrace-report", &arguments, &[&named]).stderr;
+    assert!(String::from_utf8_lossy(&message).contains("not for this text, which names its functions itself"));
+}
+
+/// Options of texts count in every view that takes a text, and are refused elsewhere.
+#[test]
+fn all_programs_take_the_options_of_texts() {
+    let dir = Directory::new(&[]);
+    let pages = "mm_page_alloc: page=00000000e95c624a pfn=0x238d6 order=0 migratetype=0 gfp_flags=GFP_KERNEL";
+    let path = write(&dir, "text", &line(0, 1, pages));
+    let top = |options: &[&str], path: &Path| run("kmemtrace-report", &[&["top", "--once"], options].concat(), &[path]);
+    let screen = top(&["--page-size", "64K", "--clock", "mono", "--release", "6.1"], &path);
+    let text = String::from_utf8_lossy(&screen.stdout).into_owned();
+    assert!(screen.status.success() && text.contains("64.0 KiB"), "{text}");
+    let tree = archive::unpack("tree-s390x-6.1", dir.path()).unwrap();
+    let refused = top(&["--page-size", "64K"], &tree);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && message.contains("is no text of events"), "{message}");
+    for (options, says) in [(&["--clock", "mono"][..], "pack has no --clock"), (&[], "is no recording of kmemtraced")] {
+        let output = run("kmemtrace-report", &[&["pack"], options].concat(), &[&path]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && message.contains(says), "{message}");
+    }
+    run_to(0, "kmemtrace-check", &["--page-size", "64K"], &[&path]);
+    assert_eq!(run("kmemtrace-check", &["--page-size", "5"], &[&path]).status.code(), Some(2));
 }

@@ -582,6 +582,16 @@ fn an_output_that_cannot_be_written_is_named_and_a_closed_pipe_is_none() {
     }
 }
 
+/// A charge of a memory cgroup waits before no event of pages, so that `waits` tells their number alone.
+#[test]
+fn waits_count_the_stalls_of_memory_cgroups() {
+    let sample = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/latency-amd64-6.12");
+    let stalls = document(&["stalls", "--span", "memcg"], &sample)["rows"].as_array().unwrap().len();
+    assert_eq!((stalls, &document(&["waits"], &sample)["memcg_stalls"]), (309, &serde_json::json!(309)));
+    let table = String::from_utf8(run_to(0, REPORT, &["waits", "-q"], &[&sample])).unwrap();
+    assert!(table.contains("309 stalls of memory cgroups"), "{table}");
+}
+
 /// Shrinkers inside spans of a kind are those that the nesting of all spans has there.
 #[test]
 fn shrinkers_and_functions_are_selected_by_the_spans_around_them() {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod account;
+mod bombs;
 mod chart;
 mod contract;
 mod damage;
@@ -14,6 +15,8 @@ mod ftrace_text;
 mod graph_text;
 mod index;
 mod latency;
+mod memory;
+mod moment;
 mod names;
 mod other_programs;
 mod outside;
@@ -32,4 +35,5 @@ mod tree;
 mod trouble;
 mod unplaced;
 mod widths;
+mod witnesses;
 mod words;

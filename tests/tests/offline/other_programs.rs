@@ -302,6 +302,9 @@ fn one_of_several_buffers_is_asked_for() {
     assert!(message.contains("has no buffer 'other'; it has '' (no events), 'kmem' ("), "{message}");
 }
 
+/// Address of the kernel's image in made files.
+const KERNEL_AT: u64 = 0xffff_ffff_8000_0000;
+
 /// Records of a tree as samples, in the order of their CPUs.
 fn perf_data(tree: &Tree) -> Vec<u8> {
     const SAMPLE_TYPE: usize = 1 << 16 | 1 << 2 | 1 << 7 | 1 << 10;
@@ -311,6 +314,9 @@ fn perf_data(tree: &Tree) -> Vec<u8> {
     let mut data = Vec::new();
     let record =
         |kind: usize, body: &[u8]| [&tree.u32(kind)[..], &tree.u16(0), &tree.u16(8 + body.len()), body].concat();
+    // The map of the kernel's image tells where it begins.
+    let map = [&tree.u64(usize::MAX)[..], &tree.u64(0), &tree.u64(0), &tree.u64(KERNEL_AT as usize)].concat();
+    data.extend(record(1, &[&map[..], b"[kernel.kallsyms]_text\0\0"].concat()));
     for (cpu, (pages, _)) in tree.cpus.iter().enumerate() {
         for page in pages.chunks(shape.size) {
             let sub_buffer = SubBuffer::parse::<Little>(&shape, page).unwrap();
@@ -391,4 +397,114 @@ fn a_perf_data_has_the_figures_of_the_records_that_its_samples_hold() {
     // The feature of a directory has an empty section, behind those of the file.
     one_of_several[72 + 3] |= 1;
     assert!(refused(&one_of_several).contains("record without --threads"));
+}
+
+/// The file of a perf that was killed: no length, no features, and the last record is cut.
+fn killed(whole: &[u8]) -> Vec<u8> {
+    let number = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().unwrap()) as usize;
+    let mut file = whole[..number(40) + number(48) - 20].to_vec();
+    file[48..56].fill(0);
+    file[72..104].fill(0);
+    file
+}
+
+/// Any trace of the same boot has the formats that a killed perf did not write.
+#[test]
+fn a_perf_data_that_was_not_finished_takes_the_formats_of_another_trace() {
+    let tree = Tree::of("tree-spaces-amd64-6.18");
+    let dir = Directory::new(&[]);
+    let whole = perf_data(&tree);
+    for (name, bytes) in [
+        ("perf.data", killed(&whole)),
+        ("whole.data", whole.clone()),
+        ("6.dat", tree.version_6()),
+        ("7.dat", tree.version_7("zstd")),
+        ("cut.data", whole[..whole.len() / 2].to_vec()),
+    ] {
+        dir.write(name, &bytes);
+    }
+    let file = dir.file("perf.data");
+    let message = stderr(3, &run("kmemtrace-report", &["summary"], &[&file]));
+    assert!(message.contains("has not finished") && message.contains("--event-formats"), "{message}");
+    let whole = document(&["summary"], &dir.file("whole.data"));
+    let sources =
+        [dir.file("whole.data"), dir.file("6.dat"), dir.file("7.dat"), tree.path.clone(), tree.path.join("events")];
+    for source in &sources {
+        let option = ["summary", "--event-formats", source.to_str().unwrap()];
+        let found = document(&option, &file);
+        assert_eq!(found["completeness"]["verdict"], "truncated", "{source:?}");
+        let events = |document: &Value| document["events"]["total"].as_u64().unwrap();
+        assert_eq!(events(&found), events(&whole) - 1, "{source:?}");
+        assert_eq!(found["kinds"]["pages"]["allocated"], whole["kinds"]["pages"]["allocated"], "{source:?}");
+        assert_eq!(found["trace"]["page_bytes_from"], "trace", "{source:?}");
+        assert_eq!(found["trace"]["kernel"], whole["trace"]["kernel"], "{source:?}");
+        let checked = run("kmemtrace-check", &["--format", "json", option[1], option[2]], &[&file]);
+        assert_eq!(checked.status.code(), Some(1), "{source:?}");
+    }
+    let formats = tree.path.display().to_string();
+    let cut = document(&["summary", "--event-formats", &formats], &dir.file("cut.data"));
+    assert_eq!(cut["completeness"]["verdict"], "truncated");
+    let refused = |arguments: &[&str], path: &std::path::Path| stderr(2, &run("kmemtrace-report", arguments, &[path]));
+    let with = |source: &str| refused(&["summary", "--event-formats", source], &file);
+    let other = Tree::of("tree-stacks-amd64-6.1");
+    assert!(with(other.path.to_str().unwrap()).contains("is of another boot or lacks the event"));
+    for (path, says) in [
+        (dir.file("whole.data"), "leave out --event-formats"),
+        (tree.path.clone(), "is no perf.data, and describes its events itself; leave the option out"),
+    ] {
+        let message = refused(&["summary", "--event-formats", &formats], &path);
+        assert!(message.contains(says), "{message}");
+    }
+    let buffer = refused(&["summary", "--buffer", "x"], &dir.file("whole.data"));
+    assert!(buffer.contains("has no ring buffers to choose from"), "{buffer}");
+    let nothing =
+        stderr(3, &run("kmemtrace-report", &["summary", "--event-formats", dir.path().to_str().unwrap()], &[&file]));
+    assert!(nothing.contains("has no formats of events"), "{nothing}");
+}
+
+/// A System.map is moved to where the record of the kernel's map says that the image begins.
+#[test]
+fn the_map_of_the_kernel_places_the_symbols_of_another_boot() {
+    let tree = Tree::of("tree-spaces-amd64-6.18");
+    let dir = Directory::new(&[]);
+    dir.write("perf.data", &perf_data(&tree));
+    let file = dir.file("perf.data");
+    let sites = document(&["sites", "--kind", "percpu,pages"], &file);
+    let rows = sites["rows"].as_array().unwrap().iter();
+    let site = rows.filter_map(|row| row["call_site"].as_str()).find(|site| site.starts_with("0xffffffff")).unwrap();
+    let site = u64::from_str_radix(&site[2..], 16).unwrap();
+    let linked_at = 0xffff_ffff_8100_0000u64;
+    let function = site - 0x10 - KERNEL_AT + linked_at;
+    dir.write(
+        "System.map",
+        format!("{linked_at:x} T _text\n{function:x} t here\n{:x} t there\n", function + 0x20).as_bytes(),
+    );
+    let map = dir.file("System.map").display().to_string();
+    let named = document(&["sites", "--kind", "percpu,pages", "--kallsyms", &map], &file);
+    let mut rows = named["rows"].as_array().unwrap().iter();
+    assert!(rows.any(|row| row["symbol"] == "here+0x10"), "{named}");
+    // A copy of the list with modules is of one boot, and says which.
+    dir.write("kallsyms", format!("{linked_at:x} T _text\nffffffffc0000000 t x\t[mod]\n").as_bytes());
+    let list = dir.file("kallsyms").display().to_string();
+    let message = stderr(2, &run("kmemtrace-report", &["sites", "--kallsyms", &list], &[&file]));
+    assert!(message.contains("is of another boot: its _text is at 0xffffffff81000000"), "{message}");
+}
+
+/// The events inside a stall have all of their fields, as those of a `trace.dat` have.
+#[test]
+fn events_of_a_perf_data_have_their_fields() {
+    let tree = Tree::of("tree-latency-amd64-6.1");
+    let dir = Directory::new(&[]);
+    dir.write("perf.data", &perf_data(&tree));
+    dir.write("trace.dat", &tree.version_6());
+    let events = |name: &str| {
+        let stalls = document(&["stalls", "--sort", "time", "--timeline"], &dir.file(name));
+        let rows = stalls["rows"].as_array().unwrap().clone();
+        let events = rows.iter().flat_map(|row| row["events"].as_array().unwrap().clone());
+        // A sample has its stack itself, so a record of one names no event.
+        events.filter(|event| event["event"] != "kernel_stack").collect::<Vec<Value>>()
+    };
+    let (found, expected) = (events("perf.data"), events("trace.dat"));
+    assert!(expected.len() > 100 && expected[0].as_object().unwrap().len() > 4, "{}", expected.len());
+    assert_eq!(found, expected);
 }

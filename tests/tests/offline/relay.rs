@@ -54,8 +54,17 @@ fn stripped(value: Value, name: &str) -> Value {
             Value::Object(members)
         }
         Value::Object(members) => {
-            const OF_KERNEL: [&str; 6] =
-                ["module", "cross_node", "slabinfo_change", "visibility_percent", "aliases", "names"];
+            const OF_KERNEL: [&str; 9] = [
+                "module",
+                "cross_node",
+                "slabinfo_change",
+                "visibility_percent",
+                "aliases",
+                "names",
+                "buddyinfo",
+                "reclaimable",
+                "reclaimable_from",
+            ];
             // Places of call-sites, also of the two sides of a pair.
             const OF_PLACES: [&str; 6] = ["symbol", "frames", "source", "folder", "folder_from", "wrapper"];
             // Raw bytes do not tell the size of a page.

@@ -19,7 +19,7 @@ use crate::other_programs::Tree;
 const REPORT: &str = "kmemtrace-report";
 
 /// Views with what each of them shows of loss, names and addresses.
-const VIEWS: [&[&str]; 18] = [
+const VIEWS: [&[&str]; 22] = [
     &["summary"],
     &["sites"],
     &["sites", "--by", "task,size,gfp,context,node"],
@@ -38,6 +38,10 @@ const VIEWS: [&[&str]; 18] = [
     &["stalls"],
     &["shrinkers"],
     &["functions"],
+    &["leaks"],
+    &["balance"],
+    &["failed"],
+    &["uses"],
 ];
 
 /// The trace as a `trace.dat` in `dir`.

@@ -6,6 +6,7 @@
 mod command_line;
 mod debug_info;
 mod fleet;
+mod opening;
 mod page;
 mod quickstart;
 mod read_once;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         command_line::TESTS,
         debug_info::TESTS,
         fleet::TESTS,
+        opening::TESTS,
         page::TESTS,
         quickstart::TESTS,
         read_once::TESTS,

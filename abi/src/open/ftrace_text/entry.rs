@@ -11,8 +11,8 @@ pub(super) enum Entry<'l> {
     Record(Head<'l>, Content<'l>),
     /// Another task runs on a CPU.
     Switch(u32, [Task<'l>; 2]),
-    /// Loss on a CPU before its next event; `None`: the kernel has no number.
-    Lost(u32, Option<u64>),
+    /// Loss of a ring buffer, whose name is empty for the main one, on a CPU before its next event; `None`: the kernel has no number.
+    Lost(&'l [u8], u32, Option<u64>),
     /// Frame of a stack, without its arrow.
     Frame(&'l [u8]),
     /// Frame of perf's call chain.
@@ -52,8 +52,8 @@ pub(super) fn entry(line: &[u8]) -> Entry<'_> {
     if let Some(text) = text.strip_prefix(b"#") {
         return Entry::Header(text);
     }
-    if let Some((cpu, lost)) = loss(text) {
-        return Entry::Lost(cpu, lost);
+    if let Some((buffer, cpu, lost)) = loss(text) {
+        return Entry::Lost(buffer, cpu, lost);
     }
     match text {
         text if text.iter().all(|&byte| byte == b'-') => Entry::Empty,
@@ -70,10 +70,10 @@ fn frame(text: &[u8]) -> &[u8] {
 }
 
 /// `CPU:1 [LOST 7442 EVENTS]`, `CPU:0 [1147 EVENTS DROPPED]`, perhaps behind the name of a buffer, and both without number.
-fn loss(text: &[u8]) -> Option<(u32, Option<u64>)> {
-    let text = match text.strip_prefix(b"CPU:") {
-        Some(text) => text,
-        None => text.windows(6).position(|part| part == b": CPU:").map(|at| &text[at + 6..])?,
+fn loss(text: &[u8]) -> Option<(&[u8], u32, Option<u64>)> {
+    let (buffer, text) = match text.strip_prefix(b"CPU:") {
+        Some(text) => (&text[..0], text),
+        None => text.windows(6).position(|part| part == b": CPU:").map(|at| (&text[..at], &text[at + 6..]))?,
     };
     let (cpu, rest) = decimal(text)?;
     let inner = rest.strip_prefix(b" [")?.strip_suffix(b"]")?;
@@ -85,7 +85,7 @@ fn loss(text: &[u8]) -> Option<(u32, Option<u64>)> {
             Some(decimal(number).filter(|(_, rest)| rest.is_empty())?.0)
         }
     };
-    Some((cpu.try_into().ok()?, number))
+    Some((buffer, cpu.try_into().ok()?, number))
 }
 
 /// True for an event of a text of events, rather than a line that happens to look like one: it has a name.
@@ -113,7 +113,7 @@ mod tests {
             ("CPU:1 ", None),
         ] {
             let found = match entry(line.as_bytes()) {
-                Entry::Lost(cpu, lost) => Some((cpu, lost)),
+                Entry::Lost(_, cpu, lost) => Some((cpu, lost)),
                 _ => None,
             };
             assert_eq!(found, want, "{line}");

@@ -72,7 +72,7 @@ pub(super) fn graph(line: &[u8]) -> Option<Graph<'_>> {
     let (task, rest) = task_column(rest).map_or((None, rest), |(task, rest)| (Some(task), rest));
     let (flags, rest) = flags_column(rest).map_or((None, rest), |(flags, rest)| (flags, rest));
     let task = task.unwrap_or(Task { comm: b"", pid: None });
-    let head = Head { form: Form::Trace, comm: task.comm, pid: task.pid, cpu, flags, time, rest: b"" };
+    let head = Head { form: Form::Trace, buffer: b"", comm: task.comm, pid: task.pid, cpu, flags, time, rest: b"" };
     if matches!(rest.trim_ascii(), [b'=', b'=', b'=', ..] | [b'<', b'=', b'=', ..]) {
         return Some(Graph::Arrow);
     }

@@ -10,6 +10,8 @@
 //! A task's name has any bytes, in 16 columns (8 in latency format), so the line is cut there. Where somebody has taken blanks off,
 //! or perf did not pad the name, the last place counts at which the rest fits.
 
+use crate::open::moment::noise::without_prefixes;
+
 /// Columns of a task's name.
 const COLUMNS: usize = 16;
 /// Columns of a task's name in latency format.
@@ -41,6 +43,8 @@ pub(super) enum Time {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'l> {
     pub(super) form: Form,
+    /// Name of the ring buffer that trace-cmd prints; empty for the main one.
+    pub(super) buffer: &'l [u8],
     /// Name of the task, without blanks at its begin.
     pub(super) comm: &'l [u8],
     /// Thread id; `None` for a negative one.
@@ -60,7 +64,10 @@ pub(super) fn head(line: &[u8]) -> Option<Head<'_>> {
     }
     let stripped = strip(line);
     let exact = |line| at(line, COLUMNS).or_else(|| at(line, LATENCY_COLUMNS));
-    let found = at(line, LATENCY_COLUMNS).or_else(|| exact(stripped?)).or_else(|| exact(of_buffer(line)?));
+    let found = at(line, LATENCY_COLUMNS).or_else(|| exact(stripped?)).or_else(|| {
+        let (buffer, line) = of_buffer(line)?;
+        Some(Head { buffer, ..exact(line)? })
+    });
     found.or_else(|| anywhere(stripped.unwrap_or(line)))
 }
 
@@ -69,10 +76,10 @@ fn anywhere(line: &[u8]) -> Option<Head<'_>> {
     Some(Head { comm: found.comm.trim_ascii_end(), ..found })
 }
 
-/// Line of a named buffer, behind `NAME: `, as trace-cmd prints it.
-fn of_buffer(line: &[u8]) -> Option<&[u8]> {
+/// Name of a buffer, and its line behind `NAME: `, as trace-cmd prints it.
+fn of_buffer(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().take(64).position(|&byte| byte == b':').filter(|&colon| colon > 0)?;
-    line[colon + 1..].strip_prefix(b" ")
+    Some((&line[..colon], line[colon + 1..].strip_prefix(b" ")?))
 }
 
 /// A line whose task's name ends before the byte `end`.
@@ -114,7 +121,7 @@ fn of_trace<'l>(text: &'l [u8], comm: &'l [u8], pid: Option<i32>, form: Form) ->
     let rest = rest.strip_prefix(b"]")?.trim_ascii_start();
     let (flags, rest) = if rest.first()?.is_ascii_digit() { (None, rest) } else { flags(rest)? };
     let (time, rest) = time(rest)?;
-    Some(Head { form, comm, pid, cpu: cpu.try_into().ok()?, flags, time, rest })
+    Some(Head { form, buffer: b"", comm, pid, cpu: cpu.try_into().ok()?, flags, time, rest })
 }
 
 /// `1..s1. 26417us+: rest`; the CPU has no columns of its own.
@@ -122,7 +129,7 @@ fn of_latency<'l>(text: &'l [u8], comm: &'l [u8], pid: Option<i32>) -> Option<He
     let (cpu, rest) = decimal(text)?;
     let (flags, rest) = flags(rest)?;
     let (time, rest) = time(rest)?;
-    Some(Head { form: Form::Latency, comm, pid, cpu: cpu.try_into().ok()?, flags, time, rest })
+    Some(Head { form: Form::Latency, buffer: b"", comm, pid, cpu: cpu.try_into().ok()?, flags, time, rest })
 }
 
 /// Letters of the state of interrupts and preemption, and the blanks behind them: 3 to 5, with PREEMPT_RT more.
@@ -174,37 +181,12 @@ fn behind_mark(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Line without what a console, syslog or mail has put before it: quotes, levels and times; `None` where there is nothing of that.
+/// Line without what a console, syslog or mail has put before it; `None` where there is nothing of that.
 pub(super) fn strip(line: &[u8]) -> Option<&[u8]> {
-    let mut rest = line;
-    if let Some(at) = rest.windows(8).take(120).position(|word| word == b"kernel: ") {
-        rest = &rest[at + 8..];
-    }
-    loop {
-        rest = match rest {
-            [b'>', b' ', after @ ..] | [b'>', after @ ..] => after,
-            [b'<', level, b'>', after @ ..] if level.is_ascii_digit() => after,
-            [b'<', tens, level, b'>', after @ ..] if tens.is_ascii_digit() && level.is_ascii_digit() => after,
-            _ => match stamp(rest) {
-                Some(after) => after,
-                None => return (rest.len() < line.len()).then_some(rest),
-            },
-        };
-    }
-}
-
-/// Text behind `[   12.345678] ` or `[   12.345678][  T123] `.
-fn stamp(text: &[u8]) -> Option<&[u8]> {
-    let (_, rest) = decimal(text.strip_prefix(b"[")?.trim_ascii_start())?;
-    let (_, rest) = decimal(rest.strip_prefix(b".")?)?;
-    let mut rest = rest.strip_prefix(b"]")?;
-    if let Some(caller) = rest.strip_prefix(b"[") {
-        let (_, after) = decimal(
-            caller.trim_ascii_start().strip_prefix(b"T").or_else(|| caller.trim_ascii_start().strip_prefix(b"C"))?,
-        )?;
-        rest = after.strip_prefix(b"]")?;
-    }
-    Some(rest.strip_prefix(b" ").unwrap_or(rest))
+    const KERNEL: &[u8] = b"kernel: ";
+    let at = line.windows(KERNEL.len()).take(120).position(|word| word == KERNEL);
+    let rest = without_prefixes(at.map_or(line, |at| &line[at + KERNEL.len()..]));
+    (rest.len() < line.len()).then_some(rest)
 }
 
 /// The decimal number at the start, and what follows it.

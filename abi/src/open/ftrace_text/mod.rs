@@ -4,11 +4,11 @@
 //! pointers are hashed. The second one ([`source`]) hands over the events in the order of the lines, which is the order in which they
 //! happened: printed times are rounded.
 
+mod buffers;
 mod calls;
 mod entry;
 mod graph;
 mod head;
-mod lines;
 mod record;
 mod refusal;
 mod scan;
@@ -59,7 +59,7 @@ pub(super) fn open(texts: &Arc<Texts>, options: &OpenOptions) -> Result<Trace, O
         info.cpus.dedup();
     }
     info.capabilities = InputCapabilities {
-        call_sites: texts.kallsyms.is_empty(),
+        call_sites: texts.kallsyms.is_empty() || facts().any(|facts| facts.has_bare_sites),
         times: !facts().any(|facts| facts.is_untimed),
         ..InputCapabilities::events(ByKind::from_fn(|kind| match kind {
             Kind::Percpu if texts.possible.is_none() => false,

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
+use super::buffers::{BufferFacts, Buffers};
 use super::entry::{Entry, entry};
 use super::graph::{Call, Task};
 use super::head::{Form, Head, Time, decimal, strip};
-use super::lines::{Line, Lines};
 use super::record::{self, Caller, Content, Pointer};
 use super::refusal::{self, Refusal};
 use super::sites::{self, Sites};
@@ -17,6 +17,7 @@ use crate::fault::{Code, Fault};
 use crate::kernel::latency::{self, Meaning};
 use crate::kernel::profile::EventProfile;
 use crate::kernel::release::Release;
+use crate::open::lines::{Line, Lines};
 use crate::open::listing::MAX_CPUS;
 use crate::stream::report::MAX_FAULTS;
 
@@ -63,6 +64,8 @@ pub(super) struct Facts {
     pub(super) kernel: Option<String>,
     pub(super) has_header: bool,
     pub(super) is_of_perf: bool,
+    /// Ring buffers that the text has events of.
+    pub(super) buffers: Vec<BufferFacts>,
     /// Dump of the kernel's buffer on a console.
     pub(super) is_dump: bool,
     /// Events that lines about loss count, and whether one has no number.
@@ -70,6 +73,8 @@ pub(super) struct Facts {
     pub(super) has_uncounted: bool,
     pub(super) has_loss_lines: bool,
     pub(super) has_stacks: bool,
+    /// Some call site is an address, which symbols may name.
+    pub(super) has_bare_sites: bool,
     /// Some pointer is no hash.
     pub(super) has_real_pointer: bool,
     /// Times are numbers without a unit.
@@ -94,6 +99,9 @@ pub(super) struct Facts {
 #[derive(Debug, Default)]
 struct Scan {
     facts: Facts,
+    buffers: Buffers,
+    /// Events of each buffer, by its number.
+    counts: Vec<BufferFacts>,
     /// Order key of the last event.
     last: Option<u64>,
     /// Loss of CPUs whose next event has not come.
@@ -104,9 +112,14 @@ struct Scan {
     may_go_on: bool,
 }
 
-/// Reads a text once.
-pub(super) fn scan(lines: &mut Lines, release: Option<Release>, shared: &mut Shared) -> io::Result<Facts> {
-    let mut scan = Scan::default();
+/// Reads a text once, or the lines of one of its buffers.
+pub(super) fn scan(
+    lines: &mut Lines,
+    release: Option<Release>,
+    buffers: Buffers,
+    shared: &mut Shared,
+) -> io::Result<Facts> {
+    let mut scan = Scan { buffers, ..Scan::default() };
     while let Some(line) = lines.next()? {
         (scan.facts.lines, scan.facts.offset) = (line.number, line.offset);
         if !line.is_whole {
@@ -121,13 +134,21 @@ pub(super) fn scan(lines: &mut Lines, release: Option<Release>, shared: &mut Sha
 
 impl Scan {
     fn take(&mut self, line: Line<'_>, release: Option<Release>, shared: &mut Shared) {
-        match entry(line.bytes) {
+        let entry = entry(line.bytes);
+        let buffer = self.buffers.of(&entry);
+        if !self.buffers.is_taken(buffer) {
+            return;
+        }
+        if let (Entry::Record(_, content), Some(buffer)) = (&entry, buffer) {
+            self.count(buffer, content, release);
+        }
+        match entry {
             Entry::Record(head, content) => self.record(&head, &content, line, release, shared),
             Entry::Switch(cpu, tasks) => {
                 self.facts.first_tasks.entry(cpu % MAX_CPUS).or_insert(tasks[0].pid);
                 tasks.iter().for_each(|task| note_comm(task, shared));
             }
-            Entry::Lost(cpu, lost) => self.loss(cpu, lost),
+            Entry::Lost(_, cpu, lost) => self.loss(cpu, lost),
             Entry::Frame(text) => {
                 shared.sites.learn(text, sites::frame);
             }
@@ -137,6 +158,25 @@ impl Scan {
             Entry::Header(text) => self.header(text),
             Entry::Empty => {}
             Entry::Other(text) => self.other(text, line),
+        }
+    }
+
+    /// Counts an event of a buffer.
+    fn count(&mut self, buffer: usize, content: &Content<'_>, release: Option<Release>) {
+        if self.counts.len() <= buffer {
+            self.counts.resize_with(buffer + 1, BufferFacts::default);
+        }
+        let facts = &mut self.counts[buffer];
+        facts.events += 1;
+        match content {
+            // One event of objects decides, whatever else there is.
+            Content::Event { system, name, .. } if facts.wanted[0] == 0 => {
+                let is_object = record::profile(*system, name, release).is_some();
+                facts.wanted[0] += u64::from(is_object);
+                facts.wanted[1] += u64::from(!is_object && meaning(*system, name).is_some());
+            }
+            Content::Call(..) => facts.wanted[2] += 1,
+            _ => {}
         }
     }
 
@@ -226,7 +266,11 @@ impl Scan {
         self.facts.hidden += u64::from(object.is_none() && fields.pointer == Some(Pointer::Hidden));
         match fields.caller {
             Some(Caller::Named(word)) => shared.sites.learn(word, sites::function),
-            _ => true,
+            Some(Caller::Address(address)) => {
+                self.facts.has_bare_sites |= address != 0;
+                true
+            }
+            None => true,
         }
     }
 
@@ -308,6 +352,10 @@ impl Scan {
             let from = self.facts.cpus.get(&cpu).map(|extent| extent.last);
             self.gap(Gap { from, to: None, cpu, lost, cause: GapCause::Overrun });
         }
+        let buffers = &self.buffers;
+        let named =
+            self.counts.into_iter().enumerate().map(|(n, facts)| BufferFacts { name: buffers.name(n).into(), ..facts });
+        self.facts.buffers = named.filter(|facts| facts.events > 0).collect();
         self.facts
     }
 }

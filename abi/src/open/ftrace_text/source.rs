@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::buffers::Buffers;
 use super::calls::Calls;
 use super::entry::{Entry, entry};
 use super::graph::Call;
 use super::head::Head;
-use super::lines::Lines;
 use super::record::{self, Caller, Content, Object, Pointer};
 use super::scan::{self, value};
 use super::sites::Known;
@@ -17,6 +17,7 @@ use super::waits::{self, Wait};
 use crate::event::{Action, Event, Kind, Mark, NameId, Names, Span, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
+use crate::open::lines::Lines;
 use crate::stack::StackId;
 use crate::stream::source::{EventSource, SourceEnd};
 
@@ -43,6 +44,7 @@ pub(super) struct TextSource {
     /// Number of each CPU's last event, and its thread.
     latest: Vec<Option<(u64, Option<i32>)>>,
     stack: Option<OpenStack>,
+    buffers: Buffers,
     /// Calls of function_graph, and the thread that runs on each CPU.
     calls: Calls,
     tasks: BTreeMap<u32, Option<i32>>,
@@ -63,7 +65,8 @@ struct OpenStack {
 impl TextSource {
     pub(super) fn new(texts: Arc<Texts>, index: usize) -> TextSource {
         let lines = Lines::new(Arc::clone(&texts.texts[index].file));
-        let tasks = texts.texts[index].facts.first_tasks.clone();
+        let Text { facts, buffers, .. } = &texts.texts[index];
+        let (tasks, buffers) = (facts.first_tasks.clone(), buffers.clone());
         TextSource {
             texts,
             index,
@@ -74,6 +77,7 @@ impl TextSource {
             first: 0,
             latest: Vec::new(),
             stack: None,
+            buffers,
             calls: Calls::default(),
             tasks,
             unmatched: 0,
@@ -106,6 +110,9 @@ impl TextSource {
                 continue;
             }
             close(&mut self.stack, &mut self.own, &mut self.waiting, self.first);
+            if !self.buffers.takes(&next) {
+                continue;
+            }
             if let Entry::Switch(cpu, tasks) = next
                 && let Some(task) = self.tasks.get_mut(&cpu)
             {

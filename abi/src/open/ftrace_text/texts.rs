@@ -3,15 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::lines::Lines;
+use super::buffers::{self, Buffers};
 use super::scan::{self, Extent, Facts, Shared};
 use super::sites::Known;
 use crate::event::{Gap, GapCause};
 use crate::fault::{Code, Fault};
 use crate::kernel::release::Release;
+use crate::open::lines::Lines;
 use crate::open::listing::{io_error, no_trace};
 use crate::open::options::OpenOptions;
 use crate::stream::source::Lost;
@@ -43,6 +44,8 @@ pub(super) struct Text {
     pub(super) file: Arc<File>,
     pub(super) bytes: u64,
     pub(super) facts: Facts,
+    /// Ring buffers, and the one that is read.
+    pub(super) buffers: Buffers,
     pub(super) gaps: Vec<Gap>,
     pub(super) lost: Lost,
     /// Findings for the end of the text.
@@ -56,7 +59,7 @@ pub(crate) fn read(files: Vec<(PathBuf, Arc<File>)>, options: &OpenOptions) -> R
     let (mut shared, mut texts) = (Shared::default(), Vec::new());
     let count = files.len();
     for (path, file) in files {
-        let facts = scan::scan(&mut Lines::new(Arc::clone(&file)), release, &mut shared).map_err(io_error(&path))?;
+        let (facts, buffers) = facts_of(&path, &file, (release, options.buffer.as_deref()), &mut shared)?;
         if facts.events == 0 {
             match facts.refusal {
                 Some(refusal) => return Err(no_trace(&path, &refusal.text())),
@@ -72,7 +75,7 @@ pub(crate) fn read(files: Vec<(PathBuf, Arc<File>)>, options: &OpenOptions) -> R
         // A CPU without events has no number.
         if facts.events > 0 || count == 1 {
             let (gaps, lost, faults) = (Vec::new(), Lost::OfGaps, Vec::new());
-            texts.push(Text { path, file, bytes, facts, gaps, lost, faults, cut: None });
+            texts.push(Text { path, file, bytes, facts, buffers, gaps, lost, faults, cut: None });
         }
     }
     let whole = count > 1 && texts.iter().all(|text| text.facts.possible == Some(count as u32));
@@ -94,6 +97,30 @@ pub(crate) fn read(files: Vec<(PathBuf, Arc<File>)>, options: &OpenOptions) -> R
         page_bytes: options.page_bytes.unwrap_or(USUAL_PAGE_BYTES),
         possible,
     }))
+}
+
+/// Facts of a text, or of the one of its buffers that is read.
+fn facts_of(
+    path: &Path,
+    file: &Arc<File>,
+    (release, asked): (Option<Release>, Option<&str>),
+    shared: &mut Shared,
+) -> Result<(Facts, Buffers), OpenError> {
+    let mut scan =
+        |buffers| scan::scan(&mut Lines::new(Arc::clone(file)), release, buffers, shared).map_err(io_error(path));
+    let facts = scan(Buffers::default())?;
+    if facts.events == 0 {
+        return Ok((facts, Buffers::default()));
+    }
+    let chosen = buffers::choose(&facts.buffers, asked);
+    let chosen = chosen.map_err(|reason| OpenError::Choose { path: path.to_owned(), reason })?;
+    match chosen.filter(|_| facts.buffers.len() > 1) {
+        Some(name) => {
+            let buffers = Buffers::only(name);
+            Ok((scan(buffers.clone())?, buffers))
+        }
+        None => Ok((facts, Buffers::default())),
+    }
 }
 
 impl Text {

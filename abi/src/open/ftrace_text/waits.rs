@@ -101,7 +101,7 @@ fn word(text: &[u8]) -> &[u8] {
 fn signed(text: &[u8]) -> Option<i64> {
     if let Some(digits) = text.strip_prefix(b"0x") {
         let end = digits.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(digits.len());
-        let told = digits[end..].strip_prefix(b" (").and_then(|inner| signed(inner));
+        let told = digits[end..].strip_prefix(b" (").and_then(signed);
         return told.or_else(|| hexadecimal(&digits[..end]).map(u64::cast_signed));
     }
     let (digits, is_negative) = text.strip_prefix(b"-").map_or((text, false), |digits| (digits, true));

@@ -14,8 +14,8 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::facts::feature;
-use self::layout::Attr;
+use self::facts::{Facts, feature};
+use self::layout::{Attr, Attrs};
 use self::records::{HEADER, Records, compressed, kind, record_len};
 use self::scan::{Scan, is_cut};
 use self::source::{CpuRecords, Shared};
@@ -35,10 +35,10 @@ use crate::kernel::release::Release;
 use crate::stream::report::FileReport;
 use crate::stream::source::EventSource;
 use crate::target::{Endian, u64_of};
-use crate::trace::{Deferred, InputCapabilities, Metadata, OpenError, Scope, Trace, TraceInfo};
+use crate::trace::{
+    Deferred, InputCapabilities, Metadata, OpenError, PERF_DATA, PageBytesFrom, Scope, Trace, TraceInfo,
+};
 
-/// Name of the input in documents.
-pub(super) const PERF_DATA: &str = "perf.data";
 /// First bytes of a file of the first version.
 const FIRST_VERSION: &[u8] = b"PERFFILE";
 /// Bytes of a pipe's header; a file's is longer.
@@ -47,6 +47,8 @@ const PIPE_HEADER: u64 = 16;
 const FILE_HEADER: usize = 104;
 /// Bytes that are expanded at once.
 const EXPANDED: usize = 128 << 10;
+/// Bytes of a page where nothing tells.
+const USUAL_PAGE_BYTES: u64 = 4096;
 /// Attributes, and ids of one, at most.
 const MAX_ATTRS: u64 = 1 << 16;
 
@@ -74,6 +76,29 @@ pub(super) struct Scanned {
     is_unfinished: bool,
     /// The file ends before its data do.
     is_cut: bool,
+}
+
+/// Facts of the boot that a file which perf has not finished lacks, from another trace of that boot.
+#[derive(Debug, Default)]
+pub(super) struct SameBoot {
+    /// Layout of sub-buffers, and formats of events.
+    pub(super) described: Container,
+    pub(super) page_bytes: Option<u64>,
+    pub(super) kernel: Option<String>,
+    pub(super) arch: Option<String>,
+}
+
+impl Scanned {
+    /// True for a file that describes its events.
+    pub(super) fn is_described(&self) -> bool {
+        self.found.facts.described.is_some()
+    }
+
+    /// Facts for another file of the same boot.
+    pub(super) fn into_same_boot(self) -> SameBoot {
+        let Facts { described, page_bytes, kernel, arch, .. } = self.found.facts;
+        SameBoot { described: described.unwrap_or_default(), page_bytes, kernel, arch }
+    }
 }
 
 /// A part of the file.
@@ -248,11 +273,24 @@ impl Expander {
     }
 }
 
-/// The trace of a file that was read once.
-pub(super) fn open(scanned: &Scanned) -> Result<Trace, OpenError> {
+/// The trace of a file that was read once; `same_boot` has the formats that it lacks.
+pub(super) fn open(
+    scanned: &Scanned,
+    same_boot: Option<&SameBoot>,
+    page_bytes: Option<u64>,
+) -> Result<Trace, OpenError> {
     let Scanned { path, endian, found, .. } = scanned;
     let Scan { attrs, facts, .. } = found;
-    let described = described(scanned)?;
+    let described = described(scanned, same_boot)?;
+    let (kernel, arch) = (
+        facts.kernel.clone().or_else(|| same_boot?.kernel.clone()),
+        facts.arch.clone().or_else(|| same_boot?.arch.clone()),
+    );
+    let (page_bytes, page_bytes_from) = match (page_bytes, facts.page_bytes.or_else(|| same_boot?.page_bytes)) {
+        (Some(bytes), _) => (bytes, PageBytesFrom::Option),
+        (None, Some(bytes)) => (bytes, PageBytesFrom::Trace),
+        (None, None) => (USUAL_PAGE_BYTES, PageBytesFrom::Guess),
+    };
     let mut names = Names::new();
     let mut report = FileReport::new(path.clone(), None);
     let mut formats = Vec::new();
@@ -262,10 +300,13 @@ pub(super) fn open(scanned: &Scanned) -> Result<Trace, OpenError> {
             Err(error) => report.add(fault(Code::BadFormats, 0, format!("a format of {system}: {error}"))),
         }
     }
-    let release = facts.kernel.as_deref().and_then(Release::parse);
+    if same_boot.is_some() {
+        check_ids(path, attrs, &formats)?;
+    }
+    let release = kernel.as_deref().and_then(Release::parse);
     let of_trace = TraceFacts {
         probe_group: None,
-        page_bytes: facts.page_bytes.unwrap_or(0),
+        page_bytes,
         cpus: facts.cpus.map_or(found.cpus.len(), |cpus| cpus as usize),
         release,
     };
@@ -291,17 +332,20 @@ pub(super) fn open(scanned: &Scanned) -> Result<Trace, OpenError> {
     } else if scanned.is_unfinished {
         let message = "perf has not finished the file: it was killed, or the copy is incomplete".to_owned();
         report.add(fault(Code::NoEnd, 0, message));
+    } else if scanned.is_cut {
+        report.add(fault(Code::NoEnd, 0, "the file is cut: copy it again".to_owned()));
     }
     trace.names = names;
     trace.info = TraceInfo {
         capabilities,
         endian: Some(*endian),
         word_bytes: word_bytes(described, *endian),
-        page_bytes: facts.page_bytes,
-        deferred: Deferred::without_probes(facts.kernel.as_deref()),
+        page_bytes: Some(page_bytes),
+        page_bytes_from,
+        deferred: Deferred::without_probes(kernel.as_deref()),
         filter: facts.filter(),
-        kernel: facts.kernel.clone(),
-        arch: facts.arch.clone(),
+        kernel,
+        arch,
         host: facts.host.clone(),
         scope: if found.has_threads == Some(true) { Scope::Tasks } else { Scope::Unknown },
         ..trace.info
@@ -309,6 +353,7 @@ pub(super) fn open(scanned: &Scanned) -> Result<Trace, OpenError> {
     trace.metadata = Metadata {
         comms: found.comms.clone(),
         nodes: facts.nodes.clone(),
+        image_begin: found.image_begin.clone(),
         gfp_names: GfpNames::of_formats(&described.formats).map(Arc::new),
         report: Some(report),
         ..Metadata::default()
@@ -317,7 +362,7 @@ pub(super) fn open(scanned: &Scanned) -> Result<Trace, OpenError> {
 }
 
 /// Descriptions of the events, of a file that is worth reading.
-fn described(scanned: &Scanned) -> Result<&Container, OpenError> {
+fn described<'a>(scanned: &'a Scanned, same_boot: Option<&'a SameBoot>) -> Result<&'a Container, OpenError> {
     let Scan { attrs, facts, .. } = &scanned.found;
     let refused = |reason: &str| no_trace(&scanned.path, reason);
     if facts.is_of_directory {
@@ -326,13 +371,16 @@ fn described(scanned: &Scanned) -> Result<&Container, OpenError> {
         ));
     }
     let without = "a perf.data without trace events: record them with perf record -a -e 'kmem:*'";
-    let Some(described) = &facts.described else {
+    let given = same_boot.map(|same_boot| &same_boot.described);
+    let Some(described) = facts.described.as_ref().or(given) else {
         return Err(refused(match scanned {
             Scanned { is_unfinished: true, .. } => {
-                "a perf.data that perf has not finished: it lacks the formats of its events, which perf writes last"
+                "a perf.data that perf has not finished: it lacks the formats of its events, which perf writes last; name a trace of \
+                 the same boot, or the directory events of its tracefs, with --event-formats"
             }
             Scanned { is_cut: true, .. } => {
-                "a perf.data that is cut: it lacks the formats of its events, which stand at its end; copy it again"
+                "a perf.data that is cut: it lacks the formats of its events, which stand at its end; copy it again, or name a trace \
+                 of the same boot with --event-formats"
             }
             _ => without,
         }));
@@ -343,6 +391,20 @@ fn described(scanned: &Scanned) -> Result<&Container, OpenError> {
     match attrs.traced().find_map(Attr::lacks) {
         Some(field) => Err(refused(&format!("a perf.data whose samples have no {field}: record with perf record -a"))),
         None => Ok(described),
+    }
+}
+
+/// Refuses formats that lack an event of the file: they are of another boot, whose events have other numbers.
+fn check_ids(path: &Path, attrs: &Attrs, formats: &[(String, EventFormat)]) -> Result<(), OpenError> {
+    let is_known = |id: u16| formats.iter().any(|(_, format)| format.id == id);
+    match attrs.traced().filter_map(|attr| attr.event).find(|&id| !is_known(id)) {
+        Some(id) => {
+            let reason = format!(
+                "its event {id} has no format in what --event-formats names, which is of another boot or lacks the event"
+            );
+            Err(OpenError::Choose { path: path.to_owned(), reason })
+        }
+        None => Ok(()),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::target::{Endian, u32_of, u64_of};
 
 /// Types of records: `enum perf_event_type`, and perf's own from 64 on (`tools/lib/perf/include/perf/event.h` of Linux 6.18).
 pub(super) mod kind {
+    pub(crate) const MMAP: u32 = 1;
     pub(crate) const LOST: u32 = 2;
     pub(crate) const COMM: u32 = 3;
     pub(crate) const SAMPLE: u32 = 9;

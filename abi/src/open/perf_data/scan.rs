@@ -74,6 +74,8 @@ pub(super) struct Scan {
     pub(super) cpus: BTreeMap<u32, Cpu>,
     pub(super) rounds: Vec<Round>,
     pub(super) comms: HashMap<i32, Box<[u8]>>,
+    /// Symbol at the begin of the kernel's image, and its address.
+    pub(super) image_begin: Option<(Box<[u8]>, u64)>,
     /// The recording is of some threads: an id belongs to one.
     pub(super) has_threads: Option<bool>,
     /// The file ends inside a record, or one makes no sense: offset and reason.
@@ -132,6 +134,7 @@ impl Scan {
                 self.limit_runs();
             }
             kind::COMM => self.take_comm(body, endian),
+            kind::MMAP => self.take_map(body, endian),
             kind::ID_INDEX => {
                 // Entries of id, index, CPU and thread; the thread is -1 where the event is of a whole CPU.
                 let entries = body.get(8..).unwrap_or_default().chunks_exact(32);
@@ -181,6 +184,15 @@ impl Scan {
         if self.comms.len() < MAX_COMMS || self.comms.contains_key(&tid) {
             self.comms.insert(tid, name[..end].into());
         }
+    }
+
+    /// Map of the kernel's own image: pid, tid, address, length, offset, name. The name has the symbol whose address the offset is.
+    fn take_map(&mut self, body: &[u8], endian: Endian) {
+        let name = body.get(32..).unwrap_or_default();
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        let Some(symbol @ (b"_text" | b"_stext")) = name.strip_prefix(b"[kernel.kallsyms]") else { return };
+        let address = u64_of(endian, body, 24).filter(|&address| address != 0);
+        self.image_begin = self.image_begin.take().or_else(|| Some((symbol.into(), address?)));
     }
 
     /// Makes one run of two neighbours of each CPU where there are too many.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::layout::{Attr, Attrs};
 use super::records::{Record, Records, kind};
 use super::scan::{Cpu, Round, Run, is_cut};
-use crate::event::{Event, Gap, GapCause, Names, StreamItem};
+use crate::event::{Event, EventSink, Gap, GapCause, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::subbuffer;
@@ -186,9 +186,10 @@ impl Decoded {
         let raw = subbuffer::Record { time, payload: sample.raw, rest: sample.raw };
         // The stream counts events that are not known.
         let unknown = &mut UnknownEvents::default();
+        let to = &mut WithFields(items);
         let decoded = match endian {
-            Endian::Little => shared.decoder.decode::<Little, _>(time, cpu, &raw, names, items, unknown),
-            Endian::Big => shared.decoder.decode::<Big, _>(time, cpu, &raw, names, items, unknown),
+            Endian::Little => shared.decoder.decode::<Little, _>(time, cpu, &raw, names, to, unknown),
+            Endian::Big => shared.decoder.decode::<Big, _>(time, cpu, &raw, names, to, unknown),
         };
         if decoded.is_err() {
             items.truncate(before);
@@ -204,6 +205,21 @@ impl Decoded {
                 event.stack = stack;
             }
         }
+    }
+}
+
+/// Items whose events have all of their fields, where the reader asks for these.
+struct WithFields<'i>(&'i mut Vec<StreamItem>);
+
+impl EventSink for WithFields<'_> {
+    const FIELDS: bool = true;
+
+    fn event(&mut self, event: Event, _: &Names) {
+        self.0.push(StreamItem::Event(event));
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.0.push(StreamItem::Gap(gap));
     }
 }
 

@@ -104,6 +104,11 @@ pub(crate) struct Container {
 }
 
 impl Container {
+    /// Descriptions of events alone.
+    pub(crate) fn of_formats(header_page: Vec<u8>, formats: Vec<(String, String)>) -> Container {
+        Container { header_page, formats, ..Container::default() }
+    }
+
     /// Takes `events/header_page` and `events/header_event`.
     pub(super) fn take_header_info(&mut self, items: &mut Items<impl Read>) -> Result<(), Stop> {
         for name in ["header_page", "header_event"] {

@@ -116,12 +116,22 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
         has_begun: false,
         inputs: Vec::new(),
         origin: None,
+        series: Vec::new(),
         info,
         streams,
         names,
         metadata,
         total_overruns: None,
     })
+}
+
+/// Descriptions of the events, the text of `uname`, and the bytes of a page where they are no guess.
+pub(super) fn described(path: &Path, file: &Arc<File>) -> Result<(Container, String, Option<u64>), OpenError> {
+    let (container, _) = container(file).map_err(|refusal| refused(path, refusal))?;
+    let uname = container.uname.clone();
+    let machine = release_and_machine(&uname).1;
+    let (bytes, from) = page_bytes(&container, machine.as_deref(), &OpenOptions::default());
+    Ok((container, uname, bytes.filter(|_| from == PageBytesFrom::Trace)))
 }
 
 /// Facts that any `trace.dat` has.
@@ -194,6 +204,7 @@ impl PlainFacts {
             recording: None,
             run: Run::default(),
             symbols: None,
+            text: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `balance`: where free memory went, by parts that no byte is in twice, and the call-sites behind each.
 
 pub mod counters;
+pub(crate) mod of_text;
 pub mod parts;
 
 use std::cmp::Reverse;
@@ -11,12 +12,13 @@ use serde::Serialize;
 
 use super::group::GroupNaming;
 use super::naming::{CallSite, Candidates};
-use super::row::{Name, RowSource, TakeRow, row};
+use super::row::{Address, Name, RowSource, TakeRow, row};
 use super::sums::{Saturation, saturated};
 use crate::account::grouping::{GroupKey, RowKey};
 use crate::account::machine::{MachineSide, MachineTexts};
 use crate::account::stats::Stats;
 use crate::analysis::Analysis;
+use crate::names::reclaim::ReclaimRules;
 use counters::Counters;
 use parts::{CounterForm, Part, PartSums};
 
@@ -98,9 +100,76 @@ pub struct MomentTotals {
     pub memfree: Option<u64>,
 }
 
+row! {
+    /// Line of outputs that have rows: a part, or behind it a call-site of it.
+    pub struct PartLine<'a> {
+        /// Name of the part.
+        pub part: &'static str,
+        /// [`PartRow::change`]; `None` of a call-site.
+        pub change: Option<i64>,
+        /// [`PartRow::from`].
+        pub from: Option<&'static str>,
+        /// [`PartRow::explained`].
+        pub explained: Option<u64>,
+        /// [`PartRow::bytes`].
+        pub bytes: Option<u64>,
+        /// Call-site; `None` of a part.
+        pub call_site: Option<Address>,
+        /// `function+0x1f`.
+        pub symbol: Name<'a>,
+        /// Module of the function.
+        pub module: Name<'a>,
+        /// Kind of the objects.
+        pub kind: Option<&'static str>,
+        /// Objects live at the end.
+        pub live_objects: Option<u64>,
+        /// Their bytes.
+        pub live_allocated: Option<u64>,
+    }
+}
+
+impl<'a> PartLine<'a> {
+    fn of(row: &PartRow<'a>) -> PartLine<'a> {
+        let PartRow { part, change, from, explained, bytes, .. } = *row;
+        PartLine { change, from: Some(from), explained, bytes, ..PartLine::bare(part) }
+    }
+
+    fn of_site(part: &'static str, site: &PartSite<'a>) -> PartLine<'a> {
+        PartLine {
+            call_site: Some(site.site.call_site),
+            symbol: site.site.symbol.clone(),
+            module: site.site.module.clone(),
+            kind: Some(site.kind.name()),
+            live_objects: Some(site.live_objects),
+            live_allocated: Some(site.live_allocated),
+            ..PartLine::bare(part)
+        }
+    }
+
+    fn bare(part: &'static str) -> PartLine<'a> {
+        PartLine {
+            part,
+            change: None,
+            from: None,
+            explained: None,
+            bytes: None,
+            call_site: None,
+            symbol: None,
+            module: None,
+            kind: None,
+            live_objects: None,
+            live_allocated: None,
+        }
+    }
+}
+
 impl RowSource for BalanceBody<'_> {
     fn each_row<E>(&self, take: &mut TakeRow<'_, E>) -> Result<(), E> {
-        self.parts.iter().try_for_each(|part| take(part))
+        for part in &self.parts {
+            take(&PartLine::of(part))?;
+            part.rows.iter().try_for_each(|site| take(&PartLine::of_site(part.part, site)))?;
+        }
+        Ok(())
     }
 }
 
@@ -144,7 +213,8 @@ pub(super) fn balance<'a>(analysis: &'a Analysis, top: Option<usize>, saturation
 
 /// Parts of the machine's memory at both ends of the recording; none are known where it has no texts.
 fn sums_of_machine(analysis: &Analysis) -> [PartSums; 2] {
-    let Some(MachineTexts { sides, maps_stacks }) = &analysis.machine else {
+    let Some(MachineTexts { sides, maps_stacks, .. }) = analysis.machine.as_ref().filter(|_| analysis.window.is_none())
+    else {
         return [(); 2].map(|()| PartSums::of(CounterForm::Meminfo, &Counters::default(), true));
     };
     sides.each_ref().map(|MachineSide { meminfo, zoneinfo, .. }| {
@@ -183,7 +253,7 @@ impl Behind {
         let mut behind = Behind::default();
         for (key, stats) in analysis.paired.rows.iter().filter(|(_, stats)| !stats.is_empty()) {
             behind.tells_uses |= key.kind.space() == Space::Pages && key.site != 0;
-            match part_of(&naming, key) {
+            match part_of(analysis, &naming, key) {
                 Some(part) => behind.add(part, key, stats),
                 None if key.kind.space() == Space::Slab => behind.of_no_cache += stats.live_allocated,
                 None => {}
@@ -241,12 +311,13 @@ impl Behind {
 }
 
 /// Part that the objects of a row belong to. Pages without a stack have no use: they may be of any part.
-fn part_of(naming: &GroupNaming<'_>, key: &RowKey) -> Option<Part> {
+fn part_of(analysis: &Analysis, naming: &GroupNaming<'_>, key: &RowKey) -> Option<Part> {
     let value = |of: GroupKey| naming.values(*key).into_iter().find_map(|(key, value)| (key == of).then_some(value));
     match key.kind {
         Kind::Kmalloc | Kind::Cache => {
             let (cache, candidates) = naming.naming.cache(value(GroupKey::Cache)?);
-            part_of_slab(key.kind, cache, candidates.as_ref())
+            let rules = &analysis.machine.as_ref()?.reclaim;
+            part_of_slab(rules, key.kind, cache, candidates.as_ref())
         }
         Kind::Pages => match naming.naming.numbered(value(GroupKey::Use)?)? {
             b"user" => Some(Part::Anonymous),
@@ -259,6 +330,8 @@ fn part_of(naming: &GroupNaming<'_>, key: &RowKey) -> Option<Part> {
         },
         Kind::Percpu => Some(Part::Percpu),
         Kind::Vmalloc => Some(Part::Vmalloc),
+        // A line of source counts memory of any part.
+        Kind::Tag => None,
     }
 }
 
@@ -268,19 +341,19 @@ fn is_of_tmpfs(naming: &GroupNaming<'_>, site: u64) -> bool {
 }
 
 /// Part of slab that objects of a cache belong to; `None` where the cache is not known and its candidates do not agree.
-fn part_of_slab(kind: Kind, cache: Option<&[u8]>, candidates: Option<&Candidates>) -> Option<Part> {
+fn part_of_slab(
+    rules: &ReclaimRules,
+    kind: Kind,
+    cache: Option<&[u8]>,
+    candidates: Option<&Candidates>,
+) -> Option<Part> {
     let part = |is_reclaimable| if is_reclaimable { Part::SlabReclaimable } else { Part::SlabUnreclaimable };
     if kind == Kind::Kmalloc {
         // Objects that are too large for a class are whole pages, which no shrinker takes back.
         return Some(part(cache.is_some_and(|cache| cache.starts_with(b"kmalloc-rcl-"))));
     }
     let several = candidates.into_iter().flat_map(|candidates| candidates.0.iter().map(|name| &**name));
-    let mut parts = cache.into_iter().chain(several).map(|name| part(is_reclaimable(name)));
+    let mut parts = cache.into_iter().chain(several).map(|name| part(rules.counts_cache(name)));
     let first = parts.next()?;
     parts.all(|next| next == first).then_some(first)
-}
-
-/// True for a cache whose objects the kernel takes back by itself, by its name.
-fn is_reclaimable(name: &[u8]) -> bool {
-    [&b"dentry"[..], b"inode_cache", b"radix_tree_node", b"buffer_head"].iter().any(|list| name.ends_with(list))
 }

@@ -1,11 +1,12 @@
 //! `waits`: allocations of pages that waited for reclaim and compaction.
 
+use kmemtrace_abi::event::Span;
 use serde::Serialize;
 
 use super::naming::{gfp_name, known, symbol};
 use crate::documents::ranked::{Listing, Others};
 use crate::documents::row::{Address, Name, Rows, row};
-use crate::latency::{Latency, WaitBy, WaitKey, WaitSums};
+use crate::latency::{Latency, NestingRow, SpanClass, WaitBy, WaitKey, WaitSums};
 
 row! {
     /// Row of `waits`: keys that were not asked for are `None`.
@@ -59,6 +60,8 @@ pub struct Waits<'a> {
     /// Rows with the greatest sum of waits first.
     #[serde(flatten)]
     pub listing: Listing<'a, WaitRow<'a>, OtherWaits>,
+    /// Stalls of memory cgroups: a charge waits in them, and no allocation of pages.
+    pub memcg_stalls: u64,
     /// Keys of the rows.
     #[serde(skip)]
     pub keys: &'a [WaitBy],
@@ -95,5 +98,8 @@ pub(super) fn waits(latency: &Latency, top: Option<usize>) -> Waits<'_> {
     };
     let template = rows.first().or(rest.first()).map(|row| make(row));
     let listing = Listing::new(Rows::of(rows, move |row| make(row)), (!rest.is_empty()).then_some(others), template);
-    Waits { allocs: all.allocs, waited: all.waited, listing, keys: latency.request.wait_keys() }
+    let is_of_cgroup =
+        |row: &&NestingRow| matches!(row.span, Span::Memcg | Span::Softlimit) && row.class == SpanClass::Stall;
+    let memcg_stalls = latency.nesting.iter().filter(is_of_cgroup).map(|row| row.count).sum();
+    Waits { allocs: all.allocs, waited: all.waited, listing, memcg_stalls, keys: latency.request.wait_keys() }
 }

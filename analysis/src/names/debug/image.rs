@@ -7,23 +7,34 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use kmemtrace_abi::kernel::notes;
+use kmemtrace_abi::memory;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::text::cut::{MAX_NAME_BYTES, cut};
 use kmemtrace_abi::text::escape::escape;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
 use object::{Endianness, ReadCache, ReadRef};
 
 use super::unpack::{self, Packing};
+use crate::names::work::Work;
 
 /// Greatest number of sections. The largest modules have some thousands.
 const MAX_SECTIONS: usize = 1 << 20;
 /// Greatest size of a section with notes that is read for the build-id.
 const MAX_NOTES: u64 = 1 << 20;
+/// Greatest number of such sections.
+const MAX_NOTE_SECTIONS: usize = 64;
+/// Unit of what a file takes on the disk, in bytes, whatever the file system's own is.
+const BLOCK_BYTES: u64 = 512;
+/// Memory of a section and its header, in bytes.
+const SECTION_BYTES: u64 = 256;
+/// Greatest size of the names of sections.
+const MAX_SECTION_NAMES: u64 = 64 << 20;
 /// Greatest size of a module's file. The largest, of graphics, have some 100 MB.
 const MAX_WHOLE: u64 = 1 << 30;
 /// Bytes before the content of a section `.zdebug_…`: `ZLIB` and the size.
@@ -39,12 +50,16 @@ pub(crate) struct ImageError {
     pub(crate) why: String,
     /// The path leads to no file, in contrast to a file that is of no use.
     pub(crate) is_missing: bool,
+    /// The file takes more than the process may spend on it.
+    pub(crate) is_spent: bool,
 }
 
 /// ELF file: its sections, and contents on demand.
 #[derive(Debug)]
 pub(crate) struct Image {
     path: PathBuf,
+    /// Bytes that the file takes on the disk.
+    stored: u64,
     data: Data,
     /// Byte order.
     pub(crate) endian: Endianness,
@@ -121,27 +136,31 @@ impl Image {
             path: path.to_owned(),
             why: error.to_string(),
             is_missing: matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+            is_spent: error.kind() == io::ErrorKind::OutOfMemory,
         };
         let file = regular::open(path).map_err(|e| failed(&e))?;
-        let len = file.metadata().map_err(|e| failed(&e))?.len();
+        let data = file.metadata().map_err(|e| failed(&e))?;
+        let (len, stored) = (data.len(), data.len().min(data.blocks().saturating_mul(BLOCK_BYTES)));
         let mut head = [0; Packing::MAGIC_BYTES];
         let head_bytes = file.read_at(&mut head, 0).map_err(|e| failed(&e))?;
         let data = match Packing::of(head.get(..head_bytes).unwrap_or_default()) {
             Some(packing) => Data::Memory(packing.unpack(&file, len).map_err(|e| failed(&e))?),
             None => Data::File { file, len },
         };
-        Image::of_data(path, data)
+        Image::of_data(path, data, stored)
     }
 
     /// Reads the headers of an ELF file in memory. `path` stands in errors.
     #[cfg(test)]
     pub(crate) fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Image, ImageError> {
-        Image::of_data(path, Data::Memory(bytes))
+        let stored = bytes.len() as u64;
+        Image::of_data(path, Data::Memory(bytes), stored)
     }
 
-    fn of_data(path: &Path, data: Data) -> Result<Image, ImageError> {
+    fn of_data(path: &Path, data: Data, stored: u64) -> Result<Image, ImageError> {
         let mut image = Image {
             path: path.to_owned(),
+            stored,
             data,
             endian: Endianness::Little,
             is_64: false,
@@ -153,7 +172,7 @@ impl Image {
             Data::File { file, .. } => Headers::read(&ReadCache::new(file)),
             Data::Memory(bytes) => Headers::read(&bytes[..]),
         };
-        let headers = read.map_err(|why| image.error(why))?;
+        let headers = read.map_err(|Unread { why, is_spent }| ImageError { is_spent, ..image.error(why) })?;
         (image.endian, image.is_64, image.machine) = (headers.endian, headers.is_64, headers.machine);
         image.is_relocatable = headers.is_relocatable;
         image.sections = headers.sections;
@@ -163,7 +182,17 @@ impl Image {
 
     /// An error about this file.
     pub(crate) fn error(&self, why: impl Into<String>) -> ImageError {
-        ImageError { path: self.path.clone(), why: why.into(), is_missing: false }
+        ImageError { path: self.path.clone(), why: why.into(), is_missing: false, is_spent: false }
+    }
+
+    /// Work that reading it may take.
+    pub(crate) fn work(&self) -> Work {
+        Work::of(self.stored)
+    }
+
+    /// Checks that this many bytes can be taken into memory.
+    fn check_memory(&self, bytes: u64) -> Result<(), ImageError> {
+        memory::check(bytes).map_err(|over| ImageError { is_spent: true, ..self.error(over.to_string()) })
     }
 
     /// The first section of this name.
@@ -187,7 +216,10 @@ impl Image {
             Some(SectionPacking::Zstd) => unpack::zstandard(&stored, section.size),
             Some(SectionPacking::Unknown) => return Err(self.error("it has sections of an unknown compression")),
         };
-        unpacked.map_err(|error| self.error(format!("section {}: {error}", escape(&section.name))))
+        unpacked.map_err(|error| {
+            let is_spent = error.kind() == io::ErrorKind::OutOfMemory;
+            ImageError { is_spent, ..self.error(format!("section {}: {error}", escape(&section.name))) }
+        })
     }
 
     /// True if parts of the section can be read by themselves.
@@ -217,12 +249,15 @@ impl Image {
     /// Build-id of the file's notes.
     pub(crate) fn build_id(&self) -> Option<Vec<u8>> {
         let endian = if self.endian == Endianness::Big { Endian::Big } else { Endian::Little };
-        let mut notes = self.sections.iter().filter(|s| s.kind == elf::SHT_NOTE.0 && s.size <= MAX_NOTES);
-        notes.find_map(|section| notes::build_id(&self.content(section).ok()?, endian).map(<[u8]>::to_vec))
+        let notes = self.sections.iter().filter(|s| s.kind == elf::SHT_NOTE.0 && s.size <= MAX_NOTES);
+        notes
+            .take(MAX_NOTE_SECTIONS)
+            .find_map(|section| notes::build_id(&self.content(section).ok()?, endian).map(<[u8]>::to_vec))
     }
 
     fn read(&self, range: Range<u64>) -> Result<Vec<u8>, ImageError> {
         let ends_early = || self.error("the file ends too early: it is cut, or still being written");
+        self.check_memory(range.end.saturating_sub(range.start))?;
         match &self.data {
             Data::Memory(bytes) => {
                 let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
@@ -263,30 +298,65 @@ struct Headers {
     sections: Vec<Section>,
 }
 
+/// Reason for which headers cannot be read.
+struct Unread {
+    why: String,
+    /// They take too much memory.
+    is_spent: bool,
+}
+
+impl From<object::read::Error> for Unread {
+    fn from(error: object::read::Error) -> Unread {
+        Unread { why: format!("it is no whole ELF file: {error}"), is_spent: false }
+    }
+}
+
+impl From<memory::OverLimit> for Unread {
+    fn from(over: memory::OverLimit) -> Unread {
+        Unread { why: over.to_string(), is_spent: true }
+    }
+}
+
+/// Name that begins at `offset`, cut to the length of names.
+pub(crate) fn name_in(names: &[u8], offset: u32) -> &[u8] {
+    let rest = usize::try_from(offset).ok().and_then(|offset| names.get(offset..)).unwrap_or_default();
+    let name = rest.get(..=MAX_NAME_BYTES).unwrap_or(rest);
+    cut(memchr::memchr(0, name).map_or(name, |end| &name[..end]))
+}
+
 impl Headers {
-    fn read<'d, R: ReadRef<'d>>(data: R) -> Result<Headers, String> {
+    fn read<'d, R: ReadRef<'d>>(data: R) -> Result<Headers, Unread> {
         let ident = data.read_bytes_at(0, 5).unwrap_or_default();
         match ident {
             [0x7f, b'E', b'L', b'F', 1] => Headers::parse::<FileHeader32<Endianness>, R>(data),
             [0x7f, b'E', b'L', b'F', 2] => Headers::parse::<FileHeader64<Endianness>, R>(data),
-            _ => return Err("it is no ELF file".into()),
+            _ => Err(Unread { why: "it is no ELF file".into(), is_spent: false }),
         }
-        .map_err(|error| format!("it is no whole ELF file: {error}"))
     }
 
-    fn parse<'d, H, R>(data: R) -> object::read::Result<Headers>
+    fn parse<'d, H, R>(data: R) -> Result<Headers, Unread>
     where
         H: FileHeader<Endian = Endianness>,
         R: ReadRef<'d>,
     {
         let header = H::parse(data)?;
         let endian = header.endian()?;
+        let count = header.shnum(endian, data)?;
+        let names_at = header.section_strings_index(endian, data)?;
+        if count as usize > MAX_SECTIONS {
+            return Err(Unread { why: format!("it has {count} sections"), is_spent: false });
+        }
+        memory::check(u64::from(count) * SECTION_BYTES)?;
         let table = header.sections(endian, data)?;
+        // All names in one piece: one by one, each would be kept, and they may overlap.
+        let names = table.section(names_at).map(|section| section.file_range(endian));
+        let names = names.ok().flatten().filter(|(_, len)| *len <= MAX_SECTION_NAMES && memory::check(*len).is_ok());
+        let names = names.and_then(|(start, len)| data.read_bytes_at(start, len).ok()).unwrap_or_default();
         let mut sections = Vec::new();
-        for section in table.iter().take(MAX_SECTIONS) {
+        for section in table.iter() {
             let (start, len) = section.file_range(endian).unwrap_or_default();
             let mut parsed = Section {
-                name: table.section_name(endian, section).unwrap_or_default().into(),
+                name: name_in(names, section.sh_name(endian)).into(),
                 kind: section.sh_type(endian).0,
                 flags: section.sh_flags(endian).0,
                 address: section.sh_addr(endian).into(),

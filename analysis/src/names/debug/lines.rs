@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use gimli::UnitRef;
 
 use super::paths;
-use super::sections::{Broken, Slice, Work};
+use super::sections::{Broken, Slice};
+use crate::names::work::Work;
 
 /// Place of an instruction in the sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,7 @@ pub(super) fn lines(
         {
             let first = probes.partition_point(|&probe| probe < begin);
             for &probe in probes.iter().skip(first).take_while(|&&probe| probe < address) {
+                work.take(1)?;
                 lines.entry(probe).or_insert(line);
             }
         }

@@ -98,8 +98,11 @@ impl DebugInfo {
         let mut rejected = Vec::new();
         let mut kernel = None;
         if let Some(path) = vmlinux {
-            let named = Kernel::open(path, facts, true)?;
-            kernel = Some(named.map_err(|why| NamesError::unusable(path, why))?);
+            match Kernel::open(path, facts, true) {
+                Ok(named) => kernel = Some(named.map_err(|why| NamesError::unusable(path, why))?),
+                Err(error) if error.is_spent => rejected.push((path.to_owned(), error.why)),
+                Err(error) => return Err(error.into()),
+            }
         } else {
             for path in folders.kernels(release.as_deref(), facts.build_id().as_deref()) {
                 match Kernel::open(&path, facts, false) {
@@ -113,7 +116,7 @@ impl DebugInfo {
             }
         }
         if let (None, Some(tree)) = (&kernel, &folders.tree) {
-            kernel = Kernel::of_tree(tree, facts)?;
+            kernel = Kernel::of_tree(tree, facts, &mut rejected)?;
         }
         let state = State {
             kernel,
@@ -187,24 +190,36 @@ impl Kernel {
             Ok(found) => found,
             Err(why) => return Ok(Err(why)),
         };
-        let (is_64, path) = (image.is_64, path.to_owned());
-        let dwarf = DwarfFile::new(Sections::of_image(image)?);
+        let (is_64, path, work) = (image.is_64, path.to_owned(), image.work());
+        let dwarf = DwarfFile::new(Sections::of_image(image)?, work);
+        if let Some(spent) = dwarf.spent() {
+            return Err(ImageError { path, why: spent.to_string(), is_missing: false, is_spent: true });
+        }
         let (checked, distance, unproven) = (found.checked, found.distance, found.unproven);
         Ok(Ok(Kernel { path, checked, distance, is_64, dwarf, unproven, is_named }))
     }
 
     /// The image of a built tree, where it has debug information.
-    fn of_tree(tree: &Path, facts: &KernelFacts<'_>) -> Result<Option<Kernel>, NamesError> {
+    fn of_tree(
+        tree: &Path,
+        facts: &KernelFacts<'_>,
+        rejected: &mut Vec<(PathBuf, String)>,
+    ) -> Result<Option<Kernel>, NamesError> {
         let path = tree.join("vmlinux");
-        let has_dwarf = match Image::open(&path) {
-            Ok(image) => image.has_dwarf(),
-            Err(error) if error.is_missing => false,
-            Err(error) => return Err(error.into()),
+        let opened = match Image::open(&path) {
+            Ok(image) if !image.has_dwarf() => return Ok(None),
+            Ok(_) => Kernel::open(&path, facts, true),
+            Err(error) if error.is_missing => return Ok(None),
+            Err(error) => Err(error),
         };
-        if !has_dwarf {
-            return Ok(None);
+        match opened {
+            Ok(kernel) => kernel.map(Some).map_err(|why| NamesError::unusable(&path, why)),
+            Err(error) if error.is_spent => {
+                rejected.push((path, error.why));
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
         }
-        Kernel::open(&path, facts, true)?.map(Some).map_err(|why| NamesError::unusable(&path, why))
     }
 
     /// The address in the image.
@@ -265,6 +280,11 @@ impl State {
         // The call itself is before the address that it returns to.
         let own: Vec<u64> = sites.iter().map(|site| kernel.own_address(site.wrapping_sub(1))).collect();
         let mut frames = kernel.dwarf.frames(&own);
+        if let Some(spent) = kernel.dwarf.spent() {
+            self.rejected.push((kernel.path.clone(), spent.to_string()));
+            self.kernel = None;
+            return;
+        }
         for (site, own) in sites.iter().zip(own) {
             if let Some(frames) = frames.remove(&own) {
                 self.known.insert(*site, Some(named(frames, *site, symbols)));
@@ -276,7 +296,15 @@ impl State {
         self.open_module(name, functions);
         let Some(opened) = self.modules.get_mut(name).and_then(|module| module.opened.as_mut()) else { return };
         let calls: Vec<u64> = sites.iter().filter_map(|site| site.checked_sub(1)).collect();
-        for (call, frames) in opened.frames(&calls) {
+        let found = opened.frames(&calls);
+        if let Some(spent) = opened.spent() {
+            // Without a path nothing is opened again.
+            let file = self.modules.insert(name.to_vec(), Module::default()).and_then(|module| module.path);
+            self.rejected.push((file.unwrap_or_default(), spent.to_string()));
+            self.open.retain(|open| open != name);
+            return;
+        }
+        for (call, frames) in found {
             let site = call.wrapping_add(1);
             self.known.insert(site, Some(named(frames, site, symbols)));
         }

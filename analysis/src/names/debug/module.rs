@@ -15,6 +15,7 @@ use super::relocate::{self, Layout};
 use super::sections::Sections;
 use super::symbols::Symbols;
 use crate::names::module_info::ModuleInfo;
+use crate::names::work::Spent;
 
 /// Facts of the trace about one module.
 #[derive(Clone, Debug, Default)]
@@ -72,12 +73,13 @@ impl ModuleFile {
         if regions.is_empty() {
             return Err(rejected("the trace does not tell where its sections were loaded"));
         }
+        let mut work = image.work();
         let bytes = image.whole().map_err(|error| Refusal::Rejected(error.why))?;
         let file =
             File::parse(&*bytes).map_err(|error| Refusal::Rejected(format!("it is no whole ELF file: {error}")))?;
-        let read = |name: &'static str| relocate::section(&image, &file, &symbols, &layout, name);
+        let read = |name: &'static str| relocate::section(&image, (&file, &symbols), &layout, name, &mut work);
         let sections = Sections::in_memory(image.endian, read).map_err(Refusal::Rejected)?;
-        let mut dwarf = DwarfFile::new(sections);
+        let mut dwarf = DwarfFile::new(sections, work);
         if let Some(kernel) = kernel {
             dwarf.add_roots(kernel);
         }
@@ -96,6 +98,11 @@ impl ModuleFile {
         let probes: Vec<u64> = own.iter().map(|&(_, probe)| probe).collect();
         let mut frames = self.dwarf.frames(&probes);
         own.iter().filter_map(|(address, probe)| Some((*address, frames.remove(probe)?))).collect()
+    }
+
+    /// The reason for which it is left out from now on.
+    pub(super) fn spent(&self) -> Option<Spent> {
+        self.dwarf.spent()
     }
 
     /// Units that could not be read so far.
@@ -182,13 +189,20 @@ fn unique<'a, T: PartialEq>(pairs: impl Iterator<Item = (&'a [u8], T)>) -> HashM
 /// Places of the executable sections in memory: as the recorder saw them, else by the votes.
 fn regions(image: &Image, layout: &Layout, facts: &ModuleFacts<'_>, votes: &Votes, same_build: bool) -> Vec<Region> {
     let mut regions = Vec::new();
+    let mut same_name: HashMap<&[u8], usize> = HashMap::new();
+    for section in &image.sections {
+        *same_name.entry(&section.name).or_default() += 1;
+    }
+    let mut listed: HashMap<&[u8], Vec<u64>> = HashMap::new();
+    for (name, address) in facts.infos.iter().flat_map(|info| &info.sections) {
+        listed.entry(name).or_default().push(*address);
+    }
     for (at, section) in image.sections.iter().enumerate() {
         let Some(laid_out) = layout.get(at).copied().flatten().filter(|_| section.is_executable()) else { continue };
         let mut starts: Vec<u64> = Vec::new();
-        let is_unique = image.sections.iter().filter(|other| other.name == section.name).count() == 1;
+        let is_unique = same_name.get(&*section.name) == Some(&1);
         if is_unique && same_build {
-            let listed = facts.infos.iter().flat_map(|info| &info.sections);
-            starts.extend(listed.filter(|(name, _)| **name == *section.name).map(|&(_, address)| address));
+            starts.extend(listed.get(&*section.name).into_iter().flatten());
         }
         if starts.is_empty()
             && let Some(&(distance, most, all)) = votes.sections.get(&at)

@@ -7,6 +7,7 @@ use object::{Endianness, File, RelocationFlags};
 use super::image::{Image, Section};
 use super::sections::Sections;
 use super::symbols::Symbols;
+use crate::names::work::Work;
 
 /// Addresses of a module's sections, by index; `None` for a section that is not loaded.
 pub(crate) type Layout = Vec<Option<u64>>;
@@ -32,22 +33,27 @@ pub(crate) fn layout(image: &Image) -> Option<Layout> {
 }
 
 /// Debug sections of a module by the addresses of a layout, without the tables of lines.
-pub(crate) fn without_lines(image: &Image, symbols: &Symbols, layout: &Layout) -> Result<Sections, String> {
+pub(crate) fn without_lines(
+    image: &Image,
+    symbols: &Symbols,
+    layout: &Layout,
+    work: &mut Work,
+) -> Result<Sections, String> {
     let bytes = image.whole().map_err(|error| error.why)?;
     let file = File::parse(&*bytes).map_err(|error| format!("it is no whole ELF file: {error}"))?;
     Sections::in_memory(image.endian, |name| match name {
         ".debug_line" => Ok(Vec::new()),
-        name => section(image, &file, symbols, layout, name),
+        name => section(image, (&file, symbols), layout, name, work),
     })
 }
 
 /// Content of a debug section after relocation; empty where the module has no such section.
 pub(crate) fn section(
     image: &Image,
-    file: &File<'_>,
-    symbols: &Symbols,
+    (file, symbols): (&File<'_>, &Symbols),
     layout: &Layout,
     name: &str,
+    work: &mut Work,
 ) -> Result<Vec<u8>, String> {
     let Some(at) = image.sections.iter().position(|section| *section.name == *name.as_bytes()) else {
         return Ok(Vec::new());
@@ -56,6 +62,7 @@ pub(crate) fn section(
     let mut bytes = image.content(section).map_err(|error| error.why)?;
     let Ok(parsed) = file.section_by_index(object::SectionIndex(at)) else { return Ok(bytes) };
     for (offset, relocation) in parsed.relocations() {
+        work.take(1).map_err(|spent| spent.to_string())?;
         let symbol = match relocation.target() {
             RelocationTarget::Symbol(index) => symbols.get(index.0),
             _ => None,

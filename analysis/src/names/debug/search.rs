@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+
+use kmemtrace_abi::open::regular;
 
 use super::check::hex;
 use crate::names::module_info::ModuleInfo;
@@ -13,6 +16,8 @@ use crate::names::options::NameOptions;
 const MAX_DEPTH: usize = 24;
 /// Greatest number of entries that are looked at below a kernel's modules. Distributions have some 7,000.
 const MAX_ENTRIES: usize = 1 << 20;
+/// Greatest size of a `modules.order` that is read. Distributions have some 300 KB.
+const MAX_ORDER_BYTES: u64 = 16 << 20;
 /// Ends of file names: as they are, as separate debug files, and packed.
 const SUFFIXES: [&str; 8] = ["", ".debug", ".gz", ".xz", ".zst", ".debug.gz", ".debug.xz", ".debug.zst"];
 
@@ -165,7 +170,7 @@ impl Listed {
     /// Paths of a built tree's modules without suffix, relative to it, of its `modules.order`.
     fn of_tree(&mut self, tree: &Path) -> &ByName {
         self.trees.entry(tree.to_owned()).or_insert_with(|| {
-            let order = std::fs::read(tree.join("modules.order")).unwrap_or_default();
+            let order = read_order(&tree.join("modules.order")).unwrap_or_default();
             let mut files = ByName::new();
             for line in order.split(|&byte| byte == b'\n') {
                 let line = line.strip_prefix(b"kernel/").unwrap_or(line);
@@ -177,6 +182,13 @@ impl Listed {
             files
         })
     }
+}
+
+/// Text of a tree's `modules.order`; `None` where it is no stored file.
+fn read_order(path: &Path) -> Option<Vec<u8>> {
+    let mut order = Vec::new();
+    regular::open(path).ok()?.take(MAX_ORDER_BYTES).read_to_end(&mut order).ok()?;
+    Some(order)
 }
 
 fn list(folder: &Path, depth: usize, seen: &mut usize, files: &mut ByName) {

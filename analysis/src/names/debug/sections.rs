@@ -7,6 +7,7 @@ use gimli::{DebugInfoOffset, EndianSlice, RunTimeEndian, SectionId};
 use object::Endianness;
 
 use super::image::{Image, ImageError, Section};
+use crate::names::work::Spent;
 
 /// Bytes of a section, or of a part of one.
 pub(crate) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
@@ -35,30 +36,15 @@ impl From<gimli::Error> for Broken {
     }
 }
 
-impl From<ImageError> for Broken {
-    fn from(_: ImageError) -> Broken {
+impl From<Spent> for Broken {
+    fn from(_: Spent) -> Broken {
         Broken
     }
 }
 
-/// Bound on the work that a file can ask for: entries, ranges and rows that may still be read.
-#[derive(Debug)]
-pub(crate) struct Work {
-    left: u64,
-}
-
-/// Work that a file may take. Everything in a distribution's kernel together takes 40 million steps.
-const MAX_WORK: u64 = 1 << 29;
-
-impl Work {
-    pub(crate) fn new() -> Work {
-        Work { left: MAX_WORK }
-    }
-
-    /// Takes `steps` of the work that is left.
-    pub(crate) fn take(&mut self, steps: u64) -> Result<(), Broken> {
-        self.left = self.left.checked_sub(steps).ok_or(Broken)?;
-        Ok(())
+impl From<ImageError> for Broken {
+    fn from(_: ImageError) -> Broken {
+        Broken
     }
 }
 
@@ -137,6 +123,17 @@ impl Sections {
     /// Bytes of `.debug_abbrev`.
     pub(crate) fn abbrev_len(&self) -> usize {
         self.held(SectionId::DebugAbbrev).len()
+    }
+
+    /// Bytes of the header of a table of lines, where it can be read.
+    pub(crate) fn line_header_len(&self, offset: u64) -> Option<usize> {
+        use gimli::Reader;
+
+        let mut lines = self.slice(self.held(SectionId::DebugLine).get(usize::try_from(offset).ok()?..)?);
+        let (_, format) = lines.read_initial_length().ok()?;
+        let version = lines.read_u16().ok()?;
+        lines.skip(if version >= 5 { 2 } else { 0 }).ok()?;
+        Some(lines.read_length(format).ok()?.min(lines.len()))
     }
 
     /// The sections with `unit` as the only unit. `abbrev_end` ends `.debug_abbrev`: tables that overlap would be read over and over.

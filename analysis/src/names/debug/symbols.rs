@@ -1,11 +1,11 @@
 //! Symbols of an ELF file.
 
+use object::Endianness;
 use object::elf::{self, Sym32, Sym64};
 use object::pod::slice_from_bytes;
 use object::read::elf::Sym;
-use object::{Endianness, StringTable};
 
-use super::image::{Image, ImageError, Section};
+use super::image::{Image, ImageError, Section, name_in};
 
 /// Table of symbols with its strings.
 #[derive(Debug)]
@@ -86,7 +86,6 @@ impl Symbols {
     }
 
     fn parse<S: Sym<Endian = Endianness>>(&self, index: usize, symbol: &S) -> Option<ImageSymbol<'_>> {
-        let strings = StringTable::new(&self.strings[..], 0, self.strings.len() as u64);
         let section = match symbol.st_shndx(self.endian) {
             elf::SHN_XINDEX => self.large_index(index),
             section => section.index().map(usize::from),
@@ -94,7 +93,7 @@ impl Symbols {
         let kind = symbol.st_type();
         let mark = u64::from(self.has_thumb_bit && kind == elf::STT_FUNC);
         Some(ImageSymbol {
-            name: strings.get(symbol.st_name(self.endian)).unwrap_or_default(),
+            name: name_in(&self.strings, symbol.st_name(self.endian)),
             value: symbol.st_value(self.endian).into() & !mark,
             size: symbol.st_size(self.endian).into(),
             kind,

@@ -371,7 +371,7 @@ fn read_all(bytes: Vec<u8>, sites: &[u64]) {
         let _ = ModuleFile::open(&path, &ModuleFacts { infos: &[], functions }, None)
             .map(|mut module| module.frames(sites).len());
     } else if let Ok(sections) = Sections::of_image(image) {
-        let _ = DwarfFile::new(sections).frames(sites);
+        let _ = DwarfFile::new(sections, crate::names::work::Work::of(1 << 20)).frames(sites);
     }
 }
 

@@ -5,7 +5,8 @@ use std::ops::Range;
 use gimli::{AttributeValue, DebugAddrBase, DebugRngListsBase, DebugStrOffsetsBase, Section, UnitHeader, UnitType};
 
 use super::paths::Roots;
-use super::sections::{ALONE, Broken, Dwarf, Sections, Slice, Work};
+use super::sections::{ALONE, Broken, Dwarf, Sections, Slice};
+use crate::names::work::Work;
 
 /// Greatest number of units. The largest kernels have some 30,000.
 const MAX_UNITS: usize = 1 << 20;
@@ -19,8 +20,27 @@ const HEADER_BYTES: u64 = 64;
 pub(crate) struct UnitPlace {
     /// Bytes of the unit, header included.
     pub(crate) range: Range<u64>,
-    /// End of its abbreviations in their section.
-    pub(crate) abbrev_end: usize,
+    /// Begin and end of its abbreviations in their section.
+    pub(crate) abbrevs: Range<usize>,
+    /// Offset of its table of lines.
+    lines: Option<u64>,
+}
+
+/// Memory of an attribute in a table of abbreviations, in bytes; it has at least two bytes there.
+const ATTRIBUTE_BYTES: usize = 24;
+/// Memory of a file in a table of lines, in bytes; it has at least one byte there.
+const FILE_BYTES: usize = 160;
+
+impl UnitPlace {
+    /// Takes what it takes to read the unit's tables.
+    pub(crate) fn take_tables(&self, sections: &Sections, work: &mut Work) -> Result<(), Broken> {
+        let attributes = self.abbrevs.len() / 2;
+        work.take(1 + attributes as u64)?;
+        work.keep(attributes.saturating_mul(ATTRIBUTE_BYTES))?;
+        let files = self.lines.and_then(|lines| sections.line_header_len(lines)).unwrap_or(0);
+        work.take(files as u64)?;
+        Ok(work.keep(files.saturating_mul(FILE_BYTES))?)
+    }
 }
 
 /// Units of a file by address.
@@ -49,13 +69,13 @@ impl Units {
     /// Reads the first entry of every unit.
     pub(crate) fn read(sections: &Sections, work: &mut Work) -> Units {
         let mut units = Units::default();
-        let abbrevs = units.find_places(sections);
+        let abbrevs = units.find_places(sections, work);
         let mut ends: Vec<usize> = abbrevs.clone();
         ends.sort_unstable();
         ends.dedup();
         for (place, &abbrev) in units.places.iter_mut().zip(&abbrevs) {
             let next = ends.partition_point(|&end| end <= abbrev);
-            place.abbrev_end = ends.get(next).copied().unwrap_or(sections.abbrev_len());
+            place.abbrevs = abbrev..ends.get(next).copied().unwrap_or(sections.abbrev_len()).max(abbrev);
         }
         for at in 0..units.places.len() {
             let Some(place) = units.places.get(at).cloned() else { break };
@@ -74,14 +94,21 @@ impl Units {
         units
     }
 
-    /// Units that may hold code at `address`.
-    pub(crate) fn at(&self, address: u64) -> impl Iterator<Item = usize> {
+    /// The unit that may hold code at `address`, after `turn` others, and the number of ranges that were looked at.
+    pub(crate) fn at(&self, address: u64, turn: usize) -> (Option<usize>, u64) {
         let after = self.ranges.partition_point(|range| range.end <= address);
         let ranges = self.ranges.get(after..).unwrap_or_default().iter();
-        ranges
-            .take_while(move |range| range.least_begin <= address)
-            .filter(move |range| range.begin <= address)
-            .map(|range| range.unit as usize)
+        let (mut left, mut passed) = (turn, 0);
+        for range in ranges.take_while(|range| range.least_begin <= address) {
+            passed += 1;
+            if range.begin <= address {
+                match left.checked_sub(1) {
+                    Some(fewer) => left = fewer,
+                    None => return (Some(range.unit as usize), passed),
+                }
+            }
+        }
+        (None, passed)
     }
 
     /// Index of the unit with this place of `.debug_info`.
@@ -91,7 +118,7 @@ impl Units {
     }
 
     /// Finds all units; returns where the abbreviations of each begin.
-    fn find_places(&mut self, sections: &Sections) -> Vec<usize> {
+    fn find_places(&mut self, sections: &Sections, work: &mut Work) -> Vec<usize> {
         let (len, mut at, mut abbrevs) = (sections.info_len(), 0, Vec::new());
         while at < len {
             let Some((unit_len, abbrev)) = header_at(sections, at) else {
@@ -100,13 +127,13 @@ impl Units {
                 break;
             };
             let end = at.saturating_add(unit_len);
-            if end > len || self.places.len() == MAX_UNITS {
+            if end > len || self.places.len() == MAX_UNITS || work.take(4).is_err() {
                 self.broken += 1;
                 break;
             }
             match abbrev {
                 Some(abbrev) => {
-                    self.places.push(UnitPlace { range: at..end, abbrev_end: 0 });
+                    self.places.push(UnitPlace { range: at..end, abbrevs: 0..0, lines: None });
                     abbrevs.push(abbrev);
                 }
                 None => self.broken += 1,
@@ -118,18 +145,20 @@ impl Units {
 
     /// Adds the addresses of a unit.
     fn add(&mut self, sections: &Sections, place: &UnitPlace, unit: u32, work: &mut Work) -> Result<(), Broken> {
+        place.take_tables(sections, work)?;
         let len = place.range.end - place.range.start;
         if len > HEAD_BYTES {
             let before = self.ranges.len();
             let mut head = sections.info(place.range.start..place.range.start + HEAD_BYTES)?.into_owned();
             shorten(sections, &mut head)?;
-            if self.add_root(&sections.dwarf(&head, place.abbrev_end), unit, work).is_ok() {
+            if self.add_root(&sections.dwarf(&head, place.abbrevs.end), unit, work).is_ok() {
                 return Ok(());
             }
             self.ranges.truncate(before);
         }
+        work.look_at(usize::try_from(len)?)?;
         let whole = sections.info(place.range.clone())?;
-        self.add_root(&sections.dwarf(&whole, place.abbrev_end), unit, work)
+        self.add_root(&sections.dwarf(&whole, place.abbrevs.end), unit, work)
     }
 
     fn add_root(&mut self, dwarf: &Dwarf<'_>, unit: u32, work: &mut Work) -> Result<(), Broken> {
@@ -138,6 +167,9 @@ impl Units {
             return Ok(());
         }
         let root = Root::read(dwarf, &header, work)?;
+        if let (Some(place), Some(lines)) = (self.places.get_mut(unit as usize), root.lines) {
+            place.lines = Some(lines);
+        }
         let (name, folder) = (root.string(dwarf, &header, root.name), root.string(dwarf, &header, root.folder));
         self.roots.add_unit(name.unwrap_or_default(), folder.unwrap_or_default());
         let encoding = header.encoding();
@@ -155,6 +187,7 @@ impl Units {
             let mut ranges = dwarf.ranges.ranges(list, encoding, base, &dwarf.debug_addr, root.addr_base)?;
             while let Some(range) = ranges.next()? {
                 work.take(1)?;
+                work.keep(size_of::<UnitRange>())?;
                 self.push(range.begin, range.end, unit);
             }
         } else if let Some(begin) = low {
@@ -217,6 +250,7 @@ struct Root<'a> {
     low: Option<Value<'a>>,
     high: Option<Value<'a>>,
     ranges: Option<Value<'a>>,
+    lines: Option<u64>,
     addr_base: DebugAddrBase,
     rnglists_base: DebugRngListsBase,
     str_offsets_base: DebugStrOffsetsBase,
@@ -231,13 +265,14 @@ impl<'a> Root<'a> {
             low: None,
             high: None,
             ranges: None,
+            lines: None,
             addr_base: DebugAddrBase(if encoding.version >= 5 { 8 } else { 0 }),
             rnglists_base: DebugRngListsBase::default_for_encoding_and_file(encoding, file_type),
             str_offsets_base: DebugStrOffsetsBase::default_for_encoding_and_file(encoding, file_type),
         };
         // Units may share a table; then it is read again for each.
         let table = dwarf.debug_abbrev.reader().len().saturating_sub(header.debug_abbrev_offset().0);
-        work.take(1 + table as u64 / 8)?;
+        work.take(1 + table as u64 / 2)?;
         let abbreviations = header.abbreviations(&dwarf.debug_abbrev)?;
         let mut entries = header.entries_raw(&abbreviations, None)?;
         let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(root) };
@@ -250,6 +285,7 @@ impl<'a> Root<'a> {
                 (gimli::DW_AT_low_pc, _) => root.low = Some(value),
                 (gimli::DW_AT_high_pc, _) => root.high = Some(value),
                 (gimli::DW_AT_ranges, _) => root.ranges = Some(value),
+                (gimli::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) => root.lines = Some(offset.0 as u64),
                 (_, AttributeValue::DebugAddrBase(base)) => root.addr_base = base,
                 (_, AttributeValue::DebugRngListsBase(base)) => root.rnglists_base = base,
                 (_, AttributeValue::DebugStrOffsetsBase(base)) => root.str_offsets_base = base,

@@ -4,6 +4,8 @@
 
 use std::io::{self, Error, ErrorKind, Read};
 
+use kmemtrace_abi::memory;
+
 /// Greatest size of an unpacked file or section, in bytes. A kernel with debug information has some 600 MB.
 const MAX_UNPACKED: u64 = 4 << 30;
 /// Greatest size of an unpacked xz file, in bytes: its decoder holds the content up to three times.
@@ -38,7 +40,7 @@ impl Packing {
         let limit = limit(len);
         match self {
             Packing::Gzip => read_all(flate2::read::MultiGzDecoder::new(packed), limit),
-            Packing::Zstd => read_all(zstd::stream::read::Decoder::new(packed)?, limit),
+            Packing::Zstd => read_all(zstd_of(packed)?, limit),
             Packing::Xz => xz(&read_all(packed, MAX_UNPACKED_XZ)?, limit.min(MAX_UNPACKED_XZ)),
         }
     }
@@ -51,7 +53,16 @@ pub(super) fn zlib(packed: &[u8], size: u64) -> io::Result<Vec<u8>> {
 
 /// Content of a section of `size` bytes that is packed as zstd does.
 pub(super) fn zstandard(packed: &[u8], size: u64) -> io::Result<Vec<u8>> {
-    whole(read_all(zstd::stream::read::Decoder::new(packed)?, size.min(limit(packed.len() as u64)))?, size)
+    whole(read_all(zstd_of(packed)?, size.min(limit(packed.len() as u64)))?, size)
+}
+
+/// Greatest window of a zstd stream, as a power of two: the decoder holds all of it. That of `zstd -19` is 8 MiB.
+const MAX_WINDOW: u32 = 27;
+
+fn zstd_of<'r, R: Read>(packed: R) -> io::Result<zstd::stream::read::Decoder<'r, io::BufReader<R>>> {
+    let mut decoder = zstd::stream::read::Decoder::new(packed)?;
+    decoder.window_log_max(MAX_WINDOW)?;
+    Ok(decoder)
 }
 
 fn limit(packed: u64) -> u64 {
@@ -70,10 +81,24 @@ fn invalid(what: &str) -> Error {
     Error::new(ErrorKind::InvalidData, what)
 }
 
-fn read_all(reader: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+/// Bytes between two looks at the memory that is left.
+const PIECE: u64 = 1 << 20;
+
+fn read_all(mut reader: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut data = Vec::new();
-    reader.take(limit.saturating_add(1)).read_to_end(&mut data)?;
-    if data.len() as u64 > limit { Err(invalid("it is too large when unpacked")) } else { Ok(data) }
+    loop {
+        let before = data.len() as u64;
+        // A vector that is full takes as much again.
+        let more = if data.capacity() - data.len() < PIECE as usize { before.max(PIECE) } else { 0 };
+        memory::check(more).map_err(|over| Error::new(ErrorKind::OutOfMemory, over))?;
+        reader.by_ref().take(PIECE).read_to_end(&mut data)?;
+        if data.len() as u64 > limit {
+            return Err(invalid("it is too large when unpacked"));
+        }
+        if (data.len() as u64) < before + PIECE {
+            return Ok(data);
+        }
+    }
 }
 
 /// Blocks of an xz file, each of LZMA2 alone. The sizes in the chunks' headers are added up before anything is unpacked: the
@@ -108,6 +133,8 @@ fn xz(packed: &[u8], limit: u64) -> io::Result<Vec<u8>> {
         if unpacked_bytes.saturating_add(data.len() as u64) > limit {
             return Err(invalid("it is too large when unpacked"));
         }
+        let more = unpacked_bytes.saturating_add(data.len() as u64).saturating_mul(2);
+        memory::check(more).map_err(|over| Error::new(ErrorKind::OutOfMemory, over))?;
         let (mut block, after) = block.split_at_checked(packed_bytes).ok_or_else(damaged)?;
         lzma_rs::lzma2_decompress(&mut block, &mut data).map_err(|_| damaged())?;
         let padding = packed_bytes.next_multiple_of(4) - packed_bytes;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use gimli::{AttributeValue, RangeListsOffset, UnitOffset, UnitRef};
 
-use super::sections::{Broken, Slice, Work};
+use super::sections::{Broken, Slice};
+use crate::names::work::Work;
 
 /// Greatest number of functions in each other at one address. Kernels have some 20.
 const MAX_INLINED: usize = 256;
@@ -75,6 +76,8 @@ fn functions(unit: Unit<'_, '_>, probes: &[u64], work: &mut Work) -> Result<Hash
         work.take(1)?;
         let offset = entries.next_offset();
         let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+        // Attributes may have no bytes: an entry of one byte can have thousands.
+        work.take(abbreviation.attributes().len() as u64)?;
         if abbreviation.tag() != gimli::DW_TAG_subprogram {
             entries.skip_attributes(abbreviation.attributes())?;
             continue;
@@ -84,14 +87,17 @@ fn functions(unit: Unit<'_, '_>, probes: &[u64], work: &mut Work) -> Result<Hash
             let attribute = entries.read_attribute(spec)?;
             ranges.take(unit, attribute.name(), attribute.value())?;
         }
-        ranges.each(unit, work, |begin, end| {
-            for &probe in held(probes, begin, end) {
+        ranges.each(unit, work, |work, begin, end| {
+            let held = held(probes, begin, end);
+            work.take(held.len() as u64)?;
+            for &probe in held {
                 let this = FunctionAt { offset, bytes: end - begin };
                 let best = found.entry(probe).or_insert(this);
                 if this.bytes < best.bytes {
                     *best = this;
                 }
             }
+            Ok(())
         })?;
     }
     Ok(found)
@@ -108,10 +114,12 @@ fn chains_of<'a>(
     let mut entries = unit.entries_raw(Some(offset))?;
     let top = entries.next_depth();
     let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(chains) };
+    work.take(abbreviation.attributes().len() as u64)?;
+    work.keep(probes.len() * size_of::<Chain<'_>>())?;
     let mut name = FunctionName::default();
     for &spec in abbreviation.attributes() {
         let attribute = entries.read_attribute(spec)?;
-        name.take(unit, attribute.name(), attribute.value());
+        name.take(unit, attribute.name(), attribute.value(), work)?;
     }
     for chain in &mut chains {
         chain.outermost = name.best();
@@ -126,6 +134,7 @@ fn chains_of<'a>(
         }
         work.take(1)?;
         let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+        work.take(abbreviation.attributes().len() as u64)?;
         while around.last().is_some_and(|&outer| outer >= depth) {
             around.pop();
         }
@@ -143,7 +152,7 @@ fn chains_of<'a>(
             let attribute = entries.read_attribute(spec)?;
             let value = attribute.value();
             ranges.take(unit, attribute.name(), value)?;
-            name.take(unit, attribute.name(), value);
+            name.take(unit, attribute.name(), value, work)?;
             match (attribute.name(), value) {
                 // Before version 5, 0 is no file.
                 (gimli::DW_AT_call_file, AttributeValue::FileIndex(file)) => {
@@ -155,13 +164,16 @@ fn chains_of<'a>(
         }
         inlined.name = name.best();
         let level = around.len();
-        ranges.each(unit, work, |begin, end| {
+        ranges.each(unit, work, |work, begin, end| {
             let first = probes.partition_point(|&probe| probe < begin);
             for (chain, _) in chains.iter_mut().zip(probes).skip(first).take_while(|&(_, &probe)| probe < end) {
+                work.take(1)?;
                 if chain.inlined.len() == level && level < MAX_INLINED {
+                    work.keep(2 * size_of::<Inlined<'_>>())?;
                     chain.inlined.push(inlined);
                 }
             }
+            Ok(())
         })?;
         around.push(depth);
     }
@@ -184,12 +196,22 @@ pub(super) struct FunctionName<'a> {
 }
 
 impl<'a> FunctionName<'a> {
-    pub(super) fn take(&mut self, unit: Unit<'_, 'a>, name: gimli::DwAt, value: AttributeValue<Slice<'a>>) {
+    pub(super) fn take(
+        &mut self,
+        unit: Unit<'_, 'a>,
+        name: gimli::DwAt,
+        value: AttributeValue<Slice<'a>>,
+        work: &mut Work,
+    ) -> Result<(), Broken> {
         match name {
             gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
                 self.linkage = unit.attr_string(value).ok().or(self.linkage);
+                work.look_at(self.linkage.map_or(0, |name| name.slice().len()))?;
             }
-            gimli::DW_AT_name => self.plain = unit.attr_string(value).ok().or(self.plain),
+            gimli::DW_AT_name => {
+                self.plain = unit.attr_string(value).ok().or(self.plain);
+                work.look_at(self.plain.map_or(0, |name| name.slice().len()))?;
+            }
             gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
                 self.other = match value {
                     AttributeValue::UnitRef(offset) => Some(NameRef::Entry(offset)),
@@ -199,6 +221,7 @@ impl<'a> FunctionName<'a> {
             }
             _ => {}
         }
+        Ok(())
     }
 
     pub(super) fn best(&self) -> Option<NameRef<'a>> {
@@ -234,19 +257,24 @@ impl Ranges {
         Ok(())
     }
 
-    fn each(&self, unit: Unit<'_, '_>, work: &mut Work, mut range: impl FnMut(u64, u64)) -> Result<(), Broken> {
+    fn each(
+        &self,
+        unit: Unit<'_, '_>,
+        work: &mut Work,
+        mut range: impl FnMut(&mut Work, u64, u64) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
         if let Some(list) = self.list {
             let mut ranges = unit.ranges(list)?;
             while let Some(found) = ranges.next()? {
-                work.take(1)?;
+                work.take(2)?;
                 if found.begin < found.end {
-                    range(found.begin, found.end);
+                    range(work, found.begin, found.end)?;
                 }
             }
         } else if let Some(begin) = self.low {
             let end = self.high.or_else(|| begin.checked_add(self.size?));
             if let Some(end) = end.filter(|&end| begin < end) {
-                range(begin, end);
+                range(work, begin, end)?;
             }
         }
         Ok(())

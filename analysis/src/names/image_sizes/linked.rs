@@ -38,13 +38,18 @@ pub(super) fn read(path: &Path, kind: Linked) -> Result<StaticSizes, NamesError>
     let layout = if image.is_relocatable { relocate::layout(&image) } else { None };
     let layout = layout.unwrap_or_default();
     let units = match image.section(b".debug_info") {
-        None => Units::default(),
+        None => Ok(Units::default()),
         Some(_) if image.is_relocatable => {
-            let sections = relocate::without_lines(&image, &table, &layout);
-            Units::read(&sections.map_err(|why| NamesError::unusable(path, why))?)
+            let mut work = image.work();
+            let sections = relocate::without_lines(&image, &table, &layout, &mut work);
+            Units::read(&sections.map_err(|why| NamesError::unusable(path, why))?, work)
         }
-        Some(_) => Units::read(&Sections::without_lines(image)?),
+        Some(_) => {
+            let work = image.work();
+            Units::read(&Sections::without_lines(image)?, work)
+        }
     };
+    let units = units.map_err(|spent| NamesError::unusable(path, spent.to_string()))?;
     if units.broken > 0 {
         sizes.leave_out(path, format!("{} compile units of its debug information are damaged", units.broken));
     }
@@ -73,7 +78,10 @@ pub(super) fn read(path: &Path, kind: Linked) -> Result<StaticSizes, NamesError>
             known.add_alias(symbol.name);
         }
     });
-    Ok(sizes)
+    match units.spent() {
+        Some(spent) => Err(NamesError::unusable(path, spent.to_string())),
+        None => Ok(sizes),
+    }
 }
 
 /// Symbol with the address that the layout of a module gives it.

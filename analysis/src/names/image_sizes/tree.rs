@@ -2,8 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use kmemtrace_abi::open::regular;
 
 use super::folders::{self, WalkItem};
 use super::sizes::{Counted, SectionPlaces, StaticSizes};
@@ -60,11 +63,11 @@ fn sources_of(root: &Path) -> Option<PathBuf> {
         return Some(link);
     }
     let makefile = root.join("Makefile");
-    let data = fs::metadata(&makefile).ok()?;
-    if !data.is_file() || data.len() > MAX_MAKEFILE_BYTES {
+    let mut text = Vec::new();
+    regular::open(&makefile).ok()?.take(MAX_MAKEFILE_BYTES + 1).read_to_end(&mut text).ok()?;
+    if text.len() as u64 > MAX_MAKEFILE_BYTES {
         return None;
     }
-    let text = fs::read(&makefile).ok()?;
     let named = |line: &[u8]| -> Option<PathBuf> {
         let included = line.strip_prefix(b"include ").and_then(|path| path.strip_suffix(b"/Makefile"));
         let path = included.or_else(|| line.strip_prefix(b"MAKEARGS := -C "))?;

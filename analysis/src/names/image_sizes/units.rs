@@ -1,12 +1,14 @@
 //! Compile units of an image: whose the addresses of functions and of objects are.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use gimli::{AttributeValue, Expression, Operation, Unit, constants};
 
-use crate::names::debug::sections::{ALONE, Broken, Dwarf, Sections, Slice, Work};
+use crate::names::debug::sections::{ALONE, Broken, Dwarf, Sections, Slice};
 use crate::names::debug::units;
+use crate::names::work::{Spent, Work};
 
 /// Greatest number of bytes in the names of all units together; the largest kernels have some 2 MB.
 const MAX_NAME_BYTES: usize = 64 << 20;
@@ -21,6 +23,8 @@ pub(crate) struct Units {
     variables: Vec<(u64, u32)>,
     /// Units that could not be read to their end.
     pub(crate) broken: u64,
+    /// Work that is left for questions.
+    work: RefCell<Work>,
 }
 
 /// Name of a unit, and number of the folder that the compiler ran in.
@@ -37,17 +41,23 @@ struct UnitNames {
 
 impl Units {
     /// Reads all units, one at a time.
-    pub(crate) fn read(sections: &Sections) -> Units {
-        let mut work = Work::new();
+    ///
+    /// # Errors
+    /// The reason, where they take too much.
+    pub(crate) fn read(sections: &Sections, mut work: Work) -> Result<Units, Spent> {
         let index = units::Units::read(sections, &mut work);
         let mut units = Units { broken: index.broken, ..Units::default() };
         let mut names = UnitNames::default();
         for (number, place) in index.places.iter().enumerate() {
-            let read = sections.info(place.range.clone()).and_then(|bytes| {
-                let dwarf = sections.dwarf(&bytes, place.abbrev_end);
+            let read = place.take_tables(sections, &mut work).and_then(|()| {
+                let bytes = sections.info(place.range.clone())?;
+                let dwarf = sections.dwarf(&bytes, place.abbrevs.end);
                 units.add(&dwarf, number, &mut names, &mut work)
             });
             units.broken += u64::from(read.is_err());
+            if let Some(spent) = work.spent() {
+                return Err(spent);
+            }
             // Every unit has a name, so that numbers stay those of the index.
             names.names.resize_with(number + 1, UnitName::default);
         }
@@ -61,7 +71,8 @@ impl Units {
         units.sources = names.names.iter().map(source).collect();
         units.index = index;
         units.variables.sort_unstable();
-        units
+        units.work = RefCell::new(work);
+        Ok(units)
     }
 
     /// Source of a unit, below the root of the sources.
@@ -76,7 +87,14 @@ impl Units {
 
     /// Unit of the code at an address.
     pub(crate) fn of_code(&self, address: u64) -> Option<usize> {
-        self.index.at(address).next()
+        let (unit, passed) = self.index.at(address, 0);
+        self.work.borrow_mut().take(passed).ok()?;
+        unit
+    }
+
+    /// The reason for which questions have no answers any more.
+    pub(crate) fn spent(&self) -> Option<Spent> {
+        self.work.borrow().spent()
     }
 
     /// Unit of the variable at an address.
@@ -130,6 +148,7 @@ impl Units {
                 // The linker leaves what it has dropped at 0.
                 && address > 0
             {
+                work.keep(size_of::<(u64, u32)>())?;
                 self.variables.push((address, number));
             }
             if !entry.has_children() {

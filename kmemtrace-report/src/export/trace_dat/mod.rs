@@ -32,7 +32,7 @@ const LEVEL: i32 = 6;
 pub(super) fn trace_dat(job: &Job<'_>, version: TraceDatVersion) -> anyhow::Result<u8> {
     refuse_options(job)?;
     let mut trace = job.open()?;
-    let name = report::input_name(&trace);
+    let name = crate::of_text::input_name(&trace);
     let shape = trace.streams.iter().find_map(CpuStream::page_shape);
     let Some((texts, shape)) = trace.metadata.texts.take().zip(shape) else {
         bail!(

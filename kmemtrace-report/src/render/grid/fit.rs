@@ -22,6 +22,8 @@ pub(crate) struct Need {
     pub(crate) is_name: bool,
     /// No row has a text in it.
     pub(crate) is_empty: bool,
+    /// No row has a known value in it.
+    pub(crate) is_unknown: bool,
     /// Order of dropping: the greatest first, 0 never.
     pub(crate) drop: u8,
 }
@@ -96,11 +98,11 @@ mod tests {
     use super::*;
 
     fn figure(width: usize, drop: u8) -> Need {
-        Need { width, site: None, kept: 0, is_name: false, is_empty: false, drop }
+        Need { width, site: None, kept: 0, is_name: false, is_empty: false, is_unknown: false, drop }
     }
 
     fn site(width: usize, kept: usize) -> Need {
-        Need { width, site: Some(kept), kept, is_name: false, is_empty: false, drop: 0 }
+        Need { width, site: Some(kept), kept, is_name: false, is_empty: false, is_unknown: false, drop: 0 }
     }
 
     #[test]

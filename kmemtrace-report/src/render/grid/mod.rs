@@ -71,8 +71,19 @@ impl Grid<'_> {
         // A column of names that no row has says nothing.
         let has_content =
             |index: usize| !matches!(self.columns[index].holds, Holds::Name | Holds::Path) || !needs[index].is_empty;
-        let can_be_shown =
-            |index: &usize| (self.screen.has_bars || self.columns[*index].holds != Holds::Bar) && has_content(*index);
+        // Of a text of one moment: what it does not tell, and figures of all allocations, which are those of live ones.
+        let is_told = |index: usize| {
+            let column = &self.columns[index];
+            let is_ranked = Some(column.title) == self.ranked;
+            !self.screen.is_of_text
+                || is_ranked
+                || column.holds == Holds::Site
+                || !needs[index].is_unknown && !column.shows.is_of_all_allocations()
+        };
+        let can_be_shown = |index: &usize| {
+            let has_bars = self.screen.has_bars || self.columns[*index].holds != Holds::Bar;
+            has_bars && has_content(*index) && is_told(*index)
+        };
         let places: Vec<usize> = (0..self.columns.len()).filter(can_be_shown).collect();
         let needs: Vec<Need> = places.iter().map(|&index| needs[index]).collect();
         let mut widths = vec![None; self.columns.len()];
@@ -104,6 +115,7 @@ impl Grid<'_> {
             kept: 0,
             is_name: matches!(column.holds, Holds::Name | Holds::Path),
             is_empty: true,
+            is_unknown: true,
             drop: if Some(column.title) == self.ranked { 0 } else { column.drop },
         };
         let mut needs: Vec<Need> = self.columns.iter().map(of_column).collect();
@@ -115,6 +127,8 @@ impl Grid<'_> {
                 need.site = need.site.map(|share| share.max(need.kept));
             }
             for (index, need) in needs.iter_mut().enumerate() {
+                let is_known = |cell: &Cell| !matches!(&*cell.text, "" | "-");
+                need.is_unknown &= piece.iter().all(|row| row.get(index).is_none_or(|cell| !is_known(cell)));
                 need.is_empty &= piece.iter().all(|row| row.get(index).is_none_or(|cell| cell.text.is_empty()));
             }
             let mut table = plain_table();

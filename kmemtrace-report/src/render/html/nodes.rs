@@ -254,10 +254,10 @@ mod tests {
 
     fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeNode {
         let stats = PrintedStats {
-            allocs: 1,
-            live_objects: 1,
-            allocated: live,
-            live_allocated: live,
+            allocs: Some(1),
+            live_objects: Some(1),
+            allocated: Some(live),
+            live_allocated: Some(live),
             ..PrintedStats::default()
         };
         let name = name.as_bytes().into();
@@ -278,7 +278,7 @@ mod tests {
             node(&format!("f{n}"), NodeKind::Function, n * 100 + 45, sites)
         });
         let functions: Vec<TreeNode> = functions.collect();
-        let live = functions.iter().map(|function| function.stats.live_allocated).sum();
+        let live = functions.iter().map(|function| function.stats.live_allocated.unwrap_or(0)).sum();
         let root = node("linux", NodeKind::Folder, live, functions);
         for max in [1, 2, 3, 50, 200, 1_100, 1_101, 5_000] {
             let tree = Tree::of(&root, max);

@@ -29,6 +29,8 @@ const LEFT_OUT: &[&str] = &[
     "largest",
     "deferred_frees",
     "bulk_frees",
+    "slab_before",
+    "slab_after",
 ];
 
 /// Rows of a document.
@@ -47,7 +49,7 @@ impl PageTable {
         Some(match body {
             Body::Sites(listing) => PageTable::new(listing),
             Body::Groups(listing) => PageTable::new(listing),
-            Body::Caches(listing) => PageTable::new(listing),
+            Body::Caches(view) => PageTable::new(&view.listing),
             Body::Mismatch(listing) => PageTable::new(listing),
             _ => return None,
         })
@@ -96,7 +98,7 @@ struct Grown {
 
 impl Slices {
     fn of(figures: &SliceFigures) -> Slices {
-        Slices { live_allocated: figures.live_allocated.clone(), allocs: figures.allocs.clone() }
+        Slices { live_allocated: figures.live().to_vec(), allocs: figures.allocs.clone().unwrap_or_default() }
     }
 }
 
@@ -106,8 +108,8 @@ impl Growth {
         let Body::Growth(growth) = body else { return None };
         let rows = growth.listing.rows.iter().map(|row| Grown {
             names: members_of(&row.names).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            kind: row.kind.name(),
-            live_allocated: row.slices.live_allocated,
+            kind: row.kind.map_or("-", kmemtrace::Kind::name),
+            live_allocated: row.slices.live().to_vec(),
         });
         Some(Growth {
             slices: growth.slices.iter().map(|end| end.saturating_sub(first)).collect(),

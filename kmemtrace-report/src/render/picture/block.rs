@@ -53,7 +53,7 @@ impl Measure {
         match self {
             Measure::Figure(figure) => node.stats.get(figure).unwrap_or(0),
             Measure::Static => node.static_bytes.unwrap_or(0),
-            Measure::Current => node.current.unwrap_or(node.stats.live_allocated),
+            Measure::Current => node.current.or(node.stats.live_allocated).unwrap_or(0),
         }
     }
 

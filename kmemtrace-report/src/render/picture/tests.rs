@@ -12,7 +12,7 @@ fn node(name: &str, kind: NodeKind, live: u64, children: Vec<TreeNode>) -> TreeN
     TreeNode {
         name: name.as_bytes().into(),
         kind,
-        stats: PrintedStats { live_allocated: live, ..PrintedStats::default() },
+        stats: PrintedStats { live_allocated: Some(live), ..PrintedStats::default() },
         static_bytes: Some(live.saturating_mul(2)),
         current: Some(live.saturating_mul(3)),
         folded: if kind == NodeKind::Others { 7 } else { 0 },

@@ -22,6 +22,9 @@ pub(crate) fn balance(
     options: &TableOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    if view.moment.is_some() {
+        return of_moment(view, options, out);
+    }
     for line in notes(head, view, options) {
         heading::text(&line, options, out)?;
     }
@@ -46,6 +49,42 @@ pub(crate) fn balance(
     writeln!(out)?;
     heading::text(&unexplained(view, changes, options), options, out)?;
     heading::footer(notes, options, out)
+}
+
+/// Writes parts of memory that are known, the largest first.
+pub(crate) fn parts(parts: &[PartRow<'_>], options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let mut parts: Vec<&PartRow<'_>> = parts.iter().filter(|part| part.bytes.is_some()).collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    let grid = Grid { columns: &BALANCE, ranked: None, screen: &options.screen };
+    grid.write(|| parts.iter().map(|part| part_row(part, options)), out).map(drop)
+}
+
+/// Writes the parts of memory at one moment, and the processes of a report.
+fn of_moment(view: &BalanceBody<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let known = view.moment.as_ref();
+    let totals = [known.and_then(|totals| totals.memtotal), known.and_then(|totals| totals.memfree)];
+    let [total, free] = totals.map(|bytes| cells::bytes(bytes, options));
+    heading::text(&format!("All memory: {total}; free: {free}."), options, out)?;
+    writeln!(out)?;
+    self::parts(&view.parts, options, out)?;
+    writeln!(out)?;
+    let left = match view.unexplained {
+        Some(left) => format!("In no part: {}.", cells::change(left, options)),
+        None => "What is in no part is not known: anonymous pages, files or slab have no counter here.".to_owned(),
+    };
+    heading::text(&left, options, out)?;
+    let tasks = view.tasks.iter().flatten().map(|task| {
+        let rss = cells::bytes(task.rss, options);
+        let pid = task.pid.map_or("-".to_owned(), |pid| pid.to_string());
+        format!(" {rss:>10}  {pid:>7}  {}", cells::shown(&task.comm).unwrap_or_default())
+    });
+    let tasks: Vec<String> = tasks.collect();
+    if tasks.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    heading::title("Processes with most memory", options, out)?;
+    tasks.iter().try_for_each(|task| writeln!(out, "{task}"))
 }
 
 /// Lines above the table: the change that is to be explained, and what the recording does not tell.

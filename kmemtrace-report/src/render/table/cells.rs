@@ -3,6 +3,7 @@
 use kmemtrace::documents::head::TraceMembers;
 use kmemtrace::documents::naming::{CallSite, Candidates, SitePlace};
 use kmemtrace::documents::row::{Address, Name};
+use kmemtrace::documents::text_members::TextMembers;
 use kmemtrace::{Frame, Kind, SourceLine};
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
@@ -113,6 +114,23 @@ pub(crate) fn site(site: &CallSite<'_>, kind: Kind) -> Cell {
         cell.text += &format!(" {}", in_brackets(&module, site.place.0.is_gone));
     }
     cell
+}
+
+/// Call site of a row, with the allocator that its memory came through, of a text of one moment.
+pub(crate) fn site_through(site: &CallSite<'_>, kind: Kind, text: &TextMembers) -> Cell {
+    let mut cell = self::site(site, kind);
+    cell.text += through(text);
+    cell
+}
+
+/// Words behind a call site whose memory came through another allocator.
+pub(crate) fn through(text: &TextMembers) -> &'static str {
+    match text.through() {
+        // One caller pays for a slab that others use, too.
+        Some("slab") => " (new slab)",
+        Some(_) => " (vmalloc)",
+        None => "",
+    }
 }
 
 /// Cache of objects, or the caches that they may be of: `(filp or skb)`.

@@ -1,20 +1,32 @@
 //! Table of `compare`: two traces, or two windows of one, side by side.
 
-use kmemtrace::Space;
+use kmemtrace::{Kind, Space};
 use std::io::{self, Write};
 
 use kmemtrace::documents::compare::{CompareBody, CompareNames, CompareRow, Sides};
 use kmemtrace::documents::sums::PrintedStats;
 
+use kmemtrace_abi::text::escape::escape;
+
 use super::options::TableOptions;
-use super::{cells, figures, heading};
+use super::{cells, figures, groups, heading};
 use crate::columns::COMPARE;
 use crate::columns::column::Column;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::Cell;
 
-fn name(names: &CompareNames<'_>) -> Cell {
+fn name(names: &CompareNames<'_>, options: &TableOptions) -> Cell {
     match names {
+        CompareNames::Part { part } => (*part).into(),
+        CompareNames::Common(names) => {
+            let keys = groups::cells(names.names(), Kind::Kmalloc, options).into_iter().map(|cell| cell.text);
+            let frames =
+                names.stack().map(|stack| stack.iter().map(|frame| escape(frame).into_owned()).collect::<Vec<_>>());
+            let stack =
+                frames.map(|frames| if frames.is_empty() { "(no stack)".to_owned() } else { frames.join(" < ") });
+            let parts: Vec<String> = keys.filter(|text| !text.is_empty()).chain(stack).collect();
+            parts.join("  ").into()
+        }
         CompareNames::Cache { cache } => cells::shown(cache).unwrap_or("(no name)".to_owned()).into(),
         CompareNames::Function { function, module, call_site } => {
             let mut text = match (cells::shown(function), call_site) {
@@ -33,25 +45,26 @@ fn name(names: &CompareNames<'_>) -> Cell {
 
 fn sides(sides: &Sides, kind: &str, name: Cell, options: &TableOptions) -> Vec<Cell> {
     let (before, after) = (&sides.before, &sides.after);
-    let is_there = |side: &PrintedStats| side.allocs + side.failed_allocs.unwrap_or(0) > 0;
+    let is_there = |side: &PrintedStats| !side.is_empty();
     let seen = match (is_there(before), is_there(after)) {
         (false, true) => "new",
         (true, false) => "gone",
         _ => "",
     };
     let rate = sides.per_second.map(|rates| (rates.allocated[1] - rates.allocated[0]) as i64);
-    let live = |figures: &kmemtrace::documents::sums::PrintedStats| {
+    let change = |change: Option<i64>| change.map_or("-".to_owned(), |change| cells::change(change, options));
+    let live = |figures: &PrintedStats| {
         cells::upper(figures.live_is_upper_bound, cells::bytes(figures.live_allocated, options))
     };
     vec![
         kind.into(),
         seen.into(),
-        cells::signed(sides.change.allocs).into(),
-        cells::change(sides.change.allocated, options).into(),
+        sides.change.allocs.map_or("-".to_owned(), cells::signed).into(),
+        change(sides.change.allocated).into(),
         rate.map_or("-".to_owned(), |rate| cells::change(rate, options)).into(),
         live(before),
         live(after),
-        cells::change(sides.change.live_allocated, options).into(),
+        change(sides.change.live_allocated).into(),
         name,
     ]
 }
@@ -70,15 +83,21 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
         return heading::empty("neither side has an allocation", options, out);
     }
     let change = &view.totals.slab;
-    let live = cells::change(change.change.live_allocated, options);
-    let percent = match (change.before.live_allocated, change.change.live_allocated) {
-        (0, _) => String::new(),
-        (before, by) => format!(" ({:+.1}%)", by as f64 * 100.0 / before as f64),
-    };
-    heading::text(&format!("live bytes of kmalloc and cache: {live}{percent}"), options, out)?;
+    if let Some(by) = change.change.live_allocated {
+        let percent = match change.before.live_allocated {
+            None | Some(0) => String::new(),
+            Some(before) => format!(" ({:+.1}%)", by as f64 * 100.0 / before as f64),
+        };
+        let live = cells::change(by, options);
+        heading::text(&format!("live bytes of kmalloc and cache: {live}{percent}"), options, out)?;
+    }
     writeln!(out)?;
-    let row = |row: CompareRow<'_>| sides(&row.sides, row.kind.name(), name(&row.names), options);
-    let is_shown = |space: Space, sum: &Sides| space == Space::Slab || sum.before.allocs + sum.after.allocs > 0;
+    let row =
+        |row: CompareRow<'_>| sides(&row.sides, row.kind.map_or("-", Kind::name), name(&row.names, options), options);
+    let is_shown = |space: Space, sum: &Sides| {
+        let is_always = space == Space::Slab && !options.screen.is_of_text;
+        is_always || !sum.before.is_empty() || !sum.after.is_empty()
+    };
     let rest = listing.others.iter().flat_map(|others| {
         let text = figures::others_text(others.others_count);
         let shown = others.sums.iter().filter(|(space, sum)| is_shown(*space, sum));

@@ -70,6 +70,7 @@ impl<'a> EventTable<'a> {
             kept: 0,
             is_name: column.title == "COMM",
             is_empty: false,
+            is_unknown: false,
             drop: column.drop,
         };
         let is_shown = |index: usize| options.show_addresses || EVENTS[index].title != "ADDRESS";

@@ -76,7 +76,7 @@ pub(crate) fn other_rows(
     options: &TableOptions,
 ) -> impl Iterator<Item = (Vec<Cell>, usize)> {
     let rows = others.into_iter().flat_map(|others| {
-        let is_there = |stats: &&PrintedStats| stats.allocs > 0 || stats.failed_allocs.unwrap_or(0) > 0;
+        let is_there = |stats: &&PrintedStats| !stats.is_empty();
         let has_any = others.sums.told().any(|(_, stats)| is_there(&stats));
         let shown = others.sums.told().filter(move |(space, stats)| match has_any {
             true => is_there(stats),

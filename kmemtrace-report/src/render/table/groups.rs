@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use kmemtrace::documents::Head;
-use kmemtrace::documents::group::{GroupMember, GroupNames, GroupRow, KeyValue};
+use kmemtrace::documents::group::{AllocinfoAgreement, FunctionChange, GroupMember, GroupNames, GroupRow, KeyValue};
 use kmemtrace::documents::head::QueryMembers;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::row::Name;
 use kmemtrace::documents::sums::{PrintedStats, ToldStats};
+use kmemtrace::documents::text_members::TextMembers;
 use kmemtrace::{Figure, GroupKey, Kind, SortKey, SourceLine, Space};
 use kmemtrace_abi::text::escape::escape;
 
@@ -84,6 +85,24 @@ pub(crate) fn cells_of(member: &GroupMember<'_>, kind: Kind, options: &TableOpti
     vec![cell]
 }
 
+/// Cells of a row's keys; its call site has the allocator behind it that the memory came through.
+pub(crate) fn cells_through(
+    names: &GroupNames<'_>,
+    kind: Kind,
+    text: &TextMembers,
+    options: &TableOptions,
+) -> Vec<Cell> {
+    let shown = names.0.iter().filter(|member| !is_shown_by(member.key, |whole| names.has(whole)));
+    let cells = shown.flat_map(|member| {
+        let mut cells = cells_of(member, kind, options);
+        if let (KeyValue::Site(_), Some(site)) = (&member.value, cells.first_mut()) {
+            site.text += cells::through(text);
+        }
+        cells
+    });
+    cells.collect()
+}
+
 /// Cells of the row that sums up those left out.
 pub(crate) fn other_cells(columns: &[Column<'_>], rows: usize) -> Vec<Cell> {
     text_cells(columns, &figures::others_text(rows))
@@ -107,21 +126,49 @@ pub(crate) fn groups<'a>(
         return heading::empty("no allocation", options, out);
     }
     let keys = columns(&head.query);
-    if head.trace.one_moment {
+    if head.trace.input == "page_owner" {
         return blocks(&keys, listing, options, out);
     }
-    let columns: Vec<Column<'static>> = columns::FIGURES.into_iter().chain(keys.iter().copied()).collect();
+    let has_allocinfo = options.allocinfo.is_some();
+    if let Some(of) = options.allocinfo {
+        heading::text(&agreement(of), options, out)?;
+        writeln!(out)?;
+    }
+    let more = has_allocinfo.then_some(columns::ALLOCINFO[0]);
+    let columns: Vec<Column<'static>> = columns::FIGURES.into_iter().chain(more).chain(keys.iter().copied()).collect();
     let row = |row: GroupRow<'_>| {
-        let figures = figures::sums(&row.stats, row.kind.name(), options);
-        figures.into_iter().chain(cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+        let figures = figures::sums(&row.stats, row.kind.name(), options).into_iter();
+        let change =
+            has_allocinfo.then(|| change_of(&row).map_or("-".to_owned(), |n| cells::change(n, options)).into());
+        figures.chain(change).chain(cells_through(&row.names, row.kind, &row.text, options)).collect::<Vec<Cell>>()
     };
     let others = || {
-        figures::other_rows(listing.others.as_ref(), options)
-            .map(|(sums, rows)| sums.into_iter().chain(other_cells(&keys, rows)).collect::<Vec<Cell>>())
+        figures::other_rows(listing.others.as_ref(), options).map(|(sums, rows)| {
+            let change = has_allocinfo.then(|| "-".into());
+            sums.into_iter().chain(change).chain(other_cells(&keys, rows)).collect::<Vec<Cell>>()
+        })
     };
     let grid = Grid { columns: &columns, ranked: figures::ranked(&columns, options.ranked), screen: &options.screen };
     let notes = grid.write(|| listing.rows.iter().map(row).chain(others()), out)?;
     heading::footer(notes, options, out)
+}
+
+/// Change of a row's function by allocinfo.
+fn change_of(row: &GroupRow<'_>) -> Option<i64> {
+    match row.allocinfo {
+        FunctionChange::Change(change) => change,
+        FunctionChange::NoMember => None,
+    }
+}
+
+/// How far the functions of `/proc/allocinfo` and the events agree.
+fn agreement(of: AllocinfoAgreement) -> String {
+    format!(
+        "ALLOCINFO of {} of {} differs from the live bytes by more than 1% and 64 KiB. Among the causes are lines of inlined \
+         functions, memory without events, memory older than the recording, and counters of other CPUs.",
+        cells::count(of.differing),
+        cells::counted(of.functions, "function"),
+    )
 }
 
 /// Writes the table of groups of blocks of page_owner.
@@ -134,7 +181,8 @@ fn blocks<'a>(
     let sums = |stats: &PrintedStats| columns::BLOCKS.map(|column| figures::cell(&column, stats, "", options)).to_vec();
     let columns: Vec<Column<'static>> = columns::BLOCKS.into_iter().chain(keys.iter().copied()).collect();
     let row = |row: GroupRow<'_>| {
-        sums(&row.stats).into_iter().chain(cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+        let names = cells_through(&row.names, row.kind, &row.text, options);
+        sums(&row.stats).into_iter().chain(names).collect::<Vec<Cell>>()
     };
     let others = listing.others.iter().filter_map(|others| {
         let figures = sums(others.sums.told().find(|(space, _)| *space == Space::Pages)?.1).into_iter();

@@ -1,6 +1,6 @@
 //! Table of `growth`: live memory and allocations in slices of the recording.
 
-use kmemtrace::Space;
+use kmemtrace::{Kind, Space};
 use std::io::{self, Write};
 
 use kmemtrace::documents::Head;
@@ -43,17 +43,21 @@ fn blocks(live: &[u64], screen: &Screen) -> String {
 
 /// Cells of the figures of a row.
 fn figures(figures: &SliceFigures, kind: &str, seconds: Option<f64>, options: &TableOptions) -> Vec<Cell> {
-    let allocs = figures.allocs.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-    let at = |bytes: Option<&u64>| cells::bytes(bytes.copied().unwrap_or(0), options);
+    let allocs = figures.allocs.as_ref().map(|allocs| allocs.iter().fold(0u64, |sum, n| sum.saturating_add(*n)));
+    let is_bytes = figures.live_allocated.is_some();
+    let at = |live: Option<&u64>| match live.copied().unwrap_or(0) {
+        bytes if is_bytes => cells::bytes(bytes, options),
+        objects => cells::count(objects),
+    };
     let grown = i64::try_from(figures.grown()).unwrap_or(i64::MAX);
     vec![
         kind.into(),
         cells::count(allocs).into(),
-        cells::rate(allocs, seconds).into(),
-        at(figures.live_allocated.first()).into(),
-        at(figures.live_allocated.last()).into(),
-        blocks(&figures.live_allocated, &options.screen).into(),
-        cells::change(grown, options).into(),
+        allocs.map_or("-".to_owned(), |allocs| cells::rate(allocs, seconds)).into(),
+        at(figures.live().first()).into(),
+        at(figures.live().last()).into(),
+        blocks(figures.live(), &options.screen).into(),
+        if is_bytes { cells::change(grown, options) } else { cells::signed(grown) }.into(),
     ]
 }
 
@@ -72,16 +76,23 @@ pub(crate) fn growth(
     let columns: Vec<Column<'_>> = GROWTH.into_iter().chain(keys.iter().copied()).collect();
     let seconds = cells::seconds(&head.trace);
     let row = |row: GrowthRow<'_>| {
-        let mut of_row = figures(&row.slices, row.kind.name(), seconds, options);
+        let mut of_row = figures(&row.slices, row.kind.map_or("-", Kind::name), seconds, options);
         let grew = of_row.pop().unwrap_or_default();
         of_row.push(cells::reclaimed(row.reclaimable, grew));
-        of_row.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+        let names = match row.part.0 {
+            Some(part) => vec![part.into()],
+            None => groups::cells(&row.names, row.kind.unwrap_or(Kind::Kmalloc), options),
+        };
+        of_row.into_iter().chain(names).collect::<Vec<Cell>>()
     };
     let summed = |figures_of: &SliceFigures, kind: &str, name: Vec<Cell>| {
         figures(figures_of, kind, seconds, options).into_iter().chain(name).collect::<Vec<Cell>>()
     };
     let name = |text: &str| groups::text_cells(&keys, text);
-    let has_any = |figures: &SliceFigures| figures.allocs.iter().any(|&n| n > 0);
+    let has_any = |figures: &SliceFigures| {
+        let counts = figures.allocs.iter().flatten().chain(figures.live());
+        counts.into_iter().any(|&n| n > 0)
+    };
     let totals = view.totals.iter().filter(|(_, figures)| has_any(figures));
     let of_total = |space: Space| if space == Space::Slab { "total" } else { space.name() };
     let sums: Vec<Vec<Cell>> = totals.map(|(space, figures)| summed(figures, of_total(space), name("(all)"))).collect();
@@ -94,8 +105,11 @@ pub(crate) fn growth(
     let grid = Grid { columns: &columns, ranked: Some("GREW"), screen: &options.screen };
     let rows = || sums.iter().cloned().chain(listing.rows.iter().map(row)).chain(rest.iter().cloned());
     let notes = grid.write(rows, out)?;
-    let slice = cells::slice_width(&head.trace, &view.slices);
-    heading::text(&format!("\n{} slices of {slice}.", view.slices.len()), options, out)?;
+    let slices = match view.slices_from {
+        Some(from) => format!("\n{} texts; times: {from}.", view.slices.len()),
+        None => format!("\n{} slices of {}.", view.slices.len(), cells::slice_width(&head.trace, &view.slices)),
+    };
+    heading::text(&slices, options, out)?;
     heading::footer(notes, options, out)
 }
 

@@ -15,13 +15,16 @@ use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
-use kmemtrace_abi::trace::NO_SYMBOLS;
+use kmemtrace_abi::trace::{NO_SYMBOLS, TextInfo};
 
 use super::cells::{count, counted, moment};
 use super::options::TableOptions;
 use crate::render::grid::cell::Notes;
 use crate::render::wrap;
 use crate::terminal::screen::Paint;
+
+/// Seconds from 1970 to 1990: no machine runs for so long.
+const FIRST_DATE: u64 = 631_152_000;
 
 /// Remedy for a trace without symbols.
 const NAME_AFTERWARDS: &str =
@@ -38,7 +41,9 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     };
     let rest = line.strip_prefix(&word).unwrap_or_default();
     writeln!(out, "{}{rest}", options.screen.paint(paint, &word))?;
-    if head.completeness.verdict != "complete" {
+    if head.completeness.verdict != "complete" && head.trace.text.is_some() {
+        text("What is missing in the text, or makes no sense there, is in no figure.", options, out)?;
+    } else if head.completeness.verdict != "complete" {
         text("Figures are estimates where events are missing; kmemtrace-check tells where.", options, out)?;
     }
     if head.trace.hides_symbols {
@@ -56,6 +61,9 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
         text(line, options, out)?;
     }
     for line in untold(&head.trace, body) {
+        text(line, options, out)?;
+    }
+    for line in of_text(&head.trace, body) {
         text(line, options, out)?;
     }
     if has_areas(&head.trace, body) {
@@ -86,6 +94,28 @@ fn untold(trace: &TraceMembers<'_>, body: &Body<'_>) -> Vec<&'static str> {
             is_live && trace.scope.is_none(),
             "The input does not tell whether only some tasks, or allocations that a filter takes, were recorded.",
         ),
+    ]
+    .into_iter()
+    .filter_map(|(holds, line)| holds.then_some(line))
+    .collect()
+}
+
+/// What a text of one moment does not tell, or tells in a way of its own.
+fn of_text(trace: &TraceMembers<'_>, body: &Body<'_>) -> Vec<&'static str> {
+    let Some(info) = trace.text else { return Vec::new() };
+    let is_of_lines = trace.input == "allocinfo";
+    let has_sums = !matches!(body, Body::Live(_));
+    [
+        (
+            is_of_lines && has_sums,
+            "Sums are sums of lines: a page of a slab and the objects in it count twice.",
+        ),
+        (
+            info.lacks_lines && is_of_lines,
+            "Lines may be missing, because the text has no line \"allocinfo - version\": sums over all lines are not known.",
+        ),
+        (info.is_rounded, "Sizes in the text are rounded."),
+        (info.has_handles_alone, "The stacks of these handles are in show_stacks_handles: name that file, too."),
     ]
     .into_iter()
     .filter_map(|(holds, line)| holds.then_some(line))
@@ -190,6 +220,11 @@ fn parts(parts: &[String], options: &TableOptions) -> String {
 fn verdict(head: &Head<'_>, events: Option<u64>) -> Vec<String> {
     let complete = &head.completeness;
     let mut line = vec![complete.verdict.to_uppercase()];
+    if let Some(text) = head.trace.text {
+        line.push(about_text(text));
+        line.extend(skipped(head));
+        return line;
+    }
     line.extend(events.map(|events| counted(events, "event")));
     let lost = complete.lost_events;
     // A cut file has a gap with an unknown count, so "0 lost, 1 gap" is right and "0 lost in 1 gap" is not.
@@ -207,6 +242,23 @@ fn verdict(head: &Head<'_>, events: Option<u64>) -> Vec<String> {
         }
     }
     line
+}
+
+/// Name of a text, and how much it has: `a page_owner dump of one moment: 12,345 blocks`.
+fn about_text(text: &TextInfo) -> String {
+    let article = if text.title.starts_with(['a', 'e', 'i', 'o', 'u', 'O']) { "an" } else { "a" };
+    let unit = if text.entries == 1 { text.unit.trim_end_matches('s') } else { text.unit };
+    let entries = if text.entries == 0 { String::new() } else { format!(": {} {unit}", count(text.entries)) };
+    format!("{article} {} of one moment{entries}", text.title)
+}
+
+/// Lines and blocks of a text that were left out.
+fn skipped(head: &Head<'_>) -> Option<String> {
+    let skipped = head.completeness.skipped?;
+    let parts = [(skipped.skipped_lines, "line"), (skipped.skipped_blocks, "block")];
+    let parts: Vec<String> =
+        parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, noun)| format!("{} skipped", counted(n, noun))).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Verdict, names, and bytes whose callers are not known.
@@ -309,6 +361,14 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
         head.push(format!("Linux {kernel} {arch}").trim_end().to_owned());
     }
     head.extend(trace.cpus.map(|cpus| counted(cpus as u64, "CPU")));
+    if let Some(text) = trace.text {
+        head.extend((text.slices > 0).then(|| format!("the last of {} texts", text.slices)));
+        head.extend((!text.others.is_empty()).then(|| format!("also there: {}", text.others.join(", "))));
+        // Logs have times since the machine's start, which are no dates.
+        let date = text.taken_at.and_then(|at| u64::try_from(at).ok()).filter(|at| *at >= FIRST_DATE);
+        head.extend(date.and_then(time_of_day).map(|at| format!("taken {at}")));
+        return head;
+    }
     let last = moment(trace, trace.last);
     head.push(match trace.keys().unit {
         Unit::Records => format!("numbers {} to {}", count(trace.first), count(trace.last)),

@@ -50,7 +50,7 @@ pub(crate) fn holders(
         figures.chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
     };
     let others = listing.others.iter().flat_map(|others| {
-        let sums_of = others.sums.told().filter(|(_, sum)| sum.allocs > 0);
+        let sums_of = others.sums.told().filter(|(_, sum)| !sum.is_empty());
         let row = |(space, sum)| {
             let figures = figures(sum, figures::kind_of_sum(space), None);
             figures.chain(groups::other_cells(&keys, others.others_count)).collect::<Vec<Cell>>()

@@ -148,6 +148,16 @@ pub(super) fn waits(view: &Waits<'_>, options: &TableOptions, out: &mut dyn Writ
     let listing = &view.listing;
     let counts = format!("{}, {} waited.", cells::counted(view.allocs, "allocation"), units::grouped(view.waited));
     heading::text(&counts, options, out)?;
+    if view.memcg_stalls > 0 {
+        let stalls = cells::counted(view.memcg_stalls, "stall");
+        heading::text(
+            &format!(
+                "{stalls} of memory cgroups: a charge waits in these, no allocation of pages; see the view stalls."
+            ),
+            options,
+            out,
+        )?;
+    }
     writeln!(out)?;
     if listing.rows.is_empty() && listing.others.is_none() {
         return heading::empty("no allocation of pages in task context", options, out);

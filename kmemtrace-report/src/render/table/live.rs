@@ -31,9 +31,9 @@ pub(crate) fn live<'a>(
     let mut whole: BySpace<u64> = BySpace::default();
     let rest = others.iter().flat_map(|others| others.sums.told()).map(|(space, sum)| (space, sum.live_allocated));
     for (space, live) in rest.chain(listing.rows.iter().map(|row| (row.kind.space(), row.live_allocated))) {
-        whole[space] = whole[space].saturating_add(live);
+        whole[space] = whole[space].saturating_add(live.unwrap_or(0));
     }
-    let age = |at: u64| cells::age(&head.trace, at);
+    let age = |at: Option<u64>| at.map_or("-".to_owned(), |at| cells::age(&head.trace, at));
     let row = |row: LiveGroupRow<'_>| {
         let is_bound = row.live_is_upper_bound;
         let all = whole[row.kind.space()];
@@ -46,12 +46,14 @@ pub(crate) fn live<'a>(
             cells::upper(is_bound, cells::count(row.live_objects)),
             cells::percent(row.live_allocated, all).into(),
             cells::reclaimed(row.reclaimable, cells::upper(is_bound, cells::bytes(row.live_allocated, options))),
-            cells::bar(row.live_allocated, all, &options.screen),
+            cells::bar(row.live_allocated.unwrap_or(0), all, &options.screen),
         ];
-        figures.into_iter().chain(groups::cells(&row.names, row.kind, options)).collect::<Vec<Cell>>()
+        let names = groups::cells_through(&row.names, row.kind, &row.text, options);
+        figures.into_iter().chain(names).collect::<Vec<Cell>>()
     };
     let rest = others.into_iter().flat_map(|others| {
-        let sums = others.sums.told().filter(|(_, sum)| sum.live_objects > 0);
+        let sums =
+            others.sums.told().filter(|(_, sum)| sum.live_objects.unwrap_or(0) > 0 || sum.live_pages.unwrap_or(0) > 0);
         sums.map(|(space, sum)| {
             let figures: [Cell; LIVE.len()] = [
                 super::figures::kind_of_sum(space).into(),

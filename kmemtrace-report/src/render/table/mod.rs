@@ -32,6 +32,33 @@ use kmemtrace::documents::{Body, Document};
 use super::account;
 use options::TableOptions;
 
+use crate::terminal::screen::Screen;
+
+/// Table below that of `caches --cache`: a title, and rows of the objects of these caches.
+pub(crate) type Below<'d> = (&'static str, Document<'d>);
+
+/// Writes what stands below a table: the other names of caches, and further tables.
+pub(crate) fn below(
+    document: &Document<'_>,
+    below: &[Below<'_>],
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if let (Body::Caches(view), false) = (&document.body, below.is_empty()) {
+        caches::merged(view, options, out)?;
+    }
+    for (title, document) in below {
+        writeln!(out)?;
+        heading::title(title, options, out)?;
+        match &document.body {
+            Body::Sites(listing) => sites::sites(listing, options, out)?,
+            Body::Groups(listing) => groups::groups(&document.head, listing, options, out)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Writes the heading, then the view's tables.
 pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let Document { head, body } = document;
@@ -39,11 +66,13 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
         // Scripts read this text, and its form has no place for a verdict.
         return account::account(view, out);
     }
+    let screen = Screen { is_of_text: head.trace.text.is_some(), ..options.screen };
+    let options = &TableOptions { screen, ..options.clone() };
     heading::heading(head, body, options, out)?;
     match body {
         Body::Summary(view) => summary::summary(head, view, options, out),
         Body::Sites(listing) => sites::sites(listing, options, out),
-        Body::Caches(listing) => caches::caches(listing, options, out),
+        Body::Caches(view) => caches::caches(view, options, out),
         Body::Balance(view) => balance::balance(head, view, options, out),
         Body::Failed(view) => failed::failed(head, view, options, out),
         Body::Mismatch(listing) => mismatch::mismatch(head, listing, options, out),
@@ -70,12 +99,13 @@ mod tests {
     use super::*;
     use crate::columns;
 
-    use kmemtrace::documents::head::{CompletenessMembers, Filters, QueryMembers, TraceMembers};
+    use kmemtrace::documents::head::{CompletenessMembers, Filters, QueryMembers, ToldKeys, TraceMembers};
     use kmemtrace::documents::naming::CallSite;
     use kmemtrace::documents::ranked::{Listing, Others};
     use kmemtrace::documents::row::{Address, Rows};
     use kmemtrace::documents::sites::SiteRow;
     use kmemtrace::documents::sums::{PrintedStats, ToldStats};
+    use kmemtrace::documents::text_members::TextMembers;
     use kmemtrace::{Kind, SiteOwner, documents};
     use kmemtrace_abi::clock::{Clock, OrderKey};
 
@@ -91,6 +121,7 @@ mod tests {
             missing_cpus: &[],
             inferred_frees: Some(0),
             frees_without_alloc: Some(0),
+            skipped: None,
             saturated: false,
         }
     }
@@ -98,6 +129,7 @@ mod tests {
     fn printed(completeness: CompletenessMembers<'_>) -> String {
         let trace = TraceMembers {
             input: "kmemtrace",
+            form: None,
             source: None,
             kernel: None,
             arch: None,
@@ -113,6 +145,7 @@ mod tests {
             one_moment: false,
             first: 0,
             last: 9,
+            told_keys: ToldKeys { first: Some(0), last: Some(9) },
             own_threads: None,
             scope: Some("system"),
             deferred: None,
@@ -127,16 +160,21 @@ mod tests {
             symbols: Some("trace"),
             hides_symbols: false,
             shows_vmalloc: false,
+            text: None,
             since_boot: None,
         };
-        let stats =
-            PrintedStats { allocs: 2, live_allocated: 1024, live_is_upper_bound: true, ..PrintedStats::default() };
+        let stats = PrintedStats {
+            allocs: Some(2),
+            live_allocated: Some(1024),
+            live_is_upper_bound: true,
+            ..PrintedStats::default()
+        };
         let others = stats.clone();
         let rows = Rows::new(1, move |_| {
             let symbol = Some(b"a\x1b\xff+0x1"[..].into());
             let (call_site, place, owner) = (Address(0xc0de), Default::default(), SiteOwner::Kernel);
             let site = CallSite { call_site, symbol, module: None, place, owner };
-            SiteRow { site, kind: Kind::Kmalloc, stats: stats.clone() }
+            SiteRow { site, kind: Kind::Kmalloc, stats: stats.clone(), text: TextMembers::default() }
         });
         let query = QueryMembers { filters: Filters(&[]), time: None, by: vec!["site"] };
         let others = Some(Others::one(407, ToldStats(Some(others))));

@@ -1,10 +1,12 @@
 //! Options of a table, beyond its document.
 
 use kmemtrace::SortKey;
+use kmemtrace::documents::group::AllocinfoAgreement;
 
 use crate::terminal::screen::Screen;
 
 /// Options of a table.
+#[derive(Clone)]
 pub(crate) struct TableOptions {
     /// Destination.
     pub(crate) screen: Screen,
@@ -28,6 +30,8 @@ pub(crate) struct TableOptions {
     pub(crate) filters: Vec<(String, String)>,
     /// Allocations that the filters take, and all; `None` where they were not counted.
     pub(crate) selected: Option<(u64, u64)>,
+    /// How far allocinfo and the events agree, in rows of functions.
+    pub(crate) allocinfo: Option<AllocinfoAgreement>,
     /// Time window as the user gave it.
     pub(crate) time: Option<String>,
     /// Escaped name of the trace.
@@ -63,6 +67,7 @@ impl TableOptions {
             ranked: Some(SortKey::Figure(kmemtrace::Figure::Wasted)),
             filters: Vec::new(),
             selected: None,
+            allocinfo: None,
             time: None,
             title: String::new(),
         }

@@ -23,7 +23,7 @@ pub(crate) fn sites<'a>(
     }
     let row = |row: SiteRow<'_>| {
         let mut cells = figures::sums(&row.stats, row.kind.name(), options);
-        cells.extend([cells::site(&row.site, row.kind), cells::source(&row.site.place)]);
+        cells.extend([cells::site_through(&row.site, row.kind, &row.text), cells::source(&row.site.place)]);
         let frames = if options.shows_inlines { cells::frames(&row.site.place) } else { Vec::new() };
         std::iter::once(cells).chain(frames.into_iter().map(frame))
     };

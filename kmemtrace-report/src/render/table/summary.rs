@@ -34,11 +34,14 @@ pub(crate) fn summary(
                                   kmemtrace-report latency, shrinkers, stalls and waits.";
         return heading::text(NO_OBJECTS, options, out);
     }
+    if head.trace.text.is_some() {
+        return of_text(view, options, out);
+    }
     let mut notes = kinds(view, options, out)?;
     writeln!(out)?;
     facts(head, view, options, out)?;
     reclaimable(view, options, out)?;
-    if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.allocs == 0)) {
+    if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.is_empty())) {
         writeln!(out)?;
         return heading::empty("no allocation", options, out);
     }
@@ -56,6 +59,26 @@ pub(crate) fn summary(
     findings(&view.findings, options, out)?;
     heading::footer(notes, options, out)?;
     next(head, view, options, out)
+}
+
+/// Writes the summary of a text of one moment: what it tells of live memory, and nothing of the past.
+fn of_text(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(parts) = &view.balance {
+        return super::balance::parts(parts, options, out);
+    }
+    let mut notes = kinds(view, options, out)?;
+    if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.is_empty())) {
+        writeln!(out)?;
+        return heading::empty("no allocation", options, out);
+    }
+    let total = objects(view);
+    let [live, ..] = lists(view);
+    if let Some(rows) = live.rows.as_ref().filter(|rows| !rows.is_empty()) {
+        writeln!(out)?;
+        heading::title("Most memory, by call-site", options, out)?;
+        notes |= top(rows, (&live, view), &total, options, out)?;
+    }
+    heading::footer(notes, options, out)
 }
 
 /// Short list of call-sites.
@@ -113,7 +136,7 @@ fn top(
                     cells::percent(part, whole).into()
                 }
                 (_, Holds::Bar) => std::mem::take(&mut bar),
-                (_, Holds::Site) => cells::site(&row.site, row.kind),
+                (_, Holds::Site) => cells::site_through(&row.site, row.kind, &row.text),
                 (_, Holds::Path) => cells::source(&row.site.place),
                 (Shows::Figure(Figure::LiveAllocated), _) => {
                     let cell = figures::cell(column, &row.stats, row.kind.name(), options);
@@ -132,7 +155,8 @@ fn top(
 fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<Notes> {
     let name = |kind: &str| match kind {
         "total" => "total of both".to_owned(),
-        "pages" => "pages (apart)".to_owned(),
+        "pages" if !options.screen.is_of_text => "pages (apart)".to_owned(),
+        "tag" => "tag (sum of lines)".to_owned(),
         "vmalloc" => "vmalloc (address space)".to_owned(),
         kind => kind.to_owned(),
     };
@@ -146,7 +170,11 @@ fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io:
     };
     // The total stands below its parts, pages below the total.
     let rank = |row: &TotalRow| ["kmalloc", "cache", "total"].iter().position(|&kind| kind == row.kind).unwrap_or(3);
-    let mut rows: Vec<TotalRow> = view.rows.iter().collect();
+    // Kinds that a text of one moment does not tell are left out, and the total of both where one of them alone is told.
+    let told = view.rows.iter().filter(|row| row.stats.0.is_some() && ["kmalloc", "cache"].contains(&row.kind)).count();
+    let is_shown =
+        |row: &TotalRow| !options.screen.is_of_text || row.stats.0.is_some() && (row.kind != "total" || told > 1);
+    let mut rows: Vec<TotalRow> = view.rows.iter().filter(is_shown).collect();
     rows.sort_by_key(rank);
     let grid = Grid { columns: &KINDS, ranked: None, screen: &options.screen };
     grid.write(|| rows.iter().cloned().map(row), out)
@@ -165,9 +193,9 @@ fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut 
     };
     let peak = of_total(|total| total.peak_live_allocated);
     // Pages stand beside the total, of which they are no part.
-    let pages = view.kinds.told(Kind::Pages).filter(|pages| pages.allocs > 0);
+    let pages = view.kinds.told(Kind::Pages).filter(|pages| !pages.is_empty());
     if let Some(pages) = pages {
-        let live = of_total(|total| Some(total.live_allocated));
+        let live = of_total(|total| total.live_allocated);
         line("live", live + &pages_beside(pages, pages.live_allocated, pages.live_pages, options))?;
     }
     let at = cells::moment(&head.trace, view.total.peak_at);
@@ -215,8 +243,8 @@ fn suspected<'v, 'a>(view: &'v Summary<'a>) -> Option<&'v LeakGroup<'a>> {
 
 /// True where the kernel takes back all live objects of the row by itself.
 fn is_taken_back(view: &Summary<'_>, row: &SiteRow<'_>) -> bool {
-    let of_site = |leaks: &Box<LeaksBody<'_>>| leaks.by_site.get(&(row.site.call_site.0, row.kind)).copied();
-    view.leaks.as_ref().and_then(of_site).is_some_and(|[stays, back]| stays == 0 && back > 0)
+    let of_site = |leaks: &LeaksBody<'_>| leaks.by_site.get(&(row.site.call_site.0, row.kind)).copied();
+    view.leaks.as_deref().and_then(of_site).is_some_and(|[stays, back]| stays == 0 && back > 0)
 }
 
 /// Bytes and number of pages, behind the bytes of `kmalloc` and `cache`.
@@ -286,7 +314,7 @@ fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut d
     // A bound is no reason to suspect a call-site: its objects may be gone.
     let is_sure = |row: &SiteRow<'_>| row.kind.space() == Space::Slab && !row.stats.live_is_upper_bound;
     let top_live = view.top_live.as_ref().and_then(|rows| rows.iter().find(is_sure));
-    let top_live = top_live.map_or(0, |row| row.stats.live_allocated);
+    let top_live = top_live.and_then(|row| row.stats.live_allocated).unwrap_or(0);
     let is_many = |part: u64, whole: u64| part > 0 && u128::from(part) * 100 >= u128::from(whole) * u128::from(MANY);
     let mut commands: Vec<(&str, &str, &str)> = Vec::new();
     if suspected(view).is_some() {
@@ -301,11 +329,11 @@ fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut d
     if errors(&view.findings) > Some(0) {
         commands.push(("kmemtrace-report", " mismatch", "both call-sites of each error"));
     }
-    if is_many(top_live, total.live_allocated) {
+    if is_many(top_live, total.live_allocated.unwrap_or(0)) {
         commands.push(("kmemtrace-report", " live", "call-sites of the memory that is live"));
         commands.push(("kmemtrace-report", " live --by comm,site", "the commands that allocated it"));
     }
-    if is_many(total.wasted, total.allocated) {
+    if is_many(total.wasted.unwrap_or(0), total.allocated.unwrap_or(0)) {
         commands.push(("kmemtrace-report", " sites", "the call-sites that waste most"));
     }
     if is_many(view.pairs.cross_cpu.unwrap_or(0), view.pairs.paired.unwrap_or(0)) {

@@ -16,7 +16,7 @@ use crate::render::grid::cell::Cell;
 /// Writes the table of `tree`.
 pub(crate) fn tree(view: &TreeBody, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let root = &view.root;
-    if root.children.is_empty() && root.stats.allocs == 0 && root.static_bytes.is_none() {
+    if root.children.is_empty() && root.stats.is_empty() && root.static_bytes.is_none() {
         return heading::empty("no allocation", options, out);
     }
     let is_pages = view.shows == "pages";

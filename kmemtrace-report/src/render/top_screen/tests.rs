@@ -83,7 +83,7 @@ fn snapshot() -> Snapshot {
         totals: BySpace::from_fn(|space| match space {
             Space::Pages => pages,
             Space::Slab => slab,
-            Space::Percpu | Space::Vmalloc => Totals::default(),
+            Space::Percpu | Space::Vmalloc | Space::Tag => Totals::default(),
         }),
         curve: (0..200).map(|n| BySpace::from_fn(|space| if space == Space::Pages { n } else { 0 })).collect(),
         rows,

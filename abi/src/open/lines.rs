@@ -1,33 +1,53 @@
 //! Lines of a file of any length, in bounded memory.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use memchr::memchr;
 
 /// Greatest length of a line, in bytes: longer ones are cut.
-const MAX_LINE: usize = 64 << 10;
+pub(crate) const MAX_LINE: usize = 64 << 10;
 /// Bytes read at once.
 const BUFFER: usize = MAX_LINE;
 
 /// A line without its end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line<'l> {
-    pub(super) bytes: &'l [u8],
+pub(crate) struct Line<'l> {
+    pub(crate) bytes: &'l [u8],
     /// Number of the line, from 1.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// Offset of its first byte.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// The file has the whole line, with its newline.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
+    /// Bytes are missing: the line is longer than any that is handed out.
+    pub(crate) is_long: bool,
+}
+
+/// Where lines come from.
+#[derive(Debug)]
+enum Source {
+    Stored(Arc<File>),
+    /// A file that the kernel makes up as it is read, from its begin: an offset may mean something else to it.
+    MadeUp(File),
+}
+
+impl Source {
+    /// Reads at an offset, which is that of the last byte read.
+    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            Source::Stored(file) => file.read_at(buffer, offset),
+            Source::MadeUp(file) => file.read(buffer),
+        }
+    }
 }
 
 /// Reader of lines.
 #[derive(Debug)]
-pub(super) struct Lines {
-    file: Arc<File>,
+pub(crate) struct Lines {
+    source: Source,
     buffer: Vec<u8>,
     /// Bytes of the buffer that have been handed out.
     taken: usize,
@@ -38,17 +58,31 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(file: Arc<File>) -> Lines {
-        Lines { file, buffer: Vec::new(), taken: 0, read: 0, number: 0, has_ended: false }
+    pub(crate) fn new(file: Arc<File>) -> Lines {
+        Lines::of(Source::Stored(file))
+    }
+
+    /// Lines of a file that the kernel makes up as it is read.
+    pub(crate) fn of_made_up(file: File) -> Lines {
+        Lines::of(Source::MadeUp(file))
+    }
+
+    fn of(source: Source) -> Lines {
+        Lines { source, buffer: Vec::new(), taken: 0, read: 0, number: 0, has_ended: false }
     }
 
     /// Bytes handed out.
-    pub(super) fn bytes_read(&self) -> u64 {
+    pub(crate) fn bytes_read(&self) -> u64 {
         self.read - (self.buffer.len() - self.taken) as u64
     }
 
+    /// True once the end of the file was seen.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// The next line; `None` at the end of the file.
-    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         let mut len = memchr(b'\n', &self.buffer[self.taken..]);
         if len.is_none() && !self.has_ended {
             self.fill()?;
@@ -63,6 +97,7 @@ impl Lines {
         };
         self.taken = end + usize::from(len.is_some());
         self.number += 1;
+        let is_long = len.is_none() && end - begin >= MAX_LINE;
         if len.is_none() {
             self.skip_line()?;
         }
@@ -70,7 +105,7 @@ impl Lines {
         while let [rest @ .., b'\r'] = bytes {
             bytes = rest;
         }
-        Ok(Some(Line { bytes, number: self.number, offset, is_whole: len.is_some() }))
+        Ok(Some(Line { bytes, number: self.number, offset, is_whole: len.is_some(), is_long }))
     }
 
     /// Reads until the buffer has a whole line, a long one, or the end of the file.
@@ -80,7 +115,7 @@ impl Lines {
         while !self.has_ended && self.buffer.len() < MAX_LINE {
             let begin = self.buffer.len();
             self.buffer.resize(begin + BUFFER, 0);
-            let read = match self.file.read_at(&mut self.buffer[begin..], self.read) {
+            let read = match self.source.read_at(&mut self.buffer[begin..], self.read) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
                 Ok(0) => {
                     self.has_ended = true;
@@ -98,7 +133,7 @@ impl Lines {
     fn skip_line(&mut self) -> io::Result<()> {
         let mut rest = vec![0; if self.has_ended { 0 } else { MAX_LINE }];
         while !self.has_ended {
-            let read = self.file.read_at(&mut rest, self.read)?;
+            let read = self.source.read_at(&mut rest, self.read)?;
             self.has_ended = read == 0;
             let end = memchr(b'\n', &rest[..read]);
             self.read += end.map_or(read, |end| end + 1) as u64;

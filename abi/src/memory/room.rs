@@ -8,7 +8,7 @@ const NO_LIMIT: u64 = 1 << 60;
 
 /// Bytes that the process may still take: the least of the machine's `MemAvailable` and the room of each of its control groups,
 /// their page cache counted as room. `None` where neither is known. `proc` is `/proc`.
-pub(crate) fn left(proc: &Path) -> Option<u64> {
+pub(super) fn left(proc: &Path) -> Option<u64> {
     available(proc).into_iter().chain(groups_left(proc)).min()
 }
 
@@ -86,20 +86,23 @@ fn number(path: &Path) -> Option<u64> {
 mod tests {
     use std::path::Path;
 
-    use kmemtrace_tests::recording::Directory;
-
     use super::*;
 
     const MEMINFO: (&str, &str) = ("meminfo", "MemTotal:       8000000 kB\nMemAvailable:   4000000 kB\n");
 
     /// Bytes left in a made-up `/proc` whose control groups are mounted beside it.
     fn left_of(files: &[(&str, &str)], mounts: &[(&str, &str, &str)]) -> Option<u64> {
-        let dir = Directory::new(&[]);
-        files.iter().for_each(|(name, text)| dir.write(name, text.as_bytes()));
-        let line = |(root, at, of): &(&str, &str, &str)| {
-            format!("30 23 0:26 {root} {} rw,relatime shared:4 - {of}\n", dir.file(at).display())
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         };
-        dir.write("self/mountinfo", mounts.iter().map(line).collect::<String>().as_bytes());
+        files.iter().for_each(|(name, text)| write(name, text));
+        let line = |(root, at, of): &(&str, &str, &str)| {
+            format!("30 23 0:26 {root} {} rw,relatime shared:4 - {of}\n", dir.path().join(at).display())
+        };
+        write("self/mountinfo", &mounts.iter().map(line).collect::<String>());
         left(dir.path())
     }
 

@@ -1,0 +1,687 @@
+//! Entries of a text, kept once where they are alike, as the trace's only source of events.
+//!
+//! A text stands in any order, so it is read whole and put in the order of its times. An entry becomes one event, whose sums stand in
+//! its owner ([`Listed`]). Where the caller needs counts and sums alone ([`OpenOptions::alike`]), entries that differ in time and
+//! address alone are added up; where ages, a window of time or single objects are asked for, an entry takes 24 bytes until it is handed
+//! over, and more only where it has a line of its own.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use foldhash::fast::RandomState;
+
+use super::entry::{Beside, Entry, EntryKind, Fact, FormName, Out, Site, Trouble};
+use crate::event::{Action, ByKind, Event, Kind, NameId, Names, StreamItem};
+use crate::fault::{Code, Fault};
+use crate::listed::{Amounts, Listed, RowExtras};
+use crate::open::options::OpenOptions;
+use crate::open::symbols::{Frame, Symbols};
+use crate::owner::{Allocators, Owner};
+use crate::stack::{StackId, Stacks};
+use crate::stream::source::{EventSource, SourceEnd};
+use crate::trace::{HANDLES, InputCapabilities, Metadata, NO_SITE, OpenError, PageBytesFrom, TextInfo, Trace};
+
+/// Bytes of a page where neither the text nor the caller tells.
+const USUAL_PAGE_BYTES: u64 = 4096;
+/// Greatest number, and greatest number of bytes, that an entry may have.
+const MAX_BYTES: u64 = i64::MAX as u64;
+/// Events handed over at once.
+const AT_ONCE: usize = 1024;
+/// Entries whose memory is given back at once.
+const SHRINK_EVERY: usize = 1 << 18;
+/// Different troubles that are told.
+const MAX_TROUBLES: usize = 64;
+
+/// Facts of an entry that many entries share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Facts {
+    kind: EntryKind,
+    /// Call site; 0 where the stack tells it.
+    site: u64,
+    handle: Option<u64>,
+    gfp: Option<u64>,
+    order: Option<u8>,
+    pid: Option<i32>,
+    tgid: Option<i32>,
+    comm: Option<NameId>,
+    cache: Option<NameId>,
+    module: Option<NameId>,
+    allocators: Allocators,
+    is_released: bool,
+    /// Number of the members beside the figures.
+    extras: Option<u32>,
+    /// Sums of each entry, where entries are not added up.
+    amounts: Option<Amounts>,
+}
+
+/// Entry: its time, its address, its stack, and the number of its facts. 24 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    at: u64,
+    address: u64,
+    stack: Option<StackId>,
+    facts: u32,
+}
+
+/// Entries of one stack and the same facts: the oldest one, and sums of all.
+#[derive(Clone, Copy, Debug)]
+struct Alike {
+    oldest: Kept,
+    newest: u64,
+    entries: u64,
+    amounts: Amounts,
+}
+
+/// Entries in the order of the text; once it is read, the newest first, so that those handed over are taken off the end.
+#[derive(Debug)]
+enum Store {
+    Each(Vec<Kept>),
+    Alike { all: Vec<Alike>, places: HashMap<(Option<StackId>, u32), usize, RandomState> },
+}
+
+impl Store {
+    fn new(alike: bool) -> Store {
+        match alike {
+            true => Store::Alike { all: Vec::new(), places: HashMap::default() },
+            false => Store::Each(Vec::new()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Store::Each(kept) => kept.len(),
+            Store::Alike { all, .. } => all.len(),
+        }
+    }
+
+    fn push(&mut self, kept: Kept, amounts: Amounts) {
+        match self {
+            Store::Each(all) => all.push(kept),
+            Store::Alike { .. } => self.add(Alike { oldest: kept, newest: kept.at, entries: 1, amounts }),
+        }
+    }
+
+    fn add(&mut self, more: Alike) {
+        let kept = more.oldest;
+        match self {
+            Store::Each(all) => all.push(kept),
+            Store::Alike { all, places } => {
+                let place = *places.entry((kept.stack, kept.facts)).or_insert(all.len());
+                let Some(alike) = all.get_mut(place) else { return all.push(more) };
+                alike.entries += more.entries;
+                alike.newest = alike.newest.max(more.newest);
+                alike.amounts = alike.amounts.plus(more.amounts);
+                if (kept.at, kept.address) < (alike.oldest.at, alike.oldest.address) {
+                    alike.oldest = kept;
+                }
+            }
+        }
+    }
+
+    /// Hands over each entry, the time of its latest, their number and their sums.
+    fn each(&self, mut take: impl FnMut(Kept, u64, u64, Amounts)) {
+        match self {
+            Store::Each(all) => all.iter().for_each(|kept| take(*kept, kept.at, 1, Amounts::default())),
+            Store::Alike { all, .. } => {
+                all.iter().for_each(|alike| take(alike.oldest, alike.newest, alike.entries, alike.amounts));
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        match self {
+            Store::Each(all) => all.sort_unstable_by_key(|kept| Reverse((kept.at, kept.address))),
+            Store::Alike { all, places } => {
+                *places = HashMap::default();
+                // Stable and reversed: entries without times stay in the order of the text.
+                all.reverse();
+                all.sort_by_key(|alike| Reverse((alike.oldest.at, alike.oldest.address)));
+            }
+        }
+    }
+
+    /// Takes the oldest entry.
+    fn take(&mut self) -> Option<Alike> {
+        match self {
+            Store::Each(all) => {
+                let oldest = all.pop()?;
+                if all.len().is_multiple_of(SHRINK_EVERY) {
+                    all.shrink_to_fit();
+                }
+                Some(Alike { oldest, newest: oldest.at, entries: 1, amounts: Amounts::default() })
+            }
+            Store::Alike { all, .. } => all.pop(),
+        }
+    }
+}
+
+/// Collector of the entries and facts of one text.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    alike: bool,
+    at_free_before: bool,
+    released: bool,
+    store: Store,
+    facts: Vec<Facts>,
+    numbers: HashMap<Facts, u32, RandomState>,
+    stacks: Stacks,
+    symbols: Symbols,
+    names: Names,
+    extras: Vec<RowExtras>,
+    /// Stacks of handles.
+    handles: HashMap<u64, StackId, RandomState>,
+    /// Command name of each thread in its latest entry, and the time of that.
+    comms: HashMap<i32, (u64, NameId), RandomState>,
+    has: ByKind<bool>,
+    is_of_pages: bool,
+    page_bytes: Option<u64>,
+    asked_page_bytes: Option<u64>,
+    kernel: Option<String>,
+    info: TextInfo,
+    /// Reason for which the text is not read as a list of who holds memory.
+    refusal: Option<&'static str>,
+    /// Each with its number, and line and offset of the first one.
+    troubles: Vec<(Trouble, u64, u64, u64)>,
+    /// Number of the line that is read, from 1, and the offset of its first byte.
+    line: (u64, u64),
+}
+
+impl Collector {
+    /// Collector of a text with these options.
+    pub(crate) fn new(options: &OpenOptions) -> Collector {
+        Collector {
+            alike: options.alike,
+            at_free_before: options.at_free_before,
+            released: options.released,
+            store: Store::new(options.alike),
+            facts: Vec::new(),
+            numbers: HashMap::default(),
+            stacks: Stacks::default(),
+            symbols: Symbols::default(),
+            names: Names::new(),
+            extras: Vec::new(),
+            handles: HashMap::default(),
+            comms: HashMap::default(),
+            has: ByKind::default(),
+            is_of_pages: false,
+            page_bytes: None,
+            asked_page_bytes: options.page_bytes,
+            kernel: None,
+            info: TextInfo::default(),
+            refusal: None,
+            troubles: Vec::new(),
+            line: (0, 0),
+        }
+    }
+
+    /// Notes the number of the line that is read, from 1, and the offset of its first byte: findings have them.
+    pub(crate) fn at_line(&mut self, number: u64, offset: u64) {
+        self.line = (number, offset);
+    }
+
+    /// Counts a line that is none of the form's.
+    pub(crate) fn skip_line(&mut self) {
+        self.info.skipped_lines += 1;
+    }
+
+    /// Facts of the text, and what is wrong with it.
+    #[cfg(test)]
+    pub(crate) fn told(&self) -> (&TextInfo, Vec<Trouble>) {
+        (&self.info, self.troubles.iter().map(|(trouble, ..)| *trouble).collect())
+    }
+
+    /// True for a text that must not be read as a list of who holds memory.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// True without an entry, a counter and a process.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.info.entries == 0 && self.info.counters.is_empty() && self.info.processes.is_empty()
+    }
+
+    fn site(&mut self, site: Site<'_>) -> (u64, Option<u64>) {
+        match site {
+            Site::OfStack => (0, None),
+            Site::Frame(address) => (if address == 0 { NO_SITE } else { address }, None),
+            Site::Word(name) => (self.symbols.address(Frame::Name { name, module: None }), None),
+            Site::Handle(handle) => (NO_SITE, Some(handle)),
+            Site::Source { file, line, function, module } => {
+                (self.symbols.source((file, line), function, module), None)
+            }
+            Site::Unknown => (NO_SITE, None),
+        }
+    }
+
+    /// Number of the members beside the figures; `None` without any.
+    fn extras(&mut self, beside: Beside<'_>) -> Option<u32> {
+        let extras = match beside {
+            Beside::Nothing => return None,
+            Beside::Traces(traces) => RowExtras::Traces {
+                age_jiffies: traces.age_jiffies,
+                pids: traces.pids,
+                cpus: traces.cpus.map(Into::into),
+                nodes: traces.nodes.map(Into::into),
+            },
+            Beside::Slab(columns) => RowExtras::Slab(columns),
+            Beside::Tag { is_accurate, is_rounded } => {
+                self.info.is_rounded |= is_rounded;
+                RowExtras::Tag { is_accurate, is_rounded }
+            }
+        };
+        self.extras.push(extras);
+        Some(u32::try_from(self.extras.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    fn number_of(&mut self, facts: Facts) -> u32 {
+        let next = u32::try_from(self.facts.len()).unwrap_or(u32::MAX);
+        let number = *self.numbers.entry(facts).or_insert(next);
+        if number == next {
+            self.facts.push(facts);
+        }
+        number
+    }
+
+    /// Size of a page, and its source.
+    fn page_size(&mut self, is_live: bool) -> (u64, PageBytesFrom) {
+        match (self.asked_page_bytes, self.page_bytes) {
+            (Some(asked), told) => {
+                if let Some(told) = told.filter(|told| *told != asked) {
+                    self.info.warnings.push(format!(
+                        "--page-size {asked}: the blocks of this text are those of pages of {told} bytes; figures may be wrong"
+                    ));
+                }
+                (asked, PageBytesFrom::Option)
+            }
+            (None, _) if is_live => (rustix::param::page_size() as u64, PageBytesFrom::Machine),
+            (None, Some(told)) => (told, PageBytesFrom::Text),
+            (None, None) => (USUAL_PAGE_BYTES, PageBytesFrom::Guess),
+        }
+    }
+
+    /// The findings.
+    fn faults(&mut self) -> Vec<Fault> {
+        let troubles = std::mem::take(&mut self.troubles);
+        let fault = |(trouble, count, line, offset)| {
+            let (code, message) = match trouble {
+                Trouble::SkippedBlock(why) if count == 1 => {
+                    (Code::BadText, format!("line {line}: a block that {why} was left out"))
+                }
+                Trouble::SkippedBlock(why) => (
+                    Code::BadText,
+                    format!("{count} blocks were left out: each {why}; the first one is at line {line}"),
+                ),
+                Trouble::Cut(why) => (Code::TextCut, format!("line {line}: the text {why}; the other blocks count")),
+                Trouble::Dropped => (Code::DroppedLines, format!("line {line}: lines of the text were dropped")),
+            };
+            Fault { code, offset, block: None, message }
+        };
+        troubles.into_iter().map(fault).collect()
+    }
+
+    /// True for a text that tells stacks of handles, and nothing else.
+    pub(crate) fn explains_handles(&self) -> bool {
+        self.info.entries == 0 && !self.handles.is_empty()
+    }
+
+    /// Notes what other texts the file has, by their names for people.
+    pub(crate) fn note_others(&mut self, titles: &[&'static str]) {
+        self.info.others = titles.to_vec();
+    }
+
+    /// Names of the caches that entries are of; `None` among them where an entry names none.
+    pub(crate) fn caches(&self) -> BTreeSet<Option<&[u8]>> {
+        self.facts.iter().map(|facts| facts.cache.map(|cache| self.names.get(cache))).collect()
+    }
+
+    /// Adds the entries and facts of another text.
+    pub(crate) fn add(&mut self, other: &Collector) {
+        let mut moved: HashMap<StackId, StackId, RandomState> = HashMap::default();
+        let mut stack_of = |collector: &mut Collector, stack: StackId| match moved.get(&stack) {
+            Some(known) => *known,
+            None => {
+                let frames = other.stacks.get(stack).iter();
+                let frames: Vec<u64> = frames.map(|frame| collector.symbols.moved(&other.symbols, *frame)).collect();
+                let new = collector.stacks.intern(&frames);
+                moved.insert(stack, new);
+                new
+            }
+        };
+        for (handle, stack) in &other.handles {
+            let stack = stack_of(self, *stack);
+            self.handles.insert(*handle, stack);
+        }
+        let facts: Vec<u32> = other.facts.iter().map(|facts| self.moved_facts(other, facts)).collect();
+        other.store.each(|kept, newest, entries, amounts| {
+            let stack = kept.stack.map(|stack| stack_of(self, stack));
+            let facts = facts.get(kept.facts as usize).copied().unwrap_or(0);
+            self.store.add(Alike { oldest: Kept { stack, facts, ..kept }, newest, entries, amounts });
+        });
+        for (pid, (at, comm)) in &other.comms {
+            let comm = self.names.intern(other.names.get(*comm));
+            let latest = self.comms.entry(*pid).or_insert((*at, comm));
+            *latest = (*latest).max((*at, comm));
+        }
+        self.has.iter_mut().for_each(|(kind, has)| *has |= other.has[kind]);
+        self.is_of_pages |= other.is_of_pages;
+        self.page_bytes = self.page_bytes.or(other.page_bytes);
+        self.kernel = self.kernel.take().or_else(|| other.kernel.clone());
+        self.refusal = self.refusal.or(other.refusal);
+        self.troubles.extend(&other.troubles);
+        self.add_info(&other.info);
+    }
+
+    fn moved_facts(&mut self, other: &Collector, facts: &Facts) -> u32 {
+        let name = |names: &mut Names, name: Option<NameId>| name.map(|name| names.intern(other.names.get(name)));
+        let extras = facts.extras.and_then(|number| other.extras.get(number as usize)).map(|extras| {
+            self.extras.push(extras.clone());
+            u32::try_from(self.extras.len() - 1).unwrap_or(u32::MAX)
+        });
+        let facts = Facts {
+            site: self.symbols.moved(&other.symbols, facts.site),
+            comm: name(&mut self.names, facts.comm),
+            cache: name(&mut self.names, facts.cache),
+            module: name(&mut self.names, facts.module),
+            extras,
+            ..*facts
+        };
+        self.number_of(facts)
+    }
+
+    fn add_info(&mut self, other: &TextInfo) {
+        let info = &mut self.info;
+        info.entries += other.entries;
+        info.skipped_lines += other.skipped_lines;
+        info.skipped_blocks += other.skipped_blocks;
+        info.has_stacks |= other.has_stacks;
+        info.has_times |= other.has_times;
+        info.has_threads |= other.has_threads;
+        info.has_caches |= other.has_caches;
+        info.lacks_lines |= other.lacks_lines;
+        info.is_rounded |= other.is_rounded;
+        info.taken_at = info.taken_at.or(other.taken_at);
+        info.counters.extend_from_slice(&other.counters);
+        info.processes.extend_from_slice(&other.processes);
+        info.warnings.extend_from_slice(&other.warnings);
+    }
+
+    /// The trace of what was collected; `is_live`: the text is of the kernel that runs.
+    ///
+    /// # Errors
+    /// [`OpenError::Choose`] for a text that is no list of who holds memory.
+    pub(crate) fn into_trace(mut self, path: &Path, form: FormName, is_live: bool) -> Result<Trace, OpenError> {
+        if let Some(reason) = self.refusal {
+            return Err(OpenError::Choose { path: path.to_owned(), reason: reason.to_owned() });
+        }
+        self.store.sort();
+        self.numbers = HashMap::default();
+        let (page_bytes, from) = self.page_size(is_live);
+        let faults = self.faults();
+        let (has_times, all) = (self.info.has_times, self.store.len() as u64);
+        let clock = has_times.then_some("local");
+        let Collector { store, facts, stacks, mut symbols, names, extras, handles, comms, has, is_of_pages, .. } = self;
+        let metadata = Metadata {
+            sources: symbols.take_sources(),
+            kallsyms: symbols.into_kallsyms(),
+            comms: comms.into_iter().map(|(pid, (_, comm))| (pid, names.get(comm).into())).collect(),
+            ..Metadata::default()
+        };
+        let has_stacks = self.info.has_stacks || !handles.is_empty();
+        let lacks_stack = |handle: &u64| !handles.contains_key(handle);
+        let has_handles_alone = facts.iter().filter_map(|facts| facts.handle).any(|handle| lacks_stack(&handle));
+        let entries = Entries {
+            path: path.to_owned(),
+            page_bytes,
+            all,
+            store,
+            facts,
+            stacks,
+            names,
+            extras,
+            handles,
+            faults,
+            has_stacks,
+        };
+        let mut trace = Trace::of_sources(form.input, clock, vec![Box::new(entries)])?;
+        let info = &mut trace.info;
+        info.page_bytes = is_of_pages.then_some(page_bytes);
+        info.page_bytes_from = from;
+        info.capabilities = InputCapabilities::one_moment(has);
+        info.kernel = self.kernel;
+        let FormName { form, title, unit, has_objects, .. } = form;
+        info.text =
+            Some(Box::new(TextInfo { form, title, unit, has_stacks, has_objects, has_handles_alone, ..self.info }));
+        trace.metadata = metadata;
+        Ok(trace)
+    }
+}
+
+impl Out for Collector {
+    fn address(&mut self, frame: Frame<'_>) -> u64 {
+        self.symbols.address(frame)
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>) {
+        if entry.is_released && !self.released {
+            return;
+        }
+        let kind = if entry.kind == EntryKind::Tag { EntryKind::Told(Kind::Tag) } else { entry.kind };
+        let limit = self.asked_page_bytes.unwrap_or(USUAL_PAGE_BYTES);
+        let bytes_of_pages = entry.pages.map_or(Some(0), |pages| pages.checked_mul(limit));
+        let told = [entry.objects, entry.requested, entry.allocated, entry.wasted, bytes_of_pages.or(Some(u64::MAX))];
+        if told.into_iter().flatten().any(|n| n > MAX_BYTES) {
+            return self.trouble(Trouble::SkippedBlock("has a number out of range"));
+        }
+        let amounts = Amounts {
+            objects: entry.objects,
+            requested: entry.requested,
+            allocated: entry.allocated,
+            wasted: entry.wasted,
+            pages: entry.pages,
+        };
+        let at = if self.at_free_before { entry.free_at } else { entry.at };
+        let [comm, cache, module] =
+            [entry.comm, entry.cache, entry.module].map(|name| name.map(|name| self.names.intern(name)));
+        if let Some((pid, comm)) = entry.pid.zip(comm) {
+            let at = entry.at.unwrap_or(0);
+            let latest = self.comms.entry(pid).or_insert((at, comm));
+            if at > latest.0 {
+                *latest = (at, comm);
+            }
+        }
+        let (site, handle) = self.site(entry.site);
+        let facts = Facts {
+            kind,
+            site,
+            handle,
+            gfp: entry.gfp,
+            order: entry.order,
+            pid: entry.pid,
+            tgid: entry.tgid,
+            comm,
+            cache,
+            module,
+            allocators: entry.allocators,
+            is_released: entry.is_released,
+            extras: self.extras(entry.beside),
+            amounts: (!self.alike).then_some(amounts),
+        };
+        let stack = (!entry.stack.is_empty()).then(|| self.stacks.intern(entry.stack));
+        let facts = self.number_of(facts);
+        let is_slab = matches!(entry.beside, Beside::Slab(_));
+        // Kinds that stacks tell are known once the stacks were looked at.
+        if let EntryKind::Told(kind) = kind {
+            self.has[kind] = true;
+        }
+        self.is_of_pages |= kind == EntryKind::Told(Kind::Pages) || is_slab;
+        let info = &mut self.info;
+        info.entries += 1;
+        info.has_stacks |= stack.is_some();
+        info.has_times |= entry.at.is_some_and(|at| at != 0);
+        info.has_threads |= entry.pid.is_some() || entry.tgid.is_some() || comm.is_some();
+        info.has_caches |= cache.is_some();
+        self.store.push(Kept { at: at.unwrap_or(0), address: entry.address, stack, facts }, amounts);
+    }
+
+    fn fact(&mut self, fact: Fact<'_>) {
+        let text = |bytes: &[u8]| Some(String::from_utf8_lossy(bytes).into_owned());
+        match fact {
+            Fact::Kernel(release) => self.kernel = text(release),
+            Fact::PageBytes(bytes) => self.page_bytes = Some(bytes),
+            Fact::TakenAt(seconds) => self.info.taken_at = Some(seconds),
+            Fact::MayLackLines => self.info.lacks_lines = true,
+            Fact::Counter(name, bytes) => self.info.counters.push((name.into(), bytes)),
+            Fact::Process(pid, comm, bytes) => self.info.processes.push((pid, comm.into(), bytes)),
+            Fact::Refusal(reason) => self.refusal = Some(reason),
+            Fact::HandleStack(handle, frames) => {
+                if !frames.is_empty() {
+                    let stack = self.stacks.intern(frames);
+                    self.handles.insert(handle, stack);
+                }
+            }
+        }
+    }
+
+    fn trouble(&mut self, trouble: Trouble) {
+        if matches!(trouble, Trouble::SkippedBlock(_)) {
+            self.info.skipped_blocks += 1;
+        }
+        if let Some((_, count, ..)) = self.troubles.iter_mut().find(|(known, ..)| *known == trouble) {
+            *count += 1;
+        } else if self.troubles.len() < MAX_TROUBLES {
+            self.troubles.push((trouble, 1, self.line.0, self.line.1));
+        }
+    }
+}
+
+/// The entries of a text, oldest first.
+#[derive(Debug)]
+struct Entries {
+    path: PathBuf,
+    page_bytes: u64,
+    /// Number of events.
+    all: u64,
+    store: Store,
+    facts: Vec<Facts>,
+    stacks: Stacks,
+    names: Names,
+    extras: Vec<RowExtras>,
+    handles: HashMap<u64, StackId, RandomState>,
+    faults: Vec<Fault>,
+    has_stacks: bool,
+}
+
+impl Entries {
+    fn name(&self, name: Option<NameId>) -> Option<Box<[u8]>> {
+        name.map(|name| self.names.get(name).into())
+    }
+
+    /// Sums in bytes: those of pages are known by the size of a page.
+    fn amounts(&self, facts: &Facts, amounts: Amounts) -> Amounts {
+        if facts.kind != EntryKind::Told(Kind::Pages) {
+            return amounts;
+        }
+        let bytes = amounts.pages.map(|pages| pages.saturating_mul(self.page_bytes));
+        Amounts { requested: bytes, allocated: bytes, wasted: bytes.map(|_| 0), ..amounts }
+    }
+
+    fn extras(&self, facts: &Facts) -> RowExtras {
+        let Some(extras) = facts.extras.and_then(|number| self.extras.get(number as usize)) else {
+            return RowExtras::Nothing;
+        };
+        let mut extras = extras.clone();
+        if let RowExtras::Slab(columns) = &mut extras
+            && columns.bytes.is_none()
+        {
+            let pages = columns.num_slabs.zip(columns.pagesperslab).and_then(|(slabs, pages)| slabs.checked_mul(pages));
+            columns.bytes = pages.and_then(|pages| pages.checked_mul(self.page_bytes));
+        }
+        extras
+    }
+
+    fn event(&self, alike: Alike, facts: &Facts, name: NameId, names: &mut Names) -> Event {
+        let amounts = self.amounts(facts, facts.amounts.unwrap_or(alike.amounts));
+        let of_handle = facts.handle.and_then(|handle| self.handles.get(&handle).copied());
+        let handle = facts.handle.filter(|_| of_handle.is_none());
+        let site = match handle {
+            Some(handle) => HANDLES.start + handle.min(HANDLES.end - HANDLES.start - 1),
+            None if of_handle.is_some() => 0,
+            None => facts.site,
+        };
+        let listed = Listed {
+            entries: alike.entries,
+            amounts,
+            newest: alike.newest,
+            tells_site: site != 0,
+            kind_is_of_stack: facts.kind == EntryKind::OfStack,
+            handle,
+            module: self.name(facts.module),
+            extras: self.extras(facts),
+        };
+        let owner = Owner {
+            tgid: facts.tgid,
+            comm: self.name(facts.comm),
+            allocators: facts.allocators,
+            is_released: facts.is_released,
+            listed: Some(Box::new(listed)),
+        };
+        let kind = match facts.kind {
+            EntryKind::Told(kind) => kind,
+            EntryKind::Tag => Kind::Tag,
+            EntryKind::OfStack => Kind::Kmalloc,
+        };
+        let stack = alike.oldest.stack.or(of_handle);
+        Event {
+            address: alike.oldest.address,
+            call_site: site,
+            requested: amounts.requested.unwrap_or(0),
+            allocated: amounts.allocated.unwrap_or(0),
+            gfp: facts.gfp,
+            pid: facts.pid,
+            order: facts.order,
+            cache: facts.cache.map(|cache| names.intern(self.names.get(cache))),
+            stack: stack.map(|stack| names.stacks.intern(self.stacks.get(stack))),
+            owner: Some(names.owners.intern(&owner)),
+            action: Action::Alloc(kind),
+            ..Event::new(alike.oldest.at, 0, name)
+        }
+    }
+}
+
+impl EventSource for Entries {
+    fn cpu(&self) -> u32 {
+        0
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> Result<(), Fault> {
+        while items.len() < AT_ONCE
+            && let Some(alike) = self.store.take()
+            && let Some(facts) = self.facts.get(alike.oldest.facts as usize).copied()
+        {
+            let name = names.intern(if facts.order.is_some() { b"mm_page_alloc" } else { b"alloc" });
+            items.push(StreamItem::Event(self.event(alike, &facts, name, names)));
+        }
+        Ok(())
+    }
+
+    fn may_have_stacks(&self) -> bool {
+        self.has_stacks
+    }
+
+    fn end(&mut self) -> SourceEnd {
+        SourceEnd { faults: std::mem::take(&mut self.faults), ..SourceEnd::default() }
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.all - self.store.len() as u64
+    }
+
+    fn bytes_to_read(&self) -> u64 {
+        self.all
+    }
+}

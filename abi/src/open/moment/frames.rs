@@ -1,0 +1,237 @@
+//! Frames of stacks as page_owner's texts have them, printed by kernels, debuggers, and programs that look lines up.
+
+use memchr::{memchr, memrchr};
+
+use super::numbers::is_digits;
+use crate::open::symbols::Frame;
+use crate::trace::is_made_up;
+
+/// A frame, whatever program has printed it:
+///
+/// ```text
+///  example_open+0x1c/0x40 [exampledrv]                        kernel
+///  [<ffffffff81234567>] example_open+0x1c/0x40 [exampledrv]   kernel, to Linux 4.8
+///  0xffffffffc0a01234                                         kernel, of a module that is gone
+///   example_open+0x1c [exampledrv]                            crash
+///    0xffffffff81234567 <example_open+28>:   mov …            gdb
+/// #0  example_open (drivers/x.c:12:3)                         drgn
+///  example_open (drivers/x.c:12) exampledrv                   scripts/decode_stacktrace.sh
+///  example_open+0x1c/0x40 drivers/x.c:12 [inline]             syzkaller
+/// ```
+pub(super) fn frame(line: &[u8]) -> Option<Frame<'_>> {
+    let text = line.trim_ascii();
+    match text.first()? {
+        b'#' => {
+            let digits = text[1..].iter().position(|byte| !byte.is_ascii_digit())?;
+            let rest = text[1 + digits..].trim_ascii_start();
+            (digits > 0 && rest.len() < text.len() - 1 - digits).then(|| of_debugger(rest)).flatten()
+        }
+        b'[' => behind_address(text),
+        b'0' => of_address(text),
+        _ => place(text, false),
+    }
+}
+
+/// `example_open (drivers/x.c:12:3)` or `0xffffffff81234567 in …`.
+fn of_debugger(text: &[u8]) -> Option<Frame<'_>> {
+    match text.starts_with(b"0x") {
+        true => of_address(text),
+        false => place(text, true),
+    }
+}
+
+/// `[<ffffffff81234567>] example_open+0x1c/0x40`. A number of 16 digits whose upper half is 0 is a hash, and no address.
+fn behind_address(text: &[u8]) -> Option<Frame<'_>> {
+    let inside = text.strip_prefix(b"[<")?;
+    let end = memchr(b'>', inside)?;
+    let digits = inside[..end].strip_prefix(b"0x").unwrap_or(&inside[..end]);
+    let rest = inside[end..].strip_prefix(b">]")?.trim_ascii_start();
+    let is_hash = digits.len() == 16 && digits.starts_with(b"00000000");
+    let address = hexadecimal(digits).filter(|&address| !is_hash && address != 0 && !is_made_up(address));
+    if rest.is_empty() {
+        return address.map(Frame::Address);
+    }
+    if rest.starts_with(b"0x") {
+        return of_address(rest);
+    }
+    match (place(rest, false)?, address) {
+        (Frame::Function { name, offset, module, .. }, Some(address)) => {
+            Some(Frame::Placed { name, offset, module, address })
+        }
+        (frame, _) => Some(frame),
+    }
+}
+
+/// `0xffffffffc0a01234`, and what gdb prints behind it.
+fn of_address(text: &[u8]) -> Option<Frame<'_>> {
+    let digits = text.strip_prefix(b"0x")?;
+    let end = digits.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(digits.len());
+    let address = hexadecimal(&digits[..end]).filter(|&address| !is_made_up(address))?;
+    let rest = &digits[end..];
+    if rest.is_empty() || rest.starts_with(b":") {
+        return Some(Frame::Address(address));
+    }
+    if let Some(name) = rest.strip_prefix(b" in ") {
+        return place(name, true);
+    }
+    let inside = rest.strip_prefix(b" <")?;
+    let inside = &inside[..memchr(b'>', inside)?];
+    let (name, offset) = match memrchr(b'+', inside) {
+        Some(plus) => (&inside[..plus], decimal(&inside[plus + 1..])?),
+        None => (inside, 0),
+    };
+    is_name(name).then_some(Frame::Placed { name, offset, module: None, address })
+}
+
+/// A function with its offset, and the module, file or line behind it. `is_frame`: the line is a frame by what stands before it, so that
+/// the name may stand alone.
+fn place(text: &[u8], is_frame: bool) -> Option<Frame<'_>> {
+    let end = memchr(b' ', text).unwrap_or(text.len());
+    let (word, rest) = (&text[..end], &text[end..]);
+    let behind = behind(rest)?;
+    let module = behind.module;
+    if let Some(plus) = memchr(b'+', word).filter(|&plus| word[plus..].starts_with(b"+0x")) {
+        let (name, numbers) = (&word[..plus], &word[plus + 3..]);
+        let (offset, size) = match memchr(b'/', numbers) {
+            Some(slash) => (hexadecimal(&numbers[..slash])?, hexadecimal(numbers[slash + 1..].strip_prefix(b"0x")?)?),
+            None => (hexadecimal(numbers)?, 0),
+        };
+        return is_name(name).then_some(Frame::Function { name, offset, size, module });
+    }
+    (is_name(word) && (is_frame || behind.has_line)).then_some(Frame::Name { name: word, module })
+}
+
+/// What stands behind a function.
+#[derive(Default)]
+struct Behind<'l> {
+    module: Option<&'l [u8]>,
+    /// A file and a line in it.
+    has_line: bool,
+}
+
+/// `[module]`, `[module 0123456789abcdef]` with a build id, `(file:line)`, `(file:line) module`, `file:line [inline]`; `None` for anything
+/// else.
+fn behind(text: &[u8]) -> Option<Behind<'_>> {
+    let mut behind = Behind::default();
+    let mut rest = text.trim_ascii_start();
+    while let Some(first) = rest.first() {
+        let end = match first {
+            b'[' => {
+                let end = memchr(b']', rest)?;
+                let inside = &rest[1..end];
+                let word = inside.split(|byte| *byte == b' ').next().unwrap_or_default();
+                if inside != b"inline" {
+                    behind.module = Some(word).filter(|word| is_name(word));
+                    behind.module?;
+                }
+                end + 1
+            }
+            b'(' => {
+                behind.has_line = true;
+                closing(rest)? + 1
+            }
+            _ => {
+                let end = memchr(b' ', rest).unwrap_or(rest.len());
+                let word = &rest[..end];
+                if is_line(word) {
+                    behind.has_line = true;
+                } else if behind.has_line && behind.module.is_none() && is_name(word) {
+                    behind.module = Some(word);
+                } else {
+                    return None;
+                }
+                end
+            }
+        };
+        rest = rest[end..].trim_ascii_start();
+    }
+    Some(behind)
+}
+
+/// Place of the bracket that closes the one which the text begins with.
+fn closing(text: &[u8]) -> Option<usize> {
+    let mut depth = 0;
+    text.iter().position(|byte| {
+        depth += match byte {
+            b'(' => 1,
+            b')' => -1,
+            _ => 0,
+        };
+        depth == 0
+    })
+}
+
+/// True for `drivers/x.c:12` and `drivers/x.c:12:3`.
+fn is_line(word: &[u8]) -> bool {
+    memrchr(b':', word).is_some_and(|colon| is_digits(&word[colon + 1..]) && memchr(b'.', &word[..colon]).is_some())
+}
+
+pub(super) fn is_name(name: &[u8]) -> bool {
+    let is_of_names = |byte: &u8| byte.is_ascii_graphic() && !b"()<>[]=\"',;+".contains(byte) || *byte >= 0x80;
+    !name.is_empty() && name.iter().all(is_of_names)
+}
+
+/// The hexadecimal number that is the whole text.
+pub(super) fn hexadecimal(text: &[u8]) -> Option<u64> {
+    let digit = |value: u64, byte: &u8| Some(value << 4 | u64::from(char::from(*byte).to_digit(16)?));
+    ((1..=16).contains(&text.len())).then(|| text.iter().try_fold(0, digit)).flatten()
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    let digit = |value: u64, byte: &u8| value.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
+    is_digits(text).then(|| text.iter().try_fold(0, digit)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_all_programs_are_read() {
+        let function = |size| Some(Frame::Function { name: b"example_open", offset: 0x1c, size, module: None });
+        let module = Some(&b"exampledrv"[..]);
+        let of_module = |size| Some(Frame::Function { name: b"example_open", offset: 0x1c, size, module });
+        let name = |module| Some(Frame::Name { name: b"example_open", module });
+        let placed = |address, module| Some(Frame::Placed { name: b"example_open", offset: 0x1c, module, address });
+        for (line, read) in [
+            (" example_open+0x1c/0x40", function(0x40)),
+            ("example_open+0x1c/0x40", function(0x40)),
+            (" example_open+0x1c/0x40 [exampledrv]", of_module(0x40)),
+            (" example_open+0x1c/0x40 [exampledrv 0123456789abcdef]", of_module(0x40)),
+            ("  example_open+0x1c [exampledrv]", of_module(0)),
+            (" example_open+0x1c", function(0)),
+            (" example_open+0x1c/0x40 (drivers/x.c:12)", function(0x40)),
+            (" example_open+0x1c/0x40 (drivers/x.c:12) [exampledrv]", of_module(0x40)),
+            (" example_open+0x1c/0x40 drivers/x.c:12", function(0x40)),
+            (" example_open+0x1c/0x40 drivers/x.c:12 [inline]", function(0x40)),
+            (" example_open drivers/x.c:12 [inline]", name(None)),
+            (" example_open (drivers/x.c:12 (discriminator 3)) exampledrv", name(module)),
+            ("#0  example_open (drivers/x.c:12:3)", name(None)),
+            ("#12 example_open", name(None)),
+            ("#0  example_open+0x1c/0x40", function(0x40)),
+            ("#1  0xffffffff81234567", Some(Frame::Address(0xffff_ffff_8123_4567))),
+            (" 0xffffffffc0a01234", Some(Frame::Address(0xffff_ffff_c0a0_1234))),
+            ("   0xffffffff81234567 <example_open+28>:\tmov    %rax,%rbx", placed(0xffff_ffff_8123_4567, None)),
+            ("   0xffffffff81234567:\tmov    %rax,%rbx", Some(Frame::Address(0xffff_ffff_8123_4567))),
+            (" [<ffffffff81234567>] example_open+0x1c/0x40 [exampledrv]", placed(0xffff_ffff_8123_4567, module)),
+            (" [<c0101234>] example_open+0x1c/0x40", placed(0xc010_1234, None)),
+            (" [<00000000abcdef01>] example_open+0x1c/0x40", function(0x40)),
+            (" [<0000000000000000>] example_open+0x1c/0x40", function(0x40)),
+            (" [<ffffffffc0a01234>]", Some(Frame::Address(0xffff_ffff_c0a0_1234))),
+            (" [<ffffffffc0a01234>] 0xffffffffc0a01234", Some(Frame::Address(0xffff_ffff_c0a0_1234))),
+            ("rubbish", None),
+            (" two words", None),
+            (" +0x1/0x2", None),
+            (" a b+0x1/0x2", None),
+            (" example_open+0x1c/0x40 rubbish", None),
+            (" example_open+0x1c/", None),
+            (" example_open+0x", None),
+            (" example_open+0x1234567890abcdef0/0x1", None),
+            ("#", None),
+            ("#1", None),
+            ("", None),
+        ] {
+            assert_eq!(frame(line.as_bytes()), read, "{line}");
+        }
+    }
+}

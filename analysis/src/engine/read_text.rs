@@ -1,0 +1,231 @@
+//! Figures of a text of one moment: each entry counts as it stands. All of it is live, nothing is paired.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use kmemtrace_abi::event::{Event, EventSink, Gap, Names, Space};
+use kmemtrace_abi::listed::Listed;
+use kmemtrace_abi::owner::OwnerId;
+use kmemtrace_abi::trace::Trace;
+
+use crate::account::classes::{Classes, NodesOfRows};
+use crate::account::completeness::MergeStats;
+use crate::account::group_reader::{EventNumbers, GroupReader, OwnerValues};
+use crate::account::grouping::{GroupKey, RowKey, Through};
+use crate::account::over_time::{OverTime, OverTimeFigures};
+use crate::account::row_extras::JoinedExtras;
+use crate::account::row_paths::{Nodes, SharedPaths};
+use crate::account::stats::Stats;
+use crate::account::text_sites::{TextSites, with_site};
+use crate::engine::config::{RunConfig, WINDOW};
+use crate::engine::read_in_order::bytes_to_read;
+use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
+use crate::order::pair_event::NO_PID;
+use crate::pairing::result::{Live, LivePages, PairingResult};
+use crate::pairing::slot::AllocInfo;
+use crate::progress::Progress;
+use crate::query::filter::EventFilter;
+
+/// Adds up all entries of `trace` that `filter` takes, within the bounds that `bounds` gives for its first key.
+pub(crate) fn run(
+    trace: &mut Trace,
+    config: &RunConfig<'_>,
+    filter: &EventFilter<'_>,
+    bounds: impl FnOnce(u64) -> (u64, u64),
+    progress: &mut dyn Progress,
+) -> Result<(MergeStats, PairingResult), AnalysisError> {
+    let paths = config.over_time.nodes.map(SharedPaths::new);
+    let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
+    let classes = match &paths {
+        Some(paths) => classes.with_nodes(NodesOfRows {
+            grouping: config.grouping,
+            rule: config.facts.module_rule,
+            places: None,
+            paths: paths.clone(),
+        }),
+        None => classes,
+    };
+    let mut names = trace.names.clone();
+    let mut reader = TextReader::new(config, filter.clone(), &classes, trace.info.page_bytes);
+    reader.paths.clone_from(&paths);
+    let mut bounds = Some(bounds);
+    reader.bounds_of = Some(Box::new(move |first| bounds.take().map_or((0, u64::MAX), |bounds| bounds(first))));
+    progress.begin();
+    let to_read = bytes_to_read(&trace.streams);
+    let mut is_over = false;
+    for stream in &mut trace.streams {
+        while !is_over && stream.decode(&mut names, &mut reader, WINDOW) {
+            is_over = config.budget.is_exceeded();
+            if progress.is_due() {
+                progress.show(stream.bytes_read(), to_read, Some(reader.order.events));
+            }
+        }
+    }
+    progress.clear();
+    if is_over {
+        return Err(config.budget.exceeded("entries of the text", reader.order.events, LESS_OF_THE_TRACE));
+    }
+    let TextReader { order, rows, extras, mut paired, over_time, .. } = reader;
+    let OverTimeFigures { growth, curve, node_peaks } =
+        over_time.map(|over_time| over_time.finish(order.last)).unwrap_or_default();
+    if config.rules.lists_live {
+        classes.from(0, |class| paired.classes.push(*class));
+    }
+    let numbers = classes.into_numbers();
+    for (kind, stats) in numbers.rows.iter().map(|key| key.kind).zip(&rows) {
+        paired.kinds[kind].add(stats);
+        if kind.space() == Space::Slab {
+            paired.total.add(stats);
+        }
+    }
+    numbers.sites.iter().for_each(|(_, kind)| paired.has[*kind] = true);
+    paired.extras = numbers.rows.iter().copied().zip(extras).filter(|(_, extras)| !extras.is_empty()).collect();
+    paired.rows = numbers.rows.into_iter().zip(rows).collect();
+    paired.nodes = paths.map(|paths| paths.take()).map(|(nodes, paths)| Nodes { nodes, paths, peaks: node_peaks });
+    trace.names = numbers.names;
+    let paired = PairingResult { lists: numbers.lists, stacks: numbers.stacks, growth, curve, ..paired };
+    Ok((order, paired))
+}
+
+/// Bounds for the first key.
+type BoundsOf<'a> = Box<dyn FnMut(u64) -> (u64, u64) + 'a>;
+
+/// Consumer of a text's entries.
+struct TextReader<'r, 'a, 'f> {
+    config: &'r RunConfig<'f>,
+    filter: EventFilter<'a>,
+    classes: &'r Classes,
+    sites: TextSites<'r>,
+    groups: GroupReader<'r>,
+    by_site: bool,
+    page_bytes: Option<u64>,
+    paths: Option<SharedPaths>,
+    /// `None` once the bounds are known.
+    bounds_of: Option<BoundsOf<'a>>,
+    bounds: (u64, u64),
+    owners: HashMap<OwnerId, OwnerValues, RandomState>,
+    order: MergeStats,
+    over_time: Option<Box<OverTime>>,
+    /// Figures of each row.
+    rows: Vec<Stats>,
+    extras: Vec<JoinedExtras>,
+    paired: PairingResult,
+}
+
+impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
+    fn new(
+        config: &'r RunConfig<'f>,
+        filter: EventFilter<'a>,
+        classes: &'r Classes,
+        page_bytes: Option<u64>,
+    ) -> TextReader<'r, 'a, 'f> {
+        let groups = GroupReader::new(config.grouping, config.facts, classes);
+        TextReader {
+            config,
+            filter,
+            classes,
+            sites: TextSites::new(groups.facts(), classes),
+            groups,
+            by_site: config.grouping.has(GroupKey::Site),
+            page_bytes,
+            paths: None,
+            bounds_of: None,
+            bounds: (0, u64::MAX),
+            owners: HashMap::default(),
+            order: MergeStats::default(),
+            over_time: None,
+            rows: Vec::new(),
+            extras: Vec::new(),
+            paired: PairingResult::default(),
+        }
+    }
+
+    /// Notes the first key of all.
+    fn begin(&mut self, first: u64) {
+        if let Some(mut bounds_of) = self.bounds_of.take() {
+            self.bounds = bounds_of(first);
+            let begin = self.bounds.0.max(first);
+            self.over_time = OverTime::new(self.config.over_time, begin, self.paths.clone());
+        }
+    }
+
+    /// The row of an event that the filters take, and the number of its class.
+    fn row(&mut self, event: &Event, through: Through, stack: u32, names: &Names) -> Option<(u32, usize)> {
+        let kind = event.kind()?;
+        let cache = event.cache.map_or(0, |name| self.classes.cache(names.get(name)));
+        let others = if self.groups.has_keys() {
+            let owner = event.owner.and_then(|id| match self.owners.get(&id) {
+                Some(known) => Some(*known),
+                None => {
+                    let values = OwnerValues::new(names.owners.get(id)?, self.classes);
+                    self.owners.insert(id, values);
+                    Some(values)
+                }
+            });
+            self.groups.others(event, kind, EventNumbers { cache, stack, owner })
+        } else {
+            0
+        };
+        let (site, through) = if self.by_site { (event.call_site, through) } else { (0, Through::Nothing) };
+        let from = self.groups.cache_from(kind, cache, (event.call_site, event.allocated));
+        let key = RowKey { site, others, kind, through };
+        let class = self.classes.class(key, event.call_site, (cache, from), (event.requested, event.allocated));
+        let row = self.classes.row_of(class)? as usize;
+        if row >= self.rows.len() {
+            self.rows.resize(row + 1, Stats::default());
+            self.extras.resize(row + 1, JoinedExtras::default());
+        }
+        if let Some(from) = from {
+            let best = self.paired.caches_from.entry(key).or_insert(from);
+            *best = from.min(*best);
+        }
+        Some((class, row))
+    }
+
+    fn take(&mut self, event: Event, listed: &Listed, names: &Names) {
+        let found = self.sites.read(&event, listed, names);
+        let event = with_site(event, &found);
+        if !self.filter.takes(&event, names) {
+            self.paired.counts.unselected_allocs += listed.entries;
+            let cache = event.cache.map_or(0, |name| self.classes.cache(names.get(name)));
+            self.classes.unselected(event.call_site, found.kind, cache);
+            return;
+        }
+        let Some((class, row)) = self.row(&event, found.through, found.stack, names) else { return };
+        let is_pages = found.kind.space() == Space::Pages;
+        let size = self.page_bytes.filter(|_| is_pages);
+        let largest = size.zip(event.order).map(|(size, order)| size.checked_shl(order.into()).unwrap_or(u64::MAX));
+        self.rows[row].add(&Stats { oldest: Some(event.at), ..Stats::of_text(&listed.amounts, largest) });
+        self.extras[row].add(&listed.extras, listed.amounts.objects);
+        if let Some(over_time) = &mut self.over_time {
+            over_time.change_live(event.at, (row as u32, found.kind), listed.amounts.allocated.unwrap_or(0), true);
+        }
+        if self.config.rules.lists_live {
+            let pages = listed.amounts.pages.map_or(0, |pages| u32::try_from(pages).unwrap_or(u32::MAX));
+            self.paired.live.push(Live {
+                address: event.address,
+                alloc_info: AllocInfo { at: event.at, pid: event.pid.map_or(NO_PID, i32::cast_unsigned), tie: 0 },
+                class,
+                cpu: 0,
+                pages: is_pages.then_some(LivePages { allocated: pages, live: pages, inferred: 0, crossed: 0 }),
+            });
+        }
+    }
+}
+
+impl EventSink for TextReader<'_, '_, '_> {
+    const FLAGS: bool = false;
+    const MARKS: bool = false;
+
+    fn event(&mut self, event: Event, names: &Names) {
+        self.begin(event.at);
+        let listed = event.owner(names).and_then(|owner| owner.listed.as_deref());
+        let Some(listed) = listed.filter(|_| (self.bounds.0..=self.bounds.1).contains(&event.at)) else { return };
+        self.order.events += listed.entries;
+        self.order.first = self.order.first.or(Some(event.at));
+        self.order.last = self.order.last.max(Some(listed.newest.max(event.at)));
+        self.take(event, listed, names);
+    }
+
+    fn gap(&mut self, _: Gap) {}
+}

@@ -1,0 +1,217 @@
+//! Views and options of texts of one moment: which view each text has, and what a refusal says.
+
+use kmemtrace::{Analysis, GroupKey, Query, Trace};
+use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::trace::{InputKind, TextInfo};
+
+use crate::args::{Args, ExportTo};
+use crate::cli::Request;
+
+/// Need of a view.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    /// Any text.
+    Nothing,
+    /// Entries with call sites.
+    Sites,
+    /// Slab caches.
+    Caches,
+    /// Stacks, or lines of source.
+    Stacks,
+    /// Threads.
+    Threads,
+    /// Single objects.
+    Objects,
+    /// Pages.
+    Pages,
+    /// Counters of the whole memory.
+    Counters,
+}
+
+/// Views that texts have, in the order of help, each with its need. The others need a recording.
+const VIEWS: &[(&str, Needs)] = &[
+    ("summary", Needs::Nothing),
+    ("sites", Needs::Sites),
+    ("tree", Needs::Stacks),
+    ("tasks", Needs::Threads),
+    ("modules", Needs::Stacks),
+    ("uses", Needs::Pages),
+    ("caches", Needs::Caches),
+    ("live", Needs::Sites),
+    ("compare", Needs::Nothing),
+    ("growth", Needs::Nothing),
+    ("balance", Needs::Counters),
+    ("account", Needs::Sites),
+    ("events", Needs::Objects),
+    ("html", Needs::Stacks),
+    ("chart", Needs::Stacks),
+    ("export", Needs::Sites),
+    ("top", Needs::Pages),
+    ("--memstrack", Needs::Pages),
+];
+
+/// Inputs whose entries have call sites.
+const WITH_SITES: [&str; 5] = ["page_owner", "alloc_traces", "kmemleak", "slab_report", "allocinfo"];
+
+/// True for a text that the view reads, by its input and its form, where there are texts of several kinds. `None` for a summary, which
+/// lists all.
+pub(crate) fn takes(view: &str) -> Option<fn(&str, &str) -> bool> {
+    let needs = VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs)?;
+    Some(match needs {
+        Needs::Nothing if view == "summary" => return None,
+        Needs::Nothing => |_, _| true,
+        Needs::Counters => |input, _| input == "meminfo",
+        Needs::Caches => has_caches,
+        Needs::Pages => |input, _| input == "page_owner",
+        Needs::Objects => |input, form| form == "dump" || input == "kmemleak",
+        Needs::Threads => |input, _| ["page_owner", "kmemleak", "slab_report"].contains(&input),
+        Needs::Sites | Needs::Stacks => |input, _| WITH_SITES.contains(&input),
+    })
+}
+
+fn has_caches(input: &str, form: &str) -> bool {
+    let is_list = ["alloc_traces", "alloc_calls"].contains(&form);
+    is_list || ["kmemleak", "slab_report", "slabinfo"].contains(&input) || form == "oom"
+}
+
+/// Kind of a text, by what its entries have.
+struct Text<'t> {
+    input: &'static str,
+    info: &'t TextInfo,
+}
+
+impl Text<'_> {
+    fn has(&self, needs: Needs) -> bool {
+        let has_sites = WITH_SITES.contains(&self.input);
+        match needs {
+            Needs::Nothing => true,
+            Needs::Sites => has_sites,
+            Needs::Caches => has_caches(self.input, self.info.form),
+            Needs::Stacks => has_sites && (self.info.has_stacks || self.input == "allocinfo"),
+            Needs::Threads => has_sites && self.info.has_threads,
+            Needs::Objects => self.info.has_objects,
+            Needs::Pages => self.input == "page_owner",
+            Needs::Counters => self.input == "meminfo",
+        }
+    }
+
+    /// Names of the views that the text has.
+    fn views(&self) -> Vec<&'static str> {
+        let others = |name: &str| !name.starts_with('-');
+        VIEWS.iter().filter(|(name, needs)| self.has(*needs) && others(name)).map(|(name, _)| *name).collect()
+    }
+}
+
+/// Refuses a view, a grouping or an option that a text of one moment does not have, and options of such texts for other inputs.
+///
+/// # Errors
+/// One sentence that names the views that the text has.
+pub(crate) fn check(request: &Request, trace: &Trace) -> anyhow::Result<()> {
+    let args = &request.args;
+    let input = || input_name(trace);
+    let (Some(info), InputKind::Other(name)) = (trace.info.text.as_deref(), trace.info.input) else {
+        if let Some(option) = args.moment.given().next() {
+            anyhow::bail!("{option}: {} is not a text that lists memory at one moment; leave the option out", input());
+        }
+        return Ok(());
+    };
+    let text = Text { input: name, info };
+    let view = request.view.name;
+    let needs = VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs);
+    if !needs.is_some_and(|needs| text.has(needs)) {
+        anyhow::bail!(
+            "{}: {view} needs what a {} of one moment does not have; use {}",
+            input(),
+            info.title,
+            text.views().join(", ")
+        );
+    }
+    if !args.fail_on.is_empty() {
+        anyhow::bail!("--fail-on: {} lists memory at one moment and tells no frees; leave the option out", input());
+    }
+    if let Some(why) = beyond(args, &text, view) {
+        anyhow::bail!("{}: a {} of one moment {why}; use {}", input(), info.title, text.views().join(", "));
+    }
+    Ok(())
+}
+
+/// What an option asks for that the text does not have.
+fn beyond(args: &Args, text: &Text<'_>, view: &str) -> Option<&'static str> {
+    let of_threads = [GroupKey::Pid, GroupKey::Tgid, GroupKey::Comm, GroupKey::Task];
+    let by = |keys: &[GroupKey]| args.by.iter().chain(&args.cull).any(|key| keys.contains(key));
+    let is_tree_of_stacks = view == "tree" && by(&[GroupKey::Stack]);
+    if args.objects && !text.has(Needs::Objects) {
+        return Some("does not list single objects");
+    }
+    if by(&of_threads) && !text.info.has_threads {
+        return Some("does not tell threads");
+    }
+    if is_tree_of_stacks && !text.info.has_stacks {
+        return Some("has no stacks");
+    }
+    match args.to.filter(|_| view == "export") {
+        Some(ExportTo::Pprof | ExportTo::Folded | ExportTo::ParquetSites) if !text.has(Needs::Stacks) => {
+            Some("has no stacks")
+        }
+        Some(ExportTo::ParquetObjects | ExportTo::ParquetEvents | ExportTo::Csv | ExportTo::Jsonl)
+            if !text.has(Needs::Objects) =>
+        {
+            Some("does not list single objects")
+        }
+        Some(ExportTo::Perfetto) => Some("has no events over time"),
+        _ if view == "growth" && !text.info.has_times && text.info.slices_from.is_none() => Some("has no times"),
+        _ => None,
+    }
+}
+
+/// Times that the command line gives to texts, in seconds since 1970.
+///
+/// # Errors
+/// A text that is no time.
+pub(crate) fn times(args: &Args) -> anyhow::Result<Vec<i64>> {
+    let time = |text: &String| -> anyhow::Result<i64> {
+        let seconds = text.parse().ok().or_else(|| Some(text.parse::<jiff::Timestamp>().ok()?.as_second()));
+        let wrong =
+            || format!("--times {text}: use seconds since 1970, or a date with its zone, as 2026-11-26T11:27:31Z");
+        seconds.ok_or_else(|| anyhow::anyhow!(wrong()))
+    };
+    args.moment.times.iter().map(time).collect()
+}
+
+/// Query of one side of `compare`: rows of functions, or of what the text lists.
+///
+/// # Errors
+/// Keys that recordings are not compared by.
+pub(crate) fn compared(args: &Args, trace: &Trace) -> anyhow::Result<Query> {
+    let input = trace.info.text.as_ref().map(|_| trace.info.input.name());
+    Ok(match (args.by.first(), input) {
+        (Some(GroupKey::Cache), _) | (None, Some("slabinfo")) => Query::by_cache(),
+        (None | Some(GroupKey::Function), Some("allocinfo")) => Query::by(&[GroupKey::File, GroupKey::Function]),
+        (None | Some(GroupKey::Function), _) => Query::by_site(),
+        (Some(_), Some(_)) => Query::by(&args.by).module_rule(args.rule_of_modules()),
+        (Some(key), None) => {
+            anyhow::bail!(
+                "--by {key}: two texts that list memory can be compared by it, recordings by function or cache"
+            )
+        }
+    })
+}
+
+/// Refuses two texts of different inputs, and a text beside a recording.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn check_sides(before: &Analysis, after: &Analysis) -> anyhow::Result<()> {
+    let input = |side: &Analysis| side.info().text.as_ref().map(|_| side.info().input.name());
+    let (first, second) = (input(before), input(after));
+    if first == second {
+        return Ok(());
+    }
+    let name = |input: Option<&'static str>| input.unwrap_or("recording");
+    anyhow::bail!("compare: the first is a {} and the second a {}; name two of one kind", name(first), name(second))
+}
+
+/// Name of a trace's first input, for messages.
+pub(crate) fn input_name(trace: &Trace) -> String {
+    trace.inputs.first().map_or_else(String::new, |path| escape(path.as_os_str().as_encoded_bytes()).into_owned())
+}

@@ -1,0 +1,505 @@
+//! Files of some kilobytes that ask for gigabytes or hours: what they may cost, and how it is told.
+//!
+//! Each test has the programs read such a file and looks at their memory and processor time.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kmemtrace_abi::disk::block::{BlockInfo, FLAG_ZSTD, HEADER_BYTES, Header, NO_CPU, block, item, kind, seal};
+use kmemtrace_tests::generate::{Options, Shape, trace_dir, tree, workload};
+use kmemtrace_tests::programs::{json, program, text};
+use kmemtrace_tests::recording::Directory;
+use zerocopy::FromBytes;
+
+/// Largest payload that a block expands to.
+const WHOLE: usize = 16 << 20;
+/// Memory beyond the limit, in KiB.
+const MARGIN: u64 = 64 << 10;
+/// Processor time that no test's file takes on a slow machine with programs that are not optimised.
+const MOST: Duration = Duration::from_secs(60);
+
+/// How a program ended, and the most that it took.
+struct Run {
+    status: Option<i32>,
+    stdout: Vec<u8>,
+    stderr: String,
+    /// VmHWM, in KiB.
+    peak: u64,
+}
+
+/// Runs a program to its end; one that does not end is a failure.
+fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Run {
+    let mut command = Command::new(program(name));
+    command.args(arguments).args(paths).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let all = |from: &mut dyn Read| {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    std::thread::scope(|scope| {
+        let stdout = scope.spawn(move || all(&mut out));
+        let stderr = scope.spawn(move || text(&all(&mut err)));
+        let (begin, mut peak) = (Instant::now(), 0);
+        let status = loop {
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+            peak = line.map_or(peak, |kilobytes| kilobytes.trim().parse().unwrap());
+            if let Some(status) = child.try_wait().unwrap() {
+                break status.code();
+            }
+            if begin.elapsed() > 4 * MOST {
+                child.kill().unwrap();
+                panic!("{name} {arguments:?} does not end");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        Run { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap(), peak }
+    })
+}
+
+/// Runs a program within a limit of this many MiB, and checks that it keeps to it and says at most one sentence.
+fn run_within(mib: u64, name: &str, arguments: &[&str], paths: &[&Path]) -> Run {
+    let limit = format!("{mib}M");
+    let ran = run(name, &[arguments, &["--max-memory", &limit]].concat(), paths);
+    assert!(ran.peak > 0, "the memory of {name} was never read");
+    assert!(ran.peak <= (mib << 10) + MARGIN, "{name} {arguments:?}: {} KiB of {mib} MiB: {}", ran.peak, ran.stderr);
+    assert!(ran.stderr.lines().count() <= 1, "{name} {arguments:?}: {}", ran.stderr);
+    ran
+}
+
+/// A refusal for want of memory, in one sentence.
+fn is_refused(ran: &Run) {
+    assert_eq!(ran.status, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("need more than the") && ran.stderr.contains("--max-memory"), "{}", ran.stderr);
+}
+
+fn trace(cpus: u32, events: usize) -> Directory {
+    Directory::new(&trace_dir(&workload(1, &Options::plain(Shape::plain(), cpus, events)), 1))
+}
+
+/// The first block of a file, and its header.
+fn first_block(file: &[u8]) -> (Header, Vec<u8>) {
+    let header = Header::read_from_bytes(&file[..HEADER_BYTES]).unwrap();
+    let len = HEADER_BYTES + header.payload_len.get() as usize;
+    (header, file[..len].to_vec())
+}
+
+/// A block whose payload is compressed.
+fn packed(info: BlockInfo, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes.extend(zstd::bulk::compress(payload, 3).unwrap());
+    seal(&mut bytes, &BlockInfo { flags: FLAG_ZSTD, ..info }, Some(payload.len()));
+    bytes
+}
+
+/// Puts items behind the header of a trace's `meta.out`, each in a compressed block of its own.
+fn set_meta(dir: &Directory, items: &[(u16, Vec<u8>)]) -> usize {
+    let (header, mut meta) = first_block(&fs::read(dir.file("meta.out")).unwrap());
+    for ((tag, bytes), sequence) in items.iter().zip(1..) {
+        let mut payload = Vec::new();
+        item::put(&mut payload, *tag, item::MORE, bytes);
+        let info =
+            BlockInfo { kind: kind::META, cpu: NO_CPU, recording: header.recording, sequence, ..BlockInfo::default() };
+        meta.extend(packed(info, &payload));
+    }
+    dir.write("meta.out", &meta);
+    meta.len()
+}
+
+#[test]
+fn metadata_that_expands_to_gigabytes_is_refused_in_a_sentence() {
+    let dir = trace(2, 500);
+    let zeros = vec![b'0'; WHOLE - 8];
+    let items: Vec<(u16, Vec<u8>)> = (0..150).map(|_| (item::KALLSYMS, zeros.clone())).collect();
+    let stored = set_meta(&dir, &items);
+    assert!(stored < 1 << 20, "{stored} bytes");
+    for mib in [64, 256] {
+        is_refused(&run_within(mib, "kmemtrace-report", &["summary"], &[dir.path()]));
+        is_refused(&run_within(mib, "kmemtrace-check", &[], &[dir.path()]));
+    }
+}
+
+#[test]
+fn a_name_of_megabytes_is_cut_for_all_call_sites() {
+    let dir = trace(2, 4000);
+    let mut symbols = b"ffffffff00000000 t ".to_vec();
+    symbols.resize(2 * (WHOLE - 8), b'n');
+    symbols.extend_from_slice(b"\nffffffffffffff00 T end\n");
+    let items: Vec<(u16, Vec<u8>)> = symbols.chunks(WHOLE - 8).map(|part| (item::KALLSYMS, part.to_vec())).collect();
+    set_meta(&dir, &items);
+    for view in ["sites", "caches", "live"] {
+        let ran = run_within(256, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]);
+        assert_eq!(ran.status, Some(0), "{view}: {}", ran.stderr);
+        assert!(ran.stderr.contains("1 name of symbols cut after 4096 bytes"), "{view}: {}", ran.stderr);
+        assert!(ran.stdout.windows(4097).all(|bytes| bytes.iter().any(|byte| *byte != b'n')), "{view}");
+    }
+}
+
+#[test]
+fn symbols_at_one_address_are_looked_through_once() {
+    let dir = trace(2, 4000);
+    let line = b"ffffffff00000000 d x\n";
+    let data = line.repeat((WHOLE - 8) / line.len());
+    let code = b"ffffffff00000000 t all\nffffffffffffff00 T end\n".to_vec();
+    set_meta(&dir, &[(item::KALLSYMS, data.clone()), (item::KALLSYMS, data), (item::KALLSYMS, code)]);
+    let ran = run_within(256, "kmemtrace-report", &["sites", "--format", "json"], &[dir.path()]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(json(&ran.stdout).to_string().contains("\"all\""));
+}
+
+#[test]
+fn symbols_beyond_the_limit_are_left_out_and_figures_stand() {
+    let dir = trace(2, 500);
+    // An entry of the index has as many bytes as two such lines.
+    let lines = b"1 t a\n".repeat((WHOLE - 8) / 6);
+    set_meta(&dir, &[(item::KALLSYMS, lines)]);
+    let ran = run_within(72, "kmemtrace-report", &["sites", "--format", "json"], &[dir.path()]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("symbols of the trace: not used for names: its contents need more"), "{}", ran.stderr);
+    assert!(json(&ran.stdout)["rows"].as_array().is_some_and(|rows| !rows.is_empty()));
+}
+
+#[test]
+fn file_headers_are_held_once() {
+    let dir = trace(64, 3000);
+    for cpu in 0..64 {
+        let name = format!("cpu{cpu}.out");
+        let (header, first) = first_block(&fs::read(dir.file(&name)).unwrap());
+        let mut payload = first[HEADER_BYTES..].to_vec();
+        item::put(&mut payload, item::EVENT_FORMAT, 0, &[&b"x/y\n"[..], &vec![b' '; 12 << 20]].concat());
+        let info = BlockInfo { kind: kind::FILE_HEADER, cpu, recording: header.recording, ..BlockInfo::default() };
+        dir.write(&name, &packed(info, &payload));
+    }
+    for (name, arguments) in [("kmemtrace-report", &["summary"][..]), ("kmemtrace-check", &[])] {
+        let ran = run_within(128, name, arguments, &[dir.path()]);
+        assert!(ran.status.is_some_and(|status| status != 2), "{name}: {:?} {}", ran.status, ran.stderr);
+    }
+}
+
+#[test]
+fn as_many_formats_as_a_header_holds_take_linear_time() {
+    let dir = trace(1, 300);
+    let (header, first) = first_block(&fs::read(dir.file("cpu0.out")).unwrap());
+    let mut payload = first[HEADER_BYTES..].to_vec();
+    for id in 0..65_000 {
+        let format = format!("vmscan/x\nname: a{id}_begin\nID: {id}\n\tfield:int a;\toffset:8;\tsize:4;\n");
+        item::put(&mut payload, item::EVENT_FORMAT, 0, format.as_bytes());
+    }
+    let info = BlockInfo { kind: kind::FILE_HEADER, recording: header.recording, ..BlockInfo::default() };
+    dir.write("cpu0.out", &packed(info, &payload));
+    let begin = Instant::now();
+    for (name, arguments) in [("kmemtrace-report", &["summary"][..]), ("kmemtrace-check", &[])] {
+        let ran = run(name, arguments, &[dir.path()]);
+        assert!(ran.status.is_some_and(|status| status < 2), "{name}: {:?} {}", ran.status, ran.stderr);
+    }
+    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn sparse_formats_of_a_tree_are_read_as_far_as_a_format_goes() {
+    let dir = Directory::new(&tree(&workload(1, &Options::plain(Shape::plain(), 2, 500)), 1));
+    for number in 0..3 {
+        dir.write(&format!("events/kmem/big{number}/format"), b"");
+        File::options()
+            .write(true)
+            .open(dir.file(&format!("events/kmem/big{number}/format")))
+            .unwrap()
+            .set_len(1 << 30)
+            .unwrap();
+    }
+    for (name, arguments) in [("kmemtrace-report", &["summary"][..]), ("kmemtrace-check", &[])] {
+        let ran = run_within(64, name, arguments, &[dir.path()]);
+        assert!(ran.status.is_some_and(|status| status != 2), "{name}: {:?} {}", ran.status, ran.stderr);
+    }
+}
+
+/// The file with a hole of `len` bytes behind its first `at` bytes, as a cut and a later write leave it.
+fn with_hole(path: &Path, at: u64, len: u64) {
+    let bytes = fs::read(path).unwrap();
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_len(at).unwrap();
+    file.set_len(at + len).unwrap();
+    file.write_all_at(&bytes[at as usize..], at + len).unwrap();
+}
+
+#[test]
+fn holes_of_terabytes_are_passed_over_and_data_behind_them_is_read() {
+    let whole = trace(1, 20_000);
+    let events = |dir: &Directory| {
+        let ran = run_within(128, "kmemtrace-report", &["summary", "--format", "json"], &[dir.path()]);
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        let events = json(&ran.stdout)["events"].clone();
+        assert!(events.is_object(), "{events}");
+        events
+    };
+    let all = events(&whole);
+    let dir = trace(1, 20_000);
+    let bytes = fs::read(dir.file("cpu0.out")).unwrap();
+    let (_, first) = first_block(&bytes);
+    // Behind the first data block.
+    let (_, second) = first_block(&bytes[first.len()..]);
+    with_hole(&dir.file("cpu0.out"), (first.len() + second.len()) as u64, 4 << 40);
+    let begin = Instant::now();
+    assert_eq!(events(&dir), all);
+    let ran = run_within(64, "kmemtrace-check", &["--format", "json"], &[dir.path()]);
+    assert_eq!(ran.status, Some(3), "{}", ran.stderr);
+    // A file that was cut and has nothing behind the hole.
+    let mut file = File::options().write(true).open(whole.file("cpu0.out")).unwrap();
+    file.seek(SeekFrom::Start(first.len() as u64 + 100)).unwrap();
+    file.write_all(&[0; 4096]).unwrap();
+    file.set_len(first.len() as u64).unwrap();
+    file.set_len(4 << 40).unwrap();
+    for (name, arguments) in [("kmemtrace-report", &["summary"][..]), ("kmemtrace-check", &[])] {
+        let ran = run_within(64, name, arguments, &[whole.path()]);
+        assert!(ran.status.is_some_and(|status| status < 2), "{name}: {:?} {}", ran.status, ran.stderr);
+    }
+    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn holes_of_raw_files_are_gaps() {
+    let workload = workload(1, &Options::plain(Shape::plain(), 1, 20_000));
+    let dir = Directory::new(&tree(&workload, 1));
+    let raw = dir.file("per_cpu/cpu0/trace_pipe_raw");
+    with_hole(&raw, 4096, 4 << 40);
+    let begin = Instant::now();
+    let ran = run_within(64, "kmemtrace-check", &["--format", "json"], &[dir.path()]);
+    assert_eq!(ran.status, Some(3), "{}", ran.stderr);
+    assert!(text(&ran.stdout).contains("the file has a hole of 4398"), "{}", text(&ran.stdout));
+    let ran = run_within(128, "kmemtrace-report", &["summary", "--format", "json"], &[dir.path()]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
+}
+
+/// ELF file of 64 bits for x86-64: sections by name and type, with their contents.
+fn elf(sections: &[(&str, u32, Vec<u8>, u32)]) -> Vec<u8> {
+    let mut names = b"\0.shstrtab\0".to_vec();
+    let mut bytes = vec![0; 64];
+    let mut headers = vec![0; 64];
+    let mut add = |name: u32, kind: u32, content: &[u8], link: u32, bytes: &mut Vec<u8>| {
+        let mut header = [0; 64];
+        header[0..4].copy_from_slice(&name.to_le_bytes());
+        header[4..8].copy_from_slice(&kind.to_le_bytes());
+        header[24..32].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        header[32..40].copy_from_slice(&(content.len() as u64).to_le_bytes());
+        header[40..44].copy_from_slice(&link.to_le_bytes());
+        header[48..56].copy_from_slice(&4u64.to_le_bytes());
+        if kind == 2 {
+            header[56..64].copy_from_slice(&24u64.to_le_bytes());
+        }
+        bytes.extend_from_slice(content);
+        headers.extend_from_slice(&header);
+    };
+    for (name, kind, content, link) in sections {
+        let at = names.len() as u32;
+        names.extend_from_slice(name.as_bytes());
+        names.push(0);
+        add(at, *kind, content, *link, &mut bytes);
+    }
+    add(1, 3, &names, 0, &mut bytes);
+    let count = sections.len() as u16 + 2;
+    let table = bytes.len() as u64;
+    bytes.extend_from_slice(&headers);
+    bytes[..8].copy_from_slice(b"\x7fELF\x02\x01\x01\0");
+    bytes[16..20].copy_from_slice(&[2, 0, 62, 0]);
+    bytes[20..24].copy_from_slice(&1u32.to_le_bytes());
+    bytes[40..48].copy_from_slice(&table.to_le_bytes());
+    for (at, value) in [(52, 64u16), (58, 64), (60, count), (62, count - 1)] {
+        bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+    }
+    bytes
+}
+
+/// Base address of the functions in these traces.
+const STEXT: u64 = 0xffff_ffff_0000_0000;
+const BUILD_ID: &[u8; 20] = b"a build of this test";
+
+fn note() -> Vec<u8> {
+    [&4u32.to_le_bytes()[..], &20u32.to_le_bytes(), &3u32.to_le_bytes(), b"GNU\0", BUILD_ID].concat()
+}
+
+/// Trace of a kernel with this build-id, whose functions are all in `STEXT`.
+fn trace_of_build(events: usize) -> Directory {
+    let dir = trace(1, events);
+    let symbols = format!("{STEXT:x} T _stext\n{STEXT:x} T all\nffffffffffffff00 T end\n");
+    set_meta(&dir, &[(item::KALLSYMS, symbols.into_bytes()), (item::NOTES, note())]);
+    dir
+}
+
+/// Kernel of that build with this debug information.
+fn kernel(debug: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let symbol = |name: u32, value: u64| {
+        [&name.to_le_bytes()[..], &[0x12, 0, 1, 0], &value.to_le_bytes(), &0u64.to_le_bytes()].concat()
+    };
+    let symbols = [symbol(0, 0), symbol(1, STEXT)].concat();
+    let mut sections = vec![
+        (".note.gnu.build-id", 7, note(), 0),
+        (".symtab", 2, symbols, 3),
+        (".strtab", 3, b"\0_stext\0".to_vec(), 0),
+    ];
+    sections.extend(debug.iter().map(|(name, bytes)| (*name, 1, bytes.clone(), 0)));
+    elf(&sections)
+}
+
+/// A unit of version 5 with these entries.
+fn unit(entries: &[u8]) -> Vec<u8> {
+    let mut unit = [&5u16.to_le_bytes()[..], &[1, 8], &0u32.to_le_bytes(), entries].concat();
+    let len = (unit.len() as u32).to_le_bytes();
+    unit.splice(0..0, len);
+    unit
+}
+
+/// Has the report name call-sites by this kernel, which is left out with this reason, in bounded memory and time.
+fn is_left_out(kernel: &[u8], why: &str) {
+    let dir = trace_of_build(2000);
+    dir.write("vmlinux", kernel);
+    let vmlinux = dir.file("vmlinux");
+    let begin = Instant::now();
+    let arguments = ["sites", "--format", "json", "--vmlinux", vmlinux.to_str().unwrap()];
+    let ran = run_within(128, "kmemtrace-report", &arguments, &[dir.path()]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("vmlinux: not used for names: ") && ran.stderr.contains(why), "{}", ran.stderr);
+    assert!(json(&ran.stdout)["rows"].as_array().is_some_and(|rows| !rows.is_empty()));
+    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
+}
+
+/// Abbreviations: 1 is a unit from `STEXT` on with children, 2 has thousands of attributes without bytes, 3 is a function with a list
+/// of ranges.
+fn abbreviations(attributes: usize) -> Vec<u8> {
+    let unit = [&[1, 0x11, 1, 0x11, 0x01, 0x12, 0x07][..], &[0, 0]].concat();
+    let empty = [&[2, 0x34, 0][..], &[0x3f, 0x19].repeat(attributes), &[0, 0]].concat();
+    let function = [3, 0x2e, 0, 0x55, 0x17, 0, 0];
+    [&unit[..], &empty, &function, &[0]].concat()
+}
+
+/// First entry of a unit.
+fn root() -> Vec<u8> {
+    [&[1][..], &STEXT.to_le_bytes(), &0xffff_ff00u64.to_le_bytes()].concat()
+}
+
+#[test]
+fn attributes_without_bytes_take_steps() {
+    let info = unit(&[root(), vec![2; 60_000]].concat());
+    let kernel =
+        kernel(&[(".debug_info", info), (".debug_abbrev", abbreviations(20_000)), (".debug_line", vec![0; 16])]);
+    is_left_out(&kernel, "it takes more steps to read than any real file of its size");
+}
+
+#[test]
+fn ranges_that_functions_share_take_steps() {
+    // Each range holds all call-sites.
+    let range = [&[6][..], &(STEXT + 1).to_le_bytes(), &(STEXT + 0xffff_0000).to_le_bytes()].concat();
+    let list = [range.repeat(3000), vec![0]].concat();
+    let header =
+        [&(list.len() as u32 + 8).to_le_bytes()[..], &5u16.to_le_bytes(), &[8, 0], &0u32.to_le_bytes()].concat();
+    let function = [&[3][..], &12u32.to_le_bytes()].concat();
+    let info = unit(&[root(), function.repeat(5000)].concat());
+    let kernel = kernel(&[
+        (".debug_info", info),
+        (".debug_abbrev", abbreviations(1)),
+        (".debug_line", vec![0; 16]),
+        (".debug_rnglists", [header, list].concat()),
+    ]);
+    is_left_out(&kernel, "it takes more steps to read than any real file of its size");
+}
+
+#[test]
+fn a_kernel_that_unpacks_to_gigabytes_of_zeros_is_left_out() {
+    let dir = Directory::new(&[]);
+    dir.write("zeros", &[]);
+    File::options().write(true).open(dir.file("zeros")).unwrap().set_len(2 << 30).unwrap();
+    let packed = Command::new("gzip").args(["-1", "-c"]).arg(dir.file("zeros")).output().unwrap();
+    assert!(packed.status.success());
+    is_left_out(&packed.stdout, "its contents need more than the 128 MiB of --max-memory");
+}
+
+#[test]
+fn a_sparse_kernel_of_terabytes_is_left_out() {
+    let dir = trace_of_build(500);
+    // The table of sections is behind the hole, and a section is the hole.
+    let bytes = kernel(&[(".debug_info", vec![1]), (".debug_abbrev", vec![0]), (".debug_line", vec![0])]);
+    dir.write("vmlinux", &bytes);
+    let vmlinux = dir.file("vmlinux");
+    let file = File::options().write(true).open(&vmlinux).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap());
+    for section in 1..=7u64 {
+        file.write_all_at(&(1u64 << 39).to_le_bytes(), table + section * 64 + 32).unwrap();
+    }
+    let arguments = ["sites", "--vmlinux", vmlinux.to_str().unwrap()];
+    let ran = run_within(64, "kmemtrace-report", &arguments, &[dir.path()]);
+    assert!(matches!(ran.status, Some(0 | 2)), "{:?} {}", ran.status, ran.stderr);
+}
+
+#[test]
+fn check_has_the_limit_of_the_report() {
+    let dir = trace(1, 300);
+    for (limit, status) in [("512M", 0), ("4095", 0), ("1.5G", 0), ("0", 2), ("1T", 2)] {
+        let ran = run("kmemtrace-check", &["--max-memory", limit], &[dir.path()]);
+        assert_eq!(ran.status, Some(status), "{limit}: {}", ran.stderr);
+    }
+}
+
+/// Blocks of a kind that no test above has: one for each CPU, as large as blocks are.
+#[test]
+fn blocks_of_many_cpus_end_in_the_sentence_of_the_limit() {
+    let dir = trace(48, 3000);
+    for cpu in 0..48 {
+        let name = format!("cpu{cpu}.out");
+        let (header, first) = first_block(&fs::read(dir.file(&name)).unwrap());
+        let info =
+            BlockInfo { kind: kind::DATA, cpu, recording: header.recording, sequence: 1, ..BlockInfo::default() };
+        dir.write(&name, &[first, packed(info, &vec![0; WHOLE]), block(&info, b"")].concat());
+    }
+    let ran = run_within(64, "kmemtrace-report", &["summary"], &[dir.path()]);
+    assert!(matches!(ran.status, Some(0..=2)), "{:?} {}", ran.status, ran.stderr);
+    let ran = run_within(64, "kmemtrace-check", &["-j", "48"], &[dir.path()]);
+    assert!(ran.status.is_some_and(|status| status <= 3), "{:?} {}", ran.status, ran.stderr);
+}
+
+#[test]
+fn texts_of_the_metadata_take_linear_time() {
+    let lines = |line: &dyn Fn(usize) -> String| {
+        let mut text = String::new();
+        let mut number = 0;
+        while text.len() < (3 << 20) {
+            text += &line(number);
+            number += 1;
+        }
+        text.into_bytes()
+    };
+    let slabs = lines(&|n| format!("cache{n} 1 2 64 64 1 : tunables 0 0 0 : slabdata 1 1 0\n"));
+    let slabs = [b"slabinfo - version: 2.1\n".to_vec(), slabs].concat();
+    let loaded = lines(&|n| format!("m{n} 4096 0 - Live {:#x}\n", 0xffff_ffff_c000_0000u64 + n as u64 * 16));
+    let gone = lines(&|n| format!("m 4096 0 - Gone {:#x}\n", 0xffff_ffff_0000_0000u64 + n as u64));
+    let cases = [
+        (item::SLABINFO_START, slabs.clone()),
+        (item::SLABINFO_END, slabs),
+        (item::MODULES, loaded),
+        (item::MODULES_LATER, gone),
+        (item::COMMS, lines(&|n| format!("{n} a{n}\n"))),
+        (item::CPU_NODES, lines(&|n| format!("{n} {n}\n"))),
+        (item::OWN_THREADS, lines(&|n| format!("{}\n", n + 1))),
+        (item::CACHE_ALIASES, lines(&|n| format!("alias{n} cache{n}\n"))),
+        (item::MODULE_INFO, lines(&|n| format!("m{n} - kernel/a{n} .text={:#x}\n", 4096 + n))),
+        (item::MEMINFO_START, lines(&|n| format!("Name{n}: {n} kB\n"))),
+        (item::VMSTAT_START, lines(&|n| format!("name{n} {n}\n"))),
+        (item::KALLSYMS, lines(&|n| format!("{:x} t f{n}\n", 0xffff_ffff_0000_0000u64 + n as u64))),
+    ];
+    let dir = trace(2, 1000);
+    for (tag, bytes) in cases {
+        set_meta(&dir, &[(tag, bytes)]);
+        for view in ["summary", "sites", "caches", "modules", "tasks"] {
+            let begin = Instant::now();
+            let ran = run_within(256, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]);
+            assert_eq!(ran.status, Some(0), "{tag} {view}: {}", ran.stderr);
+            assert!(begin.elapsed() < MOST / 2, "{tag} {view}: {:?}", begin.elapsed());
+        }
+    }
+}
