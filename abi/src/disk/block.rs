@@ -547,6 +547,15 @@ pub mod item {
     /// before the first event. Then their definitions, a line each, as written to `dynamic_events`. From minor version 8 on, only
     /// where it defined any.
     pub const PROBES: u16 = 123;
+    /// Text: `CACHE 0` or `CACHE 1` a line, for each slab cache at the end: 1 for one whose objects the kernel takes back when it is short
+    /// of memory (SLAB_RECLAIM_ACCOUNT); from minor version 9 on.
+    pub const RECLAIM_ACCOUNT: u16 = 130;
+    /// Text: ids of the threads that lived after the last event, a line each; from minor version 9 on.
+    pub const THREADS_END: u16 = 131;
+    /// Text: `TID TGID ROOT PATH` a line, for each thread at the start: its thread group, and number and path of its cgroup in the hierarchy
+    /// of version 2, else in that of the memory controller, as `/proc/PID/task/TID/cgroup` has them. Such lines may come later for threads
+    /// that were made in a cgroup. From minor version 9 on.
+    pub const CGROUPS: u16 = 132;
     /// Text: `/proc/zoneinfo`, read right behind `/proc/meminfo` once the kernel records; from minor version 9 on, as are the next ones.
     pub const ZONEINFO_START: u16 = 140;
     /// Text: `/proc/zoneinfo` before the kernel stops to record.
@@ -579,15 +588,6 @@ pub mod item {
     pub const MARKS: u16 = 204;
     /// A finding about that file: code u16, 1 if it has a block u16, offset u64, block u64, message.
     pub const FINDING: u16 = 205;
-    /// Text: `CACHE 0` or `CACHE 1` a line, for each slab cache at the end: 1 for one whose objects the kernel takes back when it is short
-    /// of memory (SLAB_RECLAIM_ACCOUNT); from minor version 9 on.
-    pub const RECLAIM_ACCOUNT: u16 = 130;
-    /// Text: `TID TGID ROOT PATH` a line, for each thread at the start: its thread group, and number and path of its cgroup in the hierarchy
-    /// of version 2, else in that of the memory controller, as `/proc/PID/task/TID/cgroup` has them. Such lines may come later for threads
-    /// that were made in a cgroup. From minor version 9 on.
-    pub const CGROUPS: u16 = 132;
-    /// Text: ids of the threads that lived after the last event, a line each; from minor version 9 on.
-    pub const THREADS_END: u16 = 131;
 
     /// Flag: the next item of this tag continues this one.
     pub const MORE: u16 = 1;
