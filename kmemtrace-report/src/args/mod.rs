@@ -129,7 +129,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "FIGURE")]
     pub(crate) weight: Option<Weight>,
     /// Version of the trace.dat [default: 6]
-    #[arg(long, value_enum, value_name = "VERSION")]
+    #[arg(long, value_enum, value_name = "VERSION", hide_short_help = true)]
     pub(crate) trace_dat_version: Option<TraceDatVersion>,
     /// Name of the host, in place of the recorded one
     #[arg(long, value_name = "NAME")]
