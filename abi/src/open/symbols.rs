@@ -22,7 +22,6 @@ pub(crate) enum Frame<'l> {
     /// `function [module]`, without the offset.
     Name { name: &'l [u8], module: Option<&'l [u8]> },
     /// `function+0x1f [module]` with its address.
-    #[cfg_attr(not(feature = "inputs"), expect(dead_code, reason = "only texts of events have such frames"))]
     Placed { name: &'l [u8], offset: u64, module: Option<&'l [u8]>, address: u64 },
     /// Address without a name.
     Address(u64),

@@ -1,7 +1,7 @@
 //! Loss of one file, apart from its sub-buffers: what a `trace.dat` keeps of a recording or a tree beside the sub-buffers themselves.
 //!
-//! Gaps by marks in sub-buffers are not among it: a reader finds them again. [`LossLog`] notes the others while a file is read,
-//! [`ToldLoss`] hands them over again at the same places. `FORMAT.md` describes the items.
+//! Gaps by marks in sub-buffers are not among it: a reader finds them again. `LossLog` notes the others while a file is read,
+//! `ToldLoss` hands them over again at the same places. `FORMAT.md` describes the items.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

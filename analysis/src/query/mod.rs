@@ -96,7 +96,7 @@ impl Query {
         Query::new(Grouping::KIND)
     }
 
-    /// Rows for [`crate::documents::leaks`]: of threads and call-sites, or of these keys. Filters choose among the rows; all objects are
+    /// Rows for [`crate::documents::leaks()`]: of threads and call-sites, or of these keys. Filters choose among the rows; all objects are
     /// counted.
     pub fn leaks(keys: &[GroupKey]) -> Query {
         let grouping = if keys.is_empty() {
