@@ -178,6 +178,12 @@ pub(crate) fn times(args: &Args) -> anyhow::Result<Vec<i64>> {
     args.moment.times.iter().map(time).collect()
 }
 
+/// The query with the rows that the text lists, where the command line asks for none: slabinfo has caches and no call sites.
+pub(crate) fn rows(args: &Args, trace: &Trace, query: Query) -> Query {
+    let lists_caches = trace.info.text.is_some() && trace.info.input.name() == "slabinfo";
+    if lists_caches && args.by.is_empty() { query.rows_by(&[GroupKey::Cache]) } else { query }
+}
+
 /// Query of one side of `compare`: rows of functions, or of what the text lists.
 ///
 /// # Errors

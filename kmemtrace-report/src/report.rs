@@ -314,9 +314,10 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
 /// Those of each text's analysis, and of the output.
 fn growth_of_texts(request: &Request, query: &Query, mut last: Trace) -> anyhow::Result<u8> {
     let args = &request.args;
+    let query = of_text::rows(args, &last, query.clone().with_growth(false));
+    let query = with_options(request, query)?;
     let mut texts = std::mem::take(&mut last.series);
     texts.push(last);
-    let query = with_options(request, query.clone().with_growth(false))?;
     let mut slices = Vec::new();
     for text in &mut texts {
         slices.push(query.run_with(text, &mut ProgressLine::new(args.quiet))?);

@@ -91,6 +91,11 @@ impl Query {
         Query::new(Grouping::of(keys))
     }
 
+    /// The same query with a row for each combination of the values of `keys`, and kind.
+    pub fn rows_by(self, keys: &[GroupKey]) -> Query {
+        Query { grouping: Grouping::of(keys), ..self }
+    }
+
     /// A row for each kind: `kmalloc`, `cache` and `pages`.
     pub fn by_kind() -> Query {
         Query::new(Grouping::KIND)

@@ -35,7 +35,7 @@ pub(crate) fn summary(
         return heading::text(NO_OBJECTS, options, out);
     }
     if head.trace.text.is_some() {
-        return of_text(view, options, out);
+        return of_text(head, view, options, out);
     }
     let mut notes = kinds(view, options, out)?;
     writeln!(out)?;
@@ -62,7 +62,7 @@ pub(crate) fn summary(
 }
 
 /// Writes the summary of a text of one moment: what it tells of live memory, and nothing of the past.
-fn of_text(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+fn of_text(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     if let Some(parts) = &view.balance {
         return super::balance::parts(parts, options, out);
     }
@@ -70,6 +70,11 @@ fn of_text(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> i
     if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.is_empty())) {
         writeln!(out)?;
         return heading::empty("no allocation", options, out);
+    }
+    if head.trace.input == "slabinfo" {
+        writeln!(out)?;
+        let line = format!("Next: kmemtrace-report caches {}", options.title);
+        return heading::text(&line, options, out);
     }
     let total = objects(view);
     let [live, ..] = lists(view);
