@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn random_traces_have_every_case_of_leaks() {
         let mut seen = std::collections::BTreeMap::new();
-        for seed in 0..60 {
+        for seed in 0..200 {
             let workload = crate::generate::leaks::workload_with_leaks(seed);
             let document = crate::reference::leaks::leaks(&Known::of_workload(workload), None);
             let rows = document["rows"].as_array().unwrap();

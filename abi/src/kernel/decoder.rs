@@ -614,7 +614,7 @@ mod tests {
         assert_eq!(event.cache, None);
         assert_eq!(
             decode::<Little>(&decoder, 9, 3, &whole(&record[..56]), &mut names),
-            Err(RecordError::Short { have: 56, need: 60 })
+            Err(RecordError::Short { have: 56, need: 61 })
         );
     }
 

@@ -160,7 +160,9 @@ impl Load {
         let sites = (SITES - number).div_ceil(SORTS);
         let site = number + SORTS * self.random.below(sites).min(self.random.below(sites));
         let (requested, allocated) = (sort.requested, sort.allocated);
-        Event { call_site: call_site(site), requested, allocated, gfp: Some(0xcc0), node: Some(-1), ..event }
+        let (gfp, node) = (Some(0xcc0), Some(-1));
+        let accounted = (event.action == Action::Alloc(Kind::Cache)).then_some(false);
+        Event { call_site: call_site(site), requested, allocated, gfp, node, accounted, ..event }
     }
 
     fn free(&mut self) -> Option<Event> {
