@@ -13,7 +13,7 @@
 //! let document = documents::sites(&analysis, &Shape { sort: vec![SortKey::Figure(Figure::Wasted)], top: Some(10) });
 //! if let Body::Sites(sites) = &document.body {
 //!     for row in sites.rows.iter() {
-//!         println!("{} {}", row.site.call_site, row.stats.wasted);
+//!         println!("{} {}", row.site.call_site, row.stats.wasted.unwrap_or(0));
 //!     }
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
