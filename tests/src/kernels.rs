@@ -223,7 +223,7 @@ fn of_text(text: &str) -> Threads {
 }
 
 /// Functions whose objects outlive the load: what they keep for the kernel itself.
-const KEPT: [&str; 6] = [
+const KEPT: [&str; 7] = [
     // Kernel stacks that the kernel keeps for later threads.
     "__get_vm_area_node",
     "alloc_vmap_area",
@@ -232,6 +232,7 @@ const KEPT: [&str; 6] = [
     "__pcs_replace_empty_main",
     "__pcs_replace_full_main",
     "alloc_empty_sheaf",
+    "__kfree_rcu_sheaf",
 ];
 
 /// Checks a recording of a load that frees by RCU and in bulk, on a kernel from 6.9 on: hardly a free is inferred, no large row of
