@@ -72,8 +72,9 @@ pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
     }
     for input in inputs {
         // Every view refuses a directory without a recording, and a newer format; pack refuses them alike.
-        let trace = Trace::open(std::slice::from_ref(input))?;
-        if matches!(trace.info.input, InputKind::TraceDat | InputKind::Other(_)) {
+        // The trace is closed at once: a file that is held open would give back no room when a packed one replaces it.
+        let kind = Trace::open(std::slice::from_ref(input))?.info.input;
+        if matches!(kind, InputKind::TraceDat | InputKind::Other(_)) {
             bail!("{}: is no recording of kmemtraced, which alone is packed: compress it with zstd", input.display());
         }
         let (dir, names) = files(input)?;

@@ -288,7 +288,7 @@ fn the_lines_of_the_documents_make_a_tree() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/record-on-another-machine.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let lines = page.split("```").find_map(|block| block.strip_prefix("sh\nout=/tmp/tree"));
+    let lines = page.split("```").find_map(|block| block.strip_prefix("sh\nout=/tmp/captured"));
     let lines = lines.unwrap_or_else(|| panic!("the page has no such lines any more"));
     let directory = Directory::new(&[]);
     let tree = directory.file("tree");
