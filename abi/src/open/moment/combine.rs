@@ -221,7 +221,7 @@ fn explain(parts: &mut [Part], explaining: Vec<Part>) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "inputs"))]
 mod tests {
     use std::io::Write;
 

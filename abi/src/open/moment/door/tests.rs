@@ -65,6 +65,7 @@ fn other_lines_are_skipped_and_counted() {
     assert_eq!(counts(""), []);
 }
 
+#[cfg(feature = "inputs")]
 #[test]
 fn a_log_has_several_forms_behind_each_other() {
     let text = format!("{}\n{SLABS}\n{HEAD}{BLOCK}", dump());
@@ -72,6 +73,7 @@ fn a_log_has_several_forms_behind_each_other() {
 }
 
 /// A command or a date begins the next text of a series.
+#[cfg(feature = "inputs")]
 #[test]
 fn texts_of_one_form_behind_each_other_are_several() {
     let dates = ["Thu Nov 26 11:27:31 UTC 2026\n", "2026-11-26T12:27:31+01:00\n"];
