@@ -19,7 +19,7 @@ use crate::open::options::OpenOptions;
 use crate::open::symbols::{Frame, Symbols};
 use crate::owner::{Allocators, Owner};
 use crate::stack::{StackId, Stacks};
-use crate::stream::source::{EventSource, SourceEnd};
+use crate::stream::source::EventSource;
 use crate::trace::{HANDLES, InputCapabilities, Metadata, NO_SITE, OpenError, PageBytesFrom, TextInfo, Trace};
 
 /// Bytes of a page where neither the text nor the caller tells.
@@ -440,10 +440,15 @@ impl Collector {
             names,
             extras,
             handles,
-            faults,
             has_stacks,
         };
         let mut trace = Trace::of_sources(form.input, clock, vec![Box::new(entries)])?;
+        // The text was read whole, so that a screen of its first entries tells what is missing, too.
+        for stream in &mut trace.streams {
+            let report = stream.report_mut();
+            report.lost = report.lost.filter(|_| faults.is_empty());
+            faults.iter().for_each(|fault| report.add(fault.clone()));
+        }
         let info = &mut trace.info;
         info.page_bytes = is_of_pages.then_some(page_bytes);
         info.page_bytes_from = from;
@@ -568,7 +573,6 @@ struct Entries {
     names: Names,
     extras: Vec<RowExtras>,
     handles: HashMap<u64, StackId, RandomState>,
-    faults: Vec<Fault>,
     has_stacks: bool,
 }
 
@@ -671,10 +675,6 @@ impl EventSource for Entries {
 
     fn may_have_stacks(&self) -> bool {
         self.has_stacks
-    }
-
-    fn end(&mut self) -> SourceEnd {
-        SourceEnd { faults: std::mem::take(&mut self.faults), ..SourceEnd::default() }
     }
 
     fn bytes_read(&self) -> u64 {
