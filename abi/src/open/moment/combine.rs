@@ -221,7 +221,8 @@ fn explain(parts: &mut [Part], explaining: Vec<Part>) {
     }
 }
 
-#[cfg(all(test, feature = "inputs"))]
+#[cfg(test)]
+#[cfg(feature = "inputs")]
 mod tests {
     use std::io::Write;
 
