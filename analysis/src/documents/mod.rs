@@ -45,6 +45,7 @@ pub mod saved;
 pub(crate) mod series;
 pub mod shown;
 pub mod sites;
+pub mod slab_members;
 pub mod stack_frame;
 pub mod stacks;
 #[cfg(feature = "dwarf")]

@@ -1,9 +1,9 @@
 //! Members that rows of a text of one moment have beside the figures; rows of other inputs have none of them.
 
-use kmemtrace_abi::listed::SlabColumns;
 use kmemtrace_abi::trace::{HANDLES, TraceInfo};
 
-use super::row::{Cell, Field, Row, TakeMember, row};
+use super::row::{Cell, Field, Row, TakeMember};
+use super::slab_members::SlabMembers;
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
 use crate::account::row_extras::JoinedExtras;
 use crate::analysis::Analysis;
@@ -23,37 +23,7 @@ pub enum TextValue {
     /// Bytes of the text.
     Name(Option<Box<[u8]>>),
     /// Columns of slabinfo.
-    Slab(Option<SlabRow>),
-}
-
-row! {
-    /// Columns of slabinfo.
-    pub struct SlabRow {
-        /// Objects in use.
-        pub active_objs: Option<u64>,
-        /// All objects.
-        pub num_objs: Option<u64>,
-        /// Bytes of an object.
-        pub objsize: Option<u64>,
-        /// Objects of a slab.
-        pub objperslab: Option<u64>,
-        /// Pages of a slab.
-        pub pagesperslab: Option<u64>,
-        /// Slabs with objects in use.
-        pub active_slabs: Option<u64>,
-        /// All slabs.
-        pub num_slabs: Option<u64>,
-        /// Bytes of all slabs.
-        pub bytes: Option<u64>,
-    }
-}
-
-impl From<SlabColumns> for SlabRow {
-    fn from(columns: SlabColumns) -> SlabRow {
-        let SlabColumns { active_objs, num_objs, objsize, objperslab, pagesperslab, active_slabs, num_slabs, bytes } =
-            columns;
-        SlabRow { active_objs, num_objs, objsize, objperslab, pagesperslab, active_slabs, num_slabs, bytes }
-    }
+    Slab(Option<SlabMembers>),
 }
 
 /// Members of a row.

@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::documents::caches::{CacheRow, CachesBody, IdleCache, SlabMembers, slab_change};
+use kmemtrace::documents::caches::{CacheRow, CachesBody, IdleCache, slab_change};
+use kmemtrace::documents::slab_members::SlabMembers;
 use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
