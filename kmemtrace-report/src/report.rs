@@ -273,7 +273,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
     let analyse = |input: &PathBuf, option: &str, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
         let mut trace = open(request, std::slice::from_ref(input))?;
-        let query = of_text::compared(args, &trace)?;
+        let query = of_text::compared(args, &trace);
         let query = with_options(request, query)?.time(window.or(args.time));
         let mut progress = ProgressLine::new(args.quiet);
         let analysis = match window {
@@ -336,7 +336,9 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
     let (args, inputs) = (&request.args, request.inputs());
     let mut trace = open(request, &inputs)?;
     let event_names = trace.names.len();
-    let query = with_options(request, Query::by_kind())?;
+    // A pass of its own finds cgroups: views of events begin without one.
+    let with_owners = args.to.is_some();
+    let query = with_options(request, Query::by_kind())?.with_owners(with_owners);
     query.check_window(&trace)?;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let format = format.or(args.format).unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
@@ -352,7 +354,7 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
     let mut progress = ProgressLine::new(args.quiet || !out.is_file);
     let lines: Box<dyn EventOutput> = match format {
         Format::Table => Box::new(EventTable::new(trace.info.keys(), &names, &options, &mut out)),
-        Format::Csv => Box::new(csv::EventRows::new(&mut out)?),
+        Format::Csv => Box::new(csv::EventRows::new(&mut out, with_owners)?),
         Format::Json | Format::Jsonl => Box::new(LineWriter::new(&mut out)),
     };
     let mut lines = Limited::new(lines, args.top);
@@ -624,9 +626,9 @@ pub(crate) fn tell_rejected(analysis: &Analysis) {
 }
 
 /// Refuses options that a tree over folders, or one over keys, does not have.
-fn check_tree(request: &Request) -> anyhow::Result<()> {
+pub(crate) fn check_tree(request: &Request) -> anyhow::Result<()> {
     let args = &request.args;
-    if request.view.name != "tree" {
+    if !["tree", "chart", "html"].contains(&request.view.name) {
         return Ok(());
     }
     let is_of_folders = |by: &GroupKey| [GroupKey::Folder, GroupKey::Area].contains(by);

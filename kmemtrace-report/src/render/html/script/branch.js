@@ -12,7 +12,7 @@ const LINES = (() => {
   return lines;
 })();
 
-const KIND_WORDS = { folder: "folder", file: "source file", function: "function", site: "call-site", module: "module", area: "area of the kernel", unknown: "folder not known", others: "folded" };
+const KIND_WORDS = { folder: "folder", file: "source file", function: "function", site: "call-site", module: "module", area: "area of the kernel", frame: "frame of a call stack", task: "task", cgroup: "cgroup", use: "use of pages", root: "all", unknown: "folder not known", others: "folded" };
 
 let aboutNode = null;
 function drawAbout(node) {
@@ -50,7 +50,7 @@ function drawBranch() {
   const size = state.size;
   const all = sitesBelow(state.at, size);
   const found = all.filter(node => node.hit);
-  const noun = all.every(node => node.kind === "site") ? "call-site" : "leaf", some = found.length < all.length ? `${count(found.length)} of ` : "";
+  const noun = all.every(node => ["site", "frame"].includes(node.kind)) ? "call-site" : "leaf", some = found.length < all.length ? `${count(found.length)} of ` : "";
   $("branch-title").textContent = some + counted(all.length, noun).replace("leafs", "leaves") + " in " + state.at.name;
   const place = node => LINES.get(node.name) || (node.kind === "site" || !node.parent ? "" : pathOf(node.parent).join("/"));
   const rows = found.slice(0, LISTED).map(node => make("tr", {},
