@@ -277,12 +277,11 @@ fn rows(known: &Known, pairs: &Pairs, part: &str) -> Vec<Value> {
 /// True where the recording has events that tell the live bytes of a part, in a window or not, left out by filters or not.
 fn tells(known: &Known, pairs: &Pairs, part: &str) -> bool {
     let has_kind = |of: Kind| {
-        // A refused request has no row if it is left out.
-        allocations(pairs).any(|(_, kind)| kind == of)
-            || known.cpus.iter().flat_map(|(_, items)| items).any(|item| match item {
-                StreamItem::Event(event) => event.action == Action::Alloc(of) && !event.failed,
-                StreamItem::Gap(_) => false,
-            })
+        known.cpus.iter().flat_map(|(_, items)| items).any(|item| match item {
+            // A refused request that is left out tells nothing.
+            StreamItem::Event(e) => e.action == Action::Alloc(of) && (!e.failed || pairs.takes(known, e)),
+            StreamItem::Gap(_) => false,
+        })
     };
     match part {
         "slab reclaimable" | "slab unreclaimable" => has_kind(Kind::Kmalloc) || has_kind(Kind::Cache),
