@@ -33,6 +33,16 @@ pub fn leak(count: usize) -> io::Result<Vec<OwnedFd>> {
     (0..count).map(|_| eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)).collect()
 }
 
+/// Makes `count` objects, one a second, and holds them all until the last one is a second old.
+pub fn one_a_second<T>(count: usize, make: impl Fn() -> io::Result<T>) -> io::Result<()> {
+    let mut held = Vec::new();
+    for _ in 0..count {
+        held.push(make()?);
+        thread::sleep(Duration::from_secs(1));
+    }
+    Ok(())
+}
+
 /// CPUs on which this thread may run, ascending.
 pub fn cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;

@@ -1,10 +1,11 @@
 //! `kmemload`: makes a known number of kernel allocations, to be recorded; see `kmemtrace_tests::load`.
 //!
 //! Arguments: `iov COUNT VECTORS`, `cross COUNT BYTES`, `mix SECONDS [ROUNDS]`, `rounds COUNT`, `items COUNT SECONDS`,
-//! or `leak COUNT`, which holds its objects until its standard input ends. Prints the process id, then `ready` after
-//! its work.
+//! `pipes COUNT` and `sockets COUNT`, one a second, or `leak COUNT`, which holds its objects until its standard input ends.
+//! Prints the process id, then `ready` after its work.
 
 use std::io::{self, Read, Write};
+use std::os::unix::net::UnixDatagram;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ fn run(mode: &str, numbers: &[usize]) -> io::Result<()> {
         ("mix", &[seconds, pace]) => load::mix(Duration::from_secs(seconds as u64), u32::try_from(pace).ok())?,
         ("rounds", &[count]) => load::rounds(count as u64)?,
         ("items", &[count, seconds]) => load::items(count, Duration::from_secs(seconds as u64))?,
+        ("pipes", &[count]) => load::one_a_second(count, io::pipe)?,
+        ("sockets", &[count]) => load::one_a_second(count, UnixDatagram::unbound)?,
         ("leak", &[count]) => {
             let held = load::leak(count)?;
             say("ready")?;
@@ -48,7 +51,7 @@ fn run(mode: &str, numbers: &[usize]) -> io::Result<()> {
             return Ok(());
         }
         _ => {
-            let usage = "kmemload iov COUNT VECTORS | cross COUNT BYTES | mix SECONDS [ROUNDS A SECOND] | rounds COUNT | items COUNT SECONDS | leak COUNT";
+            let usage = "kmemload iov COUNT VECTORS | cross COUNT BYTES | mix SECONDS [ROUNDS A SECOND] | rounds COUNT | items COUNT SECONDS | pipes COUNT | sockets COUNT | leak COUNT";
             return Err(io::Error::other(format!("usage: {usage}")));
         }
     }
