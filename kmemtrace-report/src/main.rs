@@ -11,6 +11,7 @@ mod chart;
 mod classes;
 mod cli;
 mod columns;
+mod confine;
 mod exit;
 #[cfg(feature = "full")]
 mod export;
@@ -50,7 +51,7 @@ static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
 fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os().collect()) {
         Ok(CommandLine::Request(request)) => run(&request),
-        Ok(CommandLine::Steps(steps)) => old::run(steps, run),
+        Ok(CommandLine::Steps(steps, mode)) => old::confine(&steps, mode).and_then(|()| old::run(steps, run)),
         Ok(CommandLine::Text(text)) => write_text(&text),
         Err(Refusal::Clap(error)) => error.exit(),
         Err(Refusal::Line(line)) => Err(anyhow::anyhow!(line)),
@@ -59,10 +60,18 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&escape(format!("{error:#}").as_bytes()));
+            let hint = if may_be_refused(&error) { REFUSED } else { "" };
+            say(&escape(format!("{error:#}{hint}").as_bytes()));
             ExitCode::from(if is_no_trace(&error) { exit::BAD_TRACE } else { exit::UNUSABLE })
         }
     }
+}
+
+/// End of a message about a system call that the sandbox may have refused.
+const REFUSED: &str = "; the sandbox refuses system calls that reading does not need: --sandbox off allows them";
+
+fn may_be_refused(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|error| error.downcast_ref::<io::Error>()).any(kmemtrace_sandbox::may_have_refused)
 }
 
 fn write_text(text: &str) -> anyhow::Result<u8> {
@@ -91,6 +100,8 @@ fn run(request: &Request) -> anyhow::Result<u8> {
         Run::Top => memory::set_limit(limit),
         _ => kmemtrace_fence::set("kmemtrace-report", limit, report::threads(args)),
     }
+    // A program that the view needs beside it is started here: in the sandbox nothing is.
+    confine::close(request)?;
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
         Run::Latency { .. } if args.follow => follow_spans::follow(request),
