@@ -68,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 /// End of a message about a system call that the sandbox may have refused.
-const REFUSED: &str = "; the sandbox refuses system calls that reading does not need: --sandbox off allows them";
+const REFUSED: &str = "; the sandbox refuses system calls outside of its list: --sandbox off allows all";
 
 fn may_be_refused(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|error| error.downcast_ref::<io::Error>()).any(kmemtrace_sandbox::may_have_refused)

@@ -239,7 +239,7 @@ pub(crate) struct Args {
     /// No progress line on a terminal
     #[arg(short, long, help_heading = "Output", hide_short_help = true)]
     pub(crate) quiet: bool,
-    /// Print on standard error how the index was used, and the time of each stage
+    /// Print on standard error how the index was used, the time of each stage, and what the sandbox allows
     #[arg(short, long, help_heading = "Output", hide_short_help = true)]
     pub(crate) verbose: bool,
     /// Refuse a trace that is lossy, truncated or corrupt (exit status 3)
