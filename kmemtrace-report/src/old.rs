@@ -28,9 +28,12 @@ pub(crate) fn run(steps: Vec<Step>, view: impl Fn(&Request) -> anyhow::Result<u8
     Ok(status)
 }
 
-/// Closes one sandbox around all steps.
-pub(crate) fn confine(steps: &[Step], mode: Mode) -> anyhow::Result<()> {
+/// Closes one sandbox around all steps, once `limit_memory` has been called for the first view.
+pub(crate) fn confine(steps: &[Step], mode: Mode, limit_memory: impl Fn(&Request)) -> anyhow::Result<()> {
     let requests: Vec<Box<Request>> = steps.iter().filter_map(request).collect();
+    if let Some(first) = requests.first() {
+        limit_memory(first);
+    }
     confine::close_all(mode, false, requests.iter().map(|request| &**request), |sandbox| {
         for step in steps {
             if let Step::StaticRings { tree, output, .. } = step {

@@ -4,7 +4,7 @@
 
 use libc::c_long;
 
-use crate::Role;
+use crate::role::Role;
 
 /// A system call that is allowed when all of its conditions hold.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 
 /// No filter on other machines.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-pub(crate) fn install(_: crate::Role, _: bool) -> std::io::Result<()> {
+pub(crate) fn install(_: crate::role::Role, _: bool) -> std::io::Result<()> {
     Err(std::io::Error::other("there is no list of system calls for this architecture"))
 }
 
@@ -17,9 +17,9 @@ mod with_list {
 
     use rustix::io::Errno;
 
-    use crate::Role;
     use crate::calls::{self, Call, When};
     use crate::kernel::{self, Instruction};
+    use crate::role::Role;
 
     /// `AUDIT_ARCH_*`: number of the machine, 64 bits, little endian.
     const MACHINE: u32 = 0xc000_0000

@@ -15,6 +15,7 @@ mod folders;
 mod kernel;
 mod landlock;
 mod reader;
+mod role;
 
 use std::fmt;
 use std::io;
@@ -25,6 +26,7 @@ use rustix::io::Errno;
 
 pub use capabilities::Kept;
 use folders::Rules;
+pub use role::Role;
 
 /// True once system calls outside of the list are refused with EPERM.
 static REFUSES_CALLS: AtomicBool = AtomicBool::new(false);
@@ -53,15 +55,6 @@ impl Mode {
             Mode::Off => "off",
         }
     }
-}
-
-/// What the program is, which decides the system calls that it may make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Reads files and writes files and text.
-    Reader,
-    /// A reader that draws on a terminal and takes keys from it.
-    Screen,
 }
 
 /// Layer of a sandbox.
@@ -205,5 +198,96 @@ fn reason(layer: Layer, error: &io::Error) -> String {
     match Errno::from_raw_os_error(number) {
         Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL => format!("this kernel has none: it {since}"),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, OpenOptions};
+    use std::io::ErrorKind;
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Runs in a sandbox of its own: a layer holds for the thread that closes it.
+    fn within(sandbox: Sandbox, work: impl FnOnce(&[Missing]) + Send + 'static) {
+        let thread = thread::spawn(move || work(&sandbox.close(Mode::Auto).unwrap()));
+        thread.join().unwrap();
+    }
+
+    fn has(missing: &[Missing], layer: Layer) -> bool {
+        missing.iter().all(|lack| lack.layer != layer)
+    }
+
+    #[test]
+    fn only_what_is_allowed_can_be_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        ["in", "out", "other"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+        ["in/file", "out/old", "other/file"].iter().for_each(|name| fs::write(at(name), "bytes").unwrap());
+        let mut sandbox = Sandbox::new(Role::Reader);
+        sandbox.read(at("in"));
+        sandbox.read(at("absent"));
+        sandbox.write(at("out"));
+        let paths = ["in/file", "in/new", "out/new", "out/old", "other/file", "other/new"].map(at);
+        within(sandbox, move |missing| {
+            if !has(missing, Layer::Landlock) {
+                return;
+            }
+            let [input, made, output, old, other, elsewhere] = paths;
+            let is_refused = |error: io::Error| error.kind() == ErrorKind::PermissionDenied;
+            assert_eq!(fs::read(&input).unwrap(), b"bytes");
+            fs::write(&output, "new").unwrap();
+            fs::rename(&output, &old).unwrap();
+            assert!(File::open(&other).is_err_and(is_refused));
+            assert!(OpenOptions::new().append(true).open(&input).is_err_and(is_refused));
+            for path in [&made, &elsewhere] {
+                assert!(File::create(path).is_err_and(is_refused));
+            }
+            assert!(fs::remove_file(&other).is_err_and(is_refused));
+            assert!(fs::rename(&old, &elsewhere).is_err());
+        });
+        assert_eq!(fs::read(at("out/old")).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_call_outside_of_the_list_may_have_been_refused() {
+        within(Sandbox::new(Role::Reader), |missing| {
+            let refused = TcpListener::bind("127.0.0.1:0").unwrap_err();
+            assert_eq!(may_have_refused(&refused), has(missing, Layer::Seccomp));
+            assert!(!may_have_refused(&io::Error::from_raw_os_error(Errno::ACCESS.raw_os_error())));
+        });
+    }
+
+    #[test]
+    fn no_capability_is_left_but_those_that_are_kept() {
+        let mut sandbox = Sandbox::new(Role::Reader);
+        sandbox.keep(Kept::files());
+        let before = rustix::thread::capabilities(None).unwrap().permitted;
+        let (send, receive) = std::sync::mpsc::channel();
+        // The thread may not ask any more: its state tells.
+        sandbox.read("/proc/self");
+        within(sandbox, move |_| send.send(fs::read_to_string("/proc/thread-self/status").unwrap()).unwrap());
+        let status = receive.recv().unwrap();
+        let set = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        // CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
+        let left = before.bits() & 0b110;
+        assert_eq!([set("CapEff:"), set("CapPrm:"), set("CapInh:"), set("CapAmb:")], [left, left, 0, 0]);
+        if before.contains(rustix::thread::CapabilitySet::SETPCAP) {
+            assert_eq!(set("CapBnd:") & !0b110, 0);
+        }
+    }
+
+    #[test]
+    fn off_is_no_sandbox() {
+        let closed = thread::spawn(|| {
+            let missing = Sandbox::new(Role::Reader).close(Mode::Off).unwrap();
+            missing.is_empty() && File::open("/proc/self/status").is_ok() && TcpListener::bind("127.0.0.1:0").is_ok()
+        });
+        assert!(closed.join().unwrap());
     }
 }

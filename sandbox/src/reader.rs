@@ -5,8 +5,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::Sandbox;
 use crate::capabilities::Kept;
-use crate::{Role, Sandbox};
+use crate::role::Role;
 
 /// Files and folders that each reader opens: its own state (the budget of memory reads that), the machine's memory, its limits (the
 /// number of threads), and time zones.

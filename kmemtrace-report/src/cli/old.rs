@@ -76,7 +76,8 @@ pub(crate) struct OldArgs {
         value_name = "MODE",
         default_value = "auto",
         hide_possible_values = true,
-        hide_default_value = true
+        hide_default_value = true,
+        hide_short_help = true
     )]
     pub(crate) sandbox: Mode,
 }
