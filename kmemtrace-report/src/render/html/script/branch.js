@@ -52,7 +52,8 @@ function drawBranch() {
   const found = all.filter(node => node.hit);
   const noun = all.every(node => ["site", "frame"].includes(node.kind)) ? "call-site" : "leaf", some = found.length < all.length ? `${count(found.length)} of ` : "";
   $("branch-title").textContent = some + counted(all.length, noun).replace("leafs", "leaves") + " in " + state.at.name;
-  const place = node => LINES.get(node.name) || (node.kind === "site" || !node.parent ? "" : pathOf(node.parent).join("/"));
+  const callers = node => node.parent && node.parent !== ROOT ? "< " + node.parent.name + (node.parent.parent !== ROOT ? " < \u2026" : "") : "";
+  const place = node => node.kind === "frame" ? callers(node) : LINES.get(node.name) || (node.kind === "site" || !node.parent ? "" : pathOf(node.parent).join("/"));
   const rows = found.slice(0, LISTED).map(node => make("tr", {},
     make("td", { class: "number" }, (size.key === "live" && node.isBound ? "\u2264 " : "") + size.format(size.of(node))),
     make("td", { class: "number" }, percent(size.of(node), size.of(state.at))),
