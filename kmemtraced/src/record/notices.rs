@@ -62,7 +62,7 @@ pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts) {
         &match facts.scope {
             Scope::Tasks => format!("{begun} {command} and its children alone"),
             Scope::System if has_command => {
-                format!("{begun} the whole machine until {command} ends (--only-command records {command} alone)")
+                format!("{begun} the whole machine until {command} ends; to record {command} alone add --only-command")
             }
             Scope::System | Scope::Unknown => format!("{begun} the whole machine   Ctrl-C stops"),
         },
