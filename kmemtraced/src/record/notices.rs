@@ -65,7 +65,7 @@ pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts, ta
             Scope::Tasks if has_command => format!("{begun} {} alone until {command} ends", whom(args, tasks)),
             Scope::Tasks => format!("{begun} {} alone   Ctrl-C stops", whom(args, tasks)),
             Scope::System if has_command => {
-                format!("{begun} the whole machine until {command} ends (--only-command records {command} alone)")
+                format!("{begun} the whole machine until {command} ends; to record {command} alone add --only-command")
             }
             Scope::System | Scope::Unknown => format!("{begun} the whole machine   Ctrl-C stops"),
         },
