@@ -142,6 +142,8 @@ pub use kmemtrace_abi::stream::source::EventSource;
 pub use kmemtrace_abi::text::glob::Glob;
 pub use kmemtrace_abi::trace::{Deferred, InputCapabilities, OpenError, Scope, SymbolSource, Trace, TraceInfo};
 pub use names::areas::Areas;
+#[cfg(feature = "dwarf")]
+pub use names::debug::{MODULES, debug_folders};
 pub use names::error::NamesError;
 pub use names::frame_list::{FrameClass, FrameList};
 #[cfg(feature = "dwarf")]

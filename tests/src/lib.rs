@@ -14,6 +14,7 @@ pub mod generate;
 pub mod graph_text;
 pub mod growing;
 pub mod guest;
+pub mod guest_memory;
 pub mod interleaved;
 pub mod kernels;
 pub mod live;

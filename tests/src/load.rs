@@ -33,6 +33,16 @@ pub fn leak(count: usize) -> io::Result<Vec<OwnedFd>> {
     (0..count).map(|_| eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)).collect()
 }
 
+/// Makes `count` objects, one a second, and holds them all until the last one is a second old.
+pub fn one_a_second<T>(count: usize, make: impl Fn() -> io::Result<T>) -> io::Result<()> {
+    let mut held = Vec::new();
+    for _ in 0..count {
+        held.push(make()?);
+        thread::sleep(Duration::from_secs(1));
+    }
+    Ok(())
+}
+
 /// Makes `count` objects of a kind, all of them on the account of the task's memory cgroup; they live as long as the descriptors.
 pub fn hold(kind: &str, count: usize) -> io::Result<Vec<OwnedFd>> {
     let mut held: Vec<OwnedFd> = Vec::new();

@@ -1,10 +1,11 @@
 //! `kmemload`: makes a known number of kernel allocations, to be recorded; see `kmemtrace_tests::load`.
 //!
 //! Arguments: `iov COUNT VECTORS`, `cross COUNT BYTES`, `mix SECONDS [ROUNDS]`, `rounds COUNT`, `items COUNT SECONDS`,
-//! `files COUNT`, `leak COUNT`, which holds its objects until its standard input ends, or `hold pipes|sockets|opened COUNT`, which holds
-//! them until it is killed. Prints the process id, then `ready` after its work.
+//! `files COUNT`, `pipes COUNT` and `sockets COUNT`, one a second, `leak COUNT`, which holds its objects until its standard input
+//! ends, or `hold pipes|sockets|opened COUNT`, which holds them until it is killed. Prints the process id, then `ready` after its work.
 
 use std::io::{self, Read, Write};
+use std::os::unix::net::UnixDatagram;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ fn run(mode: &str, kind: &str, numbers: &[usize]) -> io::Result<()> {
         ("mix", &[seconds, pace]) => load::mix(Duration::from_secs(seconds as u64), u32::try_from(pace).ok())?,
         ("rounds", &[count]) => load::rounds(count as u64)?,
         ("items", &[count, seconds]) => load::items(count, Duration::from_secs(seconds as u64))?,
+        ("pipes", &[count]) => load::one_a_second(count, io::pipe)?,
+        ("sockets", &[count]) => load::one_a_second(count, UnixDatagram::unbound)?,
         ("files", &[count]) => load::files(count)?,
         ("hold", &[count]) => {
             let held = load::hold(kind, count)?;
@@ -57,7 +60,7 @@ fn run(mode: &str, kind: &str, numbers: &[usize]) -> io::Result<()> {
             return Ok(());
         }
         _ => {
-            let usage = "kmemload iov COUNT VECTORS | cross COUNT BYTES | mix SECONDS [ROUNDS A SECOND] | rounds COUNT | items COUNT SECONDS | files COUNT | leak COUNT | hold pipes|sockets|opened COUNT";
+            let usage = "kmemload iov COUNT VECTORS | cross COUNT BYTES | mix SECONDS [ROUNDS A SECOND] | rounds COUNT | items COUNT SECONDS | files COUNT | pipes COUNT | sockets COUNT | leak COUNT | hold pipes|sockets|opened COUNT";
             return Err(io::Error::other(format!("usage: {usage}")));
         }
     }

@@ -10,6 +10,7 @@ mod opening;
 mod page;
 mod quickstart;
 mod read_once;
+mod sandbox;
 mod static_sizes;
 mod trace_cmd;
 mod viewers;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         page::TESTS,
         quickstart::TESTS,
         read_once::TESTS,
+        sandbox::TESTS,
         static_sizes::TESTS,
         trace_cmd::TESTS,
         viewers::TESTS,
