@@ -13,6 +13,7 @@ use kmemtrace::{
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::OpenOptions;
+use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units::counted;
@@ -513,6 +514,8 @@ pub(crate) fn check_text_options(request: &Request, trace: &Trace) -> anyhow::Re
         InputKind::Other(PERF_DATA) if args.of_text.event_formats.is_some() => {
             ["--event-formats", "--page-size"].contains(option)
         }
+        // One that has a text in place of sub-buffers takes what texts take.
+        InputKind::TraceDat if trace.streams.iter().any(CpuStream::has_several_cpus) => *option != "--event-formats",
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
         _ if trace.info.text.is_some() => *option == "--page-size",
         _ => false,

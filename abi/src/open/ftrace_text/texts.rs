@@ -123,6 +123,13 @@ fn facts_of(
     }
 }
 
+impl Texts {
+    /// Takes the number of CPUs that the kernel may have, where the text itself does not tell it.
+    pub(crate) fn tell_cpus(&mut self, cpus: Option<u32>) {
+        self.possible = self.possible.or(cpus.filter(|&cpus| cpus > 0));
+    }
+}
+
 impl Text {
     /// Finds out what the text tells of loss, and what else there is to say. `of_all`: the part of this text in the events that were
     /// overwritten, where the texts of all CPUs are there.

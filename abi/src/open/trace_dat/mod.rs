@@ -6,6 +6,7 @@
 pub(super) mod container;
 pub(super) mod items;
 mod kept;
+mod latency;
 mod v6;
 mod v7;
 
@@ -61,9 +62,8 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
     container.place_stats();
     container.join_formats();
     let (kept, has_bad_option) = kept::of(&mut container, options.texts);
-    if container.is_text && !container.buffers.iter().any(Buffer::has_data) {
-        let reason = "holds the text of a latency tracer, not events: name the output of trace-cmd report";
-        return Err(no_trace(path, reason));
+    if let Some(part) = container.text.filter(|_| !container.buffers.iter().any(Buffer::has_data)) {
+        return latency::open(path, file, (container, endian), part, options);
     }
     let mut names = Names::new();
     let mut report = FileReport::new(path.to_owned(), None);
