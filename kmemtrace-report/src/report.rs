@@ -12,7 +12,7 @@ use kmemtrace::{
     SortKey, Space, TimeWindow, Trace, UnknownEvents,
 };
 use kmemtrace_abi::fault::{Code, Verdict};
-use kmemtrace_abi::open::OpenOptions;
+use kmemtrace_abi::open::{OpenOptions, Wanted};
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
@@ -493,6 +493,11 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         report_number: args.moment.report_number,
         takes: of_text::takes(request.view.name),
         texts: args.to == Some(ExportTo::TraceDat),
+        wanted: match request.view.name {
+            "latency" | "stalls" | "shrinkers" => Wanted::Waits,
+            FUNCTIONS => Wanted::Calls,
+            _ => Wanted::Objects,
+        },
         ..text_options(args)
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::PlainFacts;
 use super::container::{Buffer, Container, TextPart};
 use crate::disk::part::Part;
+use crate::kernel::format::PageShape;
 use crate::open::ftrace_text;
 use crate::open::listing::{io_error, no_trace};
 use crate::open::options::OpenOptions;
@@ -39,6 +40,10 @@ pub(super) fn open(
     texts.tell_cpus(container.cpus);
     let mut trace = ftrace_text::open(&Arc::new(texts), &options)?;
     let info = &mut trace.info;
+    let target =
+        PageShape::parse(&String::from_utf8_lossy(&container.header_page), endian).ok().map(|head| head.target);
+    info.endian = Some(endian);
+    info.word_bytes = target.map(|target| target.word_bytes);
     info.input = InputKind::TraceDat;
     info.source = Some(Source::Tracefs);
     info.page_bytes_from = page_bytes_from;

@@ -23,7 +23,7 @@ use self::kept::Kept;
 use self::v7::{Refusal, Sections};
 use super::kept_items;
 use super::listing::{io_error, no_trace};
-use super::options::OpenOptions;
+use super::options::{OpenOptions, Wanted};
 use super::spool::ReadAt;
 use super::tree::release_and_machine;
 use crate::capabilities::InputCapabilities;
@@ -340,7 +340,7 @@ fn choose<'a>(
         [buffer] => Ok(buffer),
         _ => {
             let all: Vec<_> = with_data.into_iter().map(systems_of).collect();
-            for wanted in [&["kmem", "percpu", "vmalloc"][..], &["vmscan", "compaction"], &["ftrace"]] {
+            for wanted in options.wanted.order().map(Wanted::systems) {
                 let has = |(_, systems): &&(&Buffer, BTreeSet<&str>)| wanted.iter().any(|name| systems.contains(name));
                 match all.iter().filter(has).collect::<Vec<_>>()[..] {
                     [] => {}
