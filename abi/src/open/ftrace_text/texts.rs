@@ -154,7 +154,7 @@ impl Text {
         if is_told && lost > 0 {
             add(Code::Overrun, format!("{lost} events were lost"));
         } else if facts.has_uncounted {
-            add(Code::Overrun, "events were lost, and the text does not tell how many".to_owned());
+            add(Code::Overrun, "events were lost, and the text does not say how many".to_owned());
         }
         if let Some(message) = untold {
             add(Code::Untold, message);
