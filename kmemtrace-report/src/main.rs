@@ -54,7 +54,12 @@ fn main() -> ExitCode {
         return pager::wait_for_text();
     }
     let done = match cli::parse(std::env::args_os().collect()) {
-        Ok(CommandLine::Request(request)) => run(&request),
+        Ok(CommandLine::Request(request)) => {
+            if is_paged(&request) {
+                pager::start();
+            }
+            run(&request)
+        }
         Ok(CommandLine::Steps(steps)) => old::run(steps, run),
         Ok(CommandLine::Text(text)) => write_text(&text),
         Err(Refusal::Clap(error)) => error.exit(),
@@ -102,9 +107,6 @@ fn is_paged(request: &Request) -> bool {
 
 fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
-    if is_paged(request) {
-        pager::start();
-    }
     let limit = Limit::new(args.max_memory);
     match request.view.run {
         // The terminal has to be set right at the end, however that comes.
