@@ -6,6 +6,7 @@
 
 mod advice;
 mod checks;
+mod confine;
 mod explain;
 mod input;
 mod machine;
@@ -58,6 +59,10 @@ fn main() -> ExitCode {
     } else {
         let threads = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
         kmemtrace_fence::set("kmemtrace-check", Limit::new(options.max_memory), threads);
+        if let Err(line) = confine::close(&options) {
+            complain(&line);
+            return ExitCode::from(exit::UNUSABLE);
+        }
         let traces;
         (traces, status) = check_all(&options.paths, &options.of_text(), (threads, options.strict), &mut complain);
         let is_silent = traces.is_empty() || options.quiet && status == exit::OK;

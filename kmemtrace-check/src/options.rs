@@ -11,6 +11,7 @@ use kmemtrace_abi::fault::Code;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::size;
+use kmemtrace_sandbox::Mode;
 
 /// Tells what of a recording, or of raw relay files, is lost, missing or damaged.
 #[derive(Debug, Parser)]
@@ -54,6 +55,15 @@ pub(crate) struct Options {
     /// of what is free, at least 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_memory: Option<u64>,
+    /// Sandbox around the reading of files: auto (what the kernel has), strict (all of it) or off
+    ///
+    /// It is closed before a byte of a trace is read: only the files that are named can be opened; no network, no other programs. With
+    /// strict, anything else ends the program.
+    #[arg(long, value_name = "MODE", value_parser = parse_mode, default_value = "auto", hide_default_value = true)]
+    pub(crate) sandbox: Mode,
+    /// Print on standard error what the sandbox lets through, and what of it the kernel lacks
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Print nothing if every file is ok
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -107,6 +117,11 @@ pub(crate) enum Format {
     Csv,
     /// Tab-separated rows, one a file
     Tsv,
+}
+
+fn parse_mode(text: &str) -> Result<Mode, String> {
+    let mode = Mode::ALL.into_iter().find(|mode| mode.name() == text);
+    mode.ok_or_else(|| format!("a mode is {}", Mode::ALL.map(Mode::name).join(", ")))
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {

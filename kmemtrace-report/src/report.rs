@@ -160,7 +160,7 @@ fn objects_of_caches(request: &Request) -> anyhow::Result<Vec<(&'static str, Ana
 }
 
 /// Requests for stacks that the recorder makes by itself.
-const STACKS_UNASKED: [&str; 3] = ["trigger vmalloc", "trigger percpu", "trigger latency"];
+const STACKS_UNASKED: [&str; 3] = ["trigger vmalloc", "trigger percpu", "trigger begin"];
 
 /// Facts of a trace that tables tell, and documents do not.
 #[derive(Clone, Copy, Default)]

@@ -12,6 +12,7 @@ use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::glob::Glob;
 use kmemtrace_abi::text::{memstrack, size};
 
 use crate::choices::{Priority, StackWhen};
@@ -129,6 +130,24 @@ pub(crate) struct Args {
     /// The recording has no events of other tasks: their frees are unseen, and live figures are upper bounds.
     #[arg(long, requires = "command", conflicts_with_all = ["relay", "boot"])]
     pub(crate) only_command: bool,
+    /// Record these processes alone, and children that they start from now on
+    ///
+    /// A process is recorded with all its threads, and the id of another thread stands for that thread. With --comm or --cgroup a thread
+    /// must match each of them. The recording has no events of other tasks: their frees are unseen, and every live figure is an upper
+    /// bound. To find a leak, record the whole machine, and give the filter to the report: kmemtrace-report leaks --comm nginx.
+    #[arg(long, value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Vec<i32>,
+    /// Record threads of these names alone (* and ? allowed), and children that they start from now on
+    ///
+    /// Threads that get the name later are not recorded. Live figures are upper bounds, as with --pid.
+    #[arg(long, value_name = "COMM,...", value_delimiter = ',')]
+    pub(crate) comm: Vec<Glob>,
+    /// Record threads in this cgroup and in those below it alone, and children that they start
+    ///
+    /// PATH as in /proc/PID/cgroup, or a directory below /sys/fs/cgroup. Once a second the recorder adds threads that came into the cgroup;
+    /// threads that leave it are still recorded. Live figures are upper bounds, as with --pid.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<PathBuf>,
     /// Define no probe events: frees by RCU and in bulk are not seen
     ///
     /// On Linux 6.9 and later the recorder defines three probe events for these frees, and removes them at the end.
@@ -267,6 +286,13 @@ impl Args {
     /// Bytes of a CPU's kernel buffer; `None`: the default that depends on the machine.
     pub(crate) fn buffer_bytes(&self) -> Option<u64> {
         self.buffer_size.or(self.lean.then_some(LEAN_BUFFER_BYTES))
+    }
+
+    /// Option that chooses the tasks to record among those that run.
+    pub(crate) fn task_option(&self) -> Option<&'static str> {
+        let given =
+            [("--pid", !self.pid.is_empty()), ("--comm", !self.comm.is_empty()), ("--cgroup", self.cgroup.is_some())];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
     }
 
     /// Name of COMMAND, for messages; empty without one.

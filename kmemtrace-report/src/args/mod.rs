@@ -25,8 +25,9 @@ use kmemtrace_abi::text::size::{LARGE_SIZES, parse_large, parse_page};
 
 use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
+use kmemtrace_sandbox::Mode;
 
-use choices::one_of;
+pub(crate) use choices::one_of;
 pub(crate) use choices::{ChartShape, Color, ExportTo, FailOn, Format, Style, TraceDatVersion, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{SortBy, Word};
@@ -246,7 +247,7 @@ pub(crate) struct Args {
     /// No progress line on a terminal
     #[arg(short, long, help_heading = "Output", hide_short_help = true)]
     pub(crate) quiet: bool,
-    /// Print on standard error how the index was used, and the time of each stage
+    /// Print on standard error how the index was used, the time of each stage, and what the sandbox allows
     #[arg(short, long, help_heading = "Output", hide_short_help = true)]
     pub(crate) verbose: bool,
     /// Refuse a trace that is lossy, truncated or corrupt (exit status 3)
@@ -259,6 +260,21 @@ pub(crate) struct Args {
     /// of what is free, at least 256M]
     #[arg(long, value_name = "SIZE", value_parser = large_size, help_heading = "Limits", hide_short_help = true)]
     pub(crate) max_memory: Option<u64>,
+    /// Sandbox around the reading of files: auto (what the kernel has), strict (all of it) or off
+    ///
+    /// It is closed before a byte of a trace is read: only the files that are named, and folders that names come from, can be opened;
+    /// no network, no other programs. -v lists the folders, and what the kernel lacks. With strict, anything else ends the program.
+    #[arg(
+        long,
+        value_parser = one_of(&Mode::ALL, Mode::name),
+        value_name = "MODE",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true,
+        help_heading = "Limits",
+        hide_short_help = true
+    )]
+    pub(crate) sandbox: Mode,
     /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
     pub(crate) no_index: bool,

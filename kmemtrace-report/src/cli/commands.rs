@@ -166,6 +166,10 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
             with_words(arg, view.groupings, &["Function that shrinkers call"]).help(help).long_help(help)
         }
         Some("by") => with_words(arg, view.groupings, &[]),
+        // These have no index and no stages.
+        Some("verbose") if view.options.contains(&"verbose") => {
+            arg.help("Print on standard error what the sandbox allows")
+        }
         Some("sort") if view.name == "stalls" => {
             with_words(arg, view.sort_keys, &["Duration, the longest first", "Begin, the earliest first"])
         }

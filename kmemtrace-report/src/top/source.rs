@@ -15,6 +15,7 @@ use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::open::{OpenOptions, regular};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::InputKind;
+use kmemtrace_sandbox::Sandbox;
 
 use crate::render::top_screen::Subject;
 
@@ -119,6 +120,14 @@ impl Source {
             }
             Some(_) => END,
         }
+    }
+}
+
+/// Allows to read the trace of the running recorder, and the file that names it.
+pub(super) fn allow_running(sandbox: &mut Sandbox) {
+    sandbox.read(RUNNING);
+    if let Ok(Some(path)) = running() {
+        sandbox.input(&path);
     }
 }
 

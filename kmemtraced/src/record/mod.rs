@@ -2,7 +2,7 @@
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
 //! reports the result and has the exit status. `command` deals with child processes, `launcher` starts a COMMAND that is
-//! recorded alone, `losses` explains lost events, `viewer` with a program that shows the recording meanwhile, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
+//! recorded alone, `tasks` chooses other tasks to record alone, `losses` explains lost events, `viewer` with a program that shows the recording meanwhile, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
@@ -14,6 +14,7 @@ mod notices;
 mod set_up;
 pub(crate) mod shutdown;
 mod start;
+mod tasks;
 mod viewer;
 mod wait;
 
@@ -49,7 +50,8 @@ use command::Reported;
 use launcher::Launcher;
 use losses::Conditions;
 use notices::{answer_counters, report_change, say_verbose, warn};
-use start::Started;
+use start::{Started, Whom};
+use tasks::Tasks;
 use viewer::Viewer;
 use wait::{Running, Stop};
 
@@ -86,6 +88,7 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
 
 fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     let report_file = memstrack::report_file(args)?;
+    let mut tasks = tasks::chosen(args)?;
     let source = set_up::set_up(args)?;
     let (mut output, mut viewer) = destination(args, signals)?;
     if let Some(reader) = args.reader {
@@ -93,7 +96,7 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
         output.lend(reader)?;
     }
-    let status = run(args, source, &mut output, viewer.as_mut(), signals);
+    let status = run(args, source, &mut output, viewer.as_mut(), signals, tasks.as_mut());
     warn(output.finish_removal());
     if status.is_err() {
         // Before the stream's end, which it would report.
@@ -165,6 +168,7 @@ fn run(
     output: &mut Destination,
     viewer: Option<&mut Viewer>,
     signals: &Signals,
+    mut tasks: Option<&mut Tasks>,
 ) -> anyhow::Result<u8> {
     let facts = Arc::clone(source.facts());
     let description = Arc::new(Description::new(&facts, !args.no_host)?);
@@ -190,17 +194,12 @@ fn run(
     names.learn(&source.comms(), knows_own);
     names.begin(meta);
     let launcher = threads.map_err(|error| output.unwritable("meta.out", &error)).and(launcher);
-    let started =
-        launcher.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
+    let started = launcher.and_then(|launcher| {
+        let whom = Whom { launcher, tasks: tasks.as_deref_mut() };
+        start::start(args, &*source, output, signals, watcher.as_mut(), whom)
+    });
     if started.is_ok() {
-        if let Some(watcher) = watcher.as_mut().filter(|_| facts.since_boot) {
-            // Probe events are enabled now.
-            watcher.switch(true);
-        }
-        names.put_probes(source.begun());
-        names.begun();
-        workers.go();
-        take_name(args, output);
+        begun(args, &*source, output, watcher.as_mut(), &names, &mut workers);
     }
     let score = memory::OomScore::lower().inspect_err(|line| say_verbose(args, line));
     let waited = started.map(|mut started| {
@@ -209,7 +208,8 @@ fn run(
         }
         let (watcher, child, source) = (watcher.as_mut(), started.child.as_mut(), &*source);
         let (names, workers) = (&mut names, &workers);
-        let stop = Running { args, workers, output, signals, source, watcher, child, names, viewer }.wait();
+        let tasks = tasks.as_deref_mut();
+        let stop = Running { args, workers, output, signals, source, watcher, child, names, viewer, tasks }.wait();
         (stop, started)
     });
     if waited.is_ok() {
@@ -239,7 +239,8 @@ fn run(
         return Ok(status);
     }
     let finished = names.finish(stop.reason);
-    let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign };
+    let whom = tasks::whom(args, tasks.as_deref());
+    let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign, whom };
     let status = shutdown::close(args, output, &conditions, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, child, signals))
 }
@@ -252,6 +253,25 @@ fn names_fill_limit(args: &Args, meta: &MetaFile) -> Option<String> {
     Some(format!(
         "--max-size {limit}: symbols and texts take {names} before the first event, so there is room for few; use a larger limit"
     ))
+}
+
+/// Makes readers and names go, once events are recorded.
+fn begun(
+    args: &Args,
+    source: &dyn TraceSource,
+    output: &mut Destination,
+    watcher: Option<&mut Watcher>,
+    names: &Names,
+    workers: &mut Workers,
+) {
+    if let Some(watcher) = watcher.filter(|_| source.facts().since_boot) {
+        // Probe events are enabled now.
+        watcher.switch(true);
+    }
+    names.put_probes(source.begun());
+    names.begun();
+    workers.go();
+    take_name(args, output);
 }
 
 /// Options of the threads that record.

@@ -16,6 +16,7 @@ use crate::output::trace_dir::Place;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::record::notices::{answer_counters, has_status_line, report_change};
+use crate::record::tasks::Tasks;
 use crate::record::viewer::Viewer;
 use crate::source::TraceSource;
 use crate::write::names::Names;
@@ -53,6 +54,7 @@ pub(crate) struct Running<'a> {
     pub(crate) child: Option<&'a mut Child>,
     pub(crate) names: &'a mut Names,
     pub(crate) viewer: Option<&'a mut Viewer>,
+    pub(crate) tasks: Option<&'a mut Tasks>,
 }
 
 impl Running<'_> {
@@ -102,6 +104,11 @@ impl Running<'_> {
             let program = self.args.command_name();
             let how = status.code().map_or_else(|| format!("{status}"), |code| format!("exited {code}"));
             return Stop::new(format!("{program} {how}"), END_ASKED);
+        }
+        if let Some(tasks) = self.tasks.as_deref_mut()
+            && tasks.look(self.args, self.source, self.watcher.as_deref_mut(), self.names)
+        {
+            return Stop::new("the recorded tasks have ended", END_ASKED);
         }
         if self.args.duration.is_some_and(|limit| start.elapsed() >= limit) {
             return Stop::new("--duration", END_LIMIT);

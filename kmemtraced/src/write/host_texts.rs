@@ -217,6 +217,11 @@ impl HostTexts {
         [item::MODULES_LATER, item::MODULE_INFO_LATER, item::KALLSYMS_LATER].into_iter().zip(texts).collect()
     }
 
+    /// Makes the next call of [`HostTexts::new_cgroups`] take these processes for new.
+    pub(crate) fn look_again(&mut self, processes: &[u32]) {
+        self.known_processes.iter_mut().for_each(|known| known.retain(|process| !processes.contains(process)));
+    }
+
     /// Cgroups of the threads of all processes that are new since the last call.
     pub(crate) fn new_cgroups(&mut self) -> Vec<(u16, Vec<u8>)> {
         let lines = match (&self.proc, &mut self.known_processes) {

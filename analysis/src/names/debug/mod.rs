@@ -24,6 +24,7 @@ use dwarf::DwarfFile;
 use image::{Image, ImageError};
 use module::{ModuleFacts, ModuleFile, Refusal};
 use search::{Folders, Listed};
+pub use search::{MODULES, debug_folders};
 use sections::Sections;
 
 use super::error::NamesError;

@@ -12,7 +12,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use super::{files, workspace};
 
 /// Folders with the sources of the programs, and of what they are built on.
-const CRATES: [&str; 6] = ["kmemtraced", "kmemtrace-check", "kmemtrace-report", "analysis", "abi", "fence"];
+const CRATES: [&str; 7] = ["kmemtraced", "kmemtrace-check", "kmemtrace-report", "analysis", "abi", "fence", "sandbox"];
 /// Files whose constants are help texts, tables of names, or the words of a page for browsers.
 const OF_HELP: [&str; 9] = [
     "kmemtrace-report/src/views",
