@@ -100,7 +100,7 @@ fn step(tokens: &[TokenTree], index: usize, at: At<'_>, found: &mut BTreeSet<Str
             length
         }
         TokenTree::Ident(word) if word == "const" || word == "static" => {
-            let Some(TokenTree::Ident(name)) = next(1) else { return 1 };
+            let Some(TokenTree::Ident(name)) = next(1).filter(|next| next.to_string() != "fn") else { return 1 };
             let end = tokens[index..].iter().position(|token| token.to_string() == ";").unwrap_or(1);
             let name = name.to_string();
             let value = tokens[index..index + end].iter().cloned().collect();
