@@ -1,16 +1,35 @@
 //! Number of rows that a terminal has room for.
 
+use std::io::{self, IsTerminal};
+
 use crate::args::Format;
 use crate::cli::Request;
-use crate::report::top;
 use crate::terminal::screen::{self, Screen};
 
+/// Rows of a table on a terminal that does not tell its height.
+const ROWS_ON_TERMINAL: usize = 20;
+/// Call-sites behind each part of memory in a table.
+const SITES_OF_PART: usize = 3;
+/// Children of each node of a tree on a terminal.
+const CHILDREN_ON_TERMINAL: usize = 8;
 /// Rows that a table has, however small the screen is.
 const LEAST_ROWS: usize = 3;
 /// Children of each node of a tree.
 const LEAST_CHILDREN: usize = 1;
 /// Views whose tables have limits of their own, or that scripts read.
 const NOT_FITTED: [&str; 3] = ["summary", "balance", "account"];
+
+/// Limit of rows: that of the command line, else that of a terminal whose height is not known.
+pub(crate) fn top(request: &Request) -> Option<usize> {
+    let args = &request.args;
+    let on_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let is_table = request.format() == Format::Table;
+    if request.view.name == "balance" {
+        return args.top.or(is_table.then_some(SITES_OF_PART));
+    }
+    let usual = if request.view.name == "tree" { CHILDREN_ON_TERMINAL } else { ROWS_ON_TERMINAL };
+    args.top.or((is_table && on_terminal).then_some(usual))
+}
 
 /// Limit of rows: that of the command line, else as many as the screen has room for. `write` prints the view with so many rows.
 pub(crate) fn rows(

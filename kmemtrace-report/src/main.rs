@@ -55,7 +55,12 @@ fn main() -> ExitCode {
         return pager::wait_for_text();
     }
     let done = match cli::parse(std::env::args_os().collect()) {
-        Ok(CommandLine::Request(request)) => run(&request),
+        Ok(CommandLine::Request(request)) => {
+            if is_paged(&request) {
+                pager::start();
+            }
+            run(&request)
+        }
         Ok(CommandLine::Steps(steps, mode)) => {
             old::confine(&steps, mode, limit_memory).and_then(|()| old::run(steps, run))
         }

@@ -34,8 +34,6 @@ use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
 use crate::{exit, fitted, names, suggest};
 
-/// Rows of a table on a terminal that does not tell its height.
-const ROWS_ON_TERMINAL: usize = 20;
 /// Findings about texts that are told beside a view.
 const OF_TEXTS: [Code; 6] =
     [Code::BadText, Code::TextCut, Code::DroppedLines, Code::BadLine, Code::Untold, Code::NoAddress];
@@ -47,10 +45,6 @@ const FUNCTIONS: &str = "functions";
 const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
 /// Rows of each table below that of `caches --cache`.
 const ROWS_BELOW: usize = 10;
-/// Call-sites behind each part of memory in a table.
-const SITES_OF_PART: usize = 3;
-/// Children of each node of a tree on a terminal.
-const CHILDREN_ON_TERMINAL: usize = 8;
 
 /// Prints the document of a view.
 pub(crate) fn view(
@@ -166,6 +160,9 @@ fn objects_of_caches(request: &Request) -> anyhow::Result<Vec<(&'static str, Ana
     Ok(below)
 }
 
+/// Requests for stacks that the recorder makes by itself.
+const STACKS_UNASKED: [&str; 3] = ["trigger vmalloc", "trigger percpu", "trigger begin"];
+
 /// Facts of a trace that tables tell, and documents do not.
 #[derive(Clone, Copy, Default)]
 struct Beside {
@@ -177,7 +174,11 @@ struct Beside {
 impl Beside {
     fn of(trace: &Trace) -> Beside {
         let red_zones = trace.metadata.red_zones.split(|&byte| byte == b'\n').filter(|name| !name.is_empty()).count();
-        Beside { has_stacks: trace.may_have_stacks(), red_zones }
+        let asked = trace.metadata.stacks.as_deref();
+        // Without a request the recorder gets stacks of areas alone, whose call-site nothing else tells.
+        let is_asked = asked.is_some_and(|asked| asked.lines().any(|line| !STACKS_UNASKED.contains(&line)));
+        let may_have = trace.info.input != InputKind::Kmemtrace || is_asked;
+        Beside { has_stacks: may_have && trace.may_have_stacks(), red_zones }
     }
 }
 
@@ -756,18 +757,6 @@ pub(crate) fn tell_bad_text(trace: &Trace) {
     }
 }
 
-/// Limit of rows.
-pub(crate) fn top(request: &Request) -> Option<usize> {
-    let args = &request.args;
-    let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    let is_table = request.format() == Format::Table;
-    if request.view.name == "balance" {
-        return args.top.or(is_table.then_some(SITES_OF_PART));
-    }
-    let usual = if request.view.name == "tree" { CHILDREN_ON_TERMINAL } else { ROWS_ON_TERMINAL };
-    args.top.or((is_table && on_terminal).then_some(usual))
-}
-
 pub(crate) fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {
     print_with(request, document, &[], options)
 }
@@ -830,7 +819,7 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         shows_normal: args.all,
         shows_inlines: args.inlines,
         shows_parts: args.parts,
-        top: top(request),
+        top: fitted::top(request),
         selected: None,
         allocinfo: None,
         ranked: request.sort_keys().first().copied(),

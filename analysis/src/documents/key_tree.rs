@@ -195,3 +195,20 @@ impl KeyForm<'_, '_> {
 fn plain(name: &str, kind: NodeKind) -> TreeNode {
     TreeNode { name: name.as_bytes().into(), kind, ..TreeNode::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::is_entry;
+
+    #[test]
+    fn frames_between_user_space_and_the_kernels_work_are_of_the_entry() {
+        for entry in
+            ["entry_SYSCALL_64_after_hwframe+0x76", "do_syscall_64+0x71", "el0_svc+0x30", "ret_from_fork_asm+0x1a"]
+        {
+            assert!(is_entry(entry.as_bytes()), "{entry}");
+        }
+        for work in ["vfs_write+0x22f", "do_sys_openat2+0x9", "kthread_create+0x1", "(no stack)", ""] {
+            assert!(!is_entry(work.as_bytes()), "{work}");
+        }
+    }
+}

@@ -245,6 +245,16 @@ fn run(
     Ok(status_with_command(status, child, signals))
 }
 
+/// Line about a limit of which the symbols and texts take more than three quarters before the first event; those of the machine's memory
+/// are still to come.
+fn names_fill_limit(args: &Args, meta: &MetaFile) -> Option<String> {
+    let limit = args.max_size.filter(|&limit| meta.bytes() > limit / 4 * 3)?;
+    let [limit, names] = [whole_units(limit), units::bytes(meta.bytes())];
+    Some(format!(
+        "--max-size {limit}: symbols and texts take {names} before the first event, so there is room for few; use a larger limit"
+    ))
+}
+
 /// Makes readers and names go, once events are recorded.
 fn begun(
     args: &Args,
@@ -262,16 +272,6 @@ fn begun(
     names.begun();
     workers.go();
     take_name(args, output);
-}
-
-/// Line about a limit of which the symbols and texts take more than three quarters before the first event; those of the machine's memory
-/// are still to come.
-fn names_fill_limit(args: &Args, meta: &MetaFile) -> Option<String> {
-    let limit = args.max_size.filter(|&limit| meta.bytes() > limit / 4 * 3)?;
-    let [limit, names] = [whole_units(limit), units::bytes(meta.bytes())];
-    Some(format!(
-        "--max-size {limit}: symbols and texts take {names} before the first event, so there is room for few; use a larger limit"
-    ))
 }
 
 /// Options of the threads that record.

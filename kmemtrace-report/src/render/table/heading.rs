@@ -307,7 +307,8 @@ fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<S
         line.push(format!("{}, {total} waited", counted(view.count, "stall")));
     }
     if options.is_default_input {
-        let date = head.trace.begun.and_then(time_of_day).map_or(String::new(), |date| format!(" of {date}"));
+        let date = head.trace.begun.and_then(|begun| local(begun, "%Y-%m-%d %H:%M %:z"));
+        let date = date.map_or(String::new(), |date| format!(" of {date}"));
         line.insert(1, format!("./{}{date}", options.title));
     }
     line.extend(names(&head.names));
@@ -417,8 +418,13 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
 
 /// A time in seconds since 1970 in the reader's time zone, with its offset: `2026-11-26 09:00:30 +01:00`.
 fn time_of_day(seconds: u64) -> Option<String> {
+    local(seconds, "%Y-%m-%d %H:%M:%S %:z")
+}
+
+/// A time in seconds since 1970 in the reader's time zone, in a form of strftime.
+fn local(seconds: u64, form: &str) -> Option<String> {
     let time = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
-    Some(time.to_zoned_datetime(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string())
+    Some(time.to_zoned_datetime(TimeZone::system()).strftime(form).to_string())
 }
 
 /// Time of day at an order key, in the reader's time zone: `14:02:11`. `None` where the recorder's clock at the start is not known, or the
@@ -427,8 +433,7 @@ pub(super) fn clock_time(trace: &TraceMembers<'_>, at: u64, options: &TableOptio
     let is_from_start = trace.since_boot.is_none() && options.time.is_none() && trace.keys().unit == Unit::Nanoseconds;
     let begun = trace.begun.filter(|_| is_from_start)?;
     let seconds = begun.saturating_add(at.saturating_sub(trace.first) / 1_000_000_000);
-    let time = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
-    Some(time.to_zoned_datetime(TimeZone::system()).strftime("%H:%M:%S").to_string())
+    local(seconds, "%H:%M:%S")
 }
 
 /// Writes the explanation of each mark that the tables of a view have.

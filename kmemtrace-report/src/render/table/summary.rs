@@ -43,9 +43,10 @@ struct Layout {
 const LIST_ROWS: [usize; 3] = [5, 3, 3];
 
 impl Layout {
-    /// All layouts, the largest first: parts are left out from the end, but for the next commands.
+    /// All layouts, the largest first: lists are left out from the end, then what is around the first one, whose first row goes last.
     fn all() -> Vec<Layout> {
-        let whole = Layout {
+        let [first, second, _] = LIST_ROWS;
+        let mut part = Layout {
             rows: LIST_ROWS,
             has_notes: true,
             has_facts: true,
@@ -53,26 +54,20 @@ impl Layout {
             commands: SUGGESTIONS,
             is_brief: false,
         };
-        let [first, second, _] = LIST_ROWS;
-        let mut all =
-            vec![whole, Layout { rows: [first, second, 0], ..whole }, Layout { rows: [first, 0, 0], ..whole }];
-        let brief = Layout { is_brief: true, ..whole };
-        all.extend((1..=first).rev().map(|rows| Layout { rows: [rows, 0, 0], ..brief }));
-        let mut last = Layout { rows: [0; 3], ..brief };
-        for leave_out in [(|_| {}) as fn(&mut Layout), |layout| layout.has_notes = false] {
-            leave_out(&mut last);
-            all.push(last);
-        }
-        let without_facts = Layout { has_facts: false, ..last };
-        all.extend((1..=first).rev().map(|rows| Layout { rows: [rows, 0, 0], ..without_facts }));
-        for leave_out in [
-            (|layout| layout.has_facts = false) as fn(&mut Layout),
+        let mut all = vec![part, Layout { rows: [first, second, 0], ..part }, Layout { rows: [first, 0, 0], ..part }];
+        part.is_brief = true;
+        let leave_out: [fn(&mut Layout); 5] = [
+            |_| {},
+            |layout| layout.has_notes = false,
+            |layout| layout.has_facts = false,
             |layout| layout.has_findings = false,
             |layout| layout.commands = 1,
-        ] {
-            leave_out(&mut last);
-            all.push(last);
+        ];
+        for leave_out in leave_out {
+            leave_out(&mut part);
+            all.extend((1..=first).rev().map(|rows| Layout { rows: [rows, 0, 0], ..part }));
         }
+        all.push(Layout { rows: [0; 3], ..part });
         all
     }
 }

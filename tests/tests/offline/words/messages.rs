@@ -12,7 +12,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use super::{files, workspace};
 
 /// Folders with the sources of the programs, and of what they are built on.
-const CRATES: [&str; 6] = ["kmemtraced", "kmemtrace-check", "kmemtrace-report", "analysis", "abi", "fence"];
+const CRATES: [&str; 7] = ["kmemtraced", "kmemtrace-check", "kmemtrace-report", "analysis", "abi", "fence", "sandbox"];
 /// Files whose constants are help texts, tables of names, or the words of a page for browsers.
 const OF_HELP: [&str; 9] = [
     "kmemtrace-report/src/views",
@@ -100,7 +100,7 @@ fn step(tokens: &[TokenTree], index: usize, at: At<'_>, found: &mut BTreeSet<Str
             length
         }
         TokenTree::Ident(word) if word == "const" || word == "static" => {
-            let Some(TokenTree::Ident(name)) = next(1) else { return 1 };
+            let Some(TokenTree::Ident(name)) = next(1).filter(|next| next.to_string() != "fn") else { return 1 };
             let end = tokens[index..].iter().position(|token| token.to_string() == ";").unwrap_or(1);
             let name = name.to_string();
             let value = tokens[index..index + end].iter().cloned().collect();
