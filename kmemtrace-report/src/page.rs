@@ -59,7 +59,7 @@ struct OfTrace {
 pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     if args.output.is_none() && io::stdout().is_terminal() {
-        anyhow::bail!("html: a page is no text for a terminal: name a file with -o FILE");
+        anyhow::bail!("html: a page is not for a terminal: name a file with -o FILE");
     }
     report::check_tree(request)?;
     let answers = match report::saved_document(request)? {

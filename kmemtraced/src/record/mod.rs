@@ -26,6 +26,8 @@ use std::thread;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::disk::block::END_ERROR;
+use kmemtrace_abi::text::size::whole_units;
+use kmemtrace_abi::text::units;
 
 use crate::args::{Args, Sync};
 use crate::control::foreign::{ForeignChanges, Watcher};
@@ -34,6 +36,7 @@ use crate::output::stream::Stream;
 use crate::output::trace_dir::TraceDir;
 use crate::process::memory;
 use crate::process::messages;
+use crate::process::report;
 use crate::process::signals::Signals;
 use crate::process::thread::not_started;
 use crate::source::{SourceFacts, TraceSource, undo};
@@ -104,6 +107,7 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     output.close_stream();
     let viewed = viewer.map_or(0, |viewer| viewer.finish(signals));
     if signals.is_second() {
+        hand_over(args, &output);
         return status;
     }
     let status = status.map(|status| if status == 0 { viewed } else { status });
@@ -112,6 +116,8 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     if memstrack::is_private(args) {
         remove_private(&dir, reported);
     }
+    // The last step: until then no other user can change what the reports read.
+    hand_over(args, &output);
     match reported {
         Reported::Interrupted => Ok(shutdown::ENDED_EARLY),
         // The reports are what was asked for.
@@ -139,6 +145,13 @@ fn destination(args: &Args, signals: &Signals) -> anyhow::Result<(Destination, O
     }
 }
 
+/// Gives the recording to the user who called sudo; a directory that another user reads meanwhile has its owner.
+fn hand_over(args: &Args, output: &Destination) {
+    if let Some(caller) = report::caller().filter(|_| args.reader.is_none()) {
+        warn(output.hand_over(caller));
+    }
+}
+
 /// Removes a recording of which only the reports are wanted, once they are there.
 fn remove_private(dir: &Path, reported: Reported) {
     let shown = dir.display();
@@ -162,6 +175,9 @@ fn run(
     let changes = ForeignChanges::default();
     let mut watcher = source.control().map(|control| Watcher::new(control, changes.clone()));
     let mut meta = MetaFile::begin(output, &description, &meta_options(args))?;
+    if let Some(line) = names_fill_limit(args, &meta) {
+        messages::say(format!("kmemtraced: {line}"));
+    }
     if signals.is_second() {
         bail!("ended by a second signal before recording began: nothing is kept");
     }
@@ -227,6 +243,16 @@ fn run(
     let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign, whom };
     let status = shutdown::close(args, output, &conditions, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, child, signals))
+}
+
+/// Line about a limit of which the symbols and texts take more than three quarters before the first event; those of the machine's memory
+/// are still to come.
+fn names_fill_limit(args: &Args, meta: &MetaFile) -> Option<String> {
+    let limit = args.max_size.filter(|&limit| meta.bytes() > limit / 4 * 3)?;
+    let [limit, names] = [whole_units(limit), units::bytes(meta.bytes())];
+    Some(format!(
+        "--max-size {limit}: symbols and texts take {names} before the first event, so there is room for few; use a larger limit"
+    ))
 }
 
 /// Makes readers and names go, once events are recorded.

@@ -6,6 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
+use kmemtrace_abi::text::size::whole_units;
+use kmemtrace_abi::text::units;
 
 use crate::args::Args;
 use crate::control::foreign::Watcher;
@@ -111,8 +113,10 @@ impl Running<'_> {
         if self.args.duration.is_some_and(|limit| start.elapsed() >= limit) {
             return Stop::new("--duration", END_LIMIT);
         }
-        if self.args.max_size.is_some_and(|limit| self.bytes() >= limit) {
-            return Stop::new("--max-size", END_LIMIT);
+        let (events, names) = (self.sum(|p| &p.bytes), self.names.bytes());
+        if let Some(limit) = self.args.max_size.filter(|&limit| events + names >= limit) {
+            let [limit, events, names] = [whole_units(limit), units::bytes(events), units::bytes(names)];
+            return Stop::new(format!("--max-size {limit}: events {events}, symbols and texts {names}"), END_LIMIT);
         }
         None
     }
@@ -125,7 +129,7 @@ impl Running<'_> {
         }
         report_change(self.watcher.as_mut().and_then(|watcher| watcher.compare(false)));
         if self.watcher.as_ref().is_some_and(|watcher| watcher.is_gone()) {
-            return Stop::new("what was recorded from was removed", END_ERROR);
+            return Stop::new("the source of the recording was removed", END_ERROR);
         }
         if looked.elapsed() < LOOK_INTERVAL {
             return None;
@@ -138,11 +142,6 @@ impl Running<'_> {
         let changed = self.output.changes();
         let first = changed.first()?;
         Stop::new(format!("{shown}/{first} by another program"), END_ERROR)
-    }
-
-    /// Bytes of all files.
-    fn bytes(&self) -> u64 {
-        self.sum(|p| &p.bytes) + self.names.bytes()
     }
 
     fn sum(&self, counter: fn(&Progress) -> &AtomicU64) -> u64 {

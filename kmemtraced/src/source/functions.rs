@@ -93,7 +93,7 @@ fn switch_on(
         if has_tracer(top)? {
             bail!("this kernel has the tracer {TRACER} for its top-level buffer only, which is left alone");
         }
-        bail!("this kernel has no tracer {TRACER}: it takes CONFIG_FUNCTION_GRAPH_TRACER");
+        bail!("this kernel has no tracer {TRACER}: it requires CONFIG_FUNCTION_GRAPH_TRACER");
     }
     let mut last = None;
     for name in asked {

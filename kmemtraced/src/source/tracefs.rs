@@ -217,7 +217,7 @@ impl RingBuffers {
             let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
         }
         fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
-            .context("the buffers cannot be had: give a smaller --buffer-size")?;
+            .context("the buffers cannot be allocated: give a smaller --buffer-size")?;
         let _ = fs.write("buffer_percent", &buffer_size::wake_percent(buffer_bytes).to_string());
         let probes = options.probes(&instance, &events)?;
         events.extend(probes.events.iter().cloned());

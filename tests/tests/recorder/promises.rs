@@ -443,7 +443,7 @@ fn a_source_that_is_removed_ends_it() -> Result<(), Skip> {
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{stderr}");
-    assert!(stderr.contains("what was recorded from was removed"), "{stderr}");
+    assert!(stderr.contains("the source of the recording was removed"), "{stderr}");
     Ok(())
 }
 

@@ -26,7 +26,7 @@ row! {
         reclaimable: Option<bool>,
         reclaimable_from: Option<TextId>,
         live_objects: u64,
-        live_allocated: u64,
+        live_allocated: Option<u64>,
         allocs: u64,
         /// Ten numbers with blanks between them.
         born: TextId,

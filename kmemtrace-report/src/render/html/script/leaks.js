@@ -11,7 +11,7 @@ function leakGroups() {
     if (!groups.has(number)) groups.set(number, { verdict: of("verdict")(row), rows: [] });
     groups.get(number).rows.push(row);
   }
-  const sum = (rows, name) => rows.reduce((sum, row) => sum + (of(name)(row) ?? 0), 0);
+  const sum = (rows, name) => rows.reduce((sum, row) => of(name)(row) === null ? sum : (sum ?? 0) + of(name)(row), null);
   return [...groups.values()].map(({ verdict, rows }) => {
     const most = [...rows].sort((a, b) => of("live_allocated")(b) - of("live_allocated")(a))[0];
     const row = Object.fromEntries(leaks.columns.map((name, at) => [name, most[at]]));
