@@ -14,7 +14,7 @@ use crate::recording::Directory;
 use crate::runner::Skip;
 
 /// Loads, each in a recording of its own, by the names of these; then reports of the OOM killer.
-const LOADS: &str = r"
+const LOADS: &str = r#"
     mkdir /disk /tmp/group /tmp/fill
     mount -t ext4 /dev/vdb /disk
     mount -t cgroup2 none /tmp/group
@@ -22,7 +22,7 @@ const LOADS: &str = r"
     # The guest is at rest before both readings of its counters.
     load() {
         sleep 2
-        kmemtraced -e all -o /out/$1 -- sh -c sleep\ 1\;$2\;sleep\ 3 2>/tmp/messages || cat /tmp/messages
+        kmemtraced -e all -o /out/$1 -- sh -c "sleep 1; $2; sleep 3" 2>/tmp/messages || cat /tmp/messages
     }
     load unpacked 'tar xf /bin/tree.tar -C /disk; sync'
     load tmpfs 'mount -t tmpfs none /tmp/fill; dd if=/dev/zero of=/tmp/fill/file bs=1M count=100 2>/dev/null'
@@ -37,7 +37,7 @@ const LOADS: &str = r"
     mkdir /tmp/group/small
     echo 30M >/tmp/group/small/memory.max
     sh -c 'echo $$ >/tmp/group/small/cgroup.procs; exec tail /dev/zero' || true
-    dmesg >/out/oom_of_group";
+    dmesg >/out/oom_of_group"#;
 
 /// Checks that the parts of `balance` explain all but 5% or 1 MiB of what happened, for each load, in a guest; and the parts of its reports
 /// of the OOM killer. `counts_page_tables`: the kernel counts page tables of all levels (Linux 6.14 on).

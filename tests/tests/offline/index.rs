@@ -18,8 +18,17 @@ use kmemtrace_tests::recording::{Directory, random_relay, seeds};
 /// Views whose figures an index keeps, and `events`, of which it keeps where windows are.
 const INDEXED: [&[&str]; 7] =
     [&["summary"], &["sites"], &["caches"], &["mismatch"], &["live", "--objects"], &["cross"], &["events"]];
-/// Views that no index answers: it keeps no growth, and no rows of other keys.
-const NOT_INDEXED: [&[&str]; 4] = [&["live"], &["growth"], &["sites", "--by", "comm,size"], &["live", "--by", "task"]];
+/// Views that no index answers: it keeps no growth, no births, and no rows of other keys.
+const NOT_INDEXED: [&[&str]; 8] = [
+    &["live"],
+    &["growth"],
+    &["sites", "--by", "comm,size"],
+    &["live", "--by", "task"],
+    &["leaks"],
+    &["leaks", "--all", "--by", "comm,site"],
+    &["balance"],
+    &["failed"],
+];
 const INDEX: &str = "report.index";
 const USED: &str = "the figures are taken from it";
 const NARROWED: &str = "bytes had to be read";
