@@ -8,6 +8,7 @@
 
 pub mod archive;
 pub mod browser;
+pub mod cgroup_loads;
 pub mod corpus;
 pub mod generate;
 pub mod graph_text;

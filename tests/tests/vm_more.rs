@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode};
 use kmemtrace_abi::kernel::notes;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::cgroup_loads;
 use kmemtrace_tests::guest::{Guest, checked, dracut, hold_module, sites};
 use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
@@ -36,6 +37,9 @@ kmemtrace_tests::tests![
     leaks_on_linux_6_12 => || guest_memory::assert_leaks(kernels::LINUX_6_12),
     leaks_on_linux_6_18 => || guest_memory::assert_leaks(kernels::LINUX_6_18),
     leaks_on_linux_7_3 => || guest_memory::assert_leaks(kernels::LINUX_7_3),
+    live_bytes_by_cgroup_on_linux_6_1 => || cgroup_loads::assert_bytes_of_the_kernel(kernels::LINUX_6_1),
+    live_bytes_by_cgroup_on_linux_6_18 => || cgroup_loads::assert_bytes_of_the_kernel(kernels::LINUX_6_18),
+    live_bytes_by_cgroup_on_linux_7_3 => || cgroup_loads::assert_bytes_of_the_kernel(kernels::LINUX_7_3),
     both_ways_on_linux_6_1 => || both_ways(None),
     both_ways_on_linux_6_12 => || both_ways(Some(LINUX_6_12)),
     functions_of_reclaim_on_linux_6_1 => || functions_of_reclaim(None),
