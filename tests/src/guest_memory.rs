@@ -130,6 +130,9 @@ const LEAKS: &str = "
     done
     mkdir /tmp/queues
     mount -t mqueue none /tmp/queues
+    # So small that a user may have many.
+    echo 1 >/proc/sys/fs/mqueue/msg_default
+    echo 128 >/proc/sys/fs/mqueue/msgsize_default
     (for i in $(seq 60); do sh -c \": >/tmp/queues/$i\"; sleep 1; done) &
     sleep 1
     kmemtraced -d 30 -o /out/queues";
