@@ -145,7 +145,7 @@ pub fn assert_leaks(kernel: Kernel) -> Result<(), Skip> {
         let rows = document["rows"].as_array().unwrap().iter().filter(|row| row["verdict"] == "leak");
         rows.cloned().collect()
     };
-    for (name, function) in [("pipes", "alloc_pipe_info+"), ("sockets", "sk_prot_alloc+")] {
+    for (name, function) in [("pipes", "alloc_pipe_info+"), ("sockets", "alloc_empty_file+")] {
         let rows = leaks(name);
         assert!(!rows.is_empty() && rows.iter().all(|row| row["comm"] == "kmemload" && row["group"] == 1), "{rows:#?}");
         assert!(rows.iter().any(|row| row["symbol"].as_str().is_some_and(|at| at.starts_with(function))), "{rows:#?}");
