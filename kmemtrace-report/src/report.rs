@@ -12,7 +12,8 @@ use kmemtrace::{
     SortKey, Space, TimeWindow, Trace, UnknownEvents,
 };
 use kmemtrace_abi::fault::{Code, Verdict};
-use kmemtrace_abi::open::OpenOptions;
+use kmemtrace_abi::open::{OpenOptions, Wanted};
+use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units::counted;
@@ -524,6 +525,11 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         report_number: args.moment.report_number,
         takes: of_text::takes(request.view.name),
         texts: args.to == Some(ExportTo::TraceDat),
+        wanted: match request.view.name {
+            "latency" | "stalls" | "shrinkers" => Wanted::Waits,
+            FUNCTIONS => Wanted::Calls,
+            _ => Wanted::Objects,
+        },
         ..text_options(args)
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
@@ -545,6 +551,8 @@ pub(crate) fn check_text_options(request: &Request, trace: &Trace) -> anyhow::Re
         InputKind::Other(PERF_DATA) if args.of_text.event_formats.is_some() => {
             ["--event-formats", "--page-size"].contains(option)
         }
+        // One that has a text in place of sub-buffers takes what texts take.
+        InputKind::TraceDat if trace.streams.iter().any(CpuStream::has_several_cpus) => *option != "--event-formats",
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
         _ if trace.info.text.is_some() => *option == "--page-size",
         _ => false,

@@ -14,7 +14,6 @@ use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::fs::rights;
 use crate::process::messages;
 use crate::process::signals::Signals;
-use crate::record::tasks::{Tasks, whom};
 use crate::source::events::without_frees;
 use crate::source::{Framing, SourceFacts};
 use crate::write::workers::Workers;
@@ -52,8 +51,8 @@ pub(crate) fn report_change(change: Option<String>) {
     }
 }
 
-/// Says what is recorded, and from which buffers.
-pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts, tasks: Option<&Tasks>) {
+/// Says what is recorded, and from which buffers; `whom`: the tasks that are recorded alone.
+pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts, whom: &str) {
     let command = args.command_name();
     let has_command = !command.is_empty();
     let begun = dir
@@ -61,16 +60,15 @@ pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts, ta
     say(
         args,
         &match facts.scope {
-            Scope::Tasks if args.only_command => format!("{begun} {} alone", whom(args, None)),
-            Scope::Tasks if has_command => format!("{begun} {} alone until {command} ends", whom(args, tasks)),
-            Scope::Tasks => format!("{begun} {} alone   Ctrl-C stops", whom(args, tasks)),
+            Scope::Tasks if args.only_command => format!("{begun} {whom} alone"),
+            Scope::Tasks if has_command => format!("{begun} {whom} alone until {command} ends"),
+            Scope::Tasks => format!("{begun} {whom} alone   Ctrl-C stops"),
             Scope::System if has_command => {
                 format!("{begun} the whole machine until {command} ends; to record {command} alone add --only-command")
             }
             Scope::System | Scope::Unknown => format!("{begun} the whole machine   Ctrl-C stops"),
         },
     );
-    tasks.and_then(Tasks::grows).iter().for_each(|line| say(args, line));
     say(args, &facts.shown);
     if let Some(filter) = &facts.filter {
         say(args, &format!("filter on allocations: {}", escape(filter.as_bytes())));

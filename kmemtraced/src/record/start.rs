@@ -12,9 +12,11 @@ use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::process::thread::HighPriority;
 use crate::record::launcher::{self, Launcher};
-use crate::record::notices::{list_set_up, report_change, say_begin, say_verbose, warn_of_events, warn_of_symbols};
+use crate::record::notices::{
+    list_set_up, report_change, say, say_begin, say_verbose, warn_of_events, warn_of_symbols,
+};
 use crate::record::shutdown::LAST_WORDS;
-use crate::record::tasks::Tasks;
+use crate::record::tasks::{self, Tasks};
 use crate::source::TraceSource;
 
 /// Parts of a recording that exist once events are recorded.
@@ -71,7 +73,9 @@ pub(crate) fn start(
     source.start()?;
     // A write of another program to a switch is not told from the recorder's own until these are taken.
     report_change(watcher.and_then(|watcher| watcher.compare(false)));
-    say_begin(args, output.path(), facts, tasks.as_deref());
+    let tasks = tasks.as_deref();
+    say_begin(args, output.path(), facts, &tasks::whom(args, tasks));
+    tasks.and_then(Tasks::grows).iter().for_each(|line| say(args, line));
     let mut child = None;
     if !args.command.is_empty() {
         messages::finish(LAST_WORDS);

@@ -155,8 +155,11 @@ impl Tasks {
         if self.group.is_none() {
             return followed.is_empty();
         }
+        if self.has_failed {
+            return false;
+        }
         let new: Vec<u32> = self.matching().difference(&followed).copied().collect();
-        if new.is_empty() || self.has_failed {
+        if new.is_empty() {
             return false;
         }
         let added = match watcher {

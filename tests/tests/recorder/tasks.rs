@@ -13,7 +13,6 @@ use kmemtrace_tests::programs::{document, json_lines, program, run_to, text};
 use kmemtrace_tests::recorder::{Recorded, Recorder, can_record};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
-use serde_json::Value;
 
 kmemtrace_tests::tests![
     processes_that_run_are_recorded_alone,
