@@ -327,7 +327,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let document = print_fitted(request, &table_options(request, last), make)?;
     let worse = before.completeness().verdict.max(after.completeness().verdict);
     if args.strict && worse != Verdict::Complete {
-        say("a trace is not complete");
+        say("--strict: a trace is not complete; kmemtrace-check shows what is missing");
         return Ok(exit::BAD_TRACE);
     }
     let Body::Compare(compared) = &document.body else { return Ok(exit::OK) };
@@ -631,7 +631,7 @@ pub(crate) fn threads(args: &Args) -> usize {
 
 pub(crate) fn status(args: &Args, completeness: &Completeness) -> u8 {
     if args.strict && completeness.verdict != Verdict::Complete {
-        say(&format!("the trace is {}", completeness.verdict_name()));
+        say(&format!("--strict: the trace is {}; kmemtrace-check shows what is missing", completeness.verdict_name()));
         return exit::BAD_TRACE;
     }
     exit::OK

@@ -119,7 +119,7 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     pub(crate) memstrack: Vec<MemstrackReport>,
-    /// Rows to show [default: what fits a terminal, else all]
+    /// Rows to show [default: a screenful, else all]
     ///
     /// A last row sums up the rest. Of a tree: children of each node. A terminal that does not tell its height gets 20 rows.
     #[arg(short = 'n', long, value_name = "N")]
