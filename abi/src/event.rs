@@ -318,6 +318,12 @@ impl Event {
         self.owner.is_none().then_some(self.cpu)
     }
 
+    /// Bytes asked for and taken; `None` for frees, and for per-CPU memory where the number of CPUs is not known.
+    pub fn told_bytes(&self) -> Option<(u64, u64)> {
+        let is_sized = self.kind().is_none_or(|kind| kind.has_size(self.requested.into()));
+        (self.allocates() && is_sized).then_some((self.requested, self.allocated))
+    }
+
     /// The kernel context of the event; `None` without flags.
     pub fn context(&self) -> Option<Context> {
         self.flags.map(Context::of_flags)

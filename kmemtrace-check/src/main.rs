@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::memory::Limit;
 use kmemtrace_abi::open::OpenOptions;
@@ -47,6 +47,10 @@ mod exit {
 static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
 
 fn main() -> ExitCode {
+    if let Some(shell) = options::completions() {
+        clap_complete::generate(shell, &mut Options::command(), "kmemtrace-check", &mut io::stdout());
+        return ExitCode::SUCCESS;
+    }
     let options = Options::parse();
     let mut text = Vec::new();
     let mut status = exit::OK;

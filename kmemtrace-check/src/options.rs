@@ -1,10 +1,11 @@
 //! Options of the command line.
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
+use clap_complete::Shell;
 use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::fault::Code;
 use kmemtrace_abi::kernel::release::Release;
@@ -71,12 +72,25 @@ pub(crate) struct Options {
     pub(crate) explain: Option<Code>,
 }
 
+/// Shell of a line `kmemtrace-check completions SHELL`; `None` for files to check, as one of the name `completions` is.
+pub(crate) fn completions() -> Option<Shell> {
+    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    match &words[..] {
+        [word, shell] if word == "completions" && !Path::new(word).exists() => shell.parse().ok(),
+        _ => None,
+    }
+}
+
 const AFTER_HELP: &str = "\
 Exit status:
   0  every file is whole and nothing was lost
   1  usable but incomplete: lossy or truncated
   2  could not be checked: usage, unreadable
-  3  corrupt, or no trace at all";
+  3  corrupt, or no trace at all
+
+Completions:
+  kmemtrace-check completions bash|zsh|fish
+      Prints a script for the shell";
 
 impl Options {
     /// Facts that texts of events do not tell.

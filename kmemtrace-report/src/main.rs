@@ -15,6 +15,7 @@ mod confine;
 mod exit;
 #[cfg(feature = "full")]
 mod export;
+mod fitted;
 mod follow_spans;
 mod latency;
 mod memstrack;
@@ -43,14 +44,23 @@ use kmemtrace_abi::text::escape::escape;
 
 use cli::{CommandLine, Refusal, Request};
 use terminal::messages::say;
+use terminal::pager;
 use views::Run;
 
 #[global_allocator]
 static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
+        return pager::wait_for_text();
+    }
     let done = match cli::parse(std::env::args_os().collect()) {
-        Ok(CommandLine::Request(request)) => run(&request),
+        Ok(CommandLine::Request(request)) => {
+            if is_paged(&request) {
+                pager::start();
+            }
+            run(&request)
+        }
         Ok(CommandLine::Steps(steps, mode)) => {
             old::confine(&steps, mode, limit_memory).and_then(|()| old::run(steps, run))
         }
@@ -94,6 +104,18 @@ fn is_no_trace(error: &anyhow::Error) -> bool {
     open.is_some_and(OpenError::is_no_trace)
 }
 
+/// True for a text that is read as a whole: neither lines that come as they are found, nor a file.
+fn is_paged(request: &Request) -> bool {
+    let args = &request.args;
+    let is_text = match request.view.run {
+        Run::Document { .. } | Run::Latency { .. } | Run::Compare | Run::Static | Run::Memstrack => true,
+        Run::Events | Run::Top | Run::Names | Run::Page | Run::Chart | Run::TraceAnalyze | Run::Export | Run::Pack => {
+            false
+        }
+    };
+    is_text && !args.no_pager && !args.follow && args.output.is_none()
+}
+
 /// Limits the memory of the process, by the first view that it runs. In the sandbox no limit is set any more.
 fn limit_memory(request: &Request) {
     let limit = Limit::new(request.args.max_memory);
@@ -106,6 +128,9 @@ fn limit_memory(request: &Request) {
 
 fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
+    if is_paged(request) {
+        pager::start();
+    }
     limit_memory(request);
     // A program that the view needs beside it is started here: in the sandbox nothing is.
     confine::close(request)?;

@@ -32,7 +32,8 @@ recording() {
 /// Exit status of a script that needs something unavailable here: a reason to skip.
 const CANNOT_BE_HAD: i32 = 77;
 
-fn project(path: &str) -> PathBuf {
+/// Path of a file of the project.
+pub(crate) fn project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 

@@ -50,8 +50,10 @@ fn put_event<M: SerializeMap>(
         }
     }
     if event.allocates() {
-        members.serialize_entry("requested", &event.requested)?;
-        members.serialize_entry("allocated", &event.allocated)?;
+        if let Some((requested, allocated)) = event.told_bytes() {
+            members.serialize_entry("requested", &requested)?;
+            members.serialize_entry("allocated", &allocated)?;
+        }
         if let Some(gfp) = event.gfp {
             members.serialize_entry("gfp", &gfp)?;
         }

@@ -36,6 +36,8 @@ pub(crate) use top::TopArgs;
 
 /// Levels of a tree on a terminal.
 const TREE_DEPTH_ON_TERMINAL: usize = 2;
+/// Levels of a tree of stacks on a terminal, below the frames of the entry into the kernel.
+const STACK_DEPTH_ON_TERMINAL: usize = 3;
 
 /// Options of all views.
 #[derive(Debug, Parser)]
@@ -115,9 +117,9 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     pub(crate) memstrack: Vec<MemstrackReport>,
-    /// Rows to show [default: 20 on a terminal, else all]
+    /// Rows to show [default: what fits a terminal, else all]
     ///
-    /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.
+    /// A last row sums up the rest. Of a tree: children of each node. A terminal that does not tell its height gets 20 rows.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) top: Option<usize>,
     /// Show inlined functions, too
@@ -227,6 +229,12 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     pub(crate) color: Color,
+    /// Print long tables without a pager
+    ///
+    /// Text that is longer than the terminal goes through KMEMTRACE_PAGER, else PAGER, else less; an empty value or cat is none. Under
+    /// sudo it is less without commands, whatever the variables say.
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
+    pub(crate) no_pager: bool,
     /// Columns of the screen; tests need no terminal
     #[arg(long, value_name = "N", help_heading = "Output", hide = true)]
     pub(crate) width: Option<usize>,
@@ -463,10 +471,12 @@ impl Args {
     /// Options of a tree.
     pub(crate) fn tree(&self) -> TreeOptions {
         let on_terminal = self.output.is_none() && self.format.is_none() && std::io::stdout().is_terminal();
+        let usual_depth = if self.by == [GroupKey::Stack] { STACK_DEPTH_ON_TERMINAL } else { TREE_DEPTH_ON_TERMINAL };
         TreeOptions {
             // Areas that were given are meant, whatever else is not said.
             by_area: self.by.first() == Some(&GroupKey::Area) || (self.by.is_empty() && self.names.areas.is_some()),
-            depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
+            depth: self.depth.or(on_terminal.then_some(usual_depth)),
+            passes_entry: self.depth.is_none(),
             throttle: self.throttle,
             branches: self.filters.branch.clone(),
         }

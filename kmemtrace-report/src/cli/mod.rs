@@ -190,7 +190,7 @@ fn no_view(word: &OsStr) -> String {
     let shown = word.display();
     let like = nearest::nearest(word.to_str().unwrap_or_default(), names.iter().copied());
     let like = like.first().map_or(String::new(), |name| format!("; did you mean {name}?"));
-    format!("{shown}: is no view ({}){like}", names.join(", "))
+    format!("{shown} is not a view ({}){like}", names.join(", "))
 }
 
 impl Request {

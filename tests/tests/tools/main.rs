@@ -11,6 +11,7 @@ mod page;
 mod quickstart;
 mod read_once;
 mod sandbox;
+mod screens;
 mod static_sizes;
 mod trace_cmd;
 mod viewers;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         quickstart::TESTS,
         read_once::TESTS,
         sandbox::TESTS,
+        screens::TESTS,
         static_sizes::TESTS,
         trace_cmd::TESTS,
         viewers::TESTS,

@@ -185,7 +185,7 @@ impl Kernel {
             ));
         }
         if image.is_relocatable {
-            return Ok(Err("it is an object, and no linked kernel".into()));
+            return Ok(Err("it is an object, not a linked kernel".into()));
         }
         let found = match check::kernel(&image, facts, is_named) {
             Ok(found) => found,

@@ -103,7 +103,7 @@ impl EventRows<'_> {
         let SiteTexts { symbol, module } =
             kind.map_or_else(SiteTexts::default, |_| self.symbols.site(event.call_site, texts));
         let object = |value: u64| kind.and(Some(value));
-        let allocation = |value: u64| allocates.then_some(value);
+        let bytes = event.told_bytes().filter(|_| allocates);
         let row = EventRow {
             seq,
             ts: event.told_at(),
@@ -119,8 +119,8 @@ impl EventRows<'_> {
             symbol,
             module,
             address: object(event.address),
-            requested: allocation(event.requested),
-            allocated: allocation(event.allocated),
+            requested: bytes.map(|(requested, _)| requested),
+            allocated: bytes.map(|(_, allocated)| allocated),
             gfp: event.gfp,
             node: event.node,
             order: match event.action {
