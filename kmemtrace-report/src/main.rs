@@ -128,9 +128,6 @@ fn limit_memory(request: &Request) {
 
 fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
-    if is_paged(request) {
-        pager::start();
-    }
     limit_memory(request);
     // A program that the view needs beside it is started here: in the sandbox nothing is.
     confine::close(request)?;

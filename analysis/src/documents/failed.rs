@@ -230,7 +230,7 @@ mod tests {
             site,
             kind: Kind::Kmalloc,
             order: None,
-            requested: 8,
+            requested: Some(8),
             gfp: None,
             pid: None,
             task: NO_VALUE,
