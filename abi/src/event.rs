@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 
 use crate::fields::{FieldTable, FieldsId};
 pub use crate::kind::{ByKind, BySpace, Kind, Space};
+use crate::listed::Amounts;
 use crate::owner::{Owner, OwnerId, Owners};
 use crate::stack::{StackId, Stacks};
 
@@ -316,6 +317,21 @@ impl Event {
     /// CPU, unless the input does not tell it, as a text of page_owner.
     pub fn told_cpu(&self) -> Option<u32> {
         self.owner.is_none().then_some(self.cpu)
+    }
+
+    /// Bytes asked for; `None` for a free, and where the input does not tell them.
+    pub fn told_requested(&self, names: &Names) -> Option<u64> {
+        self.amount(names, self.requested, |amounts| amounts.requested)
+    }
+
+    /// Bytes taken; `None` for a free, and where the input does not tell them.
+    pub fn told_allocated(&self, names: &Names) -> Option<u64> {
+        self.amount(names, self.allocated, |amounts| amounts.allocated)
+    }
+
+    fn amount(&self, names: &Names, of_event: u64, of_text: fn(&Amounts) -> Option<u64>) -> Option<u64> {
+        let listed = self.owner(names).and_then(|owner| owner.listed.as_deref());
+        self.allocates().then(|| listed.map_or(Some(of_event), |listed| of_text(&listed.amounts)))?
     }
 
     /// The kernel context of the event; `None` without flags.

@@ -50,8 +50,8 @@ fn put_event<M: SerializeMap>(
         }
     }
     if event.allocates() {
-        members.serialize_entry("requested", &event.requested)?;
-        members.serialize_entry("allocated", &event.allocated)?;
+        members.serialize_entry("requested", &event.told_requested(names))?;
+        members.serialize_entry("allocated", &event.told_allocated(names))?;
         if let Some(gfp) = event.gfp {
             members.serialize_entry("gfp", &gfp)?;
         }

@@ -111,6 +111,7 @@ impl Out for Told {
             Fact::Counter(name, value) => format!("{} {value}", string(name)),
             Fact::Process(pid, comm, bytes) => format!("process {pid} {} {bytes}", string(comm)),
             Fact::Kernel(release) => format!("kernel {}", string(release)),
+            Fact::Arch(machine) => format!("arch {}", string(machine)),
             fact => format!("{fact:?}"),
         });
     }
