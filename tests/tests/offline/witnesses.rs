@@ -175,7 +175,7 @@ fn events_of_a_text_are_what_it_tells() {
     let dir = Directory::on_disk();
     let path = written(&dir, "kmemleak", KMEMLEAK);
     let events = run_to(0, "kmemtrace-report", &["events", "--format", "jsonl"], &[&path]);
-    let event = json(events.split(|byte| *byte == b'\n').next().unwrap());
+    let event: Value = serde_json::from_slice(events.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
     is(&event, &[("requested", json!(null)), ("allocated", json!(192)), ("call_site", json!(null))]);
     let table = run_to(0, "kmemtrace-report", &["events", "--format", "table"], &[&path]);
     let table = String::from_utf8(table).unwrap();
