@@ -5,7 +5,6 @@ use std::num::NonZeroU32;
 
 use crate::fields::{FieldTable, FieldsId};
 pub use crate::kind::{ByKind, BySpace, Kind, Space};
-use crate::listed::Amounts;
 use crate::owner::{Owner, OwnerId, Owners};
 use crate::stack::{StackId, Stacks};
 
@@ -319,19 +318,18 @@ impl Event {
         self.owner.is_none().then_some(self.cpu)
     }
 
-    /// Bytes asked for; `None` for a free, and where the input does not tell them.
-    pub fn told_requested(&self, names: &Names) -> Option<u64> {
-        self.amount(names, self.requested, |amounts| amounts.requested)
+    /// Bytes asked for and taken; `None` for frees, and for per-CPU memory where the number of CPUs is not known.
+    pub fn told_bytes(&self) -> Option<(u64, u64)> {
+        let is_sized = self.kind().is_none_or(|kind| kind.has_size(self.requested.into()));
+        (self.allocates() && is_sized).then_some((self.requested, self.allocated))
     }
 
-    /// Bytes taken; `None` for a free, and where the input does not tell them.
-    pub fn told_allocated(&self, names: &Names) -> Option<u64> {
-        self.amount(names, self.allocated, |amounts| amounts.allocated)
-    }
-
-    fn amount(&self, names: &Names, of_event: u64, of_text: fn(&Amounts) -> Option<u64>) -> Option<u64> {
-        let listed = self.owner(names).and_then(|owner| owner.listed.as_deref());
-        self.allocates().then(|| listed.map_or(Some(of_event), |listed| of_text(&listed.amounts)))?
+    /// Bytes asked for and bytes taken, each `None` where the input does not tell it: [`Event::told_bytes`], or what a text lists.
+    pub fn told_amounts(&self, names: &Names) -> [Option<u64>; 2] {
+        match self.owner(names).and_then(|owner| owner.listed.as_deref()) {
+            Some(listed) => [listed.amounts.requested, listed.amounts.allocated],
+            None => self.told_bytes().map_or([None; 2], |(requested, allocated)| [Some(requested), Some(allocated)]),
+        }
     }
 
     /// The kernel context of the event; `None` without flags.

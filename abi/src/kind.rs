@@ -63,6 +63,13 @@ macro_rules! kinds {
                 }
             }
 
+            /// True if an allocation that is noted with so many bytes has a known size. One of per-CPU memory is noted with none if the
+            /// number of CPUs is not known.
+            #[inline]
+            pub fn has_size(self, bytes: u128) -> bool {
+                bytes > 0 || self != Kind::Percpu
+            }
+
             /// Space of the object's address.
             #[inline(always)]
             pub const fn space(self) -> Space {

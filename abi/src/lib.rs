@@ -25,3 +25,4 @@ pub mod stream;
 pub mod target;
 pub mod text;
 pub mod trace;
+mod unreadable;

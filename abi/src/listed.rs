@@ -1,6 +1,6 @@
 //! Facts that a text of one moment lists with an allocation.
 
-/// Sums over the objects of an entry; `None`: the text does not tell.
+/// Sums over the objects of an entry; `None`: the text does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Amounts {
     /// Number of objects, or of blocks of pages.
@@ -35,7 +35,7 @@ impl Amounts {
     }
 }
 
-/// Columns of slabinfo; `None`: the text does not tell, or tells a rounded number.
+/// Columns of slabinfo; `None`: the text does not say, or tells a rounded number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlabColumns {
     /// Objects in use.

@@ -391,6 +391,8 @@ pub struct Metadata {
     /// Lines `CACHE 0` and `CACHE 1` of slab caches: 1 for one whose objects the kernel takes back when it is short of memory; empty if the
     /// recording has none.
     pub reclaim_account: Vec<u8>,
+    /// Names of slab caches whose objects have red zones, a line each; empty if there are none, or the recording does not tell them.
+    pub red_zones: Vec<u8>,
     /// Lines `TID TGID ROOT PATH` of the threads at the start, and of those whose cgroup no event told: thread, thread group, number of the
     /// hierarchy and path of the cgroup; empty if the recording has none.
     pub cgroups: Vec<u8>,
@@ -456,7 +458,7 @@ pub const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A path cannot be opened or read.
-    #[error("{path}: {error}", path = path.display())]
+    #[error("{}", crate::unreadable::message(.path, .error))]
     Io {
         /// The path.
         path: PathBuf,

@@ -21,7 +21,6 @@ use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
 use crate::names::allocinfo::AllocinfoChange;
 use crate::names::caches::candidates;
-use crate::names::glob::Glob;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::known::KnownNames;
 use crate::names::place::{NamesReport, Place, StaticByFile};
@@ -30,6 +29,7 @@ use crate::order::pair_event::NO_PID;
 use crate::pairing::findings::Finding;
 use crate::pairing::result::{Live, PairingResult};
 use crate::query::select::Select;
+use kmemtrace_abi::text::glob::Glob;
 
 /// Answer to a [`crate::Query`]: rows, findings, live objects and totals.
 ///

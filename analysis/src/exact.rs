@@ -18,6 +18,7 @@ use std::time::Duration;
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::generate::counters::workload_with_counters;
 use kmemtrace_tests::generate::leaks::workload_with_leaks;
 use kmemtrace_tests::generate::{Random, relay_dir, trace_dir};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
@@ -57,6 +58,7 @@ fn view(asked: &Asked) -> (Query, Make) {
         "summary" => (Query::by_kind(), documents::summary),
         "sites" => (by(), documents::sites),
         "caches" => (Query::by_cache(), documents::caches),
+        "balance" => (Query::by_part(), documents::balance),
         "failed" => (Query::by_failure(), documents::failed),
         "leaks" => (Query::leaks(&keys), |analysis, shape| documents::leaks(analysis, shape, LeakOptions::default())),
         "mismatch" => (Query::by_site(), |analysis, shape| documents::mismatch(analysis, shape, &[])),
@@ -276,6 +278,38 @@ fn assert_leaks_exact(seed: u64) {
     }
 }
 
+/// Views of a trace that keeps texts of the machine's memory: whole, of a window, of some allocations, with and without an index.
+fn assert_counters_exact(seed: u64) {
+    let workload = workload_with_counters(seed);
+    let dir = Directory::new(&trace_dir(&workload, seed));
+    let mut known = Known { shows_own: seed % 4 == 1, ..Known::of_workload(workload) };
+    // Files that were written a moment ago are not trusted to stay.
+    thread::sleep(Duration::from_millis(60));
+    let mut random = Random::new(seed ^ 0xc0de_5000);
+    let views = ["balance", "caches", "failed", "sites"].map(|view| match view {
+        "sites" => Asked::view(view).by(&[Key::SourceFunction]),
+        _ => Asked::view(view),
+    });
+    for (turn, asked) in (0..4).flat_map(|turn| views.iter().map(move |asked| (turn, asked))) {
+        (known.bounds, known.selection) = (None, Selection::default());
+        let mut options = cut(&known, *random.pick(&[1, 1, 2, 3]), random.below(100) as usize);
+        match turn {
+            1 => options.time = take_window(&mut known, &dir, &mut random),
+            2 => take_selection(&mut known, &mut random, &mut options),
+            _ => options.has_index = turn == 3,
+        }
+        let what = format!("seed {seed}, {asked:?} {options:?}");
+        let expected = asked.document(&known, &pairs::pairs(&known));
+        let bytes = document(&dir, asked, &options);
+        assert_document(&what, (asked.view, expected), &bytes);
+        // The first one with an index writes it.
+        for (threads, has_index) in [(3, false), (8, true), (2, true)] {
+            let again = document(&dir, asked, &Cut { threads, has_index, ..options.clone() });
+            assert!(bytes == again, "{what}: {threads} threads or the index ({has_index}) change the document");
+        }
+    }
+}
+
 /// Every view of the whole trace and of a window, first without an index, then while it is written, then from it; traces that
 /// are cut or have no file of a CPU have none.
 fn assert_index_changes_nothing(seed: u64) {
@@ -337,6 +371,11 @@ fn groups_of_random_traces_are_reported_exactly() {
 #[test]
 fn leaks_of_random_traces_are_reported_exactly() {
     each_seed(0..60, assert_leaks_exact);
+}
+
+#[test]
+fn texts_of_memory_are_reported_exactly() {
+    each_seed(0..30, assert_counters_exact);
 }
 
 #[test]

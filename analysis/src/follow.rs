@@ -12,6 +12,7 @@ use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::trace::{Trace, TraceInfo};
 
+use crate::account::cgroups::{CgroupBuilder, Cgroups};
 use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
 use crate::documents::latency::{EndedRow, Naming};
@@ -46,6 +47,7 @@ pub struct FollowerBase {
     gfp_names: Option<Arc<GfpNames>>,
     given: Vec<(&'static str, Vec<String>)>,
     own_threads: Option<Vec<i32>>,
+    cgroups: Cgroups,
 }
 
 /// Answer of a follower at the end of its trace.
@@ -81,6 +83,7 @@ impl Query {
             gfp_names: trace.metadata.gfp_names.clone(),
             given: self.given.clone(),
             own_threads,
+            cgroups: CgroupBuilder::new(&trace.metadata.cgroups).finish(),
         })
     }
 }
@@ -95,6 +98,7 @@ impl FollowerBase {
     pub fn row<'a>(&'a self, span: &'a EndedSpan, trace: &'a Trace) -> EndedRow<'a> {
         let naming = Naming {
             names: &self.names,
+            cgroups: Some(&self.cgroups),
             trace_names: &trace.names,
             gfp_names: self.gfp_names.as_deref(),
             has_durations: self.info.keys().unit == kmemtrace_abi::clock::Unit::Nanoseconds,

@@ -139,11 +139,13 @@ pub use kmemtrace_abi::fault::{Code, Fault, Verdict};
 pub use kmemtrace_abi::kernel::gfp::GfpNames;
 pub use kmemtrace_abi::kernel::unknown::UnknownEvents;
 pub use kmemtrace_abi::stream::source::EventSource;
+pub use kmemtrace_abi::text::glob::Glob;
 pub use kmemtrace_abi::trace::{Deferred, InputCapabilities, OpenError, Scope, SymbolSource, Trace, TraceInfo};
 pub use names::areas::Areas;
+#[cfg(feature = "dwarf")]
+pub use names::debug::{MODULES, debug_folders};
 pub use names::error::NamesError;
 pub use names::frame_list::{FrameClass, FrameList};
-pub use names::glob::Glob;
 #[cfg(feature = "dwarf")]
 pub use names::image_sizes::{FileSizes, LeftOut, ModuleSizes, PartSizes, StaticSizes};
 pub use names::kallsyms::{SiteOwner, Symbol, Symbolizer};

@@ -76,7 +76,7 @@ impl Directory {
     /// Opens a directory; an empty path is the working directory.
     ///
     /// # Errors
-    /// The system's error, for example if `path` is no directory.
+    /// The system's error, for example if `path` is not a directory.
     pub fn open(path: &Path) -> io::Result<Arc<Directory>> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;

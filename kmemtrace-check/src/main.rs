@@ -6,6 +6,7 @@
 
 mod advice;
 mod checks;
+mod confine;
 mod explain;
 mod input;
 mod machine;
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::memory::Limit;
 use kmemtrace_abi::open::OpenOptions;
@@ -46,6 +47,10 @@ mod exit {
 static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
 
 fn main() -> ExitCode {
+    if let Some(shell) = options::completions() {
+        clap_complete::generate(shell, &mut Options::command(), "kmemtrace-check", &mut io::stdout());
+        return ExitCode::SUCCESS;
+    }
     let options = Options::parse();
     let mut text = Vec::new();
     let mut status = exit::OK;
@@ -54,6 +59,10 @@ fn main() -> ExitCode {
     } else {
         let threads = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
         kmemtrace_fence::set("kmemtrace-check", Limit::new(options.max_memory), threads);
+        if let Err(line) = confine::close(&options) {
+            complain(&line);
+            return ExitCode::from(exit::UNUSABLE);
+        }
         let traces;
         (traces, status) = check_all(&options.paths, &options.of_text(), (threads, options.strict), &mut complain);
         let is_silent = traces.is_empty() || options.quiet && status == exit::OK;

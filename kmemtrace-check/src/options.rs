@@ -1,15 +1,17 @@
 //! Options of the command line.
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
+use clap_complete::Shell;
 use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::fault::Code;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::size;
+use kmemtrace_sandbox::Mode;
 
 /// Tells what of a recording, or of raw relay files, is lost, missing or damaged.
 #[derive(Debug, Parser)]
@@ -53,6 +55,15 @@ pub(crate) struct Options {
     /// of what is free, at least 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_memory: Option<u64>,
+    /// Sandbox around the reading of files: auto (what the kernel has), strict (all of it) or off
+    ///
+    /// It is closed before a byte of a trace is read: only the files that are named can be opened; no network, no other programs. With
+    /// strict, anything else ends the program.
+    #[arg(long, value_name = "MODE", value_parser = parse_mode, default_value = "auto", hide_default_value = true)]
+    pub(crate) sandbox: Mode,
+    /// Print on standard error what the sandbox lets through, and what of it the kernel lacks
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Print nothing if every file is ok
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -61,12 +72,25 @@ pub(crate) struct Options {
     pub(crate) explain: Option<Code>,
 }
 
+/// Shell of a line `kmemtrace-check completions SHELL`; `None` for files to check, as one of the name `completions` is.
+pub(crate) fn completions() -> Option<Shell> {
+    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    match &words[..] {
+        [word, shell] if word == "completions" && !Path::new(word).exists() => shell.parse().ok(),
+        _ => None,
+    }
+}
+
 const AFTER_HELP: &str = "\
 Exit status:
   0  every file is whole and nothing was lost
   1  usable but incomplete: lossy or truncated
   2  could not be checked: usage, unreadable
-  3  corrupt, or no trace at all";
+  3  corrupt, or no trace at all
+
+Completions:
+  kmemtrace-check completions bash|zsh|fish
+      Prints a script for the shell";
 
 impl Options {
     /// Facts that texts of events do not tell.
@@ -93,6 +117,11 @@ pub(crate) enum Format {
     Csv,
     /// Tab-separated rows, one a file
     Tsv,
+}
+
+fn parse_mode(text: &str) -> Result<Mode, String> {
+    let mode = Mode::ALL.into_iter().find(|mode| mode.name() == text);
+    mode.ok_or_else(|| format!("a mode is {}", Mode::ALL.map(Mode::name).join(", ")))
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {

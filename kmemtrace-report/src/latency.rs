@@ -41,8 +41,9 @@ pub(crate) fn latency(
     if let Some(missing) = missing(&latency, needs, &trace, args) {
         say(missing);
     }
-    let document = document(&latency, args, report::top(request));
-    report::print(request, &document, &report::table_options(request, &inputs[0]))?;
+    report::print_fitted(request, &report::table_options(request, &inputs[0]), |top| {
+        Ok(document(&latency, args, top))
+    })?;
     Ok(report::status(args, &observed.completeness))
 }
 
@@ -93,22 +94,22 @@ pub(crate) fn missing(latency: &Latency, needs: Needs, trace: &Trace, args: &Arg
             Some("no timed function ended in the time that --time names")
         }
         Needs::Functions if latency.function_calls() == 0 => {
-            Some("no timed function is in the recording: record them with kmemtraced -e latency --functions")
+            Some("the recording has no timed functions: record them with kmemtraced -e latency --functions")
         }
-        Needs::Functions if !latency.has_functions() => Some("no timed function is left by the filters"),
+        Needs::Functions if !latency.has_functions() => Some("the filters leave no timed function"),
         Needs::Spans | Needs::Pages if latency.events() == 0 && trace.records_reclaim() => {
             Some("no memory was reclaimed or compacted: such events were recorded, and none came")
         }
         Needs::Spans | Needs::Pages if latency.events() == 0 => Some(
-            "no event of reclaim, compaction or a shrinker is in the recording: record them with kmemtraced -e latency",
+            "the recording has no events of reclaim, compaction or shrinkers: record them with kmemtraced -e latency",
         ),
         Needs::Pages if latency.page_allocations() == 0 && trace.records_page_allocs() => {
             Some("no task allocated pages: such events were recorded, and none came")
         }
         Needs::Pages if latency.page_allocations() == 0 => {
-            Some("no allocation of pages is in the recording: record them with kmemtraced -e latency,page")
+            Some("the recording has no page allocations: record them with kmemtraced -e latency,page")
         }
-        Needs::Pages if !latency.has_waits() => Some("no allocation of pages is left by the filters"),
+        Needs::Pages if !latency.has_waits() => Some("the filters leave no page allocation"),
         _ => None,
     }
 }

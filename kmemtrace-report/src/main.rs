@@ -11,9 +11,11 @@ mod chart;
 mod classes;
 mod cli;
 mod columns;
+mod confine;
 mod exit;
 #[cfg(feature = "full")]
 mod export;
+mod fitted;
 mod follow_spans;
 mod latency;
 mod memstrack;
@@ -42,15 +44,26 @@ use kmemtrace_abi::text::escape::escape;
 
 use cli::{CommandLine, Refusal, Request};
 use terminal::messages::say;
+use terminal::pager;
 use views::Run;
 
 #[global_allocator]
 static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
+        return pager::wait_for_text();
+    }
     let done = match cli::parse(std::env::args_os().collect()) {
-        Ok(CommandLine::Request(request)) => run(&request),
-        Ok(CommandLine::Steps(steps)) => old::run(steps, run),
+        Ok(CommandLine::Request(request)) => {
+            if is_paged(&request) {
+                pager::start();
+            }
+            run(&request)
+        }
+        Ok(CommandLine::Steps(steps, mode)) => {
+            old::confine(&steps, mode, limit_memory).and_then(|()| old::run(steps, run))
+        }
         Ok(CommandLine::Text(text)) => write_text(&text),
         Err(Refusal::Clap(error)) => error.exit(),
         Err(Refusal::Line(line)) => Err(anyhow::anyhow!(line)),
@@ -59,10 +72,18 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&escape(format!("{error:#}").as_bytes()));
+            let hint = if may_be_refused(&error) { REFUSED } else { "" };
+            say(&escape(format!("{error:#}{hint}").as_bytes()));
             ExitCode::from(if is_no_trace(&error) { exit::BAD_TRACE } else { exit::UNUSABLE })
         }
     }
+}
+
+/// End of a message about a system call that the sandbox may have refused.
+const REFUSED: &str = "; the sandbox refuses system calls outside of its list: --sandbox off allows all";
+
+fn may_be_refused(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|error| error.downcast_ref::<io::Error>()).any(kmemtrace_sandbox::may_have_refused)
 }
 
 fn write_text(text: &str) -> anyhow::Result<u8> {
@@ -83,14 +104,33 @@ fn is_no_trace(error: &anyhow::Error) -> bool {
     open.is_some_and(OpenError::is_no_trace)
 }
 
-fn run(request: &Request) -> anyhow::Result<u8> {
+/// True for a text that is read as a whole: neither lines that come as they are found, nor a file.
+fn is_paged(request: &Request) -> bool {
     let args = &request.args;
-    let limit = Limit::new(args.max_memory);
+    let is_text = match request.view.run {
+        Run::Document { .. } | Run::Latency { .. } | Run::Compare | Run::Static | Run::Memstrack => true,
+        Run::Events | Run::Top | Run::Names | Run::Page | Run::Chart | Run::TraceAnalyze | Run::Export | Run::Pack => {
+            false
+        }
+    };
+    is_text && !args.no_pager && !args.follow && args.output.is_none()
+}
+
+/// Limits the memory of the process, by the first view that it runs. In the sandbox no limit is set any more.
+fn limit_memory(request: &Request) {
+    let limit = Limit::new(request.args.max_memory);
     match request.view.run {
         // The terminal has to be set right at the end, however that comes.
         Run::Top => memory::set_limit(limit),
-        _ => kmemtrace_fence::set("kmemtrace-report", limit, report::threads(args)),
+        _ => kmemtrace_fence::set("kmemtrace-report", limit, report::threads(&request.args)),
     }
+}
+
+fn run(request: &Request) -> anyhow::Result<u8> {
+    let args = &request.args;
+    limit_memory(request);
+    // A program that the view needs beside it is started here: in the sandbox nothing is.
+    confine::close(request)?;
     match request.view.run {
         Run::Document { query, document } => report::view(request, query(request.format(), args), document),
         Run::Latency { .. } if args.follow => follow_spans::follow(request),

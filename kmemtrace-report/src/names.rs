@@ -37,7 +37,7 @@ pub(crate) fn options(args: &Args) -> anyhow::Result<NameOptions> {
     for dir in &names.debug_dir {
         let is_folder = fs::metadata(dir).with_context(|| format!("--debug-dir {}", dir.display()))?.is_dir();
         if !is_folder {
-            bail!("--debug-dir {}: is no folder; --vmlinux names a file", dir.display());
+            bail!("--debug-dir {}: is not a folder; --vmlinux names a file", dir.display());
         }
     }
     let mut frames = if args.cull.contains(&GroupKey::Stack) { FrameList::none() } else { FrameList::default() };

@@ -133,7 +133,7 @@ pub(crate) fn check(request: &Request, trace: &Trace) -> anyhow::Result<()> {
         );
     }
     if !args.fail_on.is_empty() {
-        anyhow::bail!("--fail-on: {} lists memory at one moment and tells no frees; leave the option out", input());
+        anyhow::bail!("--fail-on: {} lists memory at one moment and has no frees; leave the option out", input());
     }
     if let Some(why) = beyond(args, &text, view) {
         anyhow::bail!("{}: {} of one moment {why}; use {}", input(), with_article(info.title), text.views().join(", "));

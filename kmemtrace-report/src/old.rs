@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 
+use kmemtrace_sandbox::Mode;
+
 use crate::cli::commands::PROGRAM;
 use crate::cli::old::Step;
 use crate::cli::{self, CommandLine, Refusal, Request};
-use crate::exit;
 use crate::terminal::messages::say;
+use crate::{confine, exit};
 
 /// Does all steps, up to the first error; `view` runs a view. The status is the worst of all views.
 pub(crate) fn run(steps: Vec<Step>, view: impl Fn(&Request) -> anyhow::Result<u8>) -> anyhow::Result<u8> {
@@ -15,18 +17,45 @@ pub(crate) fn run(steps: Vec<Step>, view: impl Fn(&Request) -> anyhow::Result<u8
         match step {
             Step::Tell(line) => say(&line),
             Step::StaticRings { tree, branch, output } => static_rings(&tree, branch.as_deref(), &output)?,
-            Step::Line(line) => {
-                let words = std::iter::once(OsString::from(PROGRAM)).chain(line).collect();
-                match cli::parse(words) {
-                    Ok(CommandLine::Request(request)) => status = status.max(view(&request)?),
-                    Ok(CommandLine::Steps(_) | CommandLine::Text(_)) => {}
-                    Err(Refusal::Line(line)) => anyhow::bail!(line),
-                    Err(Refusal::Clap(error)) => return Err(error.into()),
-                }
-            }
+            Step::Line(line) => match cli::parse(words(&line)) {
+                Ok(CommandLine::Request(request)) => status = status.max(view(&request)?),
+                Ok(CommandLine::Steps(..) | CommandLine::Text(_)) => {}
+                Err(Refusal::Line(line)) => anyhow::bail!(line),
+                Err(Refusal::Clap(error)) => return Err(error.into()),
+            },
         }
     }
     Ok(status)
+}
+
+/// Closes one sandbox around all steps, once `limit_memory` has been called for the first view.
+pub(crate) fn confine(steps: &[Step], mode: Mode, limit_memory: impl Fn(&Request)) -> anyhow::Result<()> {
+    let requests: Vec<Box<Request>> = steps.iter().filter_map(request).collect();
+    if let Some(first) = requests.first() {
+        limit_memory(first);
+    }
+    confine::close_all(mode, false, requests.iter().map(|request| &**request), |sandbox| {
+        for step in steps {
+            if let Step::StaticRings { tree, output, .. } = step {
+                sandbox.tree(tree);
+                sandbox.output(output);
+            }
+        }
+    })
+}
+
+/// The view of a step; a line that is none is told when its turn comes.
+fn request(step: &Step) -> Option<Box<Request>> {
+    let Step::Line(line) = step else { return None };
+    match cli::parse(words(line)) {
+        Ok(CommandLine::Request(request)) => Some(request),
+        _ => None,
+    }
+}
+
+/// The words of a command line, with the program's name.
+fn words(line: &[OsString]) -> Vec<OsString> {
+    std::iter::once(OsString::from(PROGRAM)).chain(line.iter().cloned()).collect()
 }
 
 #[cfg(feature = "full")]

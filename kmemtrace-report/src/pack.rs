@@ -75,7 +75,10 @@ pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
         // The trace is closed at once: a file that is held open would give back no room when a packed one replaces it.
         let kind = Trace::open(std::slice::from_ref(input))?.info.input;
         if matches!(kind, InputKind::TraceDat | InputKind::Other(_)) {
-            bail!("{}: is no recording of kmemtraced, which alone is packed: compress it with zstd", input.display());
+            bail!(
+                "{}: is not a recording of kmemtraced, which alone is packed: compress it with zstd",
+                input.display()
+            );
         }
         let (dir, names) = files(input)?;
         let packed = pack_files(&dir, &names, how);
@@ -142,7 +145,7 @@ fn files(input: &Path) -> anyhow::Result<(Arc<Directory>, Vec<OsString>)> {
     names.retain(|name| Path::new(name).extension().is_some_and(|extension| extension == "out"));
     names.sort();
     if names.is_empty() {
-        bail!("{}: no recording: there is no cpuN.out", input.display());
+        bail!("{}: not a recording: it has no cpuN.out", input.display());
     }
     Ok((dir, names))
 }
@@ -159,7 +162,7 @@ fn pack_file(dir: &Arc<Directory>, name: &OsStr, how: How, meter: &Meter) -> any
     let file = dir.open_file(name).with_context(unreadable)?;
     let before = FileState::of(&file).with_context(unreadable)?;
     if !begins_with_block(&file).with_context(unreadable)? {
-        bail!("{shown}: is no file of kmemtraced");
+        bail!("{shown}: is not a file of kmemtraced");
     }
     if !how.takes_unfinished && end_block::of(&file).with_context(unreadable)?.is_none() {
         bail!("{shown}: has no end block at its end: its recorder was killed, or it was cut: pack it with -f");

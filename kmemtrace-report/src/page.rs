@@ -37,7 +37,7 @@ struct OfTrace {
 pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     if args.output.is_none() && io::stdout().is_terminal() {
-        anyhow::bail!("html: a page is no text for a terminal: name a file with -o FILE");
+        anyhow::bail!("html: a page is not for a terminal: name a file with -o FILE");
     }
     let answers = match report::saved_document(request)? {
         Some(saved) => Answers::of_document(request, &saved)?,

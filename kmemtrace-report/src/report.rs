@@ -12,7 +12,8 @@ use kmemtrace::{
     SortKey, Space, TimeWindow, Trace, UnknownEvents,
 };
 use kmemtrace_abi::fault::{Code, Verdict};
-use kmemtrace_abi::open::OpenOptions;
+use kmemtrace_abi::open::{OpenOptions, Wanted};
+use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units::counted;
@@ -31,10 +32,8 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::{exit, names, suggest};
+use crate::{exit, fitted, names, suggest};
 
-/// Rows of a table on a terminal.
-const ROWS_ON_TERMINAL: usize = 20;
 /// Findings about texts that are told beside a view.
 const OF_TEXTS: [Code; 6] =
     [Code::BadText, Code::TextCut, Code::DroppedLines, Code::BadLine, Code::Untold, Code::NoAddress];
@@ -46,10 +45,6 @@ const FUNCTIONS: &str = "functions";
 const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
 /// Rows of each table below that of `caches --cache`.
 const ROWS_BELOW: usize = 10;
-/// Call-sites behind each part of memory in a table.
-const SITES_OF_PART: usize = 3;
-/// Children of each node of a tree on a terminal.
-const CHILDREN_ON_TERMINAL: usize = 8;
 
 /// Prints the document of a view.
 pub(crate) fn view(
@@ -61,19 +56,21 @@ pub(crate) fn view(
     check_fail_on(request)?;
     if let Some(saved) = saved_document(request)? {
         let analysis = of_document(request, query, &saved)?;
-        return print_view(request, &analysis, &[], document);
+        return print_view(request, &analysis, (&[], Beside::default()), document);
     }
     let mut trace = open(request, &request.inputs())?;
     if request.view.name == "growth" && !trace.series.is_empty() {
         return growth_of_texts(request, &query, trace);
     }
     let (analysis, suggestions) = analyse_trace(request, query, &mut trace)?;
+    let beside = Beside::of(&trace);
     let below = objects_of_caches(request)?;
     let status = match leaks_beside(request, &analysis) {
         Some(found) => {
-            print_document(request, &analysis, &[], |shape| documents::summary_with_leaks(&analysis, &found, shape))?
+            let make = |shape: &Shape| documents::summary_with_leaks(&analysis, &found, shape);
+            print_document(request, &analysis, (&[], beside), make)?
         }
-        None => print_view(request, &analysis, &below, document)?,
+        None => print_view(request, &analysis, (&below, beside), document)?,
     };
     suggestions.iter().for_each(|line| say(line));
     Ok(status)
@@ -163,22 +160,44 @@ fn objects_of_caches(request: &Request) -> anyhow::Result<Vec<(&'static str, Ana
     Ok(below)
 }
 
-/// Prints the document of an analysis, with those below it, and finds the exit status.
+/// Requests for stacks that the recorder makes by itself.
+const STACKS_UNASKED: [&str; 3] = ["trigger vmalloc", "trigger percpu", "trigger begin"];
+
+/// Facts of a trace that tables tell, and documents do not.
+#[derive(Clone, Copy, Default)]
+struct Beside {
+    has_stacks: bool,
+    /// Number of caches whose objects have red zones.
+    red_zones: usize,
+}
+
+impl Beside {
+    fn of(trace: &Trace) -> Beside {
+        let red_zones = trace.metadata.red_zones.split(|&byte| byte == b'\n').filter(|name| !name.is_empty()).count();
+        let asked = trace.metadata.stacks.as_deref();
+        // Without a request the recorder gets stacks of areas alone, whose call-site nothing else tells.
+        let is_asked = asked.is_some_and(|asked| asked.lines().any(|line| !STACKS_UNASKED.contains(&line)));
+        let may_have = trace.info.input != InputKind::Kmemtrace || is_asked;
+        Beside { has_stacks: may_have && trace.may_have_stacks(), red_zones }
+    }
+}
+
+/// Prints the document of an analysis, with those below it, and finds the exit status; `beside` has those, and facts of the trace.
 fn print_view(
     request: &Request,
     analysis: &Analysis,
-    below: &[(&'static str, Analysis)],
+    beside: (&[(&'static str, Analysis)], Beside),
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
-    print_document(request, analysis, below, |shape| document(analysis, shape, &request.args))
+    print_document(request, analysis, beside, |shape| document(analysis, shape, &request.args))
 }
 
 /// Prints the document that `make` makes of an analysis, and finds the exit status.
 fn print_document<'a>(
     request: &Request,
     analysis: &'a Analysis,
-    below: &[(&'static str, Analysis)],
-    make: impl FnOnce(&Shape) -> Document<'a>,
+    (below, Beside { has_stacks, red_zones }): (&[(&'static str, Analysis)], Beside),
+    make: impl Fn(&Shape) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     let args = &request.args;
     check_branches(args, &analysis.source_paths())?;
@@ -186,18 +205,31 @@ fn print_document<'a>(
     check_static(request, analysis)?;
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
-    let top = if is_counted { None } else { top(request) };
     let is_of_text = analysis.info().text.is_some();
     let sort = if is_of_text { request.sort_keys_of_text() } else { request.sort_keys() };
     let ranked = sort.first().copied();
-    let document = make(&Shape { sort, top });
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
-    let shape = Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: Some(ROWS_BELOW) };
-    let below: Vec<Below<'_>> =
-        below.iter().map(|(title, analysis)| (*title, documents::sites(analysis, &shape))).collect();
     let allocinfo = AllocinfoAgreement::of(analysis);
-    let options = TableOptions { selected, allocinfo, ranked, ..table_options(request, &request.inputs()[0]) };
-    print_with(request, &document, &below, &options)?;
+    let options = TableOptions {
+        selected,
+        allocinfo,
+        ranked,
+        has_stacks,
+        red_zones,
+        ..table_options(request, &request.inputs()[0])
+    };
+    let shaped = |top: Option<usize>| make(&Shape { sort: sort.clone(), top: if is_counted { None } else { top } });
+    let below = |top: Option<usize>| -> Vec<Below<'_>> {
+        let rows = top.map_or(ROWS_BELOW, |top| top.min(ROWS_BELOW));
+        let shape = Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: Some(rows) };
+        below.iter().map(|(title, analysis)| (*title, documents::sites(analysis, &shape))).collect()
+    };
+    let top = fitted::rows(request, &options.screen, |top, out| {
+        let options = TableOptions { top, ..options.clone() };
+        Ok(write_table(&shaped(top), &below(top), &options, out)?)
+    })?;
+    let document = shaped(top);
+    print_with(request, &document, &below(top), &TableOptions { top, ..options })?;
     if let (Body::Account(_), Format::Table) = (&document.body, request.format()) {
         // The text has no place for its kinds.
         let space = analysis.shown_space();
@@ -291,8 +323,8 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     sides_of(&before, &after, is_one_trace).for_each(|side| tell_unknown_events(side.unknown_events()));
     sides_of(&before, &after, is_one_trace).for_each(tell_rejected);
     check_branches(args, &before.source_paths().into_iter().chain(after.source_paths()).collect())?;
-    let document = documents::compare(&before, &after, &Shape { sort: Vec::new(), top: top(request) })?;
-    print(request, &document, &table_options(request, last))?;
+    let make = |top| Ok(documents::compare(&before, &after, &Shape { sort: Vec::new(), top })?);
+    let document = print_fitted(request, &table_options(request, last), make)?;
     let worse = before.completeness().verdict.max(after.completeness().verdict);
     if args.strict && worse != Verdict::Complete {
         say("a trace is not complete");
@@ -324,9 +356,10 @@ fn growth_of_texts(request: &Request, query: &Query, mut last: Trace) -> anyhow:
         tell_bad_text(text);
     }
     let slices: Vec<&Analysis> = slices.iter().collect();
-    let shape = Shape { sort: Vec::new(), top: top(request) };
-    let Some(document) = documents::growth_of_texts(&slices, &shape) else { anyhow::bail!("growth: no text") };
-    print(request, &document, &table_options(request, &request.inputs()[0]))?;
+    print_fitted(request, &table_options(request, &request.inputs()[0]), |top| {
+        let shape = Shape { sort: Vec::new(), top };
+        documents::growth_of_texts(&slices, &shape).ok_or_else(|| anyhow::anyhow!("growth: no text"))
+    })?;
     let worst = slices.iter().map(|slice| slice.completeness()).max_by_key(|completeness| completeness.verdict);
     Ok(worst.map_or(exit::OK, |worst| status(args, worst)))
 }
@@ -493,6 +526,11 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         report_number: args.moment.report_number,
         takes: of_text::takes(request.view.name),
         texts: args.to == Some(ExportTo::TraceDat),
+        wanted: match request.view.name {
+            "latency" | "stalls" | "shrinkers" => Wanted::Waits,
+            FUNCTIONS => Wanted::Calls,
+            _ => Wanted::Objects,
+        },
         ..text_options(args)
     };
     let opened = Trace::open_with(inputs, options).map_err(anyhow::Error::from);
@@ -514,6 +552,8 @@ pub(crate) fn check_text_options(request: &Request, trace: &Trace) -> anyhow::Re
         InputKind::Other(PERF_DATA) if args.of_text.event_formats.is_some() => {
             ["--event-formats", "--page-size"].contains(option)
         }
+        // One that has a text in place of sub-buffers takes what texts take.
+        InputKind::TraceDat if trace.streams.iter().any(CpuStream::has_several_cpus) => *option != "--event-formats",
         InputKind::TraceDat => ["--buffer", "--page-size"].contains(option),
         _ if trace.info.text.is_some() => *option == "--page-size",
         _ => false,
@@ -563,7 +603,7 @@ fn check_page_owner(args: &Args, trace: &Trace) -> anyhow::Result<()> {
         && let Some((option, _, remedy)) = asked.into_iter().find(|(_, is_given, _)| *is_given)
     {
         let input = input_name(trace);
-        anyhow::bail!("{option}: {input} is no text of page_owner, which alone tells this; {remedy}");
+        anyhow::bail!("{option}: {input} is not a text of page_owner, which alone has this; {remedy}");
     }
     let times: BTreeSet<bool> = args.sort.iter().filter(|sort| is_by_time(sort)).map(is_of_free).collect();
     if !times.is_empty() && trace.info.capabilities.past {
@@ -688,7 +728,7 @@ pub(crate) fn explain_empty_window(
     if window.is_some() && events == 0 {
         let units = trace.info.keys().per_second();
         let begins = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };
-        say(&format!("{option}: no event is in there; the first one of the trace is at {begins}"));
+        say(&format!("{option}: no events in this window; the trace starts at {begins}"));
     }
 }
 
@@ -718,18 +758,6 @@ pub(crate) fn tell_bad_text(trace: &Trace) {
     }
 }
 
-/// Limit of rows.
-pub(crate) fn top(request: &Request) -> Option<usize> {
-    let args = &request.args;
-    let on_terminal = args.output.is_none() && io::stdout().is_terminal();
-    let is_table = request.format() == Format::Table;
-    if request.view.name == "balance" {
-        return args.top.or(is_table.then_some(SITES_OF_PART));
-    }
-    let usual = if request.view.name == "tree" { CHILDREN_ON_TERMINAL } else { ROWS_ON_TERMINAL };
-    args.top.or((is_table && on_terminal).then_some(usual))
-}
-
 pub(crate) fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {
     print_with(request, document, &[], options)
 }
@@ -747,12 +775,35 @@ fn print_with(
         Format::Json => json::json(document, &mut out),
         Format::Jsonl => jsonl::jsonl(document, &mut out),
         Format::Csv => csv::csv(document, &mut out),
-        Format::Table => table::table(document, options, &mut out).and_then(|()| {
-            let ranked = Some(SortKey::Figure(Figure::LiveAllocated));
-            table::below(document, below, &TableOptions { ranked, ..options.clone() }, &mut out)
-        }),
+        Format::Table => write_table(document, below, options, &mut out),
     };
     out.finish(written)
+}
+
+/// Writes a table, with those `below` it.
+fn write_table(
+    document: &Document<'_>,
+    below: &[Below<'_>],
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    table::table(document, options, out)?;
+    let ranked = Some(SortKey::Figure(Figure::LiveAllocated));
+    table::below(document, below, &TableOptions { ranked, ..options.clone() }, out)
+}
+
+/// Prints the document that `make` makes with a limit of rows: with as many as fit where it is a table on a terminal.
+pub(crate) fn print_fitted<'a>(
+    request: &Request,
+    options: &TableOptions,
+    make: impl Fn(Option<usize>) -> anyhow::Result<Document<'a>>,
+) -> anyhow::Result<Document<'a>> {
+    let top = fitted::rows(request, &options.screen, |top, out| {
+        Ok(table::table(&make(top)?, &TableOptions { top, ..options.clone() }, out)?)
+    })?;
+    let document = make(top)?;
+    print(request, &document, &TableOptions { top, ..options.clone() })?;
+    Ok(document)
 }
 
 pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
@@ -769,12 +820,15 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         shows_normal: args.all,
         shows_inlines: args.inlines,
         shows_parts: args.parts,
-        top: top(request),
+        top: fitted::top(request),
         selected: None,
         allocinfo: None,
         ranked: request.sort_keys().first().copied(),
         filters: asked.filters.iter().map(filter).collect(),
         time: asked.time.as_ref().map(shown),
         title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
+        is_default_input: args.words.is_empty(),
+        has_stacks: false,
+        red_zones: 0,
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn suggest(
     lines.extend(filters.module.iter().filter_map(|glob| line("--module", glob, "module", &modules)));
     if modules.is_empty() {
         let patterns = filters.module.iter().map(|glob| escape(glob.to_string().as_bytes()).into_owned());
-        lines.extend(patterns.map(|pattern| format!("--module {pattern}: no module is known of this trace")));
+        lines.extend(patterns.map(|pattern| format!("--module {pattern}: no modules are known for this trace")));
     }
     lines.extend(filters.cache.iter().filter_map(|glob| line("--cache", glob, "cache", &caches)));
     lines.extend(sites.filter_map(|glob| line("--site", glob, "function", &functions)));
@@ -130,11 +130,11 @@ pub(crate) fn no_branch(branch: &str, paths: &BTreeSet<Box<[u8]>>) -> String {
     let shown = escape(branch.as_bytes());
     if paths.is_empty() {
         return format!(
-            "{shown}: no source folder is known of this trace; --vmlinux, --kernel or --names tell them, see docs/names.md"
+            "{shown}: no source folders are known for this trace; name them with --vmlinux, --kernel or --names, see docs/names.md"
         );
     }
     let like = like_folder(branch, paths.iter().map(|path| &**path));
-    format!("{shown}: no call-site of this trace is there{like}")
+    format!("{shown}: no call site of this trace is in it{like}")
 }
 
 /// Words on the folders and files of `paths` that are like a branch, or on the outermost folders.

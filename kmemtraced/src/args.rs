@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command, Parser, Subcommand};
+use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
 use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::text::glob::Glob;
 use kmemtrace_abi::text::{memstrack, size};
 
 use crate::choices::{Priority, StackWhen};
@@ -41,10 +43,12 @@ const VIEWS: [&str; 20] = [
 ];
 
 /// Verbs: words that may stand in place of options and COMMAND.
-const VERBS: [&str; 4] = ["top", "watch", "recover", "probe"];
+const VERBS: [&str; 5] = ["top", "watch", "recover", "probe", "completions"];
 
 /// Word of other recorders for what `kmemtrace-report` does.
 const REPORT: &str = "report";
+/// Word of other recorders for what this program does without a word.
+const RECORD: &str = "record";
 
 /// Kernel buffer of a CPU with `--lean`, bytes.
 const LEAN_BUFFER_BYTES: u64 = 256 << 10;
@@ -126,6 +130,24 @@ pub(crate) struct Args {
     /// The recording has no events of other tasks: their frees are unseen, and live figures are upper bounds.
     #[arg(long, requires = "command", conflicts_with_all = ["relay", "boot"])]
     pub(crate) only_command: bool,
+    /// Record these processes alone, and children that they start from now on
+    ///
+    /// A process is recorded with all its threads, and the id of another thread stands for that thread. With --comm or --cgroup a thread
+    /// must match each of them. The recording has no events of other tasks: their frees are unseen, and every live figure is an upper
+    /// bound. To find a leak, record the whole machine, and give the filter to the report: kmemtrace-report leaks --comm nginx.
+    #[arg(long, value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Vec<i32>,
+    /// Record threads of these names alone (* and ? allowed), and children that they start from now on
+    ///
+    /// Threads that get the name later are not recorded. Live figures are upper bounds, as with --pid.
+    #[arg(long, value_name = "COMM,...", value_delimiter = ',')]
+    pub(crate) comm: Vec<Glob>,
+    /// Record threads in this cgroup and in those below it alone, and children that they start
+    ///
+    /// PATH as in /proc/PID/cgroup, or a directory below /sys/fs/cgroup. Once a second the recorder adds threads that came into the cgroup;
+    /// threads that leave it are still recorded. Live figures are upper bounds, as with --pid.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<PathBuf>,
     /// Define no probe events: frees by RCU and in bulk are not seen
     ///
     /// On Linux 6.9 and later the recorder defines three probe events for these frees, and removes them at the end.
@@ -230,7 +252,7 @@ impl CommandLine {
     /// Parses the process's command line; ends the process after help, version and errors.
     pub(crate) fn of_process() -> CommandLine {
         let words: Vec<OsString> = std::env::args_os().collect();
-        CommandLine::try_parse_from(&words).unwrap_or_else(|error| match without_dashes(&words, &error) {
+        parsed(&words).unwrap_or_else(|error| match without_dashes(&words, &error) {
             Some(line) => {
                 let _ = writeln!(io::stderr(), "kmemtraced: {line}");
                 std::process::exit(NOT_STARTED.into())
@@ -238,6 +260,16 @@ impl CommandLine {
             None => error.exit(),
         })
     }
+}
+
+/// The program, with the options that each word takes.
+pub(crate) fn program() -> Command {
+    CommandLine::command().mut_subcommands(shaped_verb)
+}
+
+fn parsed(words: &[OsString]) -> Result<CommandLine, clap::Error> {
+    let mut matches = program().try_get_matches_from(words)?;
+    CommandLine::from_arg_matches_mut(&mut matches)
 }
 
 impl Args {
@@ -254,6 +286,13 @@ impl Args {
     /// Bytes of a CPU's kernel buffer; `None`: the default that depends on the machine.
     pub(crate) fn buffer_bytes(&self) -> Option<u64> {
         self.buffer_size.or(self.lean.then_some(LEAN_BUFFER_BYTES))
+    }
+
+    /// Option that chooses the tasks to record among those that run.
+    pub(crate) fn task_option(&self) -> Option<&'static str> {
+        let given =
+            [("--pid", !self.pid.is_empty()), ("--comm", !self.comm.is_empty()), ("--cgroup", self.cgroup.is_some())];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
     }
 
     /// Name of COMMAND, for messages; empty without one.
@@ -338,9 +377,13 @@ fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
             let line = [&[OsString::from("kmemtrace-report")], &words[at + 1..]].concat();
             return Some(format!("report: another program reads recordings: {}", typed(&line)));
         }
+        if word == RECORD {
+            let line = [&words[..at], &words[at + 1..]].concat();
+            return Some(format!("record: kmemtraced records without a word; type: {}", typed(&line)));
+        }
         if let Some(verb) = VERBS.into_iter().find(|verb| is_alike(verb, word)) {
-            let verb = [&words[..at], &[OsString::from(verb)], &words[at + 1..]].concat();
-            return Some(format!("{word}: there is no such word; did you mean {}?", typed(&verb)));
+            let line = [&words[..1], &[OsString::from(verb)], &words[1..at], &words[at + 1..]].concat();
+            return Some(format!("{word}: there is no such word; did you mean {}?", typed(&line)));
         }
         Some(format!("put -- before the command: {}", typed(&mended)))
     })
@@ -373,14 +416,94 @@ pub(crate) enum Verb {
     /// A line for each stall, with what was inside; at the end the shrinkers and totals. No file is made; -o DIR keeps the recording.
     Watch(Box<WatchArgs>),
     /// Undo the changes of a killed recorder in the kernel
+    #[command(after_long_help = RECOVER_END)]
     Recover,
     /// List the events, clocks and buffers of this kernel
+    #[command(after_long_help = PROBE_END)]
     Probe,
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+const TOP_END: &str = "\
+Examples:
+  kmemtraced top
+      The call sites that hold slab memory, most growth first
+  kmemtraced top -e page --stack
+      Pages, with the callers that asked for them
+  kmemtraced top --keep run -- make -j8
+      The same while a command runs; the recording stays in ./run
+
+Exit status:
+  0  nothing lost
+  1  events were lost
+  2  could not start
+  3  ended early (disk full, or the screen failed)";
+
+const WATCH_END: &str = "\
+Examples:
+  kmemtraced watch
+      Every wait for memory, as it ends
+  kmemtraced watch --threshold 10ms
+      Waits of 10 ms and longer
+  kmemtraced watch -o stalls.data -d 10min
+      The same for ten minutes; the recording stays in ./stalls.data
+  kmemtraced watch --format jsonl -- make -j8
+      JSON Lines while a command runs
+
+Exit status:
+  0  nothing lost
+  1  events were lost
+  2  could not start
+  3  ended early; else the exit status of the report
+With COMMAND it is the command's own, unless the recording's is 2 or 3.";
+
+const RECOVER_END: &str = "\
+Examples:
+  kmemtraced recover
+      Remove the instance and the probe events that a killed recorder left
+  kmemtraced recover -B other
+      The same for the instance named other
+
+Exit status:
+  0  undone, or nothing to undo
+  2  could not be undone; the message says why";
+
+const PROBE_END: &str = "\
+Examples:
+  kmemtraced probe
+      What this kernel can record, and why not the rest
+
+Exit status:
+  0  printed
+  2  no tracefs, or no permission";
+
+/// Options of a recording that `top` has no use for.
+const NOT_OF_TOP: [&str; 8] =
+    ["output", "force", "report", "notui", "throttle", "buf_size", "backend", "pageowner_file"];
+/// Options of a recording that `watch` has no use for.
+const NOT_OF_WATCH: [&str; 7] = ["report", "relay", "notui", "throttle", "buf_size", "backend", "pageowner_file"];
+
+/// The command without these options in its help.
+fn without(command: Command, options: &[&str]) -> Command {
+    command.mut_args(|arg| if options.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg })
+}
+
+/// Help of `top` has what it takes, and nothing else.
+fn shaped_verb(command: Command) -> Command {
+    match command.get_name() {
+        "top" => without(command, &NOT_OF_TOP),
+        "watch" => without(command, &NOT_OF_WATCH),
+        _ => command,
+    }
 }
 
 /// Options of `kmemtraced top`.
 #[derive(Debug, clap::Args)]
-#[command(version)]
+#[command(version, after_long_help = TOP_END)]
 pub(crate) struct TopArgs {
     /// Keep the whole recording in this directory
     ///
@@ -399,10 +522,7 @@ pub(crate) struct TopArgs {
     mut_arg("output", explained("Keep the recording in this directory, too; without it there is no file")),
     mut_arg("events", explained("Events to record beside those of reclaim: slab, page, percpu, vmalloc, all, or names of events")),
     mut_arg("flush", explained("Longest time that an event stays in the kernel's buffer [default: 200ms]")),
-    mut_arg("report", |arg| arg.hide(true)),
-    mut_arg("relay", |arg| arg.hide(true)),
-    after_long_help = "Exit status: that of the recording (0 nothing lost, 1 events were lost, 2 could not start, 3 ended early), or \
-                  else of the report; with COMMAND its own, unless the recording's is 2 or 3"
+    after_long_help = WATCH_END
 )]
 pub(crate) struct WatchArgs {
     /// Print waits of this length and longer: 5ms, 134us
@@ -530,6 +650,8 @@ mod tests {
         for (typed, line) in [
             ("kmemtraced recovr", "recovr: there is no such word; did you mean kmemtraced recover?"),
             ("kmemtraced topp", "topp: there is no such word; did you mean kmemtraced top?"),
+            ("kmemtraced -d 5 topp", "topp: there is no such word; did you mean kmemtraced top -d 5?"),
+            ("kmemtraced record -d 5", "record: kmemtraced records without a word; type: kmemtraced -d 5"),
             ("kmemtraced report x", "report: another program reads recordings: kmemtrace-report x"),
         ] {
             assert_eq!(mended(typed).unwrap(), line);

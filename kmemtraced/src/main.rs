@@ -39,6 +39,10 @@ fn main() -> ExitCode {
         Some(Verb::Watch(args)) => watch::recording(*args).and_then(record),
         Some(Verb::Recover) => recover::recover(&args),
         Some(Verb::Probe) => probe::probe(&args),
+        Some(Verb::Completions { shell }) => {
+            clap_complete::generate(shell, &mut args::program(), "kmemtraced", &mut std::io::stdout());
+            return ExitCode::SUCCESS;
+        }
         None => record(args),
     };
     let status = done.unwrap_or_else(|error| {

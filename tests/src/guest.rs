@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::programs::{json, run, run_to};
+use crate::programs::{json, program, run, run_to};
 use crate::recording::Directory;
 use crate::runner::Skip;
 
@@ -32,7 +32,8 @@ recording() {
 /// Exit status of a script that needs something unavailable here: a reason to skip.
 const CANNOT_BE_HAD: i32 = 77;
 
-fn project(path: &str) -> PathBuf {
+/// Path of a file of the project.
+pub(crate) fn project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
@@ -63,8 +64,17 @@ fn made(script: &'static str, arguments: &[&str]) -> Result<PathBuf, Skip> {
     .clone()
 }
 
-/// Directory of our programs for an architecture.
+/// Directory of our programs for an architecture: those that the other tests run, where it is this machine's.
 pub fn programs_for(arch: &str) -> Result<PathBuf, Skip> {
+    if arch == "amd64" && cfg!(target_arch = "x86_64") {
+        let here = program("kmemtraced");
+        return Ok(here.parent().map(Path::to_owned).unwrap_or_default());
+    }
+    linked_for(arch)
+}
+
+/// Directory of our programs for an architecture, linked statically.
+fn linked_for(arch: &str) -> Result<PathBuf, Skip> {
     made("tests/vm/build", &["-q", arch])
 }
 
@@ -80,7 +90,7 @@ pub fn hold_module() -> Result<PathBuf, Skip> {
 
 /// Console of a guest whose initramfs is dracut's, with the module of `contrib/dracut` and a kernel module.
 pub fn dracut(module: PathBuf) -> Result<String, Skip> {
-    let output = run_script("tests/vm/dracut", &[programs_for("amd64")?.into(), module.into()])?;
+    let output = run_script("tests/vm/dracut", &[linked_for("amd64")?.into(), module.into()])?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

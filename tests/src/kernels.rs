@@ -20,6 +20,17 @@ pub struct Kernel {
     pub package: &'static str,
 }
 
+impl Kernel {
+    /// Guest that boots the kernel.
+    pub(crate) fn guest(self) -> Result<Guest, Skip> {
+        let guest = Guest::new("amd64")?.option("-k", self.package);
+        Ok(match self.suite {
+            Some(suite) => guest.option("-S", suite),
+            None => guest,
+        })
+    }
+}
+
 pub const LINUX_5_10: Kernel = Kernel { suite: Some("bullseye"), package: r"linux-image-5\.10\.0-[0-9]+-cloud-amd64" };
 /// Debian 11, PREEMPT_RT.
 pub const LINUX_5_10_RT: Kernel = Kernel { suite: Some("bullseye"), package: r"linux-image-5\.10\.0-[0-9]+-rt-amd64" };
@@ -99,11 +110,7 @@ type Threads = BTreeMap<i64, Vec<String>>;
 
 /// Boots the kernel, and checks all recordings.
 pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
-    let mut guest = Guest::new("amd64")?.option("-k", kernel.package).option("-c", AT_BOOT);
-    if let Some(suite) = kernel.suite {
-        guest = guest.option("-S", suite);
-    }
-    let out = guest.run(&[SCRIPT, spaces::SCRIPT, LEFT].concat())?;
+    let out = kernel.guest()?.option("-c", AT_BOOT).run(&[SCRIPT, spaces::SCRIPT, LEFT].concat())?;
     assert_eq!((out.text("instances"), out.text("set_event")), (String::new(), String::new()), "something is left");
     for name in ["boot", "slab", "deferred", "pages", "latency"] {
         let messages = out.text(&format!("{name}.messages"));

@@ -8,11 +8,13 @@
 
 pub mod archive;
 pub mod browser;
+pub mod cgroup_loads;
 pub mod corpus;
 pub mod generate;
 pub mod graph_text;
 pub mod growing;
 pub mod guest;
+pub mod guest_memory;
 pub mod interleaved;
 pub mod kernels;
 pub mod live;

@@ -33,6 +33,42 @@ pub fn leak(count: usize) -> io::Result<Vec<OwnedFd>> {
     (0..count).map(|_| eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)).collect()
 }
 
+/// Makes `count` objects, one a second, and holds them all until the last one is a second old.
+pub fn one_a_second<T>(count: usize, make: impl Fn() -> io::Result<T>) -> io::Result<()> {
+    let mut held = Vec::new();
+    for _ in 0..count {
+        held.push(make()?);
+        thread::sleep(Duration::from_secs(1));
+    }
+    Ok(())
+}
+
+/// Makes `count` objects of a kind, all of them on the account of the task's memory cgroup; they live as long as the descriptors.
+pub fn hold(kind: &str, count: usize) -> io::Result<Vec<OwnedFd>> {
+    let mut held: Vec<OwnedFd> = Vec::new();
+    for _ in 0..count {
+        match kind {
+            "pipes" => {
+                let (reader, writer) = io::pipe()?;
+                held.extend([OwnedFd::from(reader), writer.into()]);
+            }
+            "sockets" => {
+                let (one, other) = UnixDatagram::pair()?;
+                held.extend([OwnedFd::from(one), other.into()]);
+            }
+            "opened" => held.push(File::open("/dev/null")?.into()),
+            _ => return Err(io::Error::other("a kind is pipes, sockets or opened")),
+        }
+    }
+    Ok(held)
+}
+
+/// Makes `count` empty files in the current directory. In a tmpfs their inodes and names outlive the task.
+pub fn files(count: usize) -> io::Result<()> {
+    let own = std::process::id();
+    (0..count).try_for_each(|number| File::create_new(format!("{own}-{number}")).map(drop))
+}
+
 /// CPUs on which this thread may run, ascending.
 pub fn cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;

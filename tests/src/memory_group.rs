@@ -1,7 +1,7 @@
 //! Memory cgroups: a limit on the memory of a command makes the kernel reclaim memory for it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
@@ -44,6 +44,11 @@ impl MemoryGroup {
             }
         }
         Err(Skip("this machine has no memory cgroups that can be made".to_owned()))
+    }
+
+    /// Directory of the group.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Command that runs `command` of a shell within the group.

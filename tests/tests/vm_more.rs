@@ -11,12 +11,13 @@ use std::process::{Command, ExitCode};
 use kmemtrace_abi::kernel::notes;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::cgroup_loads;
 use kmemtrace_tests::guest::{Guest, checked, dracut, hold_module, sites};
-use kmemtrace_tests::kernels;
 use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::views;
+use kmemtrace_tests::{guest_memory, kernels};
 
 const LINUX_6_12: &str = r"linux-image-6\.12\.[0-9.+a-z-]+-cloud-amd64";
 const SLAB_EVENTS: &str = "kmem:kmalloc,kmem:kfree,kmem:kmem_cache_alloc,kmem:kmem_cache_free";
@@ -30,6 +31,15 @@ kmemtrace_tests::tests![
     linux_6_1 => || kernels::assert_recordings(kernels::LINUX_6_1),
     linux_6_12 => || kernels::assert_recordings(kernels::LINUX_6_12),
     linux_6_18 => || kernels::assert_recordings(kernels::LINUX_6_18),
+    balance_on_linux_6_1 => || guest_memory::assert_balance(kernels::LINUX_6_1, false),
+    balance_on_linux_6_18 => || guest_memory::assert_balance(kernels::LINUX_6_18, true),
+    balance_on_linux_7_3 => || guest_memory::assert_balance(kernels::LINUX_7_3, true),
+    leaks_on_linux_6_12 => || guest_memory::assert_leaks(kernels::LINUX_6_12),
+    leaks_on_linux_6_18 => || guest_memory::assert_leaks(kernels::LINUX_6_18),
+    leaks_on_linux_7_3 => || guest_memory::assert_leaks(kernels::LINUX_7_3),
+    live_bytes_by_cgroup_on_linux_6_1 => || cgroup_loads::assert_bytes_of_the_kernel(kernels::LINUX_6_1),
+    live_bytes_by_cgroup_on_linux_6_18 => || cgroup_loads::assert_bytes_of_the_kernel(kernels::LINUX_6_18),
+    live_bytes_by_cgroup_on_linux_7_3 => || cgroup_loads::assert_bytes_of_the_kernel(kernels::LINUX_7_3),
     both_ways_on_linux_6_1 => || both_ways(None),
     both_ways_on_linux_6_12 => || both_ways(Some(LINUX_6_12)),
     functions_of_reclaim_on_linux_6_1 => || functions_of_reclaim(None),

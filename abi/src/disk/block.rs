@@ -554,8 +554,11 @@ pub mod item {
     pub const THREADS_END: u16 = 131;
     /// Text: `TID TGID ROOT PATH` a line, for each thread at the start: its thread group, and number and path of its cgroup in the hierarchy
     /// of version 2, else in that of the memory controller, as `/proc/PID/task/TID/cgroup` has them. Such lines may come later for threads
-    /// that were made in a cgroup. From minor version 9 on.
+    /// that were made in a cgroup, or came into one unseen. From minor version 9 on.
     pub const CGROUPS: u16 = 132;
+    /// Text: names of the slab caches whose objects have red zones at the end (`slub_debug`), a line each; only where there are any; from
+    /// minor version 9 on.
+    pub const RED_ZONES: u16 = 134;
     /// Text: `/proc/zoneinfo`, read right behind `/proc/meminfo` once the kernel records; from minor version 9 on, as are the next ones.
     pub const ZONEINFO_START: u16 = 140;
     /// Text: `/proc/zoneinfo` before the kernel stops to record.

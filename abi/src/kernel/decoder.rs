@@ -103,7 +103,7 @@ pub(crate) struct TraceFacts<'a> {
     pub(crate) probe_group: Option<&'a str>,
     /// Bytes of a page, 0 where they are not known.
     pub(crate) page_bytes: u64,
-    /// Number of possible CPUs.
+    /// Number of possible CPUs, 0 where it is not known.
     pub(crate) cpus: usize,
     /// Release of the kernel.
     pub(crate) release: Option<Release>,

@@ -5,13 +5,16 @@ mod texts;
 use std::path::Path;
 
 /// Known formats: offset and bytes of the mark, what the file is, and the remedy.
-const FORMATS: [(usize, &[u8], &str, &str); 23] = [
+const FORMATS: [(usize, &[u8], &str, &str); 26] = [
     (0, b"\x17\x08\x44tracing", "a trace.dat of trace-cmd", BY_INPUTS),
     (0, b"PERFILE2", "a perf.data of perf", BY_INPUTS),
     (0, b"2ELIFREP", "a perf.data of perf", BY_INPUTS),
     (0, b"PERFFILE", "a perf.data of perf", BY_INPUTS),
     (0, b"\xc1\x1f\xfc\xc1", "a stream of the Common Trace Format (CTF, LTTng)", OTHER_TRACER),
     (0, b"\xc1\xfc\x1f\xc1", "a stream of the Common Trace Format (CTF, LTTng)", OTHER_TRACER),
+    (0, b"\x57\x1d\xd1\x75", "the description of a trace in the Common Trace Format (CTF, LTTng)", OTHER_TRACER),
+    (0, b"\x75\xd1\x1d\x57", "the description of a trace in the Common Trace Format (CTF, LTTng)", OTHER_TRACER),
+    (0, b"/* CTF 1", "the description of a trace in the Common Trace Format (CTF, LTTng)", OTHER_TRACER),
     (0, b"# tracer:", "text of ftrace (trace or trace_pipe)", BY_INPUTS),
     (0, b"\x89kmIDX\r\n", "the report.index beside a trace", "name the trace's directory"),
     (0, b"\x1f\x8b", "compressed with gzip", UNPACK),
@@ -31,6 +34,9 @@ const FORMATS: [(usize, &[u8], &str, &str); 23] = [
     // The first object in it is the path of a tree, as text.
     (0, b"S'", "a Python pickle, as trace_analyze saved them", "save a document from the trace with --save-db"),
 ];
+
+/// Packets of perfetto that are no accident.
+const LEAST_PACKETS: usize = 2;
 
 /// Remedy for files that programs with the feature `inputs` read, where they are not in a directory of others.
 const BY_INPUTS: &str = if cfg!(feature = "inputs") {
@@ -55,6 +61,9 @@ pub(super) fn described(sample: &[u8]) -> String {
     known.unwrap_or_else(|| match sample {
         [] => format!("an empty file; {NO_TRACE}"),
         text if is_text(text) => texts::described(text).unwrap_or_else(|| format!("a text; {NO_TRACE}")),
+        packets if is_of_perfetto(packets) => {
+            "a trace of perfetto; convert it with traceconv systrace, and name the text that comes out".to_owned()
+        }
         _ => "neither a kmemtrace file nor a relay stream: name a trace directory, or files out of one".to_owned(),
     })
 }
@@ -69,6 +78,23 @@ pub(super) fn described_at(path: &Path, sample: &[u8]) -> String {
         ),
         _ => described(sample),
     }
+}
+
+/// True for packets of perfetto one behind the other: field 1 of the message `Trace` (`protos/perfetto/trace/trace.proto`), with its length
+/// in groups of seven bits.
+fn is_of_perfetto(mut sample: &[u8]) -> bool {
+    let mut packets = 0;
+    while let [0x0a, rest @ ..] = sample {
+        let mut len = 0usize;
+        let Some(last) = rest.iter().take(4).position(|byte| byte & 0x80 == 0) else { return false };
+        rest[..=last].iter().enumerate().for_each(|(n, byte)| len |= usize::from(byte & 0x7f) << (7 * n));
+        packets += 1;
+        match rest.get(last + 1 + len..) {
+            Some(next) if len > 1 => sample = next,
+            _ => return packets > LEAST_PACKETS,
+        }
+    }
+    sample.is_empty() && packets > LEAST_PACKETS
 }
 
 fn is_number(text: &str) -> bool {
@@ -116,6 +142,10 @@ mod tests {
             (b"# tracer: nop\n#\n", "text of ftrace"),
             ("größe\n".as_bytes(), "a text;"),
             (&"größe".as_bytes()[..4], "a text;"),
+            (b"\x0a\x02\x58\x01\x0a\x03\x58\x02\x03\x0a\x84\x01xx", "a trace of perfetto; convert"),
+            (b"\x0a\x02\x58\x01\x0b\x03", "neither a kmemtrace file"),
+            (b"/* CTF 1.8 */", "the description of a trace in the Common Trace Format"),
+            (b"<!DOCTYPE html><script class=\"trace-data\" type=\"application/text\">", "a page of systrace"),
             (b"\x17\x08\x44", "neither a kmemtrace file"),
             (b"\x00\x01", "neither a kmemtrace file"),
             (b"a\xffb", "neither a kmemtrace file"),

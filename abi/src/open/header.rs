@@ -197,6 +197,7 @@ impl MetadataBuilder {
                 item::MODULE_INFO_LATER => &mut self.module_info_later,
                 item::CACHE_ALIASES => &mut self.metadata.cache_aliases,
                 item::RECLAIM_ACCOUNT => &mut self.metadata.reclaim_account,
+                item::RED_ZONES => &mut self.metadata.red_zones,
                 item::CGROUPS => &mut self.metadata.cgroups,
                 item::THREADS_END => self.threads_end.get_or_insert_default(),
                 item::MEMINFO_START => &mut self.metadata.meminfo_start,

@@ -155,6 +155,10 @@ fn no_trace_in(dir: &Path) -> String {
     if let Some(below) = below {
         return format!("{reason}, {} is one", below.display());
     }
+    if paths.iter().any(|path| path.ends_with("data.0")) && paths.iter().any(|path| path.ends_with("data")) {
+        return "is what perf record --threads wrote, whose files are not read together: record without --threads"
+            .to_owned();
+    }
     let foreign = paths.iter().find_map(|path| {
         let mut sample = Vec::new();
         open_regular(path).ok()?.take(MARK).read_to_end(&mut sample).ok()?;

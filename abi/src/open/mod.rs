@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::listing::{Listing, is_dir, no_trace};
-pub use self::options::OpenOptions;
+pub use self::options::{OpenOptions, Wanted};
 use crate::trace::{MAX_STREAMS, OpenError, Origin, Trace};
 
 /// Options and files that a trace was opened with.

@@ -2,6 +2,38 @@
 
 use std::path::PathBuf;
 
+/// Events that a caller is after, where an input has several ring buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// Allocations and frees.
+    #[default]
+    Objects,
+    /// Waits for memory: reclaim and compaction.
+    Waits,
+    /// Calls of functions.
+    Calls,
+}
+
+impl Wanted {
+    /// These events, then the others.
+    pub(crate) fn order(self) -> [Wanted; 3] {
+        match self {
+            Wanted::Objects => [Wanted::Objects, Wanted::Waits, Wanted::Calls],
+            Wanted::Waits => [Wanted::Waits, Wanted::Objects, Wanted::Calls],
+            Wanted::Calls => [Wanted::Calls, Wanted::Objects, Wanted::Waits],
+        }
+    }
+
+    /// Systems of these events.
+    pub(crate) fn systems(self) -> &'static [&'static str] {
+        match self {
+            Wanted::Objects => &["kmem", "percpu", "vmalloc"],
+            Wanted::Waits => &["vmscan", "compaction"],
+            Wanted::Calls => &["ftrace"],
+        }
+    }
+}
+
 /// Wishes of the caller: `released`, `alike`, `at_free_before`, and those behind `page_bytes`, are for texts that list what is live at one
 /// moment, the others for texts of events.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +49,8 @@ pub struct OpenOptions {
     pub at_free_before: bool,
     /// Name of the ring buffer that is read, of an input that has several; the main one has none.
     pub buffer: Option<String>,
+    /// Events that the ring buffer should have, where none is named.
+    pub wanted: Wanted,
     /// Release of the kernel that the text is of.
     pub release: Option<String>,
     /// Trace clock of the text's times, as the kernel's `trace_clock` names it.

@@ -9,8 +9,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, StatFs};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, StatFs};
+use rustix::io::Errno;
 
 /// File systems whose files the kernel makes up as they are read, by the `f_type` of statfs(2) (`linux/magic.h`).
 const MADE_UP: [(u32, &str); 10] = [
@@ -25,6 +27,9 @@ const MADE_UP: [(u32, &str); 10] = [
     (0x6367_7270, "cgroup2"),
     (0xcafe_4a11, "bpf"),
 ];
+
+/// True once the program is in a sandbox that limits which files it opens.
+static IS_CONFINED: AtomicBool = AtomicBool::new(false);
 
 /// Greatest number of links from one to the next, as the kernel has it.
 const MAX_LINKS: usize = 40;
@@ -42,6 +47,22 @@ pub fn open(path: &Path) -> io::Result<File> {
     refuse_type(FileType::from_raw_mode(rustix::fs::stat(&path)?.st_mode))?;
     refuse_made_up(rustix::fs::statfs(&path))?;
     open_at(CWD, &path, flags)
+}
+
+/// Has errors tell from now on where the program's sandbox refuses to open a file that its user may read.
+pub fn tell_of_sandbox() {
+    IS_CONFINED.store(true, Ordering::Relaxed);
+}
+
+/// The error of opening a file. The sandbox does not limit the question of whether the user may read it.
+fn told(error: Errno, dir: impl AsFd, path: &Path) -> io::Error {
+    let may_read = || rustix::fs::accessat(dir, path, Access::READ_OK, AtFlags::empty()).is_ok();
+    if error == Errno::ACCESS && IS_CONFINED.load(Ordering::Relaxed) && may_read() {
+        let what =
+            "the sandbox refuses it, as it is neither named nor in a folder of names: name it, or use --sandbox off";
+        return io::Error::new(io::ErrorKind::PermissionDenied, what);
+    }
+    error.into()
 }
 
 /// Opens a stored file, or `own`, a list of the running kernel in proc that has an end.
@@ -70,7 +91,7 @@ fn behind_links(path: &Path) -> io::Result<(PathBuf, OFlags)> {
         let target = Path::new(OsStr::from_bytes(target.to_bytes()));
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
-    Err(io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()))
+    Err(io::Error::from_raw_os_error(Errno::LOOP.raw_os_error()))
 }
 
 /// Refuses a link of this owner, unless it is root, the caller, or the user who called sudo.
@@ -106,14 +127,15 @@ pub(crate) fn open_made_up(path: &Path, file_system: &'static str) -> io::Result
 /// # Errors
 /// As for [`open`].
 pub fn open_beneath(dir: impl AsFd, path: &Path) -> io::Result<File> {
-    let found = rustix::fs::statat(&dir, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
+    let found = rustix::fs::statat(&dir, path, AtFlags::SYMLINK_NOFOLLOW)?;
     refuse_type(FileType::from_raw_mode(found.st_mode))?;
     open_at(dir, path, OFlags::NOFOLLOW)
 }
 
 fn open_at(dir: impl AsFd, path: &Path, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(dir, path, flags, Mode::empty())?);
+    let opened = rustix::fs::openat(&dir, path, flags, Mode::empty());
+    let file = File::from(opened.map_err(|error| told(error, &dir, path))?);
     refuse_type(FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode))?;
     refuse_made_up(rustix::fs::fstatfs(&file))?;
     Ok(file)

@@ -75,7 +75,7 @@ impl Report {
                 Some(("top", rows)) => {
                     report.top = Some(rows.parse().map_err(|_| wrong("top is a number of rows, 0 for all"))?);
                 }
-                _ => return Err(wrong(&format!("no parameter; there are {PARAMETERS}"))),
+                _ => return Err(wrong(&format!("not a parameter; there are {PARAMETERS}"))),
             }
         }
         Ok(report)
@@ -107,7 +107,7 @@ mod tests {
         for (text, said) in [
             ("module_to", "it has module_summary, "),
             ("", "it has module_summary, "),
-            ("task_top:tops=5", "tops=5 of task_top: no parameter; there are sort_by_alloc, "),
+            ("task_top:tops=5", "tops=5 of task_top: not a parameter; there are sort_by_alloc, "),
             ("task_top:top=-1", "top=-1 of task_top: top is a number"),
             ("task_top:throttle=101", "throttle is a percentage"),
             ("task_top:throttle=", "throttle is a percentage"),

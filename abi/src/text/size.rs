@@ -40,6 +40,15 @@ pub fn parse_large(text: &str) -> Option<u64> {
 /// Words of a refusal of [`parse_large`].
 pub const LARGE_SIZES: &str = "a size is 16 (MiB), 64K, 1.5M or 1GiB; 4096 and more without a unit are bytes";
 
+/// A size as people type it: in the largest unit that divides it.
+pub fn whole_units(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.into_iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift)) {
+        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
+        None => format!("{bytes} bytes"),
+    }
+}
+
 /// Bytes of a page of memory.
 ///
 /// # Errors
@@ -64,6 +73,12 @@ mod tests {
         for bad in ["0", "0M", "", "-1", "1.5", "1T"] {
             assert_eq!(parse_large(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn whole_units_are_the_largest_that_divide() {
+        let texts = [1 << 20, 3 << 29, 2048, 5 << 30, 4097, 0].map(whole_units);
+        assert_eq!(texts, ["1 MiB", "1536 MiB", "2 KiB", "5 GiB", "4097 bytes", "0 bytes"]);
     }
 
     #[test]

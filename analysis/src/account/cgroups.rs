@@ -133,12 +133,14 @@ impl<'t> CgroupBuilder<'t> {
             .collect();
         let mut later = Vec::new();
         for line in lines(self.text).filter(|line| line.root == self.root) {
-            let is_known = replay.groups.contains_key(&line.tid);
-            if is_known || made.contains_key(&line.tid) {
+            let is_made = made.contains_key(&line.tid);
+            if is_made {
                 later.push(line);
             }
-            if !is_known {
+            // A recorder of some tasks looks again at threads that it adds: their events begin then.
+            if !is_made || !replay.groups.contains_key(&line.tid) {
                 let path = replay.found.number(line.path);
+                replay.found.by_thread.remove(&line.tid);
                 replay.begin(0, line.tid, line.tgid, path);
             }
         }
@@ -298,6 +300,15 @@ mod tests {
         );
         assert_eq!((path(&found, 32, 40), path(&found, 34, 45), path(&found, 32, 60)), (None, None, Some("/c")));
         assert_eq!(path(&found, 33, 41), Some("/seen"));
+    }
+
+    #[test]
+    fn a_later_line_of_a_thread_that_no_event_made_holds() {
+        let text = [TEXT, b"11 11 0 /moved\n20 20 0 /moved\n"].concat();
+        let attach = TaskEvent::Attach { at: 50, pid: 20, root: 0, id: 3, path: b"/c" };
+        let found = found(&text, &[attach]);
+        let paths = [(10, 60), (11, 0), (20, 49), (20, 50)].map(|(pid, at)| path(&found, pid, at));
+        assert_eq!(paths, [Some("/a"), Some("/moved"), Some("/moved"), Some("/c")]);
     }
 
     #[test]

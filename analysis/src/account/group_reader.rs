@@ -314,7 +314,7 @@ impl<'a> GroupReader<'a> {
             | GroupKey::Folder
             | GroupKey::Area
             | GroupKey::Module => self.of_call_site(key, event.call_site),
-            GroupKey::Size => event.requested,
+            GroupKey::Size => event.told_bytes().map_or(NO_VALUE, |(requested, _)| requested),
             GroupKey::Gfp => event.gfp.unwrap_or(NO_VALUE),
             GroupKey::Node => event.node.map_or(NO_VALUE, |node| u64::from(node.cast_unsigned())),
             GroupKey::Context => event.context().map_or(NO_VALUE, |context| context as u64),

@@ -1,9 +1,10 @@
 //! Sums of a row: one kind, one call-site, one cache. They are wide, so that no trace overflows them.
 
+use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::listed::Amounts;
 use serde::{Deserialize, Serialize};
 
-use super::figures::{Figure, Sum, figures};
+use super::figures::{Figure, FigureUnit, Sum, figures};
 
 /// Set of figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,12 @@ impl Told {
     /// True if the set has the figure.
     pub(crate) fn has(self, figure: Figure) -> bool {
         self.0 & 1 << figure as u32 != 0
+    }
+
+    /// All figures but those in bytes.
+    pub(crate) fn without_bytes() -> Told {
+        let is_counted = |figure: &&Figure| figure.entry().unit != FigureUnit::Bytes;
+        Figure::ALL.iter().filter(is_counted).copied().fold(Told::default(), Told::with)
     }
 
     /// True for the empty set.
@@ -51,7 +58,7 @@ macro_rules! stats {
             /// Time of the oldest allocation, where the input tells of one moment alone.
             #[serde(skip)]
             pub(crate) oldest: Option<u64>,
-            /// Figures that a text of one moment tells; of no meaning for other inputs.
+            /// Figures that the input tells, of a text of one moment, and of per-CPU memory whose bytes are not known; empty: all.
             #[serde(skip)]
             pub(crate) told: Told,
             /// Order keys of the first and the last allocation that failed.
@@ -102,6 +109,11 @@ macro_rules! stats {
 figures!(stats);
 
 impl Stats {
+    /// True if the bytes of a row of this kind are known.
+    pub(crate) fn has_bytes(&self, kind: Kind) -> bool {
+        self.allocs == 0 || kind.has_size(self.requested)
+    }
+
     /// True for a row without an allocation.
     pub(crate) fn is_empty(&self) -> bool {
         self.allocs == 0 && self.failed_allocs == 0 && self.told.is_empty()

@@ -16,9 +16,9 @@ use crate::account::group_reader::GroupFacts;
 use crate::account::grouping::Through;
 use crate::account::stacks::StackNumber;
 use crate::names::frame_list::FrameClass;
-use crate::names::glob::Glob;
 use crate::names::wrappers::plain_name;
 use kmemtrace_abi::kernel::kmalloc::is_kmalloc;
+use kmemtrace_abi::text::glob::Glob;
 
 /// Site of an entry, and what the frames tell that its stack passes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

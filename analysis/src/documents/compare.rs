@@ -466,11 +466,13 @@ impl Printing {
         let rate = |[before, after]: [f64; 2]| self.seconds.map(|seconds| [before / seconds[0], after / seconds[1]]);
         let allocated = rate([before.allocated as f64, after.allocated as f64]);
         let allocs = rate([before.allocs as f64, after.allocs as f64]);
+        let change = self.change(stats);
+        let rates = allocated.zip(allocs).filter(|_| change.allocated.is_some());
         Sides {
             before: PrintedStats::new(before, self.orderings[0]),
             after: PrintedStats::new(after, self.orderings[1]),
-            change: self.change(stats),
-            per_second: allocated.zip(allocs).map(|(allocated, allocs)| Rates { allocated, allocs }),
+            change,
+            per_second: rates.map(|(allocated, allocs)| Rates { allocated, allocs }),
         }
     }
 }
@@ -500,7 +502,7 @@ pub(super) fn compare<'a>(
         // A side without the row is 0 in all figures that the other one tells.
         let told = sides.each_ref().map(|stats| stats.told);
         for (side, told) in sides.iter_mut().zip([told[1], told[0]]) {
-            if side.told.is_empty() && !told.is_empty() {
+            if side.is_empty() && !told.is_empty() {
                 *side =
                     Stats { told, live_pages: Some(0), pages_allocated: Some(0), largest: Some(0), ..Stats::default() };
             }

@@ -50,8 +50,12 @@ fn put_event<M: SerializeMap>(
         }
     }
     if event.allocates() {
-        members.serialize_entry("requested", &event.told_requested(names))?;
-        members.serialize_entry("allocated", &event.told_allocated(names))?;
+        let [requested, allocated] = event.told_amounts(names);
+        // A text has the members, known or not.
+        if event.owner.is_some() || requested.is_some() {
+            members.serialize_entry("requested", &requested)?;
+            members.serialize_entry("allocated", &allocated)?;
+        }
         if let Some(gfp) = event.gfp {
             members.serialize_entry("gfp", &gfp)?;
         }

@@ -29,7 +29,7 @@ row! {
         /// Binary logarithm of the number of pages; `None` for other kinds.
         pub order: Option<u64>,
         /// Bytes of one request.
-        pub requested: u64,
+        pub requested: Option<u64>,
         /// Flags of the requests; `None` where the event has none.
         pub gfp: Option<u64>,
         /// Their names, as the kernel prints them.
@@ -110,7 +110,7 @@ struct Failure {
     site: u64,
     kind: Kind,
     order: Option<u64>,
-    requested: u64,
+    requested: Option<u64>,
     gfp: Option<u64>,
     pid: Option<i32>,
     /// Value of the thread, which tells names that it had.
@@ -170,7 +170,7 @@ fn failure(
         site: key.site,
         kind: key.kind,
         order: known(GroupKey::Order),
-        requested: value(GroupKey::Size).unwrap_or(0),
+        requested: known(GroupKey::Size),
         gfp,
         pid: naming.task(task).0,
         task,
@@ -230,7 +230,7 @@ mod tests {
             site,
             kind: Kind::Kmalloc,
             order: None,
-            requested: 8,
+            requested: Some(8),
             gfp: None,
             pid: None,
             task: NO_VALUE,

@@ -78,10 +78,10 @@ impl SliceFigures {
         self.live_allocated.as_ref().or(self.live_objects.0.as_ref()).map_or(&[], Vec::as_slice)
     }
 
-    fn of(growth: &Growth, row: usize) -> SliceFigures {
+    fn of(growth: &Growth, (row, has_bytes): (usize, bool)) -> SliceFigures {
         let live = growth.live(row).into_iter().map(|bytes| saturated(bytes.max(0).cast_unsigned()));
         SliceFigures {
-            live_allocated: Some(live.collect()),
+            live_allocated: has_bytes.then(|| live.collect()),
             live_objects: ObjectCounts::default(),
             allocs: Some(growth.allocs(row)),
         }
@@ -134,14 +134,21 @@ pub(super) fn growth<'a>(
         let totals = SpaceSums::new("total", ordering, |_| SliceFigures::none(0));
         return GrowthBody { slices: Vec::new(), slices_from: None, totals, listing };
     };
+    let of = |index: usize| {
+        let (key, stats) = &paired.rows[index];
+        SliceFigures::of(growth, (index, stats.has_bytes(key.kind)))
+    };
     let mut totals = BySpace::from_fn(|_| SliceFigures::none(growth.len()));
     let mut rows = Vec::new();
     for (index, (key, stats)) in paired.rows.iter().enumerate() {
         for bytes in growth.live(index) {
             saturation.sum(bytes.max(0).cast_unsigned());
         }
-        let figures = SliceFigures::of(growth, index);
+        let figures = of(index);
         totals[key.kind.space()].add(&figures, saturation);
+        if figures.live_allocated.is_none() {
+            totals[key.kind.space()].live_allocated = None;
+        }
         if stats.allocs > 0 || !stats.told.is_empty() {
             rows.push((Reverse(figures.grown()), naming.place(*key), key.kind, index));
         }
@@ -150,8 +157,10 @@ pub(super) fn growth<'a>(
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let others = Others::of_spaces(rest.len(), ordering, |space| {
         let mut sum = SliceFigures::none(growth.len());
-        let rest = rest.iter().filter(|(.., index)| paired.rows[*index].0.kind.space() == space);
-        rest.for_each(|(.., index)| sum.add(&SliceFigures::of(growth, *index), saturation));
+        let rest = || rest.iter().filter(|(.., index)| paired.rows[*index].0.kind.space() == space);
+        let has_bytes = rest().all(|(.., index)| of(*index).live_allocated.is_some());
+        rest().for_each(|(.., index)| sum.add(&of(*index), saturation));
+        sum.live_allocated = sum.live_allocated.filter(|_| has_bytes);
         sum
     });
     let stacks = naming.stack_members();
@@ -162,7 +171,7 @@ pub(super) fn growth<'a>(
             names: naming.names(key),
             part: PartName::default(),
             kind: Some(key.kind),
-            slices: SliceFigures::of(growth, index),
+            slices: of(index),
             reclaimable: reclaim.is_reclaimable(),
             reclaimable_from: reclaim.from(),
         }

@@ -28,6 +28,45 @@ struct KeyForm<'a, 'f> {
     shape: &'f Shape,
     throttle: Option<f64>,
     ordering: Ordering,
+    /// See [`TreeOptions::passes_entry`].
+    passes_entry: bool,
+}
+
+/// Names of functions between user space, or the begin of a thread, and the kernel's work; those that end with `*` are the begin of a
+/// name. They are of x86, arm64, s390x, powerpc and riscv.
+const ENTRY: [&str; 23] = [
+    "entry_*",
+    "do_syscall_64",
+    "do_syscall_*",
+    "x64_sys_*",
+    "__x64_sys_*",
+    "__ia32_*",
+    "ia32_sys_*",
+    "__do_fast_syscall_32",
+    "ret_from_fork*",
+    "kthread",
+    "el0t_*",
+    "el0_*",
+    "do_el0_*",
+    "invoke_syscall*",
+    "__arm64_sys_*",
+    "system_call*",
+    "__do_syscall",
+    "__s390x_sys_*",
+    "__se_sys_*",
+    "handle_exception",
+    "do_trap_ecall_u",
+    "asm_exc_*",
+    "exc_*",
+];
+
+/// True for a frame of the entry into the kernel: `do_syscall_64+0x5c`.
+fn is_entry(name: &[u8]) -> bool {
+    let function = name.split(|&byte| byte == b'+').next().unwrap_or_default();
+    ENTRY.iter().any(|entry| match entry.strip_suffix('*') {
+        Some(begin) => function.starts_with(begin.as_bytes()),
+        None => function == entry.as_bytes(),
+    })
 }
 
 /// The tree over the keys of the query, which is one [`crate::Query::with_nodes`].
@@ -59,7 +98,19 @@ pub(super) fn key_tree(
     }
     let sort = shape.sort.first().copied().unwrap_or(SortKey::Figure(Figure::LiveAllocated));
     let (naming, stacks) = (GroupNaming::of(analysis), StackNaming::of(analysis));
-    let form = KeyForm { naming, stacks, nodes, sums, children, sort, shape, throttle: options.throttle, ordering };
+    let passes_entry = options.passes_entry;
+    let form = KeyForm {
+        passes_entry,
+        naming,
+        stacks,
+        nodes,
+        sums,
+        children,
+        sort,
+        shape,
+        throttle: options.throttle,
+        ordering,
+    };
     let root = space as usize;
     let root = if root < form.sums.len() {
         form.node(root as u32, options.depth.unwrap_or(usize::MAX))
@@ -78,6 +129,8 @@ impl KeyForm<'_, '_> {
             Some(step) => self.named(step),
             None => plain(Space::ALL.get(at).map_or("", |space| space.name()), NodeKind::Root),
         };
+        let is_entry = named.kind == NodeKind::Frame && is_entry(&named.name);
+        let depth = if is_entry && self.passes_entry { depth.saturating_add(1) } else { depth };
         let children = if depth == 0 { Vec::new() } else { self.children(at, depth - 1) };
         TreeNode { children, ..self.with_sums(named, &self.sums[at]) }
     }
@@ -141,4 +194,21 @@ impl KeyForm<'_, '_> {
 /// Node that has a name and nothing else.
 fn plain(name: &str, kind: NodeKind) -> TreeNode {
     TreeNode { name: name.as_bytes().into(), kind, ..TreeNode::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_entry;
+
+    #[test]
+    fn frames_between_user_space_and_the_kernels_work_are_of_the_entry() {
+        for entry in
+            ["entry_SYSCALL_64_after_hwframe+0x76", "do_syscall_64+0x71", "el0_svc+0x30", "ret_from_fork_asm+0x1a"]
+        {
+            assert!(is_entry(entry.as_bytes()), "{entry}");
+        }
+        for work in ["vfs_write+0x22f", "do_sys_openat2+0x9", "kthread_create+0x1", "(no stack)", ""] {
+            assert!(!is_entry(work.as_bytes()), "{work}");
+        }
+    }
 }

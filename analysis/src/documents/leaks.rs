@@ -70,7 +70,7 @@ row! {
         /// Number of live objects.
         pub live_objects: u64,
         /// Bytes allocated for them.
-        pub live_allocated: u64,
+        pub live_allocated: Option<u64>,
         /// Number of allocations.
         pub allocs: u64,
         /// Live objects by the tenth of the window in which they were allocated.
@@ -102,7 +102,7 @@ row! {
         /// Number of live objects.
         pub live_objects: u64,
         /// Bytes allocated for them.
-        pub live_allocated: u64,
+        pub live_allocated: Option<u64>,
         /// Number of allocations.
         pub allocs: u64,
     }
@@ -191,6 +191,12 @@ struct LeakStats {
 }
 
 impl LeakStats {
+    /// Live bytes of a row of this kind, if they are known.
+    fn bytes(&self, kind: Kind) -> Option<u64> {
+        let is_known = self.live_objects == 0 || kind.has_size(self.live_allocated);
+        is_known.then(|| saturated(self.live_allocated))
+    }
+
     fn add(&mut self, other: &LeakStats) {
         self.live_objects = self.live_objects.saturating_add(other.live_objects);
         self.live_allocated = self.live_allocated.saturating_add(other.live_allocated);
@@ -488,12 +494,12 @@ impl<'a> Facts<'a> {
             names: leak.names.clone(),
             kind: leak.kind,
             live_objects: stats.live_objects,
-            live_allocated: saturated(stats.live_allocated),
+            live_allocated: stats.bytes(leak.kind),
             allocs: stats.allocs,
             born: stats.born.to_vec(),
             kept: quotient(stats.live_objects as f64, stats.allocs as f64),
             rate: per_second(stats.live_objects as f64),
-            bytes_rate: per_second(stats.live_allocated as f64),
+            bytes_rate: stats.bytes(leak.kind).and_then(|bytes| per_second(bytes as f64)),
             live_is_upper_bound: stats.is_bound,
             reclaimable: reclaim.is_reclaimable(),
             reclaimable_from: reclaim.from(),
@@ -507,15 +513,14 @@ impl<'a> Facts<'a> {
     fn group(&self, leaks: &[Leak<'a>]) -> Option<LeakGroup<'a>> {
         let first = leaks.first()?;
         let most = leaks.iter().min_by_key(|leak| Reverse(leak.stats.live_allocated))?;
-        let mut all = LeakStats::default();
-        leaks.iter().for_each(|leak| all.add(&leak.stats));
+        let sums = sums_of(leaks.iter());
         let sites: BTreeSet<u64> = leaks.iter().flat_map(|leak| site_of(&leak.names)).collect();
         Some(LeakGroup {
             most: self.row(most),
             verdict: first.verdict.map(LeakVerdict::name),
             call_sites: if sites.is_empty() { leaks.len() } else { sites.len() },
-            bytes_rate: self.seconds.map(|seconds| all.live_allocated as f64 / seconds),
-            sums: sums_of(leaks.iter()),
+            bytes_rate: self.seconds.zip(sums.live_allocated).map(|(seconds, bytes)| bytes as f64 / seconds),
+            sums,
         })
     }
 }
@@ -529,9 +534,13 @@ fn site_of(names: &GroupNames<'_>) -> Option<u64> {
 }
 
 fn sums_of<'l, 'a: 'l>(leaks: impl Iterator<Item = &'l Leak<'a>>) -> LeakSums {
-    let mut sum = LeakStats::default();
-    leaks.for_each(|leak| sum.add(&leak.stats));
-    LeakSums { live_objects: sum.live_objects, live_allocated: saturated(sum.live_allocated), allocs: sum.allocs }
+    let (mut sum, mut has_bytes) = (LeakStats::default(), true);
+    leaks.for_each(|leak| {
+        sum.add(&leak.stats);
+        has_bytes &= leak.stats.bytes(leak.kind).is_some();
+    });
+    let live_allocated = has_bytes.then(|| saturated(sum.live_allocated));
+    LeakSums { live_objects: sum.live_objects, live_allocated, allocs: sum.allocs }
 }
 
 /// Puts the rows in their order, and gives each steady one its group.

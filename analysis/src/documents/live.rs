@@ -55,9 +55,9 @@ row! {
     /// Sum of objects left out, in bytes.
     pub struct OtherObjects {
         /// Bytes requested.
-        pub requested: u64,
+        pub requested: Option<u64>,
         /// Bytes allocated.
-        pub allocated: u64,
+        pub allocated: Option<u64>,
     }
 }
 
@@ -87,7 +87,10 @@ pub(super) fn live<'a>(
     let others = Others::of_spaces(paired.live.len() - listed, ordering, |space| {
         let classes = paired.live.iter_from(listed).map(|object| paired.class(&object));
         let classes: Vec<&Class> = classes.filter(|class| class.kind.space() == space).collect();
-        let sum = |size: fn(&Class) -> u64| saturation.sum(classes.iter().map(|class| u128::from(size(class))).sum());
+        let is_known = classes.iter().all(|class| class.kind.has_size(class.requested.into()));
+        let sum = |size: fn(&Class) -> u64| {
+            is_known.then(|| saturation.sum(classes.iter().map(|class| u128::from(size(class))).sum()))
+        };
         OtherObjects { requested: sum(|class| class.requested), allocated: sum(|class| class.allocated) }
     });
     let stacks = StackNaming::of(analysis);

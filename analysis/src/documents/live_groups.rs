@@ -90,9 +90,10 @@ pub(super) fn live_groups<'a>(
     let last = order.last.unwrap_or(0);
     let grew = move |index: usize| {
         // Memory that was given back before the moment of a page_owner text is in none of its blocks.
-        let growth = paired.growth.as_ref().filter(|_| ordering.capabilities.past)?;
+        let (key, stats) = &paired.rows[index];
+        let growth = paired.growth.as_ref().filter(|_| ordering.capabilities.past && stats.has_bytes(key.kind))?;
         let before = growth.live_at(index, growth.nine_tenths(last));
-        let grew = i128::try_from(paired.rows[index].1.live_allocated).unwrap_or(i128::MAX).saturating_sub(before);
+        let grew = i128::try_from(stats.live_allocated).unwrap_or(i128::MAX).saturating_sub(before);
         Some(i64::try_from(grew).unwrap_or(if grew < 0 { i64::MIN } else { i64::MAX }))
     };
     let keys = if shape.sort.is_empty() { &[SortKey::Figure(Figure::LiveAllocated)][..] } else { &shape.sort };
@@ -103,8 +104,8 @@ pub(super) fn live_groups<'a>(
         };
         keys.iter().map(|key| Reverse(rank(key))).collect()
     };
-    let rows =
-        paired.rows.iter().enumerate().filter(|(_, (_, stats))| stats.live_objects > 0 || !stats.told.is_empty());
+    let is_listed = |stats: &Stats| stats.live_objects > 0 || !ordering.capabilities.past && !stats.told.is_empty();
+    let rows = paired.rows.iter().enumerate().filter(|(_, (_, stats))| is_listed(stats));
     let place = |(index, (key, _)): (usize, &(RowKey, Stats))| (ranks(index), naming.place(*key), key.kind, index);
     let mut rows: Vec<_> = rows.map(place).collect();
     rows.sort_unstable();

@@ -6,7 +6,7 @@ use super::row::{Cell, Field, TakeMember, row};
 use crate::names::slabinfo::SlabCache;
 
 row! {
-    /// Line of slabinfo; `None`: the text does not tell the figure.
+    /// Line of slabinfo; `None`: the text does not say the figure.
     pub struct SlabMembers {
         /// Objects in use. Under SLUB an upper bound: those in slabs that a CPU holds all count.
         pub active_objs: Option<u64>,

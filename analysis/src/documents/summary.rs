@@ -111,7 +111,7 @@ pub struct KindTotal {
     /// of one moment.
     pub page_pairs: Option<u64>,
     /// Number of pages of free events that were not live and never seen before; `None` for other kinds than `pages`, and where
-    /// events do not tell their frames or the input tells no frees.
+    /// events do not tell their frames or the input has no frees.
     pub free_pages_without_alloc: Option<u64>,
     /// Number of pages of free events that were not live and seen before; `None` as for those never seen.
     pub free_pages_after_free: Option<u64>,

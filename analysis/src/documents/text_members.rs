@@ -9,7 +9,7 @@ use crate::account::row_extras::JoinedExtras;
 use crate::analysis::Analysis;
 use crate::pairing::result::PairingResult;
 
-/// Value of such a member; `None`: the text does not tell it for the row.
+/// Value of such a member; `None`: the text does not say it for the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextValue {
     /// A word of the contract.

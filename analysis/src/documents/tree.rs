@@ -135,6 +135,8 @@ pub struct TreeOptions {
     pub by_area: bool,
     /// Levels below the root.
     pub depth: Option<usize>,
+    /// Frames of the entry into the kernel, with which all stacks of system calls begin, take none of the levels.
+    pub passes_entry: bool,
     /// Share of the sort key, in percent, that the children shown of each node of a tree over keys make up.
     pub throttle: Option<f64>,
     /// Folders that were asked for: a single one is the root.

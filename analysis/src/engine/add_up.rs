@@ -7,7 +7,7 @@ use kmemtrace_abi::event::{Kind, Space};
 
 use crate::account::classes::{CacheNumber, Class, Classes, MAX_CLASSES, Numbers, Origin};
 use crate::account::grouping::RowKey;
-use crate::account::stats::Stats;
+use crate::account::stats::{Stats, Told};
 use crate::engine::config::RunConfig;
 use crate::engine::peaks::PeakTracker;
 use crate::engine::scheduler::Partition;
@@ -168,6 +168,9 @@ fn add_sums(paired: &mut PairingResult, peaks: &PeakTracker, rules: &PairingOpti
         figures.peak_live_allocated = Some(peaks.peak(index));
         if kind.space() == Space::Pages {
             figures.set_pages(peaks.peak(index), page_bytes, (is_known, tells_frames));
+        }
+        if !figures.has_bytes(*kind) {
+            figures.told = Told::without_bytes();
         }
         paired.kinds[*kind].add(figures);
         if kind.space() == Space::Slab {

@@ -25,6 +25,7 @@ use kmemtrace_abi::event::{Event, Names, Span};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::trace::TraceInfo;
 
+use crate::account::cgroups::Cgroups;
 use crate::engine::observe::Observed;
 use crate::names::known::KnownNames;
 use crate::order::merger::Window;
@@ -53,6 +54,8 @@ pub struct Latency {
     pub(crate) info: TraceInfo,
     /// Names of symbols, commands and events.
     pub(crate) names: KnownNames,
+    /// Cgroups of the threads; `None` where the recording does not tell them, or stalls are not listed.
+    pub(crate) cgroups: Option<Cgroups>,
     /// Names of the flags of allocations.
     pub(crate) gfp_names: Option<Arc<GfpNames>>,
     /// The request.
@@ -339,6 +342,7 @@ impl LatencyRows {
         });
         stalls.sort_by_key(|listed| (listed.stall.begin, listed.pid, listed.stall.end));
         Latency {
+            cgroups: None,
             observed,
             info,
             gfp_names,

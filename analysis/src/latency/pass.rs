@@ -4,7 +4,9 @@ use std::cell::Cell;
 
 use kmemtrace_abi::trace::Trace;
 
+use crate::account::cgroups::{CgroupBuilder, Cgroups};
 use crate::engine::observe::{has_late_loss, observe_in_order};
+use crate::engine::read_in_order;
 use crate::error::AnalysisError;
 use crate::latency::{Latency, LatencyRequest, Pass};
 use crate::memory::budget::Budget;
@@ -27,6 +29,7 @@ impl Query {
     ) -> Result<Latency, AnalysisError> {
         let plain = Query { select: Default::default(), ..self.clone() };
         let first_key = Cell::new(0);
+        let cgroups = if request.lists_stalls { cgroups_of_stalls(trace, progress) } else { None };
         let (mut pass, index) = plain.open_pass(trace, &first_key, Budget::new(self.max_memory), progress)?;
         pass.names.find_sources(trace)?;
         trace.names.fields.set_kept(request.lists_events);
@@ -41,6 +44,17 @@ impl Query {
         let trace_names = std::mem::take(&mut trace.names);
         let window = window.map(|window| window.resolve(first_key.get()));
         let names = KnownNames { trace_names, ..names };
-        Ok(rows.answer((observed, info, names), gfp_names, request.clone(), self.given.clone(), window))
+        let answer = rows.answer((observed, info, names), gfp_names, request.clone(), self.given.clone(), window);
+        Ok(Latency { cgroups, ..answer })
     }
+}
+
+/// Cgroups of the threads: by a pass of its own where events tell of changes, else as the recorder found them. An input that is read once
+/// tells none.
+fn cgroups_of_stalls(trace: &Trace, progress: &mut dyn Progress) -> Option<Cgroups> {
+    let text = &trace.metadata.cgroups;
+    if trace.tells_tasks() {
+        return Some(read_in_order::cgroups(&mut trace.reopen().ok()?, text, progress));
+    }
+    (!text.is_empty()).then(|| CgroupBuilder::new(text).finish())
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::names::glob::Glob;
 use crate::names::work::{Spent, Work};
+use kmemtrace_abi::text::glob::Glob;
 
 /// Areas and their patterns.
 #[derive(Clone, Debug, Default)]

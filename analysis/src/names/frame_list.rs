@@ -2,8 +2,8 @@
 
 use kmemtrace_abi::event::Space;
 
-use crate::names::glob::Glob;
 use crate::names::wrappers::plain_name;
+use kmemtrace_abi::text::glob::Glob;
 
 /// Part of the kernel that a listed function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

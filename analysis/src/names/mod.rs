@@ -10,7 +10,6 @@ pub(crate) mod error;
 pub(crate) mod frame_list;
 #[cfg(feature = "dwarf")]
 pub(crate) mod function_files;
-pub(crate) mod glob;
 #[cfg(feature = "dwarf")]
 pub(crate) mod image_sizes;
 pub(crate) mod kallsyms;

@@ -10,8 +10,8 @@ use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::trace::Metadata;
 use serde::{Deserialize, Serialize};
 
-use crate::names::glob::Glob;
 use crate::names::wrappers::plain_name;
+use kmemtrace_abi::text::glob::Glob;
 
 /// Names that come with the library.
 const BUILT_IN: &str = include_str!("reclaimable.txt");

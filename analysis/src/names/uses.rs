@@ -4,8 +4,8 @@ use std::fmt;
 
 use kmemtrace_abi::kernel::gfp::GfpNames;
 
-use crate::names::glob::Glob;
 use crate::names::wrappers::plain_name;
+use kmemtrace_abi::text::glob::Glob;
 
 /// Use where no rule holds.
 const OTHER: &str = "other";

@@ -1,7 +1,7 @@
 //! Wrappers: functions that allocate on behalf of their callers, so that the caller is the place to name.
 
-use crate::names::glob::Glob;
 use crate::names::place::{Frame, SourceLine};
+use kmemtrace_abi::text::glob::Glob;
 
 /// Names of wrappers.
 #[derive(Clone, Debug)]

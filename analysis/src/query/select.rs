@@ -13,9 +13,9 @@ use kmemtrace_abi::text::size;
 
 use crate::account::grouping::GroupKey;
 use crate::names::aliases::CacheAliases;
-use crate::names::glob::Glob;
 use crate::names::kallsyms::{SiteOwner, Symbol};
 use crate::names::place::Place;
+use kmemtrace_abi::text::glob::Glob;
 
 /// Selection of allocations: options are ANDed, the values of one are ORed. The default selects all.
 #[derive(Clone, Debug, Default)]

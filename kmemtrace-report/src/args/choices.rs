@@ -143,7 +143,7 @@ pub(crate) enum Color {
 }
 
 /// Parser of a word that names one of the values.
-pub(super) fn one_of<T: Copy + Send + Sync>(
+pub(crate) fn one_of<T: Copy + Send + Sync>(
     all: &'static [T],
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {

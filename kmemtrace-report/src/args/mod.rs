@@ -25,8 +25,9 @@ use kmemtrace_abi::text::size::{LARGE_SIZES, parse_large, parse_page};
 
 use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, TimeWindow, TreeOptions, parse_size};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
+use kmemtrace_sandbox::Mode;
 
-use choices::one_of;
+pub(crate) use choices::one_of;
 pub(crate) use choices::{ChartShape, Color, ExportTo, FailOn, Format, Style, TraceDatVersion, Weight};
 pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{SortBy, Word};
@@ -35,6 +36,8 @@ pub(crate) use top::TopArgs;
 
 /// Levels of a tree on a terminal.
 const TREE_DEPTH_ON_TERMINAL: usize = 2;
+/// Levels of a tree of stacks on a terminal, below the frames of the entry into the kernel.
+const STACK_DEPTH_ON_TERMINAL: usize = 3;
 
 /// Options of all views.
 #[derive(Debug, Parser)]
@@ -114,9 +117,9 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     pub(crate) memstrack: Vec<MemstrackReport>,
-    /// Rows to show [default: 20 on a terminal, else all]
+    /// Rows to show [default: what fits a terminal, else all]
     ///
-    /// A last row sums up the rest. Of a tree: children of each node, 8 on a terminal.
+    /// A last row sums up the rest. Of a tree: children of each node. A terminal that does not tell its height gets 20 rows.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) top: Option<usize>,
     /// Show inlined functions, too
@@ -226,6 +229,12 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     pub(crate) color: Color,
+    /// Print long tables without a pager
+    ///
+    /// Text that is longer than the terminal goes through KMEMTRACE_PAGER, else PAGER, else less; an empty value or cat is none. Under
+    /// sudo it is less without commands, whatever the variables say.
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
+    pub(crate) no_pager: bool,
     /// Columns of the screen; tests need no terminal
     #[arg(long, value_name = "N", help_heading = "Output", hide = true)]
     pub(crate) width: Option<usize>,
@@ -238,7 +247,7 @@ pub(crate) struct Args {
     /// No progress line on a terminal
     #[arg(short, long, help_heading = "Output", hide_short_help = true)]
     pub(crate) quiet: bool,
-    /// Print on standard error how the index was used, and the time of each stage
+    /// Print on standard error how the index was used, the time of each stage, and what the sandbox allows
     #[arg(short, long, help_heading = "Output", hide_short_help = true)]
     pub(crate) verbose: bool,
     /// Refuse a trace that is lossy, truncated or corrupt (exit status 3)
@@ -251,6 +260,21 @@ pub(crate) struct Args {
     /// of what is free, at least 256M]
     #[arg(long, value_name = "SIZE", value_parser = large_size, help_heading = "Limits", hide_short_help = true)]
     pub(crate) max_memory: Option<u64>,
+    /// Sandbox around the reading of files: auto (what the kernel has), strict (all of it) or off
+    ///
+    /// It is closed before a byte of a trace is read: only the files that are named, and folders that names come from, can be opened;
+    /// no network, no other programs. -v lists the folders, and what the kernel lacks. With strict, anything else ends the program.
+    #[arg(
+        long,
+        value_parser = one_of(&Mode::ALL, Mode::name),
+        value_name = "MODE",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true,
+        help_heading = "Limits",
+        hide_short_help = true
+    )]
+    pub(crate) sandbox: Mode,
     /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
     pub(crate) no_index: bool,
@@ -447,10 +471,12 @@ impl Args {
     /// Options of a tree.
     pub(crate) fn tree(&self) -> TreeOptions {
         let on_terminal = self.output.is_none() && self.format.is_none() && std::io::stdout().is_terminal();
+        let usual_depth = if self.by == [GroupKey::Stack] { STACK_DEPTH_ON_TERMINAL } else { TREE_DEPTH_ON_TERMINAL };
         TreeOptions {
             // Areas that were given are meant, whatever else is not said.
             by_area: self.by.first() == Some(&GroupKey::Area) || (self.by.is_empty() && self.names.areas.is_some()),
-            depth: self.depth.or(on_terminal.then_some(TREE_DEPTH_ON_TERMINAL)),
+            depth: self.depth.or(on_terminal.then_some(usual_depth)),
+            passes_entry: self.depth.is_none(),
             throttle: self.throttle,
             branches: self.filters.branch.clone(),
         }

@@ -9,8 +9,11 @@ use clap::builder::{PossibleValue, PossibleValuesParser, StyledStr, TypedValuePa
 use clap::{Arg, Args as _, Command, CommandFactory};
 use clap_complete::Shell;
 
+use kmemtrace::SortKey;
+
 use super::old::OldArgs;
 use crate::args::{Args, SortBy, Word};
+use crate::columns::column::Holds;
 use crate::views::{Run, VIEWS, View};
 use crate::{classes, columns};
 
@@ -122,7 +125,37 @@ pub(crate) fn script(shell: Shell, mut command: Command, program: &str) -> Strin
     let script = String::from_utf8_lossy(&script);
     // The script for bash names a function of a subcommand in two ways if the program's name has a hyphen (clap_complete 4.6).
     let [wrong, right] = ["__subcmd__", "__"].map(|hyphen| format!("{}__subcmd__", program.replace('-', hyphen)));
-    script.replace(&wrong, &right)
+    let script = script.replace(&wrong, &right);
+    if shell == Shell::Bash { with_lists(&script) } else { script }
+}
+
+/// Options that take a list of words, as they stand in a script.
+const LISTS: [&str; 6] = ["--by)", "--sort)", "-s)", "--cull)", "--class)", "--fail-on)"];
+
+/// Script for bash that completes each word of a list: `--by comm,s`.
+fn with_lists(script: &str) -> String {
+    const WHOLE: &str = r#" -- "${cur}"))"#;
+    const LAST: &str = r#" -- "${cur##*,}"))"#;
+    let mut is_list = false;
+    let mut out = String::with_capacity(script.len());
+    for line in script.lines() {
+        let word = line.trim();
+        if word.ends_with(')') && word.starts_with('-') {
+            is_list = LISTS.contains(&word);
+        } else if word.starts_with(r#"COMPREPLY=($(compgen -W "${opts}""#) {
+            is_list = false;
+        }
+        match line.strip_suffix(WHOLE).filter(|_| is_list) {
+            Some(words) => {
+                let words = words.replace("compgen -W", r#"compgen -P "${cur%"${cur##*,}"}" -W"#);
+                let _ = writeln!(out, "{words}{LAST}");
+            }
+            None => {
+                let _ = writeln!(out, "{line}");
+            }
+        }
+    }
+    out
 }
 
 /// Option with the words that it takes in this view.
@@ -133,8 +166,18 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
             with_words(arg, view.groupings, &["Function that shrinkers call"]).help(help).long_help(help)
         }
         Some("by") => with_words(arg, view.groupings, &[]),
+        // These have no index and no stages.
+        Some("verbose") if view.options.contains(&"verbose") => {
+            arg.help("Print on standard error what the sandbox allows")
+        }
         Some("sort") if view.name == "stalls" => {
             with_words(arg, view.sort_keys, &["Duration, the longest first", "Begin, the earliest first"])
+        }
+        Some("sort") if view.name == "live" => {
+            const GROWTH: &str = "Column GREW: live bytes gained over about the last tenth of the recording";
+            let meaning = |key: &SortBy| (*key == SortBy::Key(SortKey::Growth)).then_some(GROWTH);
+            let meanings: Vec<Option<&'static str>> = view.sort_keys.iter().map(meaning).collect();
+            with_meanings(arg, view.sort_keys, &meanings)
         }
         Some("sort") => {
             let of_page_owner = SortBy::of_page_owner().filter(|_| view.options.contains(&"cull"));
@@ -164,9 +207,16 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
 
 /// Option that takes these words of its type, the first by default; `meanings` replace those of the type.
 fn with_words<T: Word>(arg: Arg, words: &[T], meanings: &[&'static str]) -> Arg {
+    with_meanings(arg, words, &meanings.iter().copied().map(Some).collect::<Vec<_>>())
+}
+
+/// [`with_words`], where `None` leaves a word its meaning.
+fn with_meanings<T: Word>(arg: Arg, words: &[T], meanings: &[Option<&'static str>]) -> Arg {
     let mut values: Vec<PossibleValue> = words.iter().map(Word::possible).collect();
     for (value, meaning) in values.iter_mut().zip(meanings) {
-        *value = value.clone().help(*meaning);
+        if let Some(meaning) = meaning {
+            *value = value.clone().help(*meaning);
+        }
     }
     let default = values.first().map_or(String::new(), |value| value.get_name().to_owned());
     let with_default = |text: Option<&StyledStr>| {
@@ -210,7 +260,12 @@ fn columns_of(view: &'static View) -> String {
         let part = if part.is_empty() { String::new() } else { format!(", {part}") };
         let _ = writeln!(text, "\nColumns of the table{part}:");
         for column in *columns {
-            let _ = write!(text, "  {}\n{}", column.title, classes::indented(column.meaning, 6));
+            let title = match (column.title, column.holds) {
+                ("", Holds::Bar) => "(bar)",
+                ("", _) => "(first column)",
+                (title, _) => title,
+            };
+            let _ = write!(text, "  {title}\n{}", classes::indented(column.meaning, 6));
         }
     }
     text

@@ -16,6 +16,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
 use kmemtrace::{Figure, Kind, SortKey};
+use kmemtrace_sandbox::Mode;
 
 use crate::args::{Args, Asked, Format, SortBy};
 use crate::classes;
@@ -34,8 +35,8 @@ const RECORDING: &str = "meta.out";
 pub(crate) enum CommandLine {
     /// A view of a trace.
     Request(Box<Request>),
-    /// Steps of the old program's command line.
-    Steps(Vec<old::Step>),
+    /// Steps of the old program's command line, and the sandbox around them.
+    Steps(Vec<old::Step>, Mode),
     /// Text to print: an explanation, completions.
     Text(String),
 }
@@ -94,7 +95,8 @@ fn refusal(words: &[OsString], error: clap::Error) -> Refusal {
 fn trace_analyze(matches: &ArgMatches) -> Result<CommandLine, Refusal> {
     let args = old::OldArgs::from_arg_matches(matches).map_err(Refusal::Clap)?;
     let has = |file: &str| Path::new(file).exists();
-    Ok(CommandLine::Steps(args.steps(has("Kbuild") && (has("vmlinux") || has("System.map")))))
+    let sandbox = args.sandbox;
+    Ok(CommandLine::Steps(args.steps(has("Kbuild") && (has("vmlinux") || has("System.map"))), sandbox))
 }
 
 /// Request for a view with the options of `matches`.
@@ -188,7 +190,7 @@ fn no_view(word: &OsStr) -> String {
     let shown = word.display();
     let like = nearest::nearest(word.to_str().unwrap_or_default(), names.iter().copied());
     let like = like.first().map_or(String::new(), |name| format!("; did you mean {name}?"));
-    format!("{shown}: is no view ({}){like}", names.join(", "))
+    format!("{shown} is not a view ({}){like}", names.join(", "))
 }
 
 impl Request {

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use kmemtrace_sandbox::Mode;
+
+use crate::args::one_of;
 
 /// Options of trace_analyze, with their old meanings.
 #[derive(Debug, Parser)]
@@ -20,7 +23,8 @@ pub(crate) struct OldArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     pub(crate) db_file: Option<PathBuf>,
     /// Save the call-sites, for --db-file
-    #[arg(long, value_name = "FILE")]
+    // The other option that begins so is newer.
+    #[arg(long, alias = "sa", value_name = "FILE")]
     pub(crate) save_db: Option<PathBuf>,
     /// Only this folder of the sources
     #[arg(short = 'b', long, value_name = "DIR")]
@@ -65,6 +69,17 @@ pub(crate) struct OldArgs {
         hide_default_value = true
     )]
     pub(crate) order_by: &'static str,
+    /// Sandbox around the reading of files: auto (default), strict or off
+    #[arg(
+        long,
+        value_parser = one_of(&Mode::ALL, Mode::name),
+        value_name = "MODE",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true,
+        hide_short_help = true
+    )]
+    pub(crate) sandbox: Mode,
 }
 
 /// Sizes that rings show, by the words of trace_analyze and of this program.

@@ -33,7 +33,7 @@ pub(super) fn first_word(words: &[OsString]) -> Option<String> {
     }
     let (_, right) = VIEWS_OF_OTHERS.iter().find(|(other, _)| *other == word)?;
     let mended: Vec<OsString> = right.iter().map(OsString::from).chain(words[2..].iter().cloned()).collect();
-    Some(format!("{word}: is no view; type {}", line(PROGRAM, &mended)))
+    Some(format!("{word}: not a view; type {}", line(PROGRAM, &mended)))
 }
 
 /// Refusal of a key of another tool in `--by`, as the parser has found it.
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn words_of_other_tools_get_the_line_to_type() {
         for (typed, told) in [
-            ("kmemtrace-report diff a b", "diff: is no view; type kmemtrace-report compare a b"),
-            ("kmemtrace-report report x", "report: is no view; type kmemtrace-report x"),
+            ("kmemtrace-report diff a b", "diff: not a view; type kmemtrace-report compare a b"),
+            ("kmemtrace-report report x", "report: not a view; type kmemtrace-report x"),
             ("kmemtrace-report record -d 5", "record: another program records: kmemtraced -d 5"),
         ] {
             assert_eq!(first_word(&words(typed)).as_deref(), Some(told));

@@ -39,7 +39,7 @@ impl<'a> Job<'a> {
     /// Output of a format that is no text.
     pub(super) fn binary_output(&self) -> anyhow::Result<Output> {
         if self.request.args.output.is_none() && io::stdout().is_terminal() {
-            anyhow::bail!("export: this format is no text for a terminal: name a file with -o FILE");
+            anyhow::bail!("export: this format is binary: name a file with -o FILE");
         }
         self.output()
     }

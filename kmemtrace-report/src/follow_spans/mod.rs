@@ -1,5 +1,6 @@
 //! Stalls of a trace that grows, each printed once it ends: of a stream on standard input, or of a directory.
 
+mod alive;
 mod directory;
 mod held;
 mod input;
@@ -20,6 +21,7 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::views::view::Needs;
 use crate::{exit, report};
+use alive::Alive;
 use held::Held;
 use input::Input;
 use lines::SpanLines;
@@ -46,12 +48,14 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let mut lines = SpanLines::new(request, &base, &mut out);
     let (mut written, mut held) = (Ok(()), Held::new(matches!(input, Input::Stream(_))));
+    let mut alive = Alive::new(args.quiet);
     loop {
         if input.is_full() {
             follower.hurry();
         }
         let fed = follower.feed(&mut trace);
         let ready = held.pass(follower.take_ended(), &follower);
+        alive.make_room(ready.len());
         written = written.and_then(|()| lines.rows(&ready, follower.first(), &trace));
         if fed == Fed::Behind && written.is_ok() {
             continue;
@@ -61,10 +65,12 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
             input.drain(&stop)?;
             break;
         }
+        alive.look();
         if written.is_err() || input.next(&mut trace, &mut follower, &stop)? == Next::Stopped {
             break;
         }
     }
+    drop(alive);
     input.report(request, &mut trace);
     let first = follower.first();
     let mut last = held.rest(&follower);
@@ -109,7 +115,7 @@ fn tell(latency: &Latency, trace: &Trace, args: &Args, late_events: u64) {
         say("the recorder ended before its files did: the last events are missing");
     }
     if observed.has_late_loss {
-        say("loss at no known time came to light at the end: every span that was printed may be wrong");
+        say("some events were lost at an unknown time; any span printed above may be wrong");
     }
     if late_events > 0 {
         say(&format!(

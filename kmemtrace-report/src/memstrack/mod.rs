@@ -143,7 +143,7 @@ fn tell_limits(tree: &TreeBody, reports: &[Report], is_explained: bool) {
     let stats = &tree.root.stats;
     if stats.is_empty() {
         if !is_explained {
-            say("no allocation of pages is in these reports; pages are recorded by kmemtraced -e page --stack");
+            say("these reports have no page allocations; pages are recorded by kmemtraced -e page --stack");
         }
         return;
     }

@@ -36,8 +36,17 @@ impl<'a> SiteParts<'a> {
     }
 }
 
-/// Width that a call-site takes at least, with all of its offset and module.
+/// Between two frames of a stack, the innermost first.
+const BETWEEN_FRAMES: &str = " < ";
+
+/// Width that a stack keeps at most while other columns are dropped for it.
+const MOST_OF_STACK: usize = 48;
+
+/// Width that a call-site takes at least, with all of its offset and module; of a stack its first two frames, and the mark.
 pub(super) fn least_of_site(site: &str) -> usize {
+    if let Some((end, _)) = site.match_indices(BETWEEN_FRAMES).nth(1) {
+        return (width(&site[..end]) + BETWEEN_FRAMES.len() + 1).min(MOST_OF_STACK);
+    }
     let parts = SiteParts::of(site);
     parts.tail() + width(parts.function).min(LEAST_NAME)
 }
@@ -46,6 +55,9 @@ pub(super) fn least_of_site(site: &str) -> usize {
 pub(super) fn site(text: &str, limit: usize, mark: char) -> String {
     if width(text) <= limit {
         return text.to_owned();
+    }
+    if text.contains(BETWEEN_FRAMES) {
+        return stack(text, limit, mark);
     }
     let parts = SiteParts::of(text);
     let Some(module) = parts.module else {
@@ -61,6 +73,28 @@ pub(super) fn site(text: &str, limit: usize, mark: char) -> String {
     let [function, module] =
         [(parts.function, room - of_module), (module, of_module)].map(|(text, room)| middle(text, room, mark));
     format!("{function}{} [{module}]", parts.offset)
+}
+
+/// Stack that fits `limit` columns: a long one loses frames of its middle, and of its frames two thirds are the innermost ones.
+fn stack(text: &str, limit: usize, mark: char) -> String {
+    let frames: Vec<&str> = text.split(BETWEEN_FRAMES).collect();
+    let joined = |head: usize, tail: usize| {
+        let mark = mark.to_string();
+        let (first, last) = (&frames[..head], &frames[frames.len() - tail..]);
+        [first, &[mark.as_str()], last].concat().join(BETWEEN_FRAMES)
+    };
+    let (mut head, mut tail) = (1, 0);
+    if width(&joined(head, tail)) > limit {
+        let room = limit.saturating_sub(BETWEEN_FRAMES.len() + 1);
+        return format!("{}{BETWEEN_FRAMES}{mark}", site(frames[0], room, mark));
+    }
+    while head + tail + 1 < frames.len() {
+        let tries =
+            if tail * 2 < head { [(head, tail + 1), (head + 1, tail)] } else { [(head + 1, tail), (head, tail + 1)] };
+        let Some(fitting) = tries.into_iter().find(|&(head, tail)| width(&joined(head, tail)) <= limit) else { break };
+        (head, tail) = fitting;
+    }
+    joined(head, tail)
 }
 
 /// Text that fits `limit` columns: a long one loses its middle, a third of the rest is its end.
@@ -189,6 +223,21 @@ mod tests {
                 tail.is_empty() || units(&name).iter().any(|(range, _)| range.start == name.len() - tail.len()),
                 "{tail}"
             );
+        }
+    }
+
+    #[test]
+    fn a_stack_loses_whole_frames_of_its_middle() {
+        let whole = "kmalloc+0x1 < open+0x2 [foo] < path_openat+0x3 < do_syscall_64+0x4 < entry+0x5";
+        for (limit, shown) in [
+            (78, whole),
+            (70, "kmalloc+0x1 < open+0x2 [foo] < path_openat+0x3 < … < entry+0x5"),
+            (45, "kmalloc+0x1 < open+0x2 [foo] < … < entry+0x5"),
+            (30, "kmalloc+0x1 < … < entry+0x5"),
+            (18, "kmalloc+0x1 < …"),
+            (13, "km…+0x1 < …"),
+        ] {
+            assert_eq!(site(whole, limit, '…'), shown, "{limit}");
         }
     }
 

@@ -11,9 +11,34 @@ use rustix::fs::{FileType, OFlags};
 use kmemtrace::whole_file::{Directory, NewFile};
 use kmemtrace_abi::open::regular;
 
+use super::pager::Paged;
+
+/// Place that the text goes to.
+enum Sink {
+    Plain(Box<dyn Write>),
+    /// The terminal, by a pager where the text is longer than the screen.
+    Paged(Paged),
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Sink::Plain(out) => out.write(bytes),
+            Sink::Paged(out) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Sink::Plain(out) => out.flush(),
+            Sink::Paged(out) => out.flush(),
+        }
+    }
+}
+
 /// Writer of a view's text; [`Output::finish`] ends it.
 pub(crate) struct Output {
-    out: BufWriter<Box<dyn Write>>,
+    out: BufWriter<Sink>,
     /// Name for messages.
     name: String,
     unfinished: Option<NewFile>,
@@ -27,6 +52,9 @@ impl Output {
     /// Opens standard output (no path, or `-`), or a file that must not exist yet unless `force` is given.
     pub(crate) fn open(path: Option<&Path>, force: bool) -> anyhow::Result<Output> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
+            if let Some(paged) = Paged::take() {
+                return Ok(Output::of(Sink::Paged(paged), "standard output", None));
+            }
             let stdout = io::stdout().lock();
             let is_file = rustix::fs::fstat(&stdout).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
             return Ok(Output { is_file, ..Output::to(Box::new(stdout), "standard output", None) });
@@ -64,6 +92,10 @@ impl Output {
     }
 
     fn to(out: Box<dyn Write>, name: &str, unfinished: Option<NewFile>) -> Output {
+        Output::of(Sink::Plain(out), name, unfinished)
+    }
+
+    fn of(out: Sink, name: &str, unfinished: Option<NewFile>) -> Output {
         let is_file = unfinished.is_some();
         Output { out: BufWriter::new(out), name: name.to_owned(), unfinished, is_file, is_closed: false }
     }
@@ -78,6 +110,12 @@ impl Output {
     /// closed the pipe, however the writer reported it.
     pub(crate) fn finish(mut self, written: io::Result<()>) -> anyhow::Result<()> {
         let written = written.and_then(|()| self.flush());
+        if let Sink::Paged(paged) = self.out.get_mut() {
+            let ended = paged.end();
+            // A pager that is left early has shown what was wanted.
+            let written = if self.is_closed { ended } else { written.and(ended) };
+            return written.with_context(|| format!("{}: cannot be written", self.name));
+        }
         if self.is_closed {
             return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
         }

@@ -3,6 +3,7 @@
 use std::env;
 
 use anstyle::{AnsiColor, Effects, Style};
+use unicode_width::UnicodeWidthStr;
 
 use crate::args::Color;
 
@@ -44,6 +45,8 @@ impl Paint {
 pub(crate) struct Screen {
     /// Greatest width of a line, in columns; `None`: no limit, and nothing is cut.
     pub(crate) width: Option<usize>,
+    /// Lines of a terminal; `None`: no limit, or not known.
+    pub(crate) height: Option<usize>,
     /// True for a terminal that shows bars.
     pub(crate) has_bars: bool,
     /// True for characters beyond ASCII.
@@ -59,6 +62,8 @@ pub(crate) struct Screen {
 struct Environment {
     /// `COLUMNS`.
     columns: Option<usize>,
+    /// `LINES`.
+    lines: Option<usize>,
     /// `NO_COLOR` is set and not empty.
     no_color: bool,
     /// `CLICOLOR_FORCE` is set, and neither empty nor 0.
@@ -76,6 +81,7 @@ impl Environment {
         let locale = locale.to_string_lossy().to_ascii_lowercase();
         Environment {
             columns: text("COLUMNS").and_then(|value| value.to_str()?.parse().ok()),
+            lines: text("LINES").and_then(|value| value.to_str()?.parse().ok()),
             no_color: text("NO_COLOR").is_some(),
             forces_color: text("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
             is_dumb: text("TERM").is_some_and(|value| value == "dumb"),
@@ -90,18 +96,45 @@ pub(crate) fn is_unicode() -> bool {
     Environment::read().is_utf8
 }
 
+/// Lines and columns of the terminal that standard output is; `None` where it is none, or does not tell its lines.
+pub(crate) fn terminal_size() -> Option<(usize, usize)> {
+    let screen = Screen::of_output(false, Color::Never, None);
+    Some((screen.height?, screen.width?))
+}
+
+/// Lines that a text takes on a screen of so many columns: a terminal breaks longer lines.
+pub(crate) fn lines_of(text: &[u8], columns: usize) -> usize {
+    let text = String::from_utf8_lossy(text);
+    text.lines().map(|line| without_colours(line).width().div_ceil(columns.max(1)).max(1)).sum()
+}
+
+/// Line without the sequences that colour it.
+fn without_colours(line: &str) -> String {
+    let mut parts = line.split('\x1b');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    parts.for_each(|part| out += part.split_once('m').map_or("", |(_, text)| text));
+    out
+}
+
 impl Screen {
     /// Screen of standard output; `is_file`: the output goes to a file instead. `width` comes before the terminal's.
     pub(crate) fn of_output(is_file: bool, color: Color, width: Option<usize>) -> Screen {
         let stdout = std::io::stdout();
         let is_terminal = !is_file && rustix::termios::isatty(&stdout);
-        let columns = || rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| usize::from(size.ws_col));
-        Screen::new(Environment::read(), is_terminal.then(columns), color, width)
+        let size = || {
+            let size = rustix::termios::tcgetwinsize(&stdout).ok();
+            size.map_or((0, 0), |size| (usize::from(size.ws_col), usize::from(size.ws_row)))
+        };
+        let (terminal, rows) = is_terminal.then(size).unzip();
+        let environment = Environment::read();
+        let lines = environment.lines.filter(|&n| n > 0);
+        let height = rows.and_then(|own| lines.or((own > 0).then_some(own)));
+        Screen { height, ..Screen::new(environment, terminal, color, width) }
     }
 
-    /// Screen of a terminal with this number of columns; `None`: of a file or a pipe.
+    /// Screen of a terminal with this number of columns, whose lines are not known; `None`: of a file or a pipe.
     fn new(environment: Environment, terminal: Option<usize>, color: Color, width: Option<usize>) -> Screen {
-        let Environment { columns, no_color, forces_color, is_dumb, is_utf8 } = environment;
+        let Environment { columns, lines: _, no_color, forces_color, is_dumb, is_utf8 } = environment;
         let of_terminal = |own| columns.filter(|&n| n > 0).unwrap_or(if own == 0 { USUAL_WIDTH } else { own });
         let has_colour = match color {
             Color::Always => true,
@@ -111,11 +144,18 @@ impl Screen {
         };
         Screen {
             width: width.or(terminal.map(of_terminal)).map(|width| width.max(LEAST_WIDTH)),
+            height: None,
             has_bars: terminal.is_some(),
             is_unicode: terminal.is_none() || is_utf8,
             has_colour,
             is_of_text: false,
         }
+    }
+
+    /// Lines of a terminal that are left below a text, without the last one, which the shell's prompt takes.
+    pub(crate) fn room_below(&self, above: &[u8]) -> Option<usize> {
+        let used = lines_of(above, self.width.unwrap_or(usize::MAX));
+        self.height.map(|height| height.saturating_sub(1 + used))
     }
 
     /// Text with an emphasis.
@@ -134,12 +174,19 @@ impl Screen {
 impl Screen {
     /// Screen without colours.
     pub(crate) fn plain(width: Option<usize>) -> Screen {
-        Screen { width, has_bars: false, is_unicode: true, has_colour: false, is_of_text: false }
+        Screen { width, height: None, has_bars: false, is_unicode: true, has_colour: false, is_of_text: false }
     }
 
     /// Screen of a terminal with colours.
     pub(crate) fn coloured(width: usize) -> Screen {
-        Screen { width: Some(width), has_bars: true, is_unicode: true, has_colour: true, is_of_text: false }
+        Screen {
+            width: Some(width),
+            height: None,
+            has_bars: true,
+            is_unicode: true,
+            has_colour: true,
+            is_of_text: false,
+        }
     }
 }
 
@@ -161,6 +208,15 @@ mod tests {
         assert_eq!(width(Some(100), None, None), None, "a pipe has no width, whatever COLUMNS says");
         assert_eq!(width(None, None, Some(120)), Some(120));
         assert_eq!(width(Some(100), Some(132), Some(120)), Some(120));
+    }
+
+    #[test]
+    fn a_long_line_takes_several_lines_and_colours_take_no_room() {
+        for (text, lines) in
+            [("", 0), ("a\n", 1), ("a\n\nb", 3), ("12345\n", 1), ("123456\n", 2), ("\x1b[1m12345\x1b[0m\n", 1)]
+        {
+            assert_eq!(lines_of(text.as_bytes(), 5), lines, "{text:?}");
+        }
     }
 
     #[test]

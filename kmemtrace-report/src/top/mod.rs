@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use kmemtrace::live::{Monitor, MonitorBase, MonitorOptions, Snapshot};
+use kmemtrace_sandbox::Sandbox;
 use ratatui::buffer::Buffer;
 
+use crate::args::Args;
 use crate::cli::Request;
 use crate::exit;
 use crate::render::top_screen::keys::{self, Command};
@@ -25,6 +27,20 @@ use crate::render::top_screen::{self, Look, ScreenView};
 use crate::report;
 use player::{Player, SECOND};
 use script::{Script, Step};
+
+/// Allows what the screen opens beside its trace: its script, the folders that screens are saved in, its terminal, and without a name
+/// the directory of the running recorder.
+pub(crate) fn allow(sandbox: &mut Sandbox, args: &Args) {
+    if let Some(script) = &args.live.script {
+        sandbox.read(script);
+    }
+    sandbox.write(save::folder(args.live.save_in.as_deref()));
+    sandbox.write(std::env::temp_dir());
+    sandbox.device("/dev/tty");
+    if args.words.is_empty() {
+        source::allow_running(sandbox);
+    }
+}
 
 /// Error of an output of text.
 const UNWRITABLE: &str = "standard output: cannot be written";

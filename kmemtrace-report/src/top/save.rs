@@ -9,6 +9,11 @@ use kmemtrace_abi::text::escape::escape;
 use super::terminal;
 use crate::render::top_screen::{self, Look, ScreenView, saved};
 
+/// Folder for screens.
+pub(super) fn folder(asked: Option<&Path>) -> &Path {
+    asked.unwrap_or(Path::new("."))
+}
+
 /// Writes the screen as text and its rows as JSON; returns a line for the user. A directory that the user may not write is replaced
 /// by that of temporary files.
 pub(super) fn save(view: ScreenView<'_>, into: Option<&Path>) -> String {
@@ -24,7 +29,7 @@ pub(super) fn save(view: ScreenView<'_>, into: Option<&Path>) -> String {
             file.put()
         })
     };
-    let asked = into.unwrap_or(Path::new("."));
+    let asked = folder(into);
     let (place, written) = match write(asked) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let other = std::env::temp_dir();

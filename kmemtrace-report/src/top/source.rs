@@ -15,6 +15,7 @@ use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::open::{OpenOptions, regular};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::trace::InputKind;
+use kmemtrace_sandbox::Sandbox;
 
 use crate::render::top_screen::Subject;
 
@@ -67,7 +68,7 @@ impl Source {
             }
         };
         if trace.info.input != InputKind::Kmemtrace && self.is_growing {
-            bail!("{name}: is being written and is no recording of kmemtraced: name it when it is finished");
+            bail!("{name}: is being written and is not a recording of kmemtraced: name it when it is finished");
         }
         Ok(trace)
     }
@@ -122,6 +123,14 @@ impl Source {
     }
 }
 
+/// Allows to read the trace of the running recorder, and the file that names it.
+pub(super) fn allow_running(sandbox: &mut Sandbox) {
+    sandbox.read(RUNNING);
+    if let Ok(Some(path)) = running() {
+        sandbox.input(&path);
+    }
+}
+
 /// Trace of the running recorder; `None` where there is none.
 ///
 /// # Errors
@@ -157,7 +166,7 @@ pub(super) fn read_small(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     regular::open(path).with_context(shown)?.take(MAX_SCRIPT + 1).read_to_string(&mut text).with_context(shown)?;
     if text.len() as u64 > MAX_SCRIPT {
-        bail!("{}: is larger than 1 MiB, and no script", shown());
+        bail!("{}: is larger than 1 MiB, so it is not a script", shown());
     }
     Ok(text)
 }

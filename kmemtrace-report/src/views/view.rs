@@ -105,7 +105,7 @@ const OF_OBJECTS: &[&str] = &[
 ];
 
 /// Options of text, which pages, pictures and exported files do not have.
-const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width"];
+const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width", "no-pager"];
 
 impl View {
     /// Second name on the command line.

@@ -109,6 +109,15 @@ pub(crate) struct Selections {
     pub(crate) has_functions: bool,
 }
 
+/// Files that the recorder itself wrote to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OwnWrites {
+    /// It switched the recording on or off.
+    pub(crate) to_switches: bool,
+    /// It added tasks to those that are recorded.
+    pub(crate) to_task_lists: bool,
+}
+
 /// Control files of a recording.
 pub(crate) struct Control {
     open: Arc<Mutex<Option<OpenFiles>>>,
@@ -236,14 +245,14 @@ impl Control {
         stats.filter_map(|stats| clock.now(stats).ok().flatten()).reduce(|(a, b), (c, d)| (a.min(c), b.max(d)))
     }
 
-    /// Files that another program wrote to since the last call. With `has_switched`, writes to the switches are left out: the
-    /// recorder switched the recording meanwhile.
-    pub(crate) fn written(&mut self, has_switched: bool) -> Vec<String> {
+    /// Files that another program wrote to since the last call, without those that the recorder itself wrote to meanwhile.
+    pub(crate) fn written(&mut self, own: OwnWrites) -> Vec<String> {
         let mut files = match &mut *self.open() {
             Some(OpenFiles { watches: Some(watches), .. }) => watches.take(),
             _ => Vec::new(),
         };
-        files.retain(|file| !has_switched || !self.switches.contains(file));
+        files.retain(|file| !own.to_switches || !self.switches.contains(file));
+        files.retain(|file| !own.to_task_lists || ![TASKS, FUNCTION_TASKS].contains(&file.as_str()));
         files.retain(|file| self.own.has_functions || !FUNCTION_FILES.contains(&file.as_str()));
         files
     }
@@ -385,6 +394,8 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const SWITCHED: OwnWrites = OwnWrites { to_switches: true, to_task_lists: false };
+
     fn fake() -> (tempfile::TempDir, Control) {
         let dir = tempfile::tempdir().unwrap();
         for sub in ["events/kmem/kfree", "options", "per_cpu/cpu0"] {
@@ -415,7 +426,7 @@ mod tests {
         let (dir, mut control) = fake();
         control.switch(false);
         std::fs::write(dir.path().join("tracing_on"), "0\n").unwrap();
-        assert!(control.differences().is_empty() && control.written(true).is_empty());
+        assert!(control.differences().is_empty() && control.written(SWITCHED).is_empty());
         std::fs::write(dir.path().join("tracing_on"), "1\n").unwrap();
         assert_eq!(differences(&control), ["tracing_on is 1 instead of 0"]);
         assert!(control.selections().is_empty());
@@ -446,11 +457,16 @@ mod tests {
         let mut control = Control::of_tracefs(fs, &events, &[0], TraceClock::named("mono"), own).unwrap();
         std::fs::write(dir.path().join("set_event_pid"), "12\n").unwrap();
         control.switch(true);
-        assert!(control.selections().is_empty() && control.written(true).is_empty());
+        assert!(control.selections().is_empty() && control.written(SWITCHED).is_empty());
         assert!(control.differences().is_empty(), "the kernel adds tasks to the list");
+        std::fs::write(dir.path().join("set_event_pid"), "12\n14\n").unwrap();
+        assert!(
+            control.written(OwnWrites { to_task_lists: true, ..OwnWrites::default() }).is_empty(),
+            "tasks were added"
+        );
         std::fs::write(dir.path().join("set_event_pid"), "12\n13\n").unwrap();
         std::fs::write(dir.path().join(&filter), "none\n").unwrap();
-        assert_eq!(control.written(false), [filter.as_str(), "set_event_pid"]);
+        assert_eq!(control.written(OwnWrites::default()), [filter.as_str(), "set_event_pid"]);
         assert_eq!(differences(&control), [format!("{filter} is none instead of bytes_req > 8")]);
     }
 
@@ -459,30 +475,32 @@ mod tests {
         let (_dir, mut control) = fake();
         *OPEN.lock().unwrap() = Some(Arc::clone(&control.open));
         close_all();
-        assert!(control.differences().is_empty() && control.written(false).is_empty() && !control.is_gone());
+        assert!(
+            control.differences().is_empty() && control.written(OwnWrites::default()).is_empty() && !control.is_gone()
+        );
     }
 
     #[test]
     fn a_change_is_seen_as_it_is_and_as_it_happens() {
         let (dir, mut control) = fake();
         assert!(control.is_watched());
-        assert!(control.differences().is_empty() && control.written(false).is_empty());
+        assert!(control.differences().is_empty() && control.written(OwnWrites::default()).is_empty());
         std::fs::write(dir.path().join("tracing_on"), "0\n").unwrap();
         assert_eq!(differences(&control), ["tracing_on is 0 instead of 1"]);
         std::fs::write(dir.path().join("tracing_on"), "1\n").unwrap();
         assert!(control.differences().is_empty());
-        assert_eq!(control.written(false), ["tracing_on"], "it was changed and changed back");
-        assert!(control.written(false).is_empty());
+        assert_eq!(control.written(OwnWrites::default()), ["tracing_on"], "it was changed and changed back");
+        assert!(control.written(OwnWrites::default()).is_empty());
         std::fs::write(dir.path().join("events/kmem/kfree/filter"), "common_pid != 1\n").unwrap();
         assert_eq!(differences(&control), ["events/kmem/kfree/filter is common_pid != 1 instead of none"]);
-        assert_eq!(control.written(false), ["events/kmem/kfree/filter"]);
+        assert_eq!(control.written(OwnWrites::default()), ["events/kmem/kfree/filter"]);
     }
 
     #[test]
     fn a_change_of_text_or_a_marker_is_left_alone() {
         let (dir, mut control) = fake();
         std::fs::write(dir.path().join("trace_marker"), "hello").unwrap();
-        assert!(control.differences().is_empty() && control.written(false).is_empty());
+        assert!(control.differences().is_empty() && control.written(OwnWrites::default()).is_empty());
         std::fs::write(dir.path().join("trace_options"), "noprint-parent\nnostacktrace\noverwrite\n").unwrap();
         assert!(control.differences().is_empty(), "how text looks is not recorded");
         std::fs::write(dir.path().join("trace_options"), "noprint-parent\nnostacktrace\nnooverwrite\n").unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kmemtrace_abi::disk::block::Interval;
 
-use crate::control::files::{Control, Difference, may_clear};
+use crate::control::files::{Control, Difference, OwnWrites, may_clear};
 
 /// Interval between two comparisons of all control files.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
@@ -72,8 +72,8 @@ struct Comparison {
 pub(crate) struct Watcher {
     control: Control,
     compared: Instant,
-    /// True if the recorder switched the recording since the last comparison.
-    has_switched: bool,
+    /// What the recorder wrote to since the last comparison.
+    own: OwnWrites,
     history: History,
 }
 
@@ -103,13 +103,18 @@ impl Watcher {
     pub(crate) fn new(control: Control, changes: ForeignChanges) -> Watcher {
         let right_until = control.now().map(|(not_later, _)| not_later);
         let history = History { changes, right_until, ..History::default() };
-        Watcher { control, compared: Instant::now(), has_switched: false, history }
+        Watcher { control, compared: Instant::now(), own: OwnWrites::default(), history }
     }
 
     /// Announces that the recorder is about to switch the recording on or off.
     pub(crate) fn switch(&mut self, on: bool) {
-        self.has_switched = true;
+        self.own.to_switches = true;
         self.control.switch(on);
+    }
+
+    /// Notes that the recorder has added tasks to those that are recorded.
+    pub(crate) fn listed(&mut self) {
+        self.own.to_task_lists = true;
     }
 
     /// Message on filters that other programs set before the recorder took the buffers over.
@@ -130,7 +135,7 @@ impl Watcher {
         let is_time = all || self.compared.elapsed() >= COMPARISON_INTERVAL;
         let is_cheap = self.control.has_cheap_clock();
         let before = if is_time || is_cheap { self.control.now() } else { None };
-        let written = self.control.written(std::mem::take(&mut self.has_switched));
+        let written = self.control.written(std::mem::take(&mut self.own));
         if written.is_empty() && !is_time {
             if self.control.is_watched() && is_cheap {
                 self.history.mark_right(before.map(|(not_later, _)| not_later));

@@ -29,7 +29,7 @@ const MAX_LINKS: usize = 40;
 /// 16 random hexadecimal digits for a name that no other user can foresee.
 pub(crate) fn random_digits() -> anyhow::Result<String> {
     let mut bytes = [0; 8];
-    random::fill(&mut bytes).context("the kernel gives no random bytes")?;
+    random::fill(&mut bytes).context("the kernel returns no random bytes")?;
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 
@@ -275,7 +275,7 @@ fn trusted_link(dir: &OwnedFd, name: &OsStr) -> anyhow::Result<OsString> {
     let link = rustix::fs::openat(dir, name, flags, Mode::empty()).with_context(|| shown.clone().into_owned())?;
     let stat = rustix::fs::fstat(&link)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-        bail!("{shown} is no directory");
+        bail!("{shown} is not a directory");
     }
     let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
     let trusted = [Some(0), Some(rustix::process::geteuid().as_raw()), sudo];

@@ -13,6 +13,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{self, FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
 
+use crate::fs::mounts;
+
 /// Kind of a kernel file system: its name, its magic number (`include/uapi/linux/magic.h`) and its usual mount points.
 #[derive(Debug)]
 pub(crate) struct Kind {
@@ -68,14 +70,10 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 impl KernelFs {
     /// Opens a kernel file system where it is mounted, else mounts it.
     pub(crate) fn find(kind: &Kind) -> anyhow::Result<KernelFs> {
-        let elsewhere = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
-        let elsewhere = elsewhere.lines().filter_map(|line| {
-            let mut words = line.split(' ');
-            let (_, dir, name) = (words.next()?, words.next()?, words.next()?);
-            (name == kind.name).then_some(dir)
-        });
+        let elsewhere = mounts::all().into_iter().filter(|mounted| mounted.kind == kind.name);
         let is_kind = |fs: &KernelFs| rustix::fs::fstatfs(&fs.dir).is_ok_and(|s| s.f_type as u32 == kind.magic);
-        let mut mounted = kind.usual.iter().copied().chain(elsewhere).filter_map(|p| KernelFs::at(p.as_ref()).ok());
+        let usual = kind.usual.iter().map(PathBuf::from);
+        let mut mounted = usual.chain(elsewhere.map(|mounted| mounted.dir)).filter_map(|path| KernelFs::at(&path).ok());
         match mounted.find(is_kind) {
             Some(found) => Ok(found),
             None => KernelFs::mount(kind)
@@ -189,7 +187,7 @@ impl KernelFs {
     }
 
     /// Error that names the file, and the limit to raise where one was met.
-    fn failed(&self, file: &str, done: &str, error: io::Error) -> anyhow::Error {
+    pub(crate) fn failed(&self, file: &str, done: &str, error: io::Error) -> anyhow::Error {
         let remedy = match Errno::from_io_error(&error) {
             Some(Errno::MFILE) => ": allow more open files (ulimit -n)",
             Some(Errno::NFILE) => ": allow more open files (sysctl fs.file-max)",
@@ -254,6 +252,11 @@ impl KernelFs {
 
     /// Sorted names in the directory `dir` (`.`: this one); none where it is absent. An error names the directory.
     pub(crate) fn names(&self, dir: &str) -> anyhow::Result<Vec<String>> {
+        Ok(self.entries(dir)?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Names in a directory as [`KernelFs::names`], each with its type where the file system tells it.
+    fn entries(&self, dir: &str) -> anyhow::Result<Vec<(String, FileType)>> {
         let opened = rustix::fs::openat(&self.dir, dir, DIRECTORY, Mode::empty()).and_then(Dir::read_from);
         let entries = match opened {
             Ok(entries) => entries,
@@ -263,10 +266,10 @@ impl KernelFs {
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|error| self.failed(dir, "listed", error.into()))?;
-            names.extend(entry.file_name().to_str().map(str::to_owned).ok());
+            names.extend(entry.file_name().to_str().map(|name| (name.to_owned(), entry.file_type())).ok());
         }
-        names.retain(|name| name != "." && name != "..");
-        names.sort();
+        names.retain(|(name, _)| name != "." && name != "..");
+        names.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(names)
     }
 
@@ -282,8 +285,13 @@ impl KernelFs {
     /// Sorted names of the directories in the directory `dir`; none where it is absent. An error names the directory.
     pub(crate) fn dirs(&self, dir: &str) -> anyhow::Result<Vec<String>> {
         let mut dirs = Vec::new();
-        for name in self.names(dir)? {
-            if self.is_dir(&format!("{dir}/{name}"))? {
+        for (name, kind) in self.entries(dir)? {
+            let is_dir = match kind {
+                FileType::Directory => true,
+                FileType::Symlink | FileType::Unknown => self.is_dir(&format!("{dir}/{name}"))?,
+                _ => false,
+            };
+            if is_dir {
                 dirs.push(name);
             }
         }

@@ -92,6 +92,11 @@ impl Destination {
         self.dir.as_mut().map_or(Ok(()), |dir| dir.lend(reader))
     }
 
+    /// See [`TraceDir::hand_over`].
+    pub(crate) fn hand_over(&self, owner: (u32, u32)) -> anyhow::Result<()> {
+        self.dir.as_ref().map_or(Ok(()), |dir| dir.hand_over(owner))
+    }
+
     /// See [`TraceDir::changes`].
     pub(crate) fn changes(&self) -> Vec<String> {
         self.dir.as_ref().map_or_else(Vec::new, TraceDir::changes)

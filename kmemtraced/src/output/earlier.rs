@@ -52,7 +52,7 @@ fn open_earlier(parent: &HeldDir, name: &OsStr, shown: &Path) -> anyhow::Result<
     let shown = shown.display();
     let kind = parent.kind(name).with_context(|| format!("{shown}: cannot be looked at"))?;
     if kind != Some(FileType::Directory) {
-        bail!("{shown}: is no directory: move it away, or use another name (-o)");
+        bail!("{shown}: is not a directory: move it away, or use another name (-o)");
     }
     let held = parent.open_dir(name).with_context(|| format!("{shown}: cannot be opened"))?;
     held.lock().map_err(|error| match error.kind() {
@@ -76,7 +76,7 @@ fn must_be_trace(held: &HeldDir, shown: &Path) -> anyhow::Result<()> {
     for name in held.names().with_context(|| format!("{}: cannot be read", shown.display()))? {
         if !is_of_trace(&name) || held.kind(&name)?.is_some_and(|kind| kind != FileType::RegularFile) {
             let path = shown.join(name);
-            bail!("{}: is no file of a trace: move it away first, or use another name (-o)", path.display());
+            bail!("{}: is not part of a trace: move it away first, or use another name (-o)", path.display());
         }
     }
     Ok(())

@@ -1,8 +1,10 @@
 //! A file that the recorder has made, known by device and inode: its name may come to stand for another file.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
 
 use crate::fs::held_dir::HeldDir;
@@ -60,6 +62,19 @@ impl MadeFile {
     pub(super) fn new(dir: &HeldDir, name: &str, size: &Arc<Size>) -> Result<MadeFile, Errno> {
         let stat = dir.stat_of(name.as_ref())?;
         Ok(MadeFile { name: name.to_owned(), device: stat.st_dev, inode: stat.st_ino, size: Arc::clone(size) })
+    }
+
+    /// Gives the file to a user and a group, unless its name has come to stand for another one.
+    pub(super) fn give_to(&self, dir: &HeldDir, user: u32, group: u32) -> io::Result<()> {
+        let file = match dir.open(self.name.as_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        let found = rustix::fs::fstat(&file)?;
+        if (found.st_dev, found.st_ino) != (self.device, self.inode) {
+            return Ok(());
+        }
+        Ok(rustix::fs::fchown(&file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?)
     }
 
     /// What another program has done to it: `cpu0.out was removed`.

@@ -59,7 +59,7 @@ impl TraceDir {
         let dir = given.unwrap_or(Path::new(DEFAULT)).to_owned();
         let shown = dir.display();
         let Some(asked) = dir.file_name() else {
-            bail!("-o {shown}: is no name for a new directory: use one that ends with a name (-o DIR/NAME)");
+            bail!("-o {shown}: is not a name for a new directory: use one that ends with a name (-o DIR/NAME)");
         };
         let above = dir.parent().unwrap_or(Path::new(""));
         let parent = HeldDir::reach(above)
@@ -178,6 +178,19 @@ impl TraceDir {
         self.held.give_to(user, group).with_context(|| format!("{shown}: cannot be given to user {user}"))?;
         self.is_lent = true;
         Ok(())
+    }
+
+    /// Gives the directory, and the files that this run has made in it, to a user and a group: the files first, while no one else may
+    /// enter the directory.
+    pub(crate) fn hand_over(&self, (user, group): (u32, u32)) -> anyhow::Result<()> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = made.iter().try_for_each(|file| file.give_to(&self.held, user, group));
+        files.and_then(|()| self.held.give_to(user, group)).with_context(|| {
+            let shown = self.dir.display();
+            format!(
+                "{shown}: cannot be given to user {user}, and stays root's; type: sudo chown -R {user}:{group} {shown}"
+            )
+        })
     }
 
     /// Free bytes of the file system.

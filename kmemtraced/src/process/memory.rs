@@ -24,7 +24,8 @@ pub(crate) fn try_out(cpus: usize, pool_bytes: usize) -> anyhow::Result<()> {
         return Ok(());
     }
     let bytes = TEXTS + cpus * (THREADS + pool_bytes);
-    let failed = |_| anyhow!("recording takes {} MiB more than can be had: raise ulimit -v and ulimit -d", bytes >> 20);
+    let failed =
+        |_| anyhow!("recording takes {} MiB more than is available: raise ulimit -v and ulimit -d", bytes >> 20);
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(failed)
 }
 

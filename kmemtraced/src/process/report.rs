@@ -26,8 +26,13 @@ pub(crate) fn reader() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
+    caller().or_else(without_rights).or(Some((NO_RIGHTS, NO_RIGHTS)))
+}
+
+/// User and group for whom sudo runs this program as root; `None` without sudo, and for root.
+pub(crate) fn caller() -> Option<(u32, u32)> {
     let id = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|id| *id > 0 && *id < u32::MAX);
-    id("SUDO_UID").zip(id("SUDO_GID")).or_else(without_rights).or(Some((NO_RIGHTS, NO_RIGHTS)))
+    id("SUDO_UID").zip(id("SUDO_GID")).filter(|_| rustix::process::geteuid().is_root())
 }
 
 /// User and group without rights, as the machine names them.

@@ -2,7 +2,7 @@
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
 //! reports the result and has the exit status. `command` deals with child processes, `launcher` starts a COMMAND that is
-//! recorded alone, `losses` explains lost events, `viewer` with a program that shows the recording meanwhile, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
+//! recorded alone, `tasks` chooses other tasks to record alone, `losses` explains lost events, `viewer` with a program that shows the recording meanwhile, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
@@ -14,6 +14,7 @@ mod notices;
 mod set_up;
 pub(crate) mod shutdown;
 mod start;
+mod tasks;
 mod viewer;
 mod wait;
 
@@ -25,6 +26,8 @@ use std::thread;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::disk::block::END_ERROR;
+use kmemtrace_abi::text::size::whole_units;
+use kmemtrace_abi::text::units;
 
 use crate::args::{Args, Sync};
 use crate::control::foreign::{ForeignChanges, Watcher};
@@ -33,6 +36,7 @@ use crate::output::stream::Stream;
 use crate::output::trace_dir::TraceDir;
 use crate::process::memory;
 use crate::process::messages;
+use crate::process::report;
 use crate::process::signals::Signals;
 use crate::process::thread::not_started;
 use crate::source::{SourceFacts, TraceSource, undo};
@@ -46,7 +50,8 @@ use command::Reported;
 use launcher::Launcher;
 use losses::Conditions;
 use notices::{answer_counters, report_change, say_verbose, warn};
-use start::Started;
+use start::{Started, Whom};
+use tasks::Tasks;
 use viewer::Viewer;
 use wait::{Running, Stop};
 
@@ -83,6 +88,7 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
 
 fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     let report_file = memstrack::report_file(args)?;
+    let mut tasks = tasks::chosen(args)?;
     let source = set_up::set_up(args)?;
     let (mut output, mut viewer) = destination(args, signals)?;
     if let Some(reader) = args.reader {
@@ -90,7 +96,7 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
         output.lend(reader)?;
     }
-    let status = run(args, source, &mut output, viewer.as_mut(), signals);
+    let status = run(args, source, &mut output, viewer.as_mut(), signals, tasks.as_mut());
     warn(output.finish_removal());
     if status.is_err() {
         // Before the stream's end, which it would report.
@@ -101,6 +107,7 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     output.close_stream();
     let viewed = viewer.map_or(0, |viewer| viewer.finish(signals));
     if signals.is_second() {
+        hand_over(args, &output);
         return status;
     }
     let status = status.map(|status| if status == 0 { viewed } else { status });
@@ -109,6 +116,8 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     if memstrack::is_private(args) {
         remove_private(&dir, reported);
     }
+    // The last step: until then no other user can change what the reports read.
+    hand_over(args, &output);
     match reported {
         Reported::Interrupted => Ok(shutdown::ENDED_EARLY),
         // The reports are what was asked for.
@@ -136,6 +145,13 @@ fn destination(args: &Args, signals: &Signals) -> anyhow::Result<(Destination, O
     }
 }
 
+/// Gives the recording to the user who called sudo; a directory that another user reads meanwhile has its owner.
+fn hand_over(args: &Args, output: &Destination) {
+    if let Some(caller) = report::caller().filter(|_| args.reader.is_none()) {
+        warn(output.hand_over(caller));
+    }
+}
+
 /// Removes a recording of which only the reports are wanted, once they are there.
 fn remove_private(dir: &Path, reported: Reported) {
     let shown = dir.display();
@@ -152,12 +168,16 @@ fn run(
     output: &mut Destination,
     viewer: Option<&mut Viewer>,
     signals: &Signals,
+    mut tasks: Option<&mut Tasks>,
 ) -> anyhow::Result<u8> {
     let facts = Arc::clone(source.facts());
     let description = Arc::new(Description::new(&facts, !args.no_host)?);
     let changes = ForeignChanges::default();
     let mut watcher = source.control().map(|control| Watcher::new(control, changes.clone()));
     let mut meta = MetaFile::begin(output, &description, &meta_options(args))?;
+    if let Some(line) = names_fill_limit(args, &meta) {
+        messages::say(format!("kmemtraced: {line}"));
+    }
     if signals.is_second() {
         bail!("ended by a second signal before recording began: nothing is kept");
     }
@@ -174,17 +194,12 @@ fn run(
     names.learn(&source.comms(), knows_own);
     names.begin(meta);
     let launcher = threads.map_err(|error| output.unwritable("meta.out", &error)).and(launcher);
-    let started =
-        launcher.and_then(|launcher| start::start(args, &*source, output, signals, watcher.as_mut(), launcher));
+    let started = launcher.and_then(|launcher| {
+        let whom = Whom { launcher, tasks: tasks.as_deref_mut() };
+        start::start(args, &*source, output, signals, watcher.as_mut(), whom)
+    });
     if started.is_ok() {
-        if let Some(watcher) = watcher.as_mut().filter(|_| facts.since_boot) {
-            // Probe events are enabled now.
-            watcher.switch(true);
-        }
-        names.put_probes(source.begun());
-        names.begun();
-        workers.go();
-        take_name(args, output);
+        begun(args, &*source, output, watcher.as_mut(), &names, &mut workers);
     }
     let score = memory::OomScore::lower().inspect_err(|line| say_verbose(args, line));
     let waited = started.map(|mut started| {
@@ -193,7 +208,8 @@ fn run(
         }
         let (watcher, child, source) = (watcher.as_mut(), started.child.as_mut(), &*source);
         let (names, workers) = (&mut names, &workers);
-        let stop = Running { args, workers, output, signals, source, watcher, child, names, viewer }.wait();
+        let tasks = tasks.as_deref_mut();
+        let stop = Running { args, workers, output, signals, source, watcher, child, names, viewer, tasks }.wait();
         (stop, started)
     });
     if waited.is_ok() {
@@ -223,9 +239,39 @@ fn run(
         return Ok(status);
     }
     let finished = names.finish(stop.reason);
-    let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign };
+    let whom = tasks::whom(args, tasks.as_deref());
+    let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign, whom };
     let status = shutdown::close(args, output, &conditions, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, child, signals))
+}
+
+/// Line about a limit of which the symbols and texts take more than three quarters before the first event; those of the machine's memory
+/// are still to come.
+fn names_fill_limit(args: &Args, meta: &MetaFile) -> Option<String> {
+    let limit = args.max_size.filter(|&limit| meta.bytes() > limit / 4 * 3)?;
+    let [limit, names] = [whole_units(limit), units::bytes(meta.bytes())];
+    Some(format!(
+        "--max-size {limit}: symbols and texts take {names} before the first event, so there is room for few; use a larger limit"
+    ))
+}
+
+/// Makes readers and names go, once events are recorded.
+fn begun(
+    args: &Args,
+    source: &dyn TraceSource,
+    output: &mut Destination,
+    watcher: Option<&mut Watcher>,
+    names: &Names,
+    workers: &mut Workers,
+) {
+    if let Some(watcher) = watcher.filter(|_| source.facts().since_boot) {
+        // Probe events are enabled now.
+        watcher.switch(true);
+    }
+    names.put_probes(source.begun());
+    names.begun();
+    workers.go();
+    take_name(args, output);
 }
 
 /// Options of the threads that record.

@@ -51,8 +51,8 @@ pub(crate) fn report_change(change: Option<String>) {
     }
 }
 
-/// Says what is recorded, and from which buffers.
-pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts) {
+/// Says what is recorded, and from which buffers; `whom`: the tasks that are recorded alone.
+pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts, whom: &str) {
     let command = args.command_name();
     let has_command = !command.is_empty();
     let begun = dir
@@ -60,9 +60,11 @@ pub(crate) fn say_begin(args: &Args, dir: Option<&Path>, facts: &SourceFacts) {
     say(
         args,
         &match facts.scope {
-            Scope::Tasks => format!("{begun} {command} and its children alone"),
+            Scope::Tasks if args.only_command => format!("{begun} {whom} alone"),
+            Scope::Tasks if has_command => format!("{begun} {whom} alone until {command} ends"),
+            Scope::Tasks => format!("{begun} {whom} alone   Ctrl-C stops"),
             Scope::System if has_command => {
-                format!("{begun} the whole machine until {command} ends (--only-command records {command} alone)")
+                format!("{begun} the whole machine until {command} ends; to record {command} alone add --only-command")
             }
             Scope::System | Scope::Unknown => format!("{begun} the whole machine   Ctrl-C stops"),
         },

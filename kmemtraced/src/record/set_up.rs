@@ -36,11 +36,13 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         || args.clock.is_some()
         || args.filter.is_some()
         || args.only_command
+        || args.task_option().is_some()
         || args.stack.is_some()
         || args.functions.is_some();
     if let Some(channel) = relay::find().filter(|_| !wants_tracefs) {
         return set_up_relay(args, channel);
     }
+    let task_option = args.only_command.then_some("--only-command").or_else(|| args.task_option());
     let slab = ["slab".to_owned()];
     let events = args.events.as_deref().unwrap_or(&slab);
     let begins = events::has_latency(events) && !args.no_stack;
@@ -52,7 +54,8 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         stack: Wished { when: args.stack.as_ref(), begins, sites: !args.no_stack },
         functions: args.functions.as_deref(),
         probes: !args.no_probes,
-        scope: if args.only_command { Scope::Tasks } else { Scope::System },
+        scope: if task_option.is_some() { Scope::Tasks } else { Scope::System },
+        task_option: task_option.unwrap_or_default(),
         buffer_bytes: &|cpus| args.buffer_bytes().unwrap_or_else(|| buffer_size::default_bytes(cpus)),
     };
     Ok(Box::new(RingBuffers::set_up(checked_tracefs(args)?, &options)?))

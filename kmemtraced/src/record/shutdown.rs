@@ -26,7 +26,7 @@ pub(crate) const ENDED_EARLY: u8 = 3;
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// The end of a recording.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ended<'a> {
     /// The reason, as text for the user.
     pub(crate) why: &'a str,
@@ -34,6 +34,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) early: bool,
     /// True if another program changed the recording.
     pub(crate) foreign: bool,
+    /// Tasks that were recorded alone, as text for the user.
+    pub(crate) whom: String,
 }
 
 /// Sums over the files of a recording.
@@ -89,7 +91,7 @@ pub(crate) fn close(
         let unknown = if is_unknown { ", and an unknown number more" } else { "" };
         let events = counted(events, "event");
         say(format!("stopped: {}   {events}   {}   {lost} lost{unknown}", ended.why, totals.size()));
-        say_scope(args, facts);
+        say_scope(facts, &ended.whom);
     }
     say_each_cpu(args, totals.events, outcomes);
     say_losses(conditions, &totals, outcomes, failed.is_none());
@@ -122,12 +124,9 @@ pub(crate) fn close(
 }
 
 /// Says which events were not recorded on purpose.
-fn say_scope(args: &Args, facts: &SourceFacts) {
+fn say_scope(facts: &SourceFacts, whom: &str) {
     if facts.scope == Scope::Tasks {
-        let command = args.command_name();
-        say(format!(
-            "recorded {command} and its children alone: frees by others are unseen, live figures are upper bounds"
-        ));
+        say(format!("recorded {whom} alone: frees by others are unseen, live figures are upper bounds"));
     }
     if let Some(filter) = &facts.filter {
         let filter = escape(filter.as_bytes());

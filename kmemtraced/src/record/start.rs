@@ -12,8 +12,11 @@ use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::process::thread::HighPriority;
 use crate::record::launcher::{self, Launcher};
-use crate::record::notices::{list_set_up, report_change, say_begin, say_verbose, warn_of_events, warn_of_symbols};
+use crate::record::notices::{
+    list_set_up, report_change, say, say_begin, say_verbose, warn_of_events, warn_of_symbols,
+};
 use crate::record::shutdown::LAST_WORDS;
+use crate::record::tasks::{self, Tasks};
 use crate::source::TraceSource;
 
 /// Parts of a recording that exist once events are recorded.
@@ -22,14 +25,22 @@ pub(crate) struct Started {
     pub(crate) priority: HighPriority,
 }
 
-/// Enables the events and runs COMMAND, with the `launcher` where COMMAND is recorded alone. The readers take nothing from the buffers before both have succeeded.
+/// Tasks that are recorded alone; without either, the whole machine is recorded.
+pub(crate) struct Whom<'a> {
+    /// Thread that starts COMMAND.
+    pub(crate) launcher: Option<Launcher>,
+    /// Tasks that run.
+    pub(crate) tasks: Option<&'a mut Tasks>,
+}
+
+/// Enables the events and runs COMMAND, with the launcher where COMMAND is recorded alone. The readers take nothing from the buffers before both have succeeded.
 pub(crate) fn start(
     args: &Args,
     source: &dyn TraceSource,
     output: &Destination,
     signals: &Signals,
     mut watcher: Option<&mut Watcher>,
-    launcher: Option<Launcher>,
+    whom: Whom<'_>,
 ) -> anyhow::Result<Started> {
     if signals.stops() > 0 && output.replaces() {
         bail!("ended by a signal before recording began: the earlier recording is kept");
@@ -52,13 +63,19 @@ pub(crate) fn start(
         report_change(watcher.selections());
         watcher.switch(true);
     }
+    let Whom { launcher, mut tasks } = whom;
     if let Some(launcher) = &launcher {
-        source.follow(launcher.tid)?;
+        source.follow(&[launcher.tid.unsigned_abs()])?;
+    }
+    if let Some(tasks) = tasks.as_deref_mut() {
+        tasks.begin(source)?;
     }
     source.start()?;
     // A write of another program to a switch is not told from the recorder's own until these are taken.
     report_change(watcher.and_then(|watcher| watcher.compare(false)));
-    say_begin(args, output.path(), facts);
+    let tasks = tasks.as_deref();
+    say_begin(args, output.path(), facts, &tasks::whom(args, tasks));
+    tasks.and_then(Tasks::grows).iter().for_each(|line| say(args, line));
     let mut child = None;
     if !args.command.is_empty() {
         messages::finish(LAST_WORDS);

@@ -6,6 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
+use kmemtrace_abi::text::size::whole_units;
+use kmemtrace_abi::text::units;
 
 use crate::args::Args;
 use crate::control::foreign::Watcher;
@@ -14,6 +16,7 @@ use crate::output::trace_dir::Place;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::record::notices::{answer_counters, has_status_line, report_change};
+use crate::record::tasks::Tasks;
 use crate::record::viewer::Viewer;
 use crate::source::TraceSource;
 use crate::write::names::Names;
@@ -51,6 +54,7 @@ pub(crate) struct Running<'a> {
     pub(crate) child: Option<&'a mut Child>,
     pub(crate) names: &'a mut Names,
     pub(crate) viewer: Option<&'a mut Viewer>,
+    pub(crate) tasks: Option<&'a mut Tasks>,
 }
 
 impl Running<'_> {
@@ -101,11 +105,18 @@ impl Running<'_> {
             let how = status.code().map_or_else(|| format!("{status}"), |code| format!("exited {code}"));
             return Stop::new(format!("{program} {how}"), END_ASKED);
         }
+        if let Some(tasks) = self.tasks.as_deref_mut()
+            && tasks.look(self.args, self.source, self.watcher.as_deref_mut(), self.names)
+        {
+            return Stop::new("the recorded tasks have ended", END_ASKED);
+        }
         if self.args.duration.is_some_and(|limit| start.elapsed() >= limit) {
             return Stop::new("--duration", END_LIMIT);
         }
-        if self.args.max_size.is_some_and(|limit| self.bytes() >= limit) {
-            return Stop::new("--max-size", END_LIMIT);
+        let (events, names) = (self.sum(|p| &p.bytes), self.names.bytes());
+        if let Some(limit) = self.args.max_size.filter(|&limit| events + names >= limit) {
+            let [limit, events, names] = [whole_units(limit), units::bytes(events), units::bytes(names)];
+            return Stop::new(format!("--max-size {limit}: events {events}, symbols and texts {names}"), END_LIMIT);
         }
         None
     }
@@ -118,7 +129,7 @@ impl Running<'_> {
         }
         report_change(self.watcher.as_mut().and_then(|watcher| watcher.compare(false)));
         if self.watcher.as_ref().is_some_and(|watcher| watcher.is_gone()) {
-            return Stop::new("what was recorded from was removed", END_ERROR);
+            return Stop::new("the source of the recording was removed", END_ERROR);
         }
         if looked.elapsed() < LOOK_INTERVAL {
             return None;
@@ -131,11 +142,6 @@ impl Running<'_> {
         let changed = self.output.changes();
         let first = changed.first()?;
         Stop::new(format!("{shown}/{first} by another program"), END_ERROR)
-    }
-
-    /// Bytes of all files.
-    fn bytes(&self) -> u64 {
-        self.sum(|p| &p.bytes) + self.names.bytes()
     }
 
     fn sum(&self, counter: fn(&Progress) -> &AtomicU64) -> u64 {

@@ -95,7 +95,7 @@ pub(crate) fn without_frees(events: &[String]) -> Option<String> {
     let (first, others) = allocs.split_first()?;
     let allocs = others.iter().fold((*first).to_owned(), |list, alloc| format!("{list}, {alloc}"));
     let frees = frees.join(",");
-    Some(format!("{allocs} without its frees: all of these objects will look live: add {frees} to -e"))
+    Some(format!("{allocs} is recorded but its frees are not, so every object will appear live: add {frees} to -e"))
 }
 
 /// True for an event of no objects, which comes along so that the report can name others.
@@ -230,7 +230,9 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
             if let Some(since) = profile.since {
                 bail!("-e {name}: this kernel has no {name} events: Linux {since} or later");
             }
-            bail!("-e {name}: this kernel has none of these events: it takes CONFIG_TRACEPOINTS and the kmem events");
+            bail!(
+                "-e {name}: this kernel has none of these events: it requires CONFIG_TRACEPOINTS and the kmem events"
+            );
         }
         events.extend(found);
     }
@@ -426,7 +428,7 @@ mod tests {
         };
         assert_eq!(
             warning(&["kmem_cache_alloc"]).unwrap(),
-            "kmem_cache_alloc without its frees: all of these objects will look live: add kmem_cache_free to -e"
+            "kmem_cache_alloc is recorded but its frees are not, so every object will appear live: add kmem_cache_free to -e"
         );
         let both = warning(&["kmalloc", "kmalloc_node", "kmem_cache_free", "mm_page_alloc"]).unwrap();
         assert!(both.starts_with("kmalloc, kmalloc_node, mm_page_alloc without"), "{both}");

@@ -8,6 +8,7 @@ use kmemtrace_abi::trace::Scope;
 
 use crate::fs::kernelfs::KernelFs;
 use crate::source::instance::Instance;
+use crate::source::task_lists;
 
 /// Functions of reclaim and compaction.
 const DEFAULT: [&str; 8] = [
@@ -92,7 +93,7 @@ fn switch_on(
         if has_tracer(top)? {
             bail!("this kernel has the tracer {TRACER} for its top-level buffer only, which is left alone");
         }
-        bail!("this kernel has no tracer {TRACER}: it takes CONFIG_FUNCTION_GRAPH_TRACER");
+        bail!("this kernel has no tracer {TRACER}: it requires CONFIG_FUNCTION_GRAPH_TRACER");
     }
     let mut last = None;
     for name in asked {
@@ -111,15 +112,15 @@ fn switch_on(
         bail!("the kernel takes none of {}{reason}", asked.join(", "));
     }
     if scope == Scope::Tasks {
-        fs.set(FORK, "1").context("functions of COMMAND alone cannot be recorded")?;
+        fs.set(FORK, "1").context("functions of some tasks alone cannot be recorded")?;
     }
     fs.set(CURRENT, TRACER).context("the tracer is refused")?;
     Ok(recorded)
 }
 
-/// Limits the functions to those that the thread and the tasks that it starts call.
-pub(crate) fn follow(fs: &KernelFs, functions: &Functions, thread: i32) -> anyhow::Result<()> {
-    if functions.recorded.is_empty() { Ok(()) } else { fs.set(TASKS, &thread.to_string()) }
+/// Limits the functions to those that the threads and the tasks that they start call.
+pub(crate) fn follow(fs: &KernelFs, functions: &Functions, threads: &[u32]) -> anyhow::Result<()> {
+    if functions.recorded.is_empty() { Ok(()) } else { task_lists::add(fs, TASKS, threads) }
 }
 
 /// Finds out which functions can be recorded, in a new instance `name`, which is removed again.
@@ -181,7 +182,7 @@ mod tests {
             fs::write(dir.path().join(file), text).unwrap();
         }
         let functions = set(&fs, &fs, &[], Scope::Tasks);
-        follow(&fs, &functions, 12).unwrap();
+        follow(&fs, &functions, &[12]).unwrap();
         assert_eq!((fs.get(FORK).unwrap(), fs.get(TASKS).unwrap()), ("1".to_owned(), "12".to_owned()));
     }
 

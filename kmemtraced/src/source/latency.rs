@@ -62,7 +62,7 @@ pub(crate) fn check(found: &[String]) -> anyhow::Result<()> {
     };
     if !found.iter().any(is_paired) {
         bail!(
-            "-e {PROFILE}: this kernel has no begin and end of a reclaim or compaction: it takes the events of vmscan or compaction"
+            "-e {PROFILE}: this kernel has no begin and end of a reclaim or compaction: it requires the events of vmscan or compaction"
         );
     }
     Ok(())

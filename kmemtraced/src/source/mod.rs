@@ -3,7 +3,7 @@
 //! [`TraceSource`] is the seam: the rest of the recorder knows nothing else of a source. `tracefs` records from ring buffers, in
 //! an `instance` of its own or in a buffer filled since `boot`; `relay` records from the channel of the 2008 kmemtrace.
 //! `events` has the profiles and formats of events, `latency` the profile of that name, `functions` the tracer of functions, `stacks`
-//! the ways to stacks, `probes` the events for frees that have none, `stack_cost` the time of a stack, `buffer_size` the default and
+//! the ways to stacks, `probes` the events for frees that have none, `stack_cost` the time of a stack, `task_lists` the tasks to record alone, `buffer_size` the default and
 //! the limit of buffers. `kernel` has what older kernels lack, `ownership` tells the
 //! recorder's instances from those of others, `as_found` keeps earlier values of control files, `undo` removes or restores,
 //! `recovery` gathers what `recover` did.
@@ -25,9 +25,11 @@ pub(crate) mod recovery;
 pub(crate) mod relay;
 pub(crate) mod stack_cost;
 pub(crate) mod stacks;
+mod task_lists;
 pub(crate) mod tracefs;
 pub(crate) mod undo;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -71,10 +73,15 @@ pub(crate) trait TraceSource {
     fn facts(&self) -> &Arc<SourceFacts>;
     /// Buffer of a CPU; `None` for one that was never online. An error names the file and the reason.
     fn cpu(&self, cpu: u32) -> anyhow::Result<Option<Box<dyn CpuSource>>>;
-    /// Limits the recording to the thread and to the tasks that it starts; to be called before the events are enabled. Only a
-    /// source whose scope is tasks can do it.
-    fn follow(&self, _thread: i32) -> anyhow::Result<()> {
+    /// Limits the recording to the threads and to the tasks that they start; to be called before the events are enabled, and again for
+    /// more threads. Only a source whose scope is tasks can do it.
+    fn follow(&self, _threads: &[u32]) -> anyhow::Result<()> {
         Ok(())
+    }
+    /// Threads that the recording is limited to now: those of [`TraceSource::follow`] that live, and their children. `None` where this is
+    /// not known.
+    fn followed(&self) -> Option<BTreeSet<u32>> {
+        None
     }
     /// Enables the events.
     fn start(&self) -> anyhow::Result<()>;

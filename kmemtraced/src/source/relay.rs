@@ -53,7 +53,7 @@ impl RelayChannel {
         let shown = fs.path("").display().to_string();
         let cpus = fs.numbered(".", "cpu")?;
         if cpus.is_empty() {
-            bail!("{shown}: has no cpu0, cpu1, ...: it is no kmemtrace channel");
+            bail!("{shown}: has no cpu0, cpu1, ...: it is not a kmemtrace channel");
         }
         let version = fs.get_if_there("abi_version")?;
         if !["", ABI_VERSION].contains(&version.trim()) {

@@ -1,6 +1,7 @@
 //! Ring buffers of tracefs as a source: an instance made for the recording, or a buffer that the kernel has filled since boot.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -30,6 +31,7 @@ use crate::source::kernel;
 use crate::source::poll::readable;
 use crate::source::probes::{self, Probes, Wanted};
 use crate::source::stacks::{self, Stacks, Wished};
+use crate::source::task_lists;
 use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 
 /// Size of a sub-buffer where the kernel lets it be set.
@@ -80,6 +82,8 @@ pub(crate) struct InstanceOptions<'a> {
     pub(crate) probes: bool,
     /// Part of the system to record.
     pub(crate) scope: Scope,
+    /// Option that limits the recording to some tasks; empty without one.
+    pub(crate) task_option: &'a str,
     /// Bytes of a CPU's buffer, given the number of CPUs.
     pub(crate) buffer_bytes: &'a dyn Fn(usize) -> u64,
 }
@@ -115,8 +119,9 @@ impl InstanceOptions<'_> {
         }
         if self.scope == Scope::Tasks && !(tracefs.has(TASKS)? && tracefs.has(FORK)?) {
             bail!(
-                "--only-command: Linux {} or later is required (set_event_pid with event-fork), and this is {release}: \
+                "{}: Linux {} or later is required (set_event_pid with event-fork), and this is {release}: \
                  record the whole machine, and give the report --comm NAME",
+                self.task_option,
                 kernel::EVENT_FORK
             );
         }
@@ -212,7 +217,7 @@ impl RingBuffers {
             let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
         }
         fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
-            .context("the buffers cannot be had: give a smaller --buffer-size")?;
+            .context("the buffers cannot be allocated: give a smaller --buffer-size")?;
         let _ = fs.write("buffer_percent", &buffer_size::wake_percent(buffer_bytes).to_string());
         let probes = options.probes(&instance, &events)?;
         events.extend(probes.events.iter().cloned());
@@ -416,10 +421,14 @@ impl TraceSource for RingBuffers {
         Ok(Some(Box::new(RingBuffer { raw, stats, clock: self.clock })))
     }
 
-    fn follow(&self, thread: i32) -> anyhow::Result<()> {
+    fn follow(&self, threads: &[u32]) -> anyhow::Result<()> {
         let fs = self.owner.fs();
-        functions::follow(fs, &self.facts.functions, thread)?;
-        fs.set(TASKS, &thread.to_string())
+        functions::follow(fs, &self.facts.functions, threads)?;
+        task_lists::add(fs, TASKS, threads)
+    }
+
+    fn followed(&self) -> Option<BTreeSet<u32>> {
+        task_lists::threads(self.owner.fs(), TASKS)
     }
 
     fn start(&self) -> anyhow::Result<()> {

@@ -197,6 +197,6 @@ fn clean_up(options: &Options, reader: Option<(u32, u32)>) {
 fn take_back(dir: &Path) -> anyhow::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let parent = HeldDir::reach(dir.parent().unwrap_or(Path::new("")))?;
-    let held = parent.open_dir(dir.file_name().context("is no name of a directory")?)?;
+    let held = parent.open_dir(dir.file_name().context("is not the name of a directory")?)?;
     Ok(held.give_to(user, group)?)
 }

@@ -28,7 +28,7 @@ pub(crate) struct Description {
 /// Id of a new recording: 16 random bytes.
 fn new_recording() -> anyhow::Result<RecordingId> {
     let mut id = [0; 16];
-    random::fill(&mut id).context("the kernel gives no random bytes")?;
+    random::fill(&mut id).context("the kernel returns no random bytes")?;
     Ok(id)
 }
 

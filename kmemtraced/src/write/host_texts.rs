@@ -18,7 +18,7 @@ use crate::write::header::now;
 use crate::write::line_hashes::LineHashes;
 use crate::write::new_modules::{KnownModules, SymbolsOf};
 use crate::write::own_threads::has_ids_of_events;
-use crate::write::{cgroups, module_info, reclaim_account, slab_aliases};
+use crate::write::{cgroups, module_info, reclaim_account, red_zones, slab_aliases};
 
 /// File with the symbols.
 const KALLSYMS: &str = "kallsyms";
@@ -217,6 +217,11 @@ impl HostTexts {
         [item::MODULES_LATER, item::MODULE_INFO_LATER, item::KALLSYMS_LATER].into_iter().zip(texts).collect()
     }
 
+    /// Makes the next call of [`HostTexts::new_cgroups`] take these processes for new.
+    pub(crate) fn look_again(&mut self, processes: &[u32]) {
+        self.known_processes.iter_mut().for_each(|known| known.retain(|process| !processes.contains(process)));
+    }
+
     /// Cgroups of the threads of all processes that are new since the last call.
     pub(crate) fn new_cgroups(&mut self) -> Vec<(u16, Vec<u8>)> {
         let lines = match (&self.proc, &mut self.known_processes) {
@@ -251,7 +256,8 @@ impl HostTexts {
         let slabinfo = self.proc("slabinfo", "some caches");
         let aliases = self.of_sysfs("other names of caches", |sysfs| slab_aliases::lines(sysfs, &slabinfo));
         let flags = self.of_sysfs("flags of caches", reclaim_account::lines);
-        vec![
+        let red_zones = self.of_sysfs("red zones of caches", red_zones::lines);
+        let mut texts = vec![
             (item::MODULES_LATER, modules),
             (item::MODULE_INFO_LATER, module_info),
             (item::KALLSYMS_LATER, symbols),
@@ -261,7 +267,11 @@ impl HostTexts {
             (item::THREADS_END, self.threads()),
             (item::COMMS, [saved_cmdlines, &self.live_comms()].concat()),
             (item::STOPPED, now().to_vec()),
-        ]
+        ];
+        if !red_zones.is_empty() {
+            texts.push((item::RED_ZONES, red_zones));
+        }
+        texts
     }
 
     /// Lines about the modules in a text of `/proc/modules`.

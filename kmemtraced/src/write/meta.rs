@@ -96,6 +96,12 @@ impl MetaFile {
         Ok(())
     }
 
+    /// Adds the cgroups of these processes, which may have changed.
+    pub(crate) fn put_cgroups_again(&mut self, processes: &[u32]) -> io::Result<()> {
+        self.texts.look_again(processes);
+        self.put_new_cgroups()
+    }
+
     /// Looks for processes that are new, and adds their cgroups.
     pub(crate) fn put_new_cgroups(&mut self) -> io::Result<()> {
         let texts = self.texts.new_cgroups();

@@ -5,7 +5,7 @@
 //! `writer` counts them (`tally`), accounts for `loss` and appends to a `block_file`, with or without `compress`; `freeing` gives old
 //! blocks back to the file system where only a live screen reads them. `header` is the
 //! first block of each file, `meta` the file that names things, from `host_texts` (with `line_hashes`, `module_info`, `new_modules` and
-//! `slab_aliases`, `reclaim_account`, `cgroups`), `memory_texts` and `comms`; `names` is the thread that adds to it meanwhile.
+//! `slab_aliases`, `reclaim_account`, `red_zones`, `cgroups`), `memory_texts` and `comms`; `names` is the thread that adds to it meanwhile.
 //! `overruns` tells why the kernel's buffer overran. `own_threads` counts the recorder's own events, `outcome` has the figures of a file.
 //!
 //! Room for more kinds of blocks and other ways to store them. Records are never decoded or changed here.
@@ -48,6 +48,7 @@ pub(crate) mod overruns;
 pub(crate) mod own_threads;
 pub(crate) mod reader;
 mod reclaim_account;
+mod red_zones;
 mod slab_aliases;
 mod tally;
 pub(crate) mod workers;

@@ -37,6 +37,8 @@ enum Text {
     Probes(String),
     /// Texts of the machine's memory, by item tag.
     Memory(Vec<(u16, Vec<u8>)>),
+    /// Processes whose cgroups are to be read again.
+    Moved(Vec<u32>),
 }
 
 /// Names of a recording, and the thread that has `meta.out` meanwhile.
@@ -45,6 +47,8 @@ pub(crate) struct Names {
     pub(crate) tid: i32,
     comms: Comms,
     memory: MemoryTexts,
+    /// Processes for [`Text::Moved`].
+    moved: Vec<u32>,
     /// Texts of the machine's memory at the end.
     memory_at_end: Vec<(u16, Vec<u8>)>,
     file: Sender<MetaFile>,
@@ -77,7 +81,8 @@ impl Names {
         let interval = if is_followed { Duration::ZERO } else { INTERVAL };
         let (comms, memory) = (Comms::new(is_followed), MemoryTexts::open(!is_lean));
         let (memory_at_end, due) = (Vec::new(), Instant::now() + interval);
-        Ok(Names { tid, comms, memory, memory_at_end, file, texts, shared, thread, interval, due })
+        let moved = Vec::new();
+        Ok(Names { tid, comms, memory, moved, memory_at_end, file, texts, shared, thread, interval, due })
     }
 
     /// Gives the thread its file.
@@ -120,10 +125,19 @@ impl Names {
         self.comms.add_lines(lines);
     }
 
+    /// Has the cgroups of these processes read again: their threads were moved by tasks that are not recorded.
+    pub(crate) fn look_again(&mut self, processes: impl Iterator<Item = u32>) {
+        self.moved.extend(processes);
+    }
+
     /// Adds `PID COMM` lines of the kernel from time to time, and hands the new ones to the thread, where it has written the last.
     pub(crate) fn look(&mut self, lines: impl FnOnce() -> Vec<u8>) {
         self.comms.add_if_due(lines);
         if Instant::now() < self.due || self.texts.is_full() {
+            return;
+        }
+        if !self.moved.is_empty() {
+            let _ = self.texts.send(Text::Moved(std::mem::take(&mut self.moved)));
             return;
         }
         self.due = Instant::now() + self.interval;
@@ -171,6 +185,7 @@ fn write(
         let written = match texts.recv_deadline(look) {
             Ok(Text::Comms(lines)) => file.put_comms(lines),
             Ok(Text::Probes(text)) => file.put_probes(text),
+            Ok(Text::Moved(processes)) => file.put_cgroups_again(&processes),
             Ok(Text::Memory(totals)) => file
                 .put_memory(totals)
                 .and_then(|()| file.put_memory(memory.callers_begun()))

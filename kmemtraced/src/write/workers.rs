@@ -127,7 +127,7 @@ impl Blocks {
         let first: Result<_, _> = (0..FIRST_BLOCKS).map(|_| memory::touched(bytes)).collect();
         let failed = |_| {
             let all = FIRST_BLOCKS * bytes * cpus;
-            anyhow!("{} KiB of memory for blocks cannot be had: free some, or raise ulimit -v", all >> 10)
+            anyhow!("{} KiB of memory for blocks cannot be allocated: free some, or raise ulimit -v", all >> 10)
         };
         Ok(Blocks { first: first.map_err(failed)?, bytes, max })
     }

@@ -1,10 +1,11 @@
 //! `kmemload`: makes a known number of kernel allocations, to be recorded; see `kmemtrace_tests::load`.
 //!
 //! Arguments: `iov COUNT VECTORS`, `cross COUNT BYTES`, `mix SECONDS [ROUNDS]`, `rounds COUNT`, `items COUNT SECONDS`,
-//! or `leak COUNT`, which holds its objects until its standard input ends. Prints the process id, then `ready` after
-//! its work.
+//! `files COUNT`, `pipes COUNT` and `sockets COUNT`, one a second, `leak COUNT`, which holds its objects until its standard input
+//! ends, or `hold pipes|sockets|opened COUNT`, which holds them until it is killed. Prints the process id, then `ready` after its work.
 
 use std::io::{self, Read, Write};
+use std::os::unix::net::UnixDatagram;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use kmemtrace_tests::load;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let numbers: Vec<usize> = arguments.iter().skip(1).filter_map(|a| a.parse().ok()).collect();
-    match run(arguments.first().map_or("", String::as_str), &numbers) {
+    let word = |number: usize| arguments.get(number).map_or("", String::as_str);
+    match run(word(0), word(1), &numbers) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("kmemload: {}: {error}", arguments.join(" "));
@@ -28,7 +30,7 @@ fn say(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-fn run(mode: &str, numbers: &[usize]) -> io::Result<()> {
+fn run(mode: &str, kind: &str, numbers: &[usize]) -> io::Result<()> {
     say(&std::process::id().to_string())?;
     match (mode, numbers) {
         ("iov", &[count, vectors]) => load::iov(count, vectors)?,
@@ -40,6 +42,16 @@ fn run(mode: &str, numbers: &[usize]) -> io::Result<()> {
         ("mix", &[seconds, pace]) => load::mix(Duration::from_secs(seconds as u64), u32::try_from(pace).ok())?,
         ("rounds", &[count]) => load::rounds(count as u64)?,
         ("items", &[count, seconds]) => load::items(count, Duration::from_secs(seconds as u64))?,
+        ("pipes", &[count]) => load::one_a_second(count, io::pipe)?,
+        ("sockets", &[count]) => load::one_a_second(count, UnixDatagram::unbound)?,
+        ("files", &[count]) => load::files(count)?,
+        ("hold", &[count]) => {
+            let held = load::hold(kind, count)?;
+            say("ready")?;
+            while !held.is_empty() {
+                std::thread::park();
+            }
+        }
         ("leak", &[count]) => {
             let held = load::leak(count)?;
             say("ready")?;
@@ -48,7 +60,7 @@ fn run(mode: &str, numbers: &[usize]) -> io::Result<()> {
             return Ok(());
         }
         _ => {
-            let usage = "kmemload iov COUNT VECTORS | cross COUNT BYTES | mix SECONDS [ROUNDS A SECOND] | rounds COUNT | items COUNT SECONDS | leak COUNT";
+            let usage = "kmemload iov COUNT VECTORS | cross COUNT BYTES | mix SECONDS [ROUNDS A SECOND] | rounds COUNT | items COUNT SECONDS | files COUNT | pipes COUNT | sockets COUNT | leak COUNT | hold pipes|sockets|opened COUNT";
             return Err(io::Error::other(format!("usage: {usage}")));
         }
     }

@@ -7,6 +7,7 @@
 //!
 //! A [`Load`] is for size: as many events as are asked for, one after the other, which [`write_trace`] writes as they come.
 
+pub mod counters;
 pub mod directory;
 pub mod layout;
 pub mod leaks;

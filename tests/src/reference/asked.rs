@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::groups::{Shape, Sort};
 use super::keys::{self, Key};
 use super::pairs::Pairs;
-use super::{Known, documents, failed, groups, growth, leaks};
+use super::{Known, documents, failed, groups, growth, leaks, machine};
 use crate::generate::Random;
 
 /// Areas of source files: what is grouped by area must have some.
@@ -100,6 +100,7 @@ impl Asked {
             "caches" => groups::caches(known, pairs, &self.shape),
             "leaks" => leaks::leaks(known, self.by.as_deref()),
             "mismatch" => documents::mismatch(known, pairs),
+            "balance" => machine::balance(known, pairs),
             "failed" => failed::failed(known, pairs),
             "live" if self.objects => documents::live_objects(known, pairs),
             "live" => groups::live_by(known, pairs, keys, &self.shape),

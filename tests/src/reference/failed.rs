@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use kmemtrace_abi::event::{Action, Event, Kind};
 use serde_json::{Value, json};
 
-use super::Known;
 use super::documents::symbols;
 use super::head::{head, hex, with};
 use super::pairs::Pairs;
+use super::{Known, machine};
 
 /// What makes a row: call-site, kind, order of pages, bytes, flags, thread.
 type RowKey = (u64, Kind, Option<u8>, u64, Option<u64>, Option<i32>);
 
-/// Document of `failed`. Made traces name no flags, so that nothing is known of fallbacks, and have no text of free blocks.
+/// Document of `failed`. Made traces name no flags, so that nothing is known of fallbacks.
 pub fn failed(known: &Known, pairs: &Pairs) -> Value {
     let mut groups: BTreeMap<RowKey, Vec<&Event>> = BTreeMap::new();
     for event in pairs.taken().filter(|event| event.failed) {
@@ -39,7 +39,7 @@ pub fn failed(known: &Known, pairs: &Pairs) -> Value {
         })
         .collect();
     let members = json!({
-        "rows": rows, "total": { "failed_allocs": count, "with_fallback": 0 }, "buddyinfo": null,
+        "rows": rows, "total": { "failed_allocs": count, "with_fallback": 0 },
     });
-    with(head("failed/1", &[], known, pairs), members)
+    with(head("failed/1", &[], known, pairs), with(members, machine::buddyinfo(known)))
 }

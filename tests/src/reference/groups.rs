@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use kmemtrace_abi::event::{Event, Kind, Space};
 use serde_json::{Value, json};
 
-use super::Known;
 use super::growth::Slices;
 use super::head::{allocations, figures, head, merged, of_space, with};
 use super::keys::{self, Key, KeyValue};
 use super::pairs::{End, Object, Pairs};
+use super::{Known, machine};
 
 /// Sort key of rows with figures, greatest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,12 @@ fn figure_rows(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape, of_cac
     let row = |group: Group| {
         let (figures, _) = figures(known, pairs, &|e, kind| group.has(known, pairs, keys, e, kind));
         let names = keys::row_names(keys, known, pairs, &group.example, group.kind);
-        (group, with(names, figures))
+        let texts = match keys {
+            [Key::Cache] if of_caches => machine::slabs(known, names["cache"].as_str()),
+            [Key::SourceFunction] => machine::allocinfo_change(known, &names),
+            _ => json!({}),
+        };
+        (group, with(names, with(figures, texts)))
     };
     let mut rows: Vec<(Group, Value)> = groups(known, pairs, keys).into_iter().filter(is_shown).map(row).collect();
     sort(&mut rows, or(&shape.sort, &[Sort::Wasted]));
@@ -171,7 +176,10 @@ pub fn sites(known: &Known, pairs: &Pairs) -> Value {
 /// Document of `caches`.
 pub fn caches(known: &Known, pairs: &Pairs, shape: &Shape) -> Value {
     let keys = [Key::Cache];
-    with(head("caches/2", &keys::words(&keys), known, pairs), figure_rows(known, pairs, &keys, shape, true))
+    let rows = figure_rows(known, pairs, &keys, &Shape::default(), true);
+    let idle = machine::without_events(known, rows["rows"].as_array().map_or(&[], |rows| rows));
+    let members = with(figure_rows(known, pairs, &keys, shape, true), idle);
+    with(head("caches/2", &keys::words(&keys), known, pairs), members)
 }
 
 /// Document of `live --by KEYS`.

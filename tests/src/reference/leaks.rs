@@ -31,11 +31,11 @@ fn listed(section: &str) -> Vec<&'static str> {
 }
 
 /// True if a pattern with `*` at its end, or none, matches.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |begin| name.starts_with(begin))
 }
 
-fn is_listed(section: &str, name: &str) -> bool {
+pub(super) fn is_listed(section: &str, name: &str) -> bool {
     listed(section).iter().any(|pattern| matches(pattern, name))
 }
 

@@ -18,6 +18,7 @@ pub mod head;
 pub mod keys;
 pub mod latency;
 pub mod leaks;
+pub mod machine;
 pub mod order;
 pub mod pairs;
 pub mod selection;
@@ -40,6 +41,7 @@ use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{Deferred, InputKind, SymbolSource, Trace};
 
 use caches::Classes;
+use machine::Texts;
 use symbols::Symbols;
 
 /// Facts about a trace, from its generator or its decoder.
@@ -95,6 +97,9 @@ pub struct Known {
     pub threads_end: Option<Vec<i32>>,
     /// Kinds whose frees the recorder was asked for.
     pub recorded_frees: BTreeSet<Kind>,
+    /// Texts of the machine's memory; `None` if the reference does not know which the trace has. Documents then lack what follows from
+    /// them.
+    pub texts: Option<Texts>,
 }
 
 /// Members of a document's `trace`; see [`Known::trace`].
@@ -192,12 +197,14 @@ impl Known {
         }
         let target = workload.shape.target;
         let described = layouts(&workload.shape);
+        let texts = Some(Texts::of(&workload));
         let percpu = described.iter().find(|layout| layout.name == "percpu_alloc_percpu");
         let has_areas = described.iter().any(|layout| layout.name == "alloc_vmap_area");
         let others = [(Kind::Percpu, percpu.is_some()), (Kind::Vmalloc, has_areas)];
         Known {
             percpu_names_callers: percpu.is_some_and(Layout::has_call_site),
             has_frames: workload.shape.era != Era::V2_6_32,
+            texts,
             reclaim_account: workload.reclaim_account,
             threads_end: workload.threads_end,
             recorded_frees: Kind::ALL.into_iter().filter(|kind| frees(&described, *kind)).collect(),
@@ -253,7 +260,7 @@ impl Known {
         });
         let trace = TraceMembers { input: InputKind::Tree, deferred, symbols: Some("none"), ..known.trace };
         let classes = Classes::default().with_pages(trace.page_bytes);
-        Known { trace, own_threads: None, symbols: Some(Symbols::default()), classes, ..known }
+        Known { trace, own_threads: None, symbols: Some(Symbols::default()), classes, texts: None, ..known }
     }
 
     /// Facts about the relay channel `streams` of `workload`, as raw bytes or as our recording. `total_overruns` is
@@ -313,6 +320,7 @@ impl Known {
             reclaim_account: known.reclaim_account,
             threads_end: known.threads_end,
             recorded_frees: BTreeSet::new(),
+            texts: known.texts.filter(|_| !raw),
         }
     }
 
@@ -390,6 +398,7 @@ impl Known {
             reclaim_account: String::from_utf8_lossy(&trace.metadata.reclaim_account).into_owned(),
             threads_end: trace.metadata.threads_end,
             recorded_frees: BTreeSet::new(),
+            texts: None,
         }
     }
 

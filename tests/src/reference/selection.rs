@@ -11,7 +11,7 @@ use crate::generate::workload::{CACHES, COMMS, PIDS};
 use crate::generate::{Random, Shape};
 
 /// Filters on allocations; the default takes all. Filters are ANDed, the values of one are ORed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Only this thread's.
     pub pid: Option<i32>,

@@ -420,7 +420,9 @@ fn all_programs_take_the_options_of_texts() {
     let refused = top(&["--page-size", "64K"], &tree);
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && message.contains("is no text of events"), "{message}");
-    for (options, says) in [(&["--clock", "mono"][..], "pack has no --clock"), (&[], "is no recording of kmemtraced")] {
+    for (options, says) in
+        [(&["--clock", "mono"][..], "pack has no --clock"), (&[], "is not a recording of kmemtraced")]
+    {
         let output = run("kmemtrace-report", &[&["pack"], options].concat(), &[&path]);
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && message.contains(says), "{message}");

@@ -282,7 +282,7 @@ fn filters_by_folder_take_the_stalls_of_its_functions() {
         for (arguments, reason) in [
             (&[view, "--branch", "mm"][..], "--branch mm: no source folder is known"),
             (&["stalls", "--follow", "--branch", "mm"], "--branch mm: no source folder is known"),
-            (&[view, "--names", &map, "--branch", "mn"], "--branch mn: no call-site of this trace is there"),
+            (&[view, "--names", &map, "--branch", "mn"], "--branch mn: no call site of this trace is in it"),
         ] {
             let output = run(REPORT, arguments, &[&tree]);
             let told = String::from_utf8_lossy(&output.stderr);
@@ -434,9 +434,9 @@ fn events_that_were_recorded_are_not_said_to_be_missing() {
         fs::write(quiet.path().join(cpu), &bytes[..block_ends(&bytes)[0]]).unwrap();
     }
     for (arguments, trace, said) in [
-        (&["functions", "--pid", "1"][..], data.as_path(), "no timed function is left by the filters"),
-        (&["functions", "--threshold", "1h"], &data, "no timed function is left by the filters"),
-        (&["latency", "--time", "+1000s,+1001s"], &data, "--time: no event is in there"),
+        (&["functions", "--pid", "1"][..], data.as_path(), "the filters leave no timed function"),
+        (&["functions", "--threshold", "1h"], &data, "the filters leave no timed function"),
+        (&["latency", "--time", "+1000s,+1001s"], &data, "--time: no events in this window"),
         (&["latency"], quiet.path(), "such events were recorded, and none came"),
         (&["stalls", "--follow"], quiet.path(), "such events were recorded, and none came"),
     ] {

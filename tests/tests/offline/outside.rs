@@ -62,8 +62,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn a_crate_of_another_project_adds_an_observer_and_an_input() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let dir = Directory::new(&[]);
+    // With the workspace's profiles most of what the library needs is compiled already.
+    let workspace = fs::read_to_string(root.join("Cargo.toml")).expect("Cargo.toml");
+    let profiles = workspace.find("[profile.dev]").map(|at| &workspace[at..]).expect("profiles");
     let manifest = format!(
-        "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\nkmemtrace = {{ path = {:?} }}\n\n[workspace]\n\n[profile.dev]\ndebug = false\n",
+        "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\nkmemtrace = {{ path = {:?} }}\n\n[workspace]\n\n{profiles}",
         root.join("analysis")
     );
     dir.write("Cargo.toml", manifest.as_bytes());

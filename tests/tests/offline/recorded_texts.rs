@@ -172,7 +172,10 @@ fn objects_left_in_a_cache_are_those_of_the_log() {
     assert_eq!((row["cache"].as_str(), row["kind"].as_str()), (Some("kmemtext_node"), Some("cache")));
     assert_eq!((row["live_objects"].as_u64(), objects), (Some(10), 10));
     let sites = document(&["sites"], &path);
-    assert_eq!((&sites["rows"][0]["symbol"], &sites["rows"][0]["call_site"]), (&Value::Null, &"0xffffffffc02c9084".into()));
+    assert_eq!(
+        (&sites["rows"][0]["symbol"], &sites["rows"][0]["call_site"]),
+        (&Value::Null, &"0xffffffffc02c9084".into())
+    );
     let trace = &sites["trace"];
     assert_eq!((trace["kernel"].as_str(), trace["arch"].as_str()), (Some("6.1.0-56-cloud-amd64"), Some("x86_64")));
     let (path, _) = unpacked(&dir, OLD, "slab/kmemtext_node/alloc_traces");

@@ -191,7 +191,7 @@ fn a_mistyped_command_line_is_told_from_a_bad_trace() {
     let (cpu0, theirs) = (cpu0.to_str().unwrap(), other.file("cpu1.out"));
     let cases: &[(&[&str], i32, &str)] = &[
         (&[], 2, "kmemtrace.data: No such file"),
-        (&["site", dir], 2, "site: is no view (summary, leaks, sites, "),
+        (&["site", dir], 2, "site is not a view (summary, leaks, sites, "),
         (&[dir, "sites"], 2, "sites: a view stands before its options and trace"),
         (&[dir, second], 2, "are two recordings; to compare them type kmemtrace-report compare"),
         (&[cpu0, cpu0], 2, "are both of CPU 0"),
@@ -289,7 +289,7 @@ fn an_empty_window_names_the_first_event() {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{stderr}");
         for option in options {
-            let line = format!("{option}: no event is in there; the first one of the trace is at");
+            let line = format!("{option}: no events in this window; the trace starts at");
             assert!(stderr.contains(&line), "{view:?}: {stderr}");
         }
     }

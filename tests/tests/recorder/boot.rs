@@ -292,7 +292,7 @@ fn a_second_signal_during_the_start_leaves_the_buffer() -> Result<(), Skip> {
             "-e",
             "trace=sched_setaffinity",
             "-e",
-            "inject=sched_setaffinity:delay_enter=20s",
+            "inject=sched_setaffinity:delay_enter=8s",
         ];
         command.args(hang).arg(program("kmemtraced")).arg("-q").args(filled.arguments());
         command.args(CHANGES).args(["-o", "trace"]).current_dir(dir.path()).stderr(Stdio::piped());

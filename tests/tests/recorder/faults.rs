@@ -348,7 +348,7 @@ fn an_earlier_recording_is_not_lost() -> Result<(), Skip> {
     std::os::unix::fs::symlink("kmemtrace.data", directory.file("link")).unwrap();
     let refused = in_directory(&["-d", "50ms", "-f", "-o", "link"]);
     assert_eq!(status(&refused), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("is no directory"), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is not a directory"), "{refused:?}");
     assert_eq!(std::fs::read(directory.file("kmemtrace.data/cpu0.out")).unwrap(), events);
     // The leftover of a killed pack is no reason to refuse.
     directory.write("kmemtrace.data/cpu0.out.packing", b"half of it");
@@ -449,7 +449,9 @@ fn limits_end_it() -> Result<(), Skip> {
     // The files of names count, too.
     let ended = Recorder::start(&["--max-size", "4K"]).wait();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("stopped: --max-size"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("stopped: --max-size 4 KiB: events "), "{}", ended.stderr);
+    assert!(ended.stderr.contains(", symbols and texts "), "{}", ended.stderr);
+    assert!(ended.stderr.contains("--max-size 4 KiB: symbols and texts take "), "{}", ended.stderr);
     Ok(())
 }
 

@@ -19,6 +19,7 @@ mod scope;
 mod signals;
 mod stacks;
 mod strangers;
+mod tasks;
 mod text_stacks;
 mod top;
 mod watch;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         signals::TESTS,
         stacks::TESTS,
         strangers::TESTS,
+        tasks::TESTS,
         text_stacks::TESTS,
         top::TESTS,
         watch::TESTS,

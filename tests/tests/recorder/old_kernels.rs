@@ -192,9 +192,9 @@ fn what_a_kernel_lacks_is_refused() -> Result<(), Skip> {
             "{option}: before Linux 3.14 a filter holds for all users of an event, and this is {release}: leave it out, and select rows in the report"
         )
     };
-    let command = |release: &str| {
+    let tasks = |release: &str, option: &str| {
         format!(
-            "--only-command: Linux 4.8 or later is required (set_event_pid with event-fork), and this is {release}: record the whole machine, and give the report --comm NAME"
+            "{option}: Linux 4.8 or later is required (set_event_pid with event-fork), and this is {release}: record the whole machine, and give the report --comm NAME"
         )
     };
     let [v3_10, v4_4] = [VERSIONS[0], VERSIONS[1]];
@@ -203,11 +203,12 @@ fn what_a_kernel_lacks_is_refused() -> Result<(), Skip> {
         v3_10.release
     );
     let clocks = "local global counter uptime perf";
-    let cases: [(Version, &[&str], String, bool); 7] = [
+    let cases: [(Version, &[&str], String, bool); 8] = [
         (v3_10, &["--filter", "bytes_req > 8"], filters(v3_10.release, "--filter"), false),
         (v3_10, &["--stack=bytes_req > 8"], filters(v3_10.release, "--stack=FILTER"), false),
-        (v3_10, &["--only-command"], command(v3_10.release), false),
-        (v4_4, &["--only-command"], command(v4_4.release), false),
+        (v3_10, &["--only-command"], tasks(v3_10.release, "--only-command"), false),
+        (v4_4, &["--only-command"], tasks(v4_4.release, "--only-command"), false),
+        (v4_4, &["--pid", "1"], tasks(v4_4.release, "--pid"), false),
         (v3_10, &["--stack"], stacks, true),
         (v3_10, &["--clock", "mono"], format!("--clock mono: this kernel has [local] {} x86-tsc", &clocks[6..]), true),
         (

@@ -39,6 +39,7 @@ kmemtrace_tests::tests![
     other_programs_find_the_running_recording,
     a_killed_recorders_instance_is_known_without_run,
     a_planted_state_file_is_not_written_through,
+    under_sudo_a_recording_is_the_callers,
 ];
 
 /// Runs the recorder with `arguments` in a directory; killed after 30 s.
@@ -267,7 +268,7 @@ fn files_of_others_are_not_overwritten() -> Result<(), Skip> {
         plant(&dir.file("trace").join(name));
         assert_refused(
             &record(&dir, &["-d", "20ms", "-f", "-o", "trace"]),
-            &format!("trace/{name}: is no file of a trace"),
+            &format!("trace/{name}: is not part of a trace"),
         );
         assert!(dir.file("trace/cpu7.out").exists());
         assert_eq!(names(dir.path()), ["trace"]);
@@ -289,14 +290,14 @@ fn a_name_that_is_no_directory_is_refused_at_once() -> Result<(), Skip> {
         let start = Instant::now();
         make(&dir.file("trace"));
         for arguments in [&["-o", "trace"][..], &["-f", "-o", "trace"], &["-f", "-o", "trace/"]] {
-            assert_refused(&record(&dir, &[&["-d", "20ms"], arguments].concat()), "is no directory");
+            assert_refused(&record(&dir, &[&["-d", "20ms"], arguments].concat()), "is not a directory");
         }
         make(&dir.file("kmemtrace.data"));
-        assert_refused(&record(&dir, &["-d", "20ms"]), "kmemtrace.data: is no directory");
+        assert_refused(&record(&dir, &["-d", "20ms"]), "kmemtrace.data: is not a directory");
         fs::remove_file(dir.file("kmemtrace.data")).unwrap();
         assert_recorded(&record(&dir, &["-d", "20ms"]));
         make(&dir.file("kmemtrace.data.old"));
-        assert_refused(&record(&dir, &["-d", "20ms"]), "kmemtrace.data.old: is no directory");
+        assert_refused(&record(&dir, &["-d", "20ms"]), "kmemtrace.data.old: is not a directory");
         assert!(start.elapsed() < Duration::from_secs(20), "{what}: {:?}", start.elapsed());
         assert!(files(&dir.file("elsewhere")).is_empty());
         assert!(dir.file("kmemtrace.data/meta.out").is_file(), "{what}");
@@ -647,5 +648,45 @@ fn a_planted_state_file_is_not_written_through() -> Result<(), Skip> {
         assert_eq!(victim, Files::from([("file".into(), b"theirs".to_vec())]), "{planted}");
         assert!(!tracefs.path().join("instances").join(&name).exists());
     }
+    Ok(())
+}
+
+fn under_sudo_a_recording_is_the_callers() -> Result<(), Skip> {
+    can_record()?;
+    if !rustix::process::geteuid().is_root() {
+        return Err(Skip("needs root, as sudo gives it".to_owned()));
+    }
+    let user = OTHER_USER.to_string();
+    for (variables, owner) in [
+        (&[("SUDO_UID", &*user), ("SUDO_GID", &*user)][..], OTHER_USER),
+        (&[("SUDO_UID", "0"), ("SUDO_GID", "0")], 0),
+        (&[("SUDO_UID", &*user)], 0),
+        (&[], 0),
+    ] {
+        let dir = Directory::new(&[]);
+        let mut command = Command::new(program("kmemtraced"));
+        command.args(["-q", "-B", &instance_name(), "-o", "trace"]).env_remove("SUDO_UID").env_remove("SUDO_GID");
+        command.envs(variables.iter().copied()).current_dir(dir.path());
+        // COMMAND's file is of this directory and of no recording.
+        let during = "stat -c %u trace >owner; echo x >trace/other";
+        let output = command.args(["--", "sh", "-c", during]).output().unwrap();
+        assert_recorded(&output);
+        assert_eq!(dir.text("owner").trim(), "0", "while it is recorded it is root's");
+        let owners = |name: &str| fs::metadata(dir.file(name)).unwrap().uid();
+        for name in ["trace", "trace/meta.out", "trace/cpu0.out"] {
+            assert_eq!(owners(name), owner, "{variables:?} {name}");
+        }
+        assert_eq!(owners("trace/other"), 0, "only what this run has made");
+    }
+    // A recording that was not handed over.
+    let dir = Directory::new(&[]);
+    assert_recorded(&record(&dir, &["-d", "20ms", "-o", "trace"]));
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).arg(program("kmemtrace-report"));
+    let refused = command.arg(dir.file("trace")).output().unwrap();
+    assert_refused(&refused, "trace: belongs to root");
+    let said = text(&refused.stderr);
+    assert!(said.contains(&format!("sudo chown -R {user}:{user} {}", dir.file("trace").display())), "{said}");
     Ok(())
 }

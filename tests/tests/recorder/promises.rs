@@ -443,7 +443,7 @@ fn a_source_that_is_removed_ends_it() -> Result<(), Skip> {
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{stderr}");
-    assert!(stderr.contains("what was recorded from was removed"), "{stderr}");
+    assert!(stderr.contains("the source of the recording was removed"), "{stderr}");
     Ok(())
 }
 
@@ -461,7 +461,8 @@ fn few_descriptors_leave_no_cpu_out() -> Result<(), Skip> {
     let mut load = spawn_load(&["mix", "120", "1000"]);
     let (mut refused, mut recorded) = (0, 0);
     let begun = Instant::now();
-    for limit in (3..=90).take_while(|_| begun.elapsed() < Duration::from_secs(80)) {
+    let limits = (3..=40).chain((45..=90).step_by(5));
+    for limit in limits.take_while(|_| begun.elapsed() < Duration::from_secs(80)) {
         let (name, directory) = (instance_name(), Directory::new(&[]));
         let trace = directory.file("trace");
         let output = with_descriptors(limit, &name, &trace);

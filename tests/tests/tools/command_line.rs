@@ -47,6 +47,8 @@ const VIEWS: [&str; 30] = [
 const CLASSES: [&str; 6] =
     ["kind_mismatch", "kind_mismatch_legal", "cache_mismatch", "free_after_free", "inferred_free", "short_alloc"];
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+/// Words of the recorder with a man page.
+const VERBS: [&str; 4] = ["top", "watch", "recover", "probe"];
 const PROGRAMS: [&str; 3] = ["kmemtraced", "kmemtrace-check", REPORT];
 
 kmemtrace_tests::tests![
@@ -64,6 +66,7 @@ kmemtrace_tests::tests![
     the_page_about_views_explains_the_columns_of_help,
     man_pages_render_without_warnings,
     completions_are_scripts_and_complete_views,
+    each_slip_is_told_the_line_to_type,
 ];
 
 fn recording(seed: u64) -> Directory {
@@ -138,7 +141,7 @@ fn a_recording_of_a_view_s_name_is_asked_about() -> Result<(), Skip> {
     let two = stderr(2, &run(&["kmemtrace.data.old", "kmemtrace.data"]));
     assert!(two.contains("type kmemtrace-report compare kmemtrace.data.old kmemtrace.data"), "{two}");
     let other = stderr(2, &run(&["diff", "x", "y"]));
-    assert!(other.contains("diff: is no view; type kmemtrace-report compare x y"), "{other}");
+    assert!(other.contains("diff: not a view; type kmemtrace-report compare x y"), "{other}");
     Ok(())
 }
 
@@ -351,7 +354,7 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
     let common = table(&page, "## Options of every view");
     for view in VIEWS {
         let own = table(&page, &format!("### {view}"));
-        let of_text = ["--format", "--bytes", "--show-addresses", "--color"].map(str::to_owned).into();
+        let of_text = ["--format", "--bytes", "--show-addresses", "--color", "--no-pager"].map(str::to_owned).into();
         let of_objects = [
             "--module",
             "--cache",
@@ -432,6 +435,7 @@ fn man_pages_render_without_warnings() -> Result<(), Skip> {
     let place = made();
     let mut names: BTreeSet<String> = PROGRAMS.map(str::to_owned).into();
     names.extend(VIEWS.map(|view| format!("{REPORT}-{view}")));
+    names.extend(VERBS.map(|verb| format!("kmemtraced-{verb}")));
     let pages: BTreeSet<String> =
         fs::read_dir(place.file("man")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(pages, names.iter().map(|name| format!("{name}.1")).collect());
@@ -445,6 +449,9 @@ fn man_pages_render_without_warnings() -> Result<(), Skip> {
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         for section in ["NAME", "SYNOPSIS", "OPTIONS", "EXIT STATUS", "SEE ALSO"] {
             assert!(shown.contains(section), "{name} has no {section}: {shown}");
+        }
+        if name.starts_with("kmemtraced-") {
+            assert!(shown.contains("EXAMPLES"), "{name} has no example: {shown}");
         }
         if let Some(view) = name.strip_prefix(&format!("{REPORT}-")) {
             assert!(shown.contains("EXAMPLES") && shown.contains(&format!("{REPORT} {view} [OPTIONS]")), "{shown}");
@@ -472,6 +479,11 @@ fn completions_are_scripts_and_complete_views() -> Result<(), Skip> {
         assert_eq!(text(&["completions", shell]), script, "{shell}");
         assert!(VIEWS.iter().all(|view| script.contains(view)), "{shell} lacks a view");
     }
+    for (name, file) in [("kmemtraced", "kmemtraced.bash"), ("kmemtrace-check", "kmemtrace-check.bash")] {
+        let script = fs::read_to_string(place.file(&format!("completions/{file}"))).unwrap();
+        let printed = String::from_utf8(run_to(0, name, &["completions", "bash"], &[])).unwrap();
+        assert!(printed == script && script.contains("--help"), "{name}");
+    }
     // The function that the script names for the program is called as bash does.
     const COMPLETE: &str = r#"
         source "$1"; shift
@@ -486,6 +498,8 @@ fn completions_are_scripts_and_complete_views() -> Result<(), Skip> {
         (&["live", "--so"], "--sort", "--objects"),
         (&["live", "--sort", "g"], "growth", "wasted"),
         (&["sites", "--by", "co"], "comm", "site"),
+        (&["sites", "--by", "comm,si"], "comm,site", "comm"),
+        (&["live", "--sort", "live,g"], "live,growth", "growth"),
         (&["help", "gro"], "growth", "live"),
         (&["--format", "js"], "jsonl", "table"),
     ] {
@@ -493,6 +507,30 @@ fn completions_are_scripts_and_complete_views() -> Result<(), Skip> {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let replies: Vec<&str> = said.lines().collect();
         assert!(replies.contains(&found) && !replies.contains(&missing), "{words:?}: {replies:?} {output:?}");
+    }
+    Ok(())
+}
+
+fn each_slip_is_told_the_line_to_type() -> Result<(), Skip> {
+    let place = Directory::new(&[]);
+    for (name, words, said) in [
+        (REPORT, "record -d 5", "kmemtraced -d 5"),
+        (REPORT, "report x", "type kmemtrace-report x"),
+        (REPORT, "diff a b", "type kmemtrace-report compare a b"),
+        (REPORT, "leak x", "type kmemtrace-report leaks x"),
+        (REPORT, "sites --by process x", "type kmemtrace-report sites --by tgid x"),
+        (REPORT, "sites --by thread x", "type kmemtrace-report sites --by task x"),
+        ("kmemtraced", "report x", "kmemtrace-report x"),
+        ("kmemtraced", "record -d 5", "-d 5"),
+        ("kmemtraced", "topp", " top?"),
+        ("kmemtraced", "-d 5 topp", " top -d 5?"),
+        ("kmemtraced", "recovr", " recover?"),
+    ] {
+        let mut command = Command::new(program(name));
+        let output = command.args(words.split(' ')).current_dir(place.path()).output().unwrap();
+        let line = stderr(2, &output);
+        assert!(line.contains(said) && line.lines().count() == 1, "{name} {words}: {line}");
+        assert!(!line.contains("-- topp"), "no command of that name is meant: {line}");
     }
     Ok(())
 }

@@ -10,6 +10,8 @@ mod opening;
 mod page;
 mod quickstart;
 mod read_once;
+mod sandbox;
+mod screens;
 mod static_sizes;
 mod trace_cmd;
 mod viewers;
@@ -25,6 +27,8 @@ fn main() -> ExitCode {
         page::TESTS,
         quickstart::TESTS,
         read_once::TESTS,
+        sandbox::TESTS,
+        screens::TESTS,
         static_sizes::TESTS,
         trace_cmd::TESTS,
         viewers::TESTS,

@@ -482,14 +482,14 @@ fn wrong_requests_are_refused_and_leave_no_file() -> Result<(), Skip> {
         (&["export"][..], "name a format with --to"),
         (&["export", "--to", "pprof", "--weight", "live", "-o", &file], "--weight goes with --to folded"),
         (&["export", "--to", "pprof", "--format", "json", "-o", &file], "export has no --format"),
-        (&["export", "--to", "folded", "-o", &file, "--time", "9h,"], "no event is in there"),
+        (&["export", "--to", "folded", "-o", &file, "--time", "9h,"], "no events in this window"),
         (&["export", "--to", "pprof", "-o", &file, "--max-memory", "1M"], "--max-memory"),
         (&["export", "--to", "perfetto", "-o", &document], "exists already"),
     ] {
         let output = run(REPORT, line, &[&trace]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(told.contains(said), "{line:?}: {told}");
-        let is_empty = said == "no event is in there";
+        let is_empty = said == "no events in this window";
         assert_eq!(output.status.code(), Some(if is_empty { 0 } else { 2 }), "{line:?}: {told}");
         assert_eq!(place.file("exported").exists(), is_empty, "{line:?}");
         let _ = fs::remove_file(place.file("exported"));

@@ -85,6 +85,9 @@ fn structured(text: &[u8]) -> Option<String> {
         }
         b'{' | b'[' if has(b"\"traceEvents\"") => ("JSON of another program (Chrome's trace format)", EVENTS),
         b'{' | b'[' => ("JSON of another program", "name the trace or the text that it was made of"),
+        b'<' if has(b"class=\"trace-data\"") || has(b"trace-viewer") || has(b"systrace") => {
+            ("a page of systrace", "save the lines behind class=\"trace-data\" in it as a text of their own")
+        }
         b'<' if has(b"<html") || has(b"<!DOCTYPE html") || has(b"<!doctype html") => {
             ("a web page", "save the text in it as a file of its own")
         }

@@ -2,6 +2,7 @@
 //! of dropped events.
 
 use super::entry::Entry;
+use crate::open::options::Wanted;
 
 /// Limit of buffers: a kernel has some instances.
 const MAX_BUFFERS: usize = 64;
@@ -21,7 +22,7 @@ pub(super) struct Buffers {
 pub(super) struct BufferFacts {
     pub(super) name: Box<[u8]>,
     pub(super) events: u64,
-    /// Events of objects, those about waiting for memory, and calls of functions.
+    /// Events by [`Wanted`].
     pub(super) wanted: [u64; 3],
 }
 
@@ -84,7 +85,11 @@ impl Buffers {
 ///
 /// # Errors
 /// The buffers that there are, where the caller has to name one.
-pub(super) fn choose<'f>(found: &'f [BufferFacts], asked: Option<&str>) -> Result<Option<&'f [u8]>, String> {
+pub(super) fn choose<'f>(
+    found: &'f [BufferFacts],
+    asked: Option<&str>,
+    wanted: Wanted,
+) -> Result<Option<&'f [u8]>, String> {
     let one = |facts: &BufferFacts| {
         let plural = if facts.events == 1 { "" } else { "s" };
         format!("'{}' ({} event{plural})", String::from_utf8_lossy(&facts.name), facts.events)
@@ -98,8 +103,8 @@ pub(super) fn choose<'f>(found: &'f [BufferFacts], asked: Option<&str>) -> Resul
     if found.len() < 2 {
         return Ok(None);
     }
-    for wanted in 0..3 {
-        match found.iter().filter(|facts| facts.wanted[wanted] > 0).collect::<Vec<_>>()[..] {
+    for wanted in wanted.order() {
+        match found.iter().filter(|facts| facts.wanted[wanted as usize] > 0).collect::<Vec<_>>()[..] {
             [] => {}
             [facts] => return Ok(Some(&facts.name)),
             _ => break,
@@ -139,12 +144,18 @@ mod tests {
         let facts = |name: &str, events, wanted| BufferFacts { name: name.as_bytes().into(), events, wanted };
         let (main, one) = (facts("", 5, [0, 1, 0]), facts("one", 7, [7, 0, 0]));
         let found = [main.clone(), one.clone()];
-        assert_eq!(choose(&found, None), Ok(Some(&b"one"[..])));
-        assert_eq!(choose(&found, Some("")), Ok(Some(&b""[..])));
-        assert_eq!(choose(&found[..1], None), Ok(None));
-        let refused = choose(&found, Some("two")).unwrap_err();
+        assert_eq!(choose(&found, None, Wanted::Objects), Ok(Some(&b"one"[..])));
+        assert_eq!(choose(&found, Some(""), Wanted::Objects), Ok(Some(&b""[..])));
+        assert_eq!(choose(&found[..1], None, Wanted::Objects), Ok(None));
+        assert_eq!(choose(&found, None, Wanted::Waits), Ok(Some(&b""[..])));
+        assert_eq!(choose(&found, None, Wanted::Calls), Ok(Some(&b"one"[..])));
+        let refused = choose(&found, Some("two"), Wanted::Objects).unwrap_err();
         assert_eq!(refused, "has no buffer 'two'; it has '' (5 events), 'one' (7 events)");
         let both = [facts("", 1, [1, 0, 0]), one];
-        assert!(choose(&both, None).unwrap_err().contains("'' (1 event), 'one' (7 events); choose one with --buffer"));
+        assert!(
+            choose(&both, None, Wanted::Objects)
+                .unwrap_err()
+                .contains("'' (1 event), 'one' (7 events); choose one with --buffer")
+        );
     }
 }

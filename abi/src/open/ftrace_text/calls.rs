@@ -12,7 +12,7 @@ const MAX_OPEN: usize = 256;
 /// Limit of tasks.
 const MAX_TASKS: usize = 1 << 18;
 
-/// Task, or CPU where the text does not tell the task.
+/// Task, or CPU where the text does not say the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Caller {
     Task(i32),

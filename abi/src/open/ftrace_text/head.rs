@@ -17,6 +17,9 @@ const COLUMNS: usize = 16;
 /// Columns of a task's name in latency format.
 const LATENCY_COLUMNS: usize = 8;
 
+/// Longest name of a task: `/proc/PID/comm` of a worker has 64 bytes, and a list of names that trace-cmd was given may be of those.
+const MAX_NAME: usize = 64;
+
 /// Program that has printed a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -72,7 +75,9 @@ pub(super) fn head(line: &[u8]) -> Option<Head<'_>> {
 }
 
 fn anywhere(line: &[u8]) -> Option<Head<'_>> {
-    let found = (1..COLUMNS.min(line.len())).rev().find_map(|end| at(line, end))?;
+    let shorter = (1..COLUMNS.min(line.len())).rev().find_map(|end| at(line, end));
+    let longer = || (COLUMNS + 1..MAX_NAME.min(line.len())).find_map(|end| at(line, end));
+    let found = shorter.or_else(longer)?;
     Some(Head { comm: found.comm.trim_ascii_end(), ..found })
 }
 
@@ -280,6 +285,14 @@ mod tests {
                 ns(5_000),
             ),
             ("one:             bash-8212  [001]  5.000007: x:", "bash", 8212, 1, None, ns(5_000_007_000)),
+            (
+                "kworker/0:2-events_long-86    [001]  5.000007: x:",
+                "kworker/0:2-events_long",
+                86,
+                1,
+                None,
+                ns(5_000_007_000),
+            ),
         ] {
             let want = Some((comm.to_owned(), pid, cpu, flags, time, "x:".to_owned()));
             assert_eq!(read(line), want, "{line}");

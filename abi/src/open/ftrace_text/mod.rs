@@ -25,7 +25,7 @@ use super::foreign::is_text;
 use super::listing::MAX_CPUS;
 use super::options::OpenOptions;
 use crate::clock::Clock;
-use crate::event::{ByKind, Kind};
+use crate::event::ByKind;
 use crate::kernel::release::Release;
 use crate::stream::source::EventSource;
 use crate::trace::{
@@ -61,9 +61,8 @@ pub(super) fn open(texts: &Arc<Texts>, options: &OpenOptions) -> Result<Trace, O
     info.capabilities = InputCapabilities {
         call_sites: texts.kallsyms.is_empty() || facts().any(|facts| facts.has_bare_sites),
         times: !facts().any(|facts| facts.is_untimed),
-        ..InputCapabilities::events(ByKind::from_fn(|kind| match kind {
-            Kind::Percpu if texts.possible.is_none() => false,
-            kind => kind.space().is_always_shown() || facts().any(|facts| facts.kinds[kind]),
+        ..InputCapabilities::events(ByKind::from_fn(|kind| {
+            kind.space().is_always_shown() || facts().any(|facts| facts.kinds[kind])
         }))
     };
     info.kernel.clone_from(&texts.kernel);

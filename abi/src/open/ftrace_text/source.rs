@@ -227,12 +227,8 @@ fn event(
         return waited(texts, names, plain, (system, name, text)).unwrap_or(plain);
     };
     let action = profile.action;
-    // Per-CPU memory has its size on each CPU, and the text may not tell how many there are.
-    let cpus = match action {
-        Action::Alloc(Kind::Percpu) | Action::Free(Kind::Percpu) => texts.possible,
-        _ => Some(1),
-    };
-    let Some(cpus) = cpus else { return plain };
+    // Per-CPU memory has its size on each CPU. Without their number its bytes are 0, which is no size.
+    let cpus = texts.possible.unwrap_or(0);
     let Some(fields) = record::fields(text) else { return plain };
     let Ok(Some(Object { address, sizes, order, failed })) = fields.object(profile, cpus.into()) else { return plain };
     let pages = order.filter(|_| matches!(action, Action::Alloc(Kind::Pages)));

@@ -59,7 +59,7 @@ pub(crate) fn read(files: Vec<(PathBuf, Arc<File>)>, options: &OpenOptions) -> R
     let (mut shared, mut texts) = (Shared::default(), Vec::new());
     let count = files.len();
     for (path, file) in files {
-        let (facts, buffers) = facts_of(&path, &file, (release, options.buffer.as_deref()), &mut shared)?;
+        let (facts, buffers) = facts_of(&path, &file, (release, options), &mut shared)?;
         if facts.events == 0 {
             match facts.refusal {
                 Some(refusal) => return Err(no_trace(&path, &refusal.text())),
@@ -103,7 +103,7 @@ pub(crate) fn read(files: Vec<(PathBuf, Arc<File>)>, options: &OpenOptions) -> R
 fn facts_of(
     path: &Path,
     file: &Arc<File>,
-    (release, asked): (Option<Release>, Option<&str>),
+    (release, options): (Option<Release>, &OpenOptions),
     shared: &mut Shared,
 ) -> Result<(Facts, Buffers), OpenError> {
     let mut scan =
@@ -112,7 +112,7 @@ fn facts_of(
     if facts.events == 0 {
         return Ok((facts, Buffers::default()));
     }
-    let chosen = buffers::choose(&facts.buffers, asked);
+    let chosen = buffers::choose(&facts.buffers, options.buffer.as_deref(), options.wanted);
     let chosen = chosen.map_err(|reason| OpenError::Choose { path: path.to_owned(), reason })?;
     match chosen.filter(|_| facts.buffers.len() > 1) {
         Some(name) => {
@@ -120,6 +120,13 @@ fn facts_of(
             Ok((scan(buffers.clone())?, buffers))
         }
         None => Ok((facts, Buffers::default())),
+    }
+}
+
+impl Texts {
+    /// Takes the number of CPUs that the kernel may have, where the text itself does not tell it.
+    pub(crate) fn tell_cpus(&mut self, cpus: Option<u32>) {
+        self.possible = self.possible.or(cpus.filter(|&cpus| cpus > 0));
     }
 }
 
@@ -147,7 +154,7 @@ impl Text {
         if is_told && lost > 0 {
             add(Code::Overrun, format!("{lost} events were lost"));
         } else if facts.has_uncounted {
-            add(Code::Overrun, "events were lost, and the text does not tell how many".to_owned());
+            add(Code::Overrun, "events were lost, and the text does not say how many".to_owned());
         }
         if let Some(message) = untold {
             add(Code::Untold, message);

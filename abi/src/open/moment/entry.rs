@@ -135,7 +135,7 @@ pub(crate) enum Site<'l> {
     Unknown,
 }
 
-/// Memory that is held. Sums are of all objects of the entry; `None`: the text does not tell.
+/// Memory that is held. Sums are of all objects of the entry; `None`: the text does not say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry<'l> {
     pub(crate) kind: EntryKind,

@@ -307,7 +307,8 @@ pub(super) fn open(
     let of_trace = TraceFacts {
         probe_group: None,
         page_bytes,
-        cpus: facts.cpus.map_or(found.cpus.len(), |cpus| cpus as usize),
+        // Without it bytes of per-CPU memory are not known.
+        cpus: facts.cpus.map_or(0, |cpus| cpus as usize),
         release,
     };
     let decoder = Decoder::new(&formats, &of_trace, &mut names);

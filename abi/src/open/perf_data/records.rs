@@ -26,8 +26,8 @@ pub(super) mod kind {
 
 /// Bytes of a record's header: type (u32), misc (u16), bytes in all (u16).
 pub(super) const HEADER: usize = 8;
-/// Bytes asked of the system at once.
-const CHUNK: usize = 1 << 20;
+/// Bytes asked of the system at once: they are still in the processor's cache when they are taken apart.
+const CHUNK: usize = 1 << 17;
 /// A record that is longer than its header's 16 bits tell, in bytes: none that makes sense.
 const MAX_RECORD: usize = 64 << 20;
 
@@ -90,10 +90,6 @@ impl Records {
         let kind = u32_of(endian, header, 0).unwrap_or(0);
         let misc = misc_and_size(header, endian).map_or(0, |(misc, _)| misc);
         let Some(mut len) = record_len(header, endian) else { return Err(ErrorKind::UnexpectedEof.into()) };
-        if len < HEADER {
-            let what = format!("the record at byte {} has the length {len}", self.at);
-            return Err(io::Error::new(ErrorKind::InvalidData, what));
-        }
         let mut behind = 0;
         match kind {
             // The data stand behind the record, padded to words.
@@ -117,6 +113,11 @@ impl Records {
                 }
             }
             _ => {}
+        }
+        // Checked here because a length that has overflowed may be 0.
+        if len < HEADER {
+            let what = format!("the record at byte {} has the length {len}", self.at);
+            return Err(io::Error::new(ErrorKind::InvalidData, what));
         }
         if self.fill(len)?.is_none_or(|bytes| bytes.len() < len) {
             return Err(ErrorKind::UnexpectedEof.into());

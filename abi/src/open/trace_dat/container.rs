@@ -71,6 +71,17 @@ pub(super) struct Buffer {
     pub(super) stats: Vec<String>,
 }
 
+/// The text of a latency tracer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextPart {
+    /// Offset in the file, in bytes.
+    pub(super) offset: u64,
+    /// Bytes in the file.
+    pub(super) len: u64,
+    /// Compression of its chunks; `None`: it is stored as it is.
+    pub(super) compression: Option<Compression>,
+}
+
 impl Buffer {
     pub(super) fn has_data(&self) -> bool {
         self.parts.iter().any(|part| part.len > 0)
@@ -99,8 +110,8 @@ pub(crate) struct Container {
     pub(super) stats: Vec<String>,
     /// Bytes of our own option.
     pub(super) kept: Option<Vec<u8>>,
-    /// The file has a text of the latency format in place of sub-buffers.
-    pub(super) is_text: bool,
+    /// Text of a latency tracer, in place of sub-buffers.
+    pub(super) text: Option<TextPart>,
 }
 
 impl Container {

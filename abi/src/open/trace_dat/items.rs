@@ -33,6 +33,11 @@ impl<R: Read> Items<R> {
         Items { from, at, endian }
     }
 
+    /// Offset of the next byte.
+    pub(crate) fn at(&self) -> u64 {
+        self.at
+    }
+
     /// The same items, whose numbers are in this byte order.
     pub(crate) fn in_order(self, endian: Endian) -> Items<R> {
         Items { endian, ..self }

@@ -6,6 +6,7 @@
 pub(super) mod container;
 pub(super) mod items;
 mod kept;
+mod latency;
 mod v6;
 mod v7;
 
@@ -22,7 +23,7 @@ use self::kept::Kept;
 use self::v7::{Refusal, Sections};
 use super::kept_items;
 use super::listing::{io_error, no_trace};
-use super::options::OpenOptions;
+use super::options::{OpenOptions, Wanted};
 use super::spool::ReadAt;
 use super::tree::release_and_machine;
 use crate::capabilities::InputCapabilities;
@@ -61,9 +62,8 @@ pub(super) fn open(path: &Path, file: &Arc<File>, options: &OpenOptions) -> Resu
     container.place_stats();
     container.join_formats();
     let (kept, has_bad_option) = kept::of(&mut container, options.texts);
-    if container.is_text && !container.buffers.iter().any(Buffer::has_data) {
-        let reason = "holds the text of a latency tracer, not events: name the output of trace-cmd report";
-        return Err(no_trace(path, reason));
+    if let Some(part) = container.text.filter(|_| !container.buffers.iter().any(Buffer::has_data)) {
+        return latency::open(path, file, (container, endian), part, options);
     }
     let mut names = Names::new();
     let mut report = FileReport::new(path.to_owned(), None);
@@ -340,7 +340,7 @@ fn choose<'a>(
         [buffer] => Ok(buffer),
         _ => {
             let all: Vec<_> = with_data.into_iter().map(systems_of).collect();
-            for wanted in [&["kmem", "percpu", "vmalloc"][..], &["vmscan", "compaction"], &["ftrace"]] {
+            for wanted in options.wanted.order().map(Wanted::systems) {
                 let has = |(_, systems): &&(&Buffer, BTreeSet<&str>)| wanted.iter().any(|name| systems.contains(name));
                 match all.iter().filter(has).collect::<Vec<_>>()[..] {
                     [] => {}

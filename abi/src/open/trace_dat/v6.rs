@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufReader, Read};
 
-use super::container::{Buffer, Container, option, parts, text};
+use super::container::{Buffer, Container, TextPart, option, parts, text};
 use super::items::{Items, Stop};
 use crate::open::spool::ReadAt;
 use crate::target::Endian;
@@ -69,7 +69,9 @@ fn buffer(
             },
             b"flyrecord\0" => break,
             b"latency  \0" => {
-                container.is_text = true;
+                // The rest of the file, whatever its length.
+                container.text = Some(TextPart { offset: items.at(), len: u64::MAX, compression: None });
+                container.cpus.get_or_insert(cpus);
                 return Ok(Buffer::default());
             }
             _ => return Err(Stop::Odd(what)),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::Cursor;
 
-use super::container::{Buffer, Container, option, parts, text};
+use super::container::{Buffer, Container, TextPart, option, parts, text};
 use super::items::{Items, Stop};
 use crate::disk::part::Compression;
 use crate::disk::walk::read_at;
@@ -76,7 +76,7 @@ impl Sections<'_> {
             option::KALLSYMS => container.kallsyms = body("kallsyms")?.short_text("kallsyms")?,
             option::CMDLINES => container.cmdlines = body("saved_cmdlines")?.text("saved_cmdlines")?,
             option::BUFFER => container.add_buffer(self.buffer(&data)?)?,
-            option::BUFFER_TEXT => container.is_text = true,
+            option::BUFFER_TEXT => self.text(container, &data)?,
             _ => container.take_option(id, data, self.endian)?,
         }
         Ok(())
@@ -98,6 +98,20 @@ impl Sections<'_> {
         let parts = parts(&mut items, count, true)?;
         let compression = if flags & COMPRESSED != 0 { self.compression()? } else { None };
         Ok(Buffer { name: text(name.as_bytes()), clock, sub_buffer_bytes, compression, parts, stats: Vec::new() })
+    }
+
+    /// The text of a latency tracer: its option has the section, the name of the buffer, and the clock.
+    fn text(&self, container: &mut Container, data: &[u8]) -> Result<(), Refusal> {
+        let what = "the option BUFFER_TEXT";
+        let mut items = Items::new(data, 0, self.endian);
+        let at = items.u64(what)?;
+        let (_, flags, len) = self.header(at, what)?;
+        items.string(what)?;
+        let clock = Some(items.string(what)?).filter(|clock| !clock.is_empty());
+        container.clock = container.clock.take().or(clock);
+        let compression = if flags & COMPRESSED != 0 { self.compression()? } else { None };
+        container.text = Some(TextPart { offset: at.saturating_add(SECTION_HEADER), len, compression });
+        Ok(())
     }
 
     fn compression(&self) -> Result<Option<Compression>, Refusal> {

@@ -21,7 +21,7 @@ pub enum CounterForm {
 /// Makes the parts of their table: `Part "name": formulas for Meminfo, Oom, Memcg, OldMemcg`.
 ///
 /// A formula is a sum of counters, with ` + ` and ` - ` between their names. A counter with `?` behind it need not be there; without any
-/// counter, or without one that is needed, the part is not known. An empty formula: the text does not tell the part.
+/// counter, or without one that is needed, the part is not known. An empty formula: the text does not say the part.
 macro_rules! parts {
     ($($part:ident $name:literal: $meminfo:expr, $oom:literal, $memcg:literal, $old_memcg:literal;)*) => {
         /// Part of memory.

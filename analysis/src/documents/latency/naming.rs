@@ -3,6 +3,7 @@
 use kmemtrace_abi::event::{Names, Span};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 
+use crate::account::cgroups::Cgroups;
 use crate::documents::row::{Address, Name};
 use crate::latency::{Latency, span_name};
 use crate::names::known::KnownNames;
@@ -11,6 +12,8 @@ use crate::names::known::KnownNames;
 #[derive(Clone, Copy)]
 pub(crate) struct Naming<'a> {
     pub(crate) names: &'a KnownNames,
+    /// Cgroups of the threads, where they are known.
+    pub(crate) cgroups: Option<&'a Cgroups>,
     pub(crate) trace_names: &'a Names,
     pub(crate) gfp_names: Option<&'a GfpNames>,
     /// Order keys count nanoseconds.
@@ -29,6 +32,7 @@ impl<'a> Naming<'a> {
     pub(super) fn of(latency: &'a Latency) -> Naming<'a> {
         Naming {
             names: &latency.names,
+            cgroups: latency.cgroups.as_ref(),
             trace_names: &latency.names.trace_names,
             gfp_names: latency.gfp_names.as_deref(),
             has_durations: latency.has_durations(),
@@ -39,6 +43,11 @@ impl<'a> Naming<'a> {
     /// Name of a kind of span.
     pub(super) fn span(self, span: Span) -> Name<'a> {
         Some(span_name(span, self.trace_names).into())
+    }
+
+    /// Path of the cgroup of a thread at an order key.
+    pub(super) fn cgroup(self, pid: Option<i32>, at: u64) -> Name<'a> {
+        Some(self.cgroups?.path(pid?, at)?.into())
     }
 
     /// A duration; `None` where order keys count no nanoseconds.

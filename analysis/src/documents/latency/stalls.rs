@@ -43,6 +43,8 @@ pub struct StallRow<'a> {
     pub pid: Option<i32>,
     /// Command name of the thread.
     pub comm: Name<'a>,
+    /// Path of the thread's cgroup, which tables alone show.
+    pub cgroup: Name<'a>,
     /// Kind of the span.
     pub span: Name<'a>,
     /// Duration.
@@ -213,6 +215,7 @@ pub(super) fn row_without_stack<'a>(naming: Naming<'a>, listed: &'a ListedStall)
         end: stall.end,
         pid: *pid,
         comm: comm.as_deref().map(Into::into),
+        cgroup: naming.cgroup(*pid, stall.begin),
         span: naming.span(stall.span),
         total: naming.known(stall.end.saturating_sub(stall.begin)),
         own: naming.known(stall.own),

@@ -307,7 +307,7 @@ struct Unread {
 
 impl From<object::read::Error> for Unread {
     fn from(error: object::read::Error) -> Unread {
-        Unread { why: format!("it is no whole ELF file: {error}"), is_spent: false }
+        Unread { why: format!("it is not a complete ELF file: {error}"), is_spent: false }
     }
 }
 
@@ -330,7 +330,7 @@ impl Headers {
         match ident {
             [0x7f, b'E', b'L', b'F', 1] => Headers::parse::<FileHeader32<Endianness>, R>(data),
             [0x7f, b'E', b'L', b'F', 2] => Headers::parse::<FileHeader64<Endianness>, R>(data),
-            _ => Err(Unread { why: "it is no ELF file".into(), is_spent: false }),
+            _ => Err(Unread { why: "it is not an ELF file".into(), is_spent: false }),
         }
     }
 

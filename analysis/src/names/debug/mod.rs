@@ -24,6 +24,7 @@ use dwarf::DwarfFile;
 use image::{Image, ImageError};
 use module::{ModuleFacts, ModuleFile, Refusal};
 use search::{Folders, Listed};
+pub use search::{MODULES, debug_folders};
 use sections::Sections;
 
 use super::error::NamesError;
@@ -184,7 +185,7 @@ impl Kernel {
             ));
         }
         if image.is_relocatable {
-            return Ok(Err("it is an object, and no linked kernel".into()));
+            return Ok(Err("it is an object, not a linked kernel".into()));
         }
         let found = match check::kernel(&image, facts, is_named) {
             Ok(found) => found,

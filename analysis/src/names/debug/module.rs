@@ -62,7 +62,7 @@ impl ModuleFile {
         let symbols = Symbols::read(&image).map_err(|error| Refusal::Rejected(error.why))?;
         let same_build = same_build(&image, facts)?;
         if !image.is_relocatable {
-            return Err(rejected("it is no module: its sections have addresses already"));
+            return Err(rejected("it is not a module: its sections have addresses already"));
         }
         let votes = votes(&image, &symbols, facts);
         if !same_build {
@@ -71,12 +71,12 @@ impl ModuleFile {
         let layout = relocate::layout(&image).ok_or_else(|| rejected("its sections are too large"))?;
         let regions = regions(&image, &layout, facts, &votes, same_build);
         if regions.is_empty() {
-            return Err(rejected("the trace does not tell where its sections were loaded"));
+            return Err(rejected("the trace does not say where its sections were loaded"));
         }
         let mut work = image.work();
         let bytes = image.whole().map_err(|error| Refusal::Rejected(error.why))?;
-        let file =
-            File::parse(&*bytes).map_err(|error| Refusal::Rejected(format!("it is no whole ELF file: {error}")))?;
+        let file = File::parse(&*bytes)
+            .map_err(|error| Refusal::Rejected(format!("it is not a complete ELF file: {error}")))?;
         let read = |name: &'static str| relocate::section(&image, (&file, &symbols), &layout, name, &mut work);
         let sections = Sections::in_memory(image.endian, read).map_err(Refusal::Rejected)?;
         let mut dwarf = DwarfFile::new(sections, work);

@@ -40,7 +40,7 @@ pub(crate) fn without_lines(
     work: &mut Work,
 ) -> Result<Sections, String> {
     let bytes = image.whole().map_err(|error| error.why)?;
-    let file = File::parse(&*bytes).map_err(|error| format!("it is no whole ELF file: {error}"))?;
+    let file = File::parse(&*bytes).map_err(|error| format!("it is not a complete ELF file: {error}"))?;
     Sections::in_memory(image.endian, |name| match name {
         ".debug_line" => Ok(Vec::new()),
         name => section(image, (&file, symbols), layout, name, work),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
+use std::iter;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -20,6 +21,23 @@ const MAX_ENTRIES: usize = 1 << 20;
 const MAX_ORDER_BYTES: u64 = 16 << 20;
 /// Ends of file names: as they are, as separate debug files, and packed.
 const SUFFIXES: [&str; 8] = ["", ".debug", ".gz", ".xz", ".zst", ".debug.gz", ".debug.xz", ".debug.zst"];
+
+/// Folder of all kernels' modules.
+pub const MODULES: &str = "/lib/modules";
+/// Debug information that distributions install.
+const INSTALLED: &str = "/usr/lib/debug";
+
+/// Folders of the system that are searched for debug information unasked, beside [`MODULES`]: what is installed, and debuginfod's cache.
+pub fn debug_folders() -> Vec<PathBuf> {
+    iter::once(INSTALLED.into()).chain(cache()).collect()
+}
+
+/// Cache of debuginfod.
+fn cache() -> Option<PathBuf> {
+    std::env::var_os("DEBUGINFOD_CACHE_PATH")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/debuginfod_client")))
+}
 
 /// Folders that are searched, in order.
 #[derive(Clone, Debug, Default)]
@@ -40,11 +58,9 @@ impl Folders {
         let mut folders =
             Folders { debug: options.debug_dirs.clone(), tree: options.kernel_tree.clone(), ..Folders::default() };
         if options.searches {
-            folders.debug.push("/usr/lib/debug".into());
-            folders.modules = Some("/lib/modules".into());
-            folders.cache = std::env::var_os("DEBUGINFOD_CACHE_PATH")
-                .map(PathBuf::from)
-                .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/debuginfod_client")));
+            folders.debug.push(INSTALLED.into());
+            folders.modules = Some(MODULES.into());
+            folders.cache = cache();
         }
         folders
     }

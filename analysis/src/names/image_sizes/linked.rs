@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path, kind: Linked) -> Result<StaticSizes, NamesError>
     if image.is_relocatable && kind == Linked::Kernel {
         return Err(NamesError::unusable(
             path,
-            "no linked kernel but an object or a module: name the kernel's vmlinux",
+            "an object or a module, not a linked kernel: name the kernel's vmlinux",
         ));
     }
     let table = symbols::table(&image)?;

@@ -104,6 +104,7 @@ impl EventRows<'_> {
         let SiteTexts { symbol, module } =
             kind.map_or_else(SiteTexts::default, |_| self.symbols.site(event.call_site, texts));
         let object = |value: u64| kind.and(Some(value));
+        let [requested, allocated] = event.told_amounts(names);
         let row = EventRow {
             seq,
             ts: event.told_at(),
@@ -119,8 +120,8 @@ impl EventRows<'_> {
             symbol,
             module,
             address: object(event.address),
-            requested: event.told_requested(names),
-            allocated: event.told_allocated(names),
+            requested,
+            allocated,
             gfp: event.gfp,
             node: event.node,
             order: match event.action {

@@ -122,6 +122,7 @@ impl ObjectRows<'_> {
         let texts = &mut self.table.texts;
         let ObjectFate { fate, free, end, pages, .. } = *object;
         let allocates = matches!(fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
+        let has_bytes = allocates && object.kind.has_size(object.requested.into());
         let (ts, cpu) = self.capabilities.told_place(object.at, object.cpu);
         let SiteTexts { symbol, module } = self.symbols.site(object.call_site, texts);
         ObjectRow {
@@ -135,8 +136,8 @@ impl ObjectRows<'_> {
             symbol,
             module,
             cache: object.cache.map(|cache| texts.id(cache)),
-            requested: allocates.then_some(object.requested),
-            allocated: allocates.then_some(object.allocated),
+            requested: has_bytes.then_some(object.requested),
+            allocated: has_bytes.then_some(object.allocated),
             fate: texts.id(fate.name().as_bytes()),
             free_seq: end.map(|end| end.seq),
             lifetime: free.and(end).map(|end| end.at.saturating_sub(object.at)),

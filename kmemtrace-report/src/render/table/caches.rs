@@ -95,7 +95,9 @@ fn idle(view: &CachesBody<'_>, options: &TableOptions, out: &mut dyn Write) -> i
         cells.extend([other_names(cache.aliases), cells::cache(&cache.cache, None)]);
         cells
     };
-    let rows = options.top.map_or(caches.len(), |top| top.min(FEW)).min(caches.len());
+    // The first table has the room of a small screen.
+    let few = |top: usize| if options.screen.height.is_some() { (top / 3).clamp(1, FEW) } else { top.min(FEW) };
+    let rows = options.top.map_or(caches.len(), few).min(caches.len());
     let grid = Grid { columns: &IDLE_CACHES, ranked: None, screen: &options.screen };
     grid.write(|| caches[..rows].iter().map(row), out)?;
     heading::more_rows((caches.len() - rows) as u64, options, out)

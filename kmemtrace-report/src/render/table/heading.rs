@@ -45,7 +45,7 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     if head.completeness.verdict != "complete" && head.trace.text.is_some() {
         text("What is missing in the text, or makes no sense there, is in no figure.", options, out)?;
     } else if head.completeness.verdict != "complete" {
-        text("Figures are estimates where events are missing; kmemtrace-check tells where.", options, out)?;
+        text("Figures are estimates where events are missing; kmemtrace-check shows where.", options, out)?;
     }
     if head.trace.hides_symbols {
         text(&format!("{NO_SYMBOLS}. {NAME_AFTERWARDS}"), options, out)?;
@@ -60,6 +60,10 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     }
     for line in unjudged(body) {
         text(line, options, out)?;
+    }
+    if options.red_zones > 0 && shows_waste(body) {
+        let caches = counted(options.red_zones as u64, "cache");
+        text(&format!("Waste contains red zones: slub_debug is on for {caches}."), options, out)?;
     }
     for line in untold(&head.trace, body) {
         text(line, options, out)?;
@@ -134,6 +138,20 @@ fn unjudged(body: &Body<'_>) -> Vec<&'static str> {
         Unjudged::NoFrees => "No verdict on kinds whose frees were not recorded; add their free events to -e.",
     };
     view.unjudged.iter().map(line).collect()
+}
+
+/// True for a view with a column of wasted bytes.
+fn shows_waste(body: &Body<'_>) -> bool {
+    matches!(
+        body,
+        Body::Summary(_)
+            | Body::Sites(_)
+            | Body::Groups(_)
+            | Body::Caches(_)
+            | Body::LiveGroups(_)
+            | Body::Holders(_)
+            | Body::Tree(_)
+    )
 }
 
 /// True for a view that may have rows of vmalloc.
@@ -289,6 +307,11 @@ fn first_line(head: &Head<'_>, body: &Body<'_>, options: &TableOptions) -> Vec<S
         let total = super::cells::duration(view.total);
         line.push(format!("{}, {total} waited", counted(view.count, "stall")));
     }
+    if options.is_default_input {
+        let date = head.trace.begun.and_then(|begun| local(begun, "%Y-%m-%d %H:%M %:z"));
+        let date = date.map_or(String::new(), |date| format!(" of {date}"));
+        line.insert(1, format!("./{}{date}", options.title));
+    }
     line.extend(names(&head.names));
     line.extend(wrapped(body, options));
     line
@@ -356,7 +379,8 @@ fn wrapped(body: &Body<'_>, options: &TableOptions) -> Option<String> {
 
 /// Parts that identify the recording.
 fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
-    let mut head = vec![options.title.clone()];
+    // Path and date of a trace that was not named stand in the first line.
+    let mut head = if options.is_default_input { Vec::new() } else { vec![options.title.clone()] };
     if let Some(kernel) = trace.kernel {
         let [kernel, arch] = [kernel, trace.arch.unwrap_or_default()].map(|text| escape(text.as_bytes()));
         head.push(format!("Linux {kernel} {arch}").trim_end().to_owned());
@@ -376,7 +400,8 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
         Unit::Ticks => format!("recorded -, to {last}"),
         Unit::Nanoseconds => format!("recorded {}", last.trim_start_matches('+')),
     });
-    head.extend(trace.begun.and_then(time_of_day).map(|time| format!("begun {time}")));
+    let begun = trace.begun.filter(|_| !options.is_default_input).and_then(time_of_day);
+    head.extend(begun.map(|time| format!("begun {time}")));
     if trace.scope == Some("tasks") {
         head.push("some tasks alone: frees by others are unseen".to_owned());
     }
@@ -394,8 +419,22 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
 
 /// A time in seconds since 1970 in the reader's time zone, with its offset: `2026-11-26 09:00:30 +01:00`.
 fn time_of_day(seconds: u64) -> Option<String> {
+    local(seconds, "%Y-%m-%d %H:%M:%S %:z")
+}
+
+/// A time in seconds since 1970 in the reader's time zone, in a form of strftime.
+fn local(seconds: u64, form: &str) -> Option<String> {
     let time = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
-    Some(time.to_zoned_datetime(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string())
+    Some(time.to_zoned_datetime(TimeZone::system()).strftime(form).to_string())
+}
+
+/// Time of day at an order key, in the reader's time zone: `14:02:11`. `None` where the recorder's clock at the start is not known, or the
+/// first event of the trace is not that of its start.
+pub(super) fn clock_time(trace: &TraceMembers<'_>, at: u64, options: &TableOptions) -> Option<String> {
+    let is_from_start = trace.since_boot.is_none() && options.time.is_none() && trace.keys().unit == Unit::Nanoseconds;
+    let begun = trace.begun.filter(|_| is_from_start)?;
+    let seconds = begun.saturating_add(at.saturating_sub(trace.first) / 1_000_000_000);
+    local(seconds, "%H:%M:%S")
 }
 
 /// Writes the explanation of each mark that the tables of a view have.
@@ -404,11 +443,12 @@ pub(crate) fn footer(notes: Notes, options: &TableOptions, out: &mut dyn Write) 
                           may be gone.";
     const PAGES: &str = "Page events carry no call-site without stacks.";
     const WRAPPERS: &str = "~ marks a function that allocates for its callers: which of them is not known.";
+    const WITH_STACKS: &str = "~ marks a function that allocates for its callers: --by stack shows them.";
     const RECLAIMABLE: &str = "* marks memory that the kernel takes back by itself when it is short of it.";
     let lines = [
         (notes.has_bounds, BOUNDS),
         (notes.has_reclaimable, RECLAIMABLE),
-        (notes.has_wrappers, WRAPPERS),
+        (notes.has_wrappers, if options.has_stacks { WITH_STACKS } else { WRAPPERS }),
         (notes.has_pages_without_site, PAGES),
     ];
     for (number, (_, line)) in lines.into_iter().filter(|(is_needed, _)| *is_needed).enumerate() {

@@ -29,7 +29,7 @@ pub(crate) fn leaks(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if view.groups.is_empty() {
-        return heading::empty("no memory grows evenly", options, out);
+        return heading::empty("no memory grows steadily", options, out);
     }
     if options.shows_parts {
         return parts(head, view, options, out);

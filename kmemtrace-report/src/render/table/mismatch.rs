@@ -63,7 +63,7 @@ pub(crate) fn mismatch<'a>(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if head.completeness.inferred_frees.is_none() {
-        const UNKNOWN: &str = "Which frees do not match their allocations is not known: the input tells no frees.";
+        const UNKNOWN: &str = "Which frees do not match their allocations is not known: the input has no frees.";
         return heading::text(UNKNOWN, options, out);
     }
     if listing.rows.is_empty() {

@@ -68,9 +68,11 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
     }
     let screen = Screen { is_of_text: head.trace.text.is_some(), ..options.screen };
     let options = &TableOptions { screen, ..options.clone() };
-    heading::heading(head, body, options, out)?;
+    let mut above = Vec::new();
+    heading::heading(head, body, options, &mut above)?;
+    out.write_all(&above)?;
     match body {
-        Body::Summary(view) => summary::summary(head, view, options, out),
+        Body::Summary(view) => summary::summary(head, view, options, screen.room_below(&above), out),
         Body::Sites(listing) => sites::sites(listing, options, out),
         Body::Caches(view) => caches::caches(view, options, out),
         Body::Balance(view) => balance::balance(head, view, options, out),

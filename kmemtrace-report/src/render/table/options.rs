@@ -36,6 +36,12 @@ pub(crate) struct TableOptions {
     pub(crate) time: Option<String>,
     /// Escaped name of the trace.
     pub(crate) title: String,
+    /// The command line names no trace: the first line tells which one is meant.
+    pub(crate) is_default_input: bool,
+    /// The trace may have call stacks.
+    pub(crate) has_stacks: bool,
+    /// Number of slab caches whose objects have red zones.
+    pub(crate) red_zones: usize,
 }
 
 impl TableOptions {
@@ -70,6 +76,9 @@ impl TableOptions {
             allocinfo: None,
             time: None,
             title: String::new(),
+            is_default_input: false,
+            has_stacks: false,
+            red_zones: 0,
         }
     }
 }

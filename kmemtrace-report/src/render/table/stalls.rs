@@ -68,10 +68,12 @@ fn first_line(
     let pid = row.pid.map_or("-".to_owned(), |pid| pid.to_string());
     let comm = cells::shown(&row.comm).map_or(String::new(), |comm| format!("{comm}-"));
     let span = cells::shown(&row.span).unwrap_or_default();
+    let clock = heading::clock_time(trace, row.at, options).map_or(String::new(), |time| format!("{time}  "));
     let mut line = vec![
-        format!("{}  {comm}{pid}", cells::moment(trace, row.at)),
+        format!("{clock}{}  {comm}{pid}", cells::moment(trace, row.at)),
         format!("{span} {}", cells::duration(row.total)),
     ];
+    line.extend(cells::shown(&row.cgroup).map(|cgroup| format!("cgroup {cgroup}")));
     line.extend(row.order.map(|order| format!("order {order}")));
     line.extend(row.reclaimed.map(|pages| format!("reclaimed {}", cells::counted(pages, "page"))));
     line.extend(row.call_site.map(|site| cells::shown(&row.symbol).unwrap_or_else(|| site.to_string())));

@@ -17,30 +17,103 @@ use crate::columns::column::{Column, Holds, Shows};
 use crate::columns::{KINDS, TOP_CHURN, TOP_LIVE, TOP_LIVE_WASTE};
 use crate::render::grid::Grid;
 use crate::render::grid::cell::{Cell, Notes};
-use crate::terminal::screen::Paint;
+use crate::terminal::screen::{self, Paint};
 
 /// Share of the live bytes from which the next command is about one call-site, in percent.
 const MANY: u64 = 10;
+/// Commands that are suggested at most.
+const SUGGESTIONS: usize = 3;
 
-/// Writes the screen of `summary`.
+/// Parts of the screen that are written: fewer where it has less room.
+#[derive(Clone, Copy)]
+struct Layout {
+    /// Rows of each list of call-sites.
+    rows: [usize; 3],
+    /// Explanations of the marks.
+    has_notes: bool,
+    /// Lines between the table of kinds and the first list.
+    has_facts: bool,
+    has_findings: bool,
+    /// Number of commands to try next; what they show is left out where it needs a line of its own.
+    commands: usize,
+    is_brief: bool,
+}
+
+/// Rows of the lists on a screen with room for all of them.
+const LIST_ROWS: [usize; 3] = [5, 3, 3];
+
+impl Layout {
+    /// All layouts, the largest first: lists are left out from the end, then what is around the first one, whose first row goes last.
+    fn all() -> Vec<Layout> {
+        let [first, second, _] = LIST_ROWS;
+        let mut part = Layout {
+            rows: LIST_ROWS,
+            has_notes: true,
+            has_facts: true,
+            has_findings: true,
+            commands: SUGGESTIONS,
+            is_brief: false,
+        };
+        let mut all = vec![part, Layout { rows: [first, second, 0], ..part }, Layout { rows: [first, 0, 0], ..part }];
+        part.is_brief = true;
+        let leave_out: [fn(&mut Layout); 5] = [
+            |_| {},
+            |layout| layout.has_notes = false,
+            |layout| layout.has_facts = false,
+            |layout| layout.has_findings = false,
+            |layout| layout.commands = 1,
+        ];
+        for leave_out in leave_out {
+            leave_out(&mut part);
+            all.extend((1..=first).rev().map(|rows| Layout { rows: [rows, 0, 0], ..part }));
+        }
+        all.push(Layout { rows: [0; 3], ..part });
+        all
+    }
+}
+
+/// Writes the screen of `summary`, in so many lines where the destination has no more.
 pub(crate) fn summary(
     head: &Head<'_>,
     view: &Summary<'_>,
     options: &TableOptions,
+    room: Option<usize>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if view.events.total > 0 && view.events.used == 0 {
-        const NO_OBJECTS: &str = "No event of slabs or pages is in the recording. Events of reclaim, compaction and shrinkers: \
+        const NO_OBJECTS: &str = "The recording has no slab or page events. Events of reclaim, compaction and shrinkers: \
                                   kmemtrace-report latency, shrinkers, stalls and waits.";
         return heading::text(NO_OBJECTS, options, out);
     }
     if head.trace.text.is_some() {
         return of_text(head, view, options, out);
     }
+    let mut text = Vec::new();
+    for layout in Layout::all() {
+        text.clear();
+        laid_out(head, view, layout, options, &mut text)?;
+        let fits = |room| screen::lines_of(&text, options.screen.width.unwrap_or(usize::MAX)) <= room;
+        if room.is_none_or(fits) {
+            break;
+        }
+    }
+    out.write_all(&text)
+}
+
+/// Writes the parts of the screen that a layout has.
+fn laid_out(
+    head: &Head<'_>,
+    view: &Summary<'_>,
+    layout: Layout,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut notes = kinds(view, options, out)?;
-    writeln!(out)?;
-    facts(head, view, options, out)?;
-    reclaimable(view, options, out)?;
+    if layout.has_facts {
+        writeln!(out)?;
+        facts(head, view, options, out)?;
+        reclaimable(view, options, out)?;
+    }
     if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.is_empty())) {
         writeln!(out)?;
         return heading::empty("no allocation", options, out);
@@ -50,15 +123,40 @@ pub(crate) fn summary(
         leaks::line(group, options, out)?;
     }
     let total = objects(view);
-    for list in lists(view) {
-        let Some(rows) = list.rows.as_ref().filter(|rows| !rows.is_empty()) else { continue };
+    let mut left_out = Vec::new();
+    for (list, rows) in lists(view).into_iter().zip(layout.rows) {
+        let Some(found) = list.rows.as_ref().filter(|found| !found.is_empty()) else { continue };
+        if rows == 0 {
+            left_out.push((list.about, list.command));
+            continue;
+        }
         writeln!(out)?;
         heading::title(list.title, options, out)?;
-        notes |= top(rows, (&list, view), &total, options, out)?;
+        notes |= top(found, (&list, view, rows), &total, options, out)?;
     }
-    findings(&view.findings, options, out)?;
-    heading::footer(notes, options, out)?;
-    next(head, view, options, out)
+    if !layout.has_facts {
+        left_out.push(("peak and frees", "summary | cat"));
+    }
+    if layout.has_findings {
+        findings(&view.findings, options, out)?;
+    } else {
+        left_out.push(("mismatches", "mismatch"));
+    }
+    if layout.has_notes {
+        heading::footer(notes, options, out)?;
+    }
+    next(&further(head, view, notes, options.has_stacks), layout, options, out)?;
+    not_shown(&left_out, options, out)
+}
+
+/// Writes the parts that the screen has no room for, each with the words that show it.
+fn not_shown(left_out: &[(&str, &str)], options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    if left_out.is_empty() {
+        return Ok(());
+    }
+    let parts = left_out.iter().map(|(about, shown_by)| format!("{about}: {shown_by}"));
+    let text = format!("Not shown (kmemtrace-report ...): {}", parts.collect::<Vec<_>>().join("; "));
+    heading::indented(&text, 2, options, out)
 }
 
 /// Writes the summary of a text of one moment: what it tells of live memory, and nothing of the past.
@@ -81,7 +179,7 @@ fn of_text(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mu
     if let Some(rows) = live.rows.as_ref().filter(|rows| !rows.is_empty()) {
         writeln!(out)?;
         heading::title("Most memory, by call-site", options, out)?;
-        notes |= top(rows, (&live, view), &total, options, out)?;
+        notes |= top(rows, (&live, view, LIST_ROWS[0]), &total, options, out)?;
     }
     heading::footer(notes, options, out)
 }
@@ -91,8 +189,9 @@ struct ShortList<'v, 'a> {
     title: &'static str,
     rows: &'v Option<Rows<'a, SiteRow<'a>>>,
     columns: &'static [Column<'static>; 6],
-    /// Limit of rows.
-    limit: usize,
+    /// What it has, and the words of the command line that show more of it.
+    about: &'static str,
+    command: &'static str,
 }
 
 /// Sums of `kmalloc` and `cache`; of nothing where the input does not tell them.
@@ -102,19 +201,26 @@ fn objects(view: &Summary<'_>) -> PrintedStats {
 
 /// Lists of `summary`, the live ones first.
 fn lists<'v, 'a>(view: &'v Summary<'a>) -> [ShortList<'v, 'a>; 3] {
-    let live =
-        ShortList { title: "Most bytes live now, by call-site", rows: &view.top_live, columns: &TOP_LIVE, limit: 5 };
+    let live = ShortList {
+        title: "Most bytes live now, by call-site",
+        rows: &view.top_live,
+        columns: &TOP_LIVE,
+        about: "live bytes by call site",
+        command: "live",
+    };
     let live_waste = ShortList {
         title: "Most bytes wasted by objects live now",
         rows: &view.top_live_waste,
         columns: &TOP_LIVE_WASTE,
-        limit: 3,
+        about: "waste of live objects",
+        command: "sites --sort live_wasted",
     };
     let churn = ShortList {
         title: "Churn: bytes wasted over all allocations (cumulative, most of them freed again)",
         rows: &view.top_sites,
         columns: &TOP_CHURN,
-        limit: 3,
+        about: "churn",
+        command: "sites",
     };
     [live, live_waste, churn]
 }
@@ -122,7 +228,7 @@ fn lists<'v, 'a>(view: &'v Summary<'a>) -> [ShortList<'v, 'a>; 3] {
 /// Writes a short list of call-sites; `total` are the sums that they are shares of.
 fn top(
     rows: &Rows<'_, SiteRow<'_>>,
-    (list, view): (&ShortList<'_, '_>, &Summary<'_>),
+    (list, view, limit): (&ShortList<'_, '_>, &Summary<'_>, usize),
     total: &PrintedStats,
     options: &TableOptions,
     out: &mut dyn Write,
@@ -153,7 +259,7 @@ fn top(
         cells
     };
     let grid = Grid { columns: list.columns, ranked: Some(list.columns[1].title), screen: &options.screen };
-    grid.write(|| rows.iter().take(list.limit).map(row), out)
+    grid.write(|| rows.iter().take(limit).map(row), out)
 }
 
 /// Writes the table of kinds: the total counts `kmalloc` and `cache`, because these are made of pages.
@@ -313,52 +419,64 @@ fn findings(findings: &FindingCounts, options: &TableOptions, out: &mut dyn Writ
     )
 }
 
-/// Writes the commands that look further into what was found.
-fn next(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+/// Writes commands to try next.
+fn next(
+    further: &[(&'static str, &'static str)],
+    layout: Layout,
+    options: &TableOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let line = |(command, about): &(&'static str, &'static str)| {
+        // Another recording has another name.
+        let trace = if command.starts_with("kmemtraced") { String::new() } else { trace(options) };
+        (format!("{command}{trace}"), *about)
+    };
+    let commands: Vec<(String, &str)> = further.iter().take(layout.commands).map(line).collect();
+    let wide = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
+    writeln!(out)?;
+    heading::title("Next", options, out)?;
+    for (command, about) in commands {
+        let line = format!("  {command:<wide$}   {about}");
+        let is_long = options.screen.width.is_some_and(|width| line.chars().count() > width);
+        let line = if layout.is_brief && is_long { format!("  {command}") } else { line };
+        heading::indented(&line, 4, options, out)?;
+    }
+    Ok(())
+}
+
+/// Commands that look further, the most useful first, each with what it shows.
+fn further(head: &Head<'_>, view: &Summary<'_>, notes: Notes, has_stacks: bool) -> Vec<(&'static str, &'static str)> {
     let total = objects(view);
     // A bound is no reason to suspect a call-site: its objects may be gone.
     let is_sure = |row: &SiteRow<'_>| row.kind.space() == Space::Slab && !row.stats.live_is_upper_bound;
     let top_live = view.top_live.as_ref().and_then(|rows| rows.iter().find(is_sure));
     let top_live = top_live.and_then(|row| row.stats.live_allocated).unwrap_or(0);
     let is_many = |part: u64, whole: u64| part > 0 && u128::from(part) * 100 >= u128::from(whole) * u128::from(MANY);
-    let mut commands: Vec<(&str, &str, &str)> = Vec::new();
-    if suspected(view).is_some() {
-        commands.push(("kmemtrace-report", " leaks", "who holds more and more memory"));
-    }
-    if head.completeness.verdict != "complete" {
-        commands.push(("kmemtrace-check", "", "where events are missing"));
-    }
-    if view.failed_without_fallback > 0 {
-        commands.push(("kmemtrace-report", " failed", "allocations that failed, and their call sites"));
-    }
-    if errors(&view.findings) > Some(0) {
-        commands.push(("kmemtrace-report", " mismatch", "both call-sites of each error"));
-    }
-    if is_many(top_live, total.live_allocated.unwrap_or(0)) {
-        commands.push(("kmemtrace-report", " live", "call-sites of the memory that is live"));
-        commands.push(("kmemtrace-report", " live --by comm,site", "the commands that allocated it"));
-    }
-    if is_many(total.wasted.unwrap_or(0), total.allocated.unwrap_or(0)) {
-        commands.push(("kmemtrace-report", " sites", "the call-sites that waste most"));
-    }
-    if is_many(view.pairs.cross_cpu.unwrap_or(0), view.pairs.paired.unwrap_or(0)) {
-        commands.push(("kmemtrace-report", " cross", "call-sites whose objects are freed on another CPU"));
-    }
-    if commands.is_empty() {
-        commands.push(("kmemtrace-report", " sites", "figures of every call-site"));
-    }
-    let commands = commands
-        .into_iter()
-        .take(3)
-        .map(|(program, view, about)| (format!("{program}{view}{}", trace(options)), about));
-    let commands: Vec<(String, &str)> = commands.collect();
-    let wide = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
-    writeln!(out)?;
-    heading::title("Next", options, out)?;
-    for (command, about) in commands {
-        heading::indented(&format!("  {command:<wide$}   {about}"), 4, options, out)?;
-    }
-    Ok(())
+    let has_slabs = total.allocs > Some(0);
+    let has_pages = view.kinds.told(Kind::Pages).is_some_and(|pages| !pages.is_empty());
+    let is_of_pages = has_pages && !has_slabs;
+    let wastes = is_many(total.wasted.unwrap_or(0), total.allocated.unwrap_or(0));
+    let crosses = is_many(view.pairs.cross_cpu.unwrap_or(0), view.pairs.paired.unwrap_or(0));
+    let is_live = is_many(top_live, total.live_allocated.unwrap_or(0));
+    let found = [
+        (suspected(view).is_some(), "kmemtrace-report leaks", "who holds more and more memory"),
+        (head.completeness.verdict != "complete", "kmemtrace-check", "where events are missing"),
+        (view.failed_without_fallback > 0, "kmemtrace-report failed", "allocations that failed, and their call sites"),
+        (errors(&view.findings) > Some(0), "kmemtrace-report mismatch", "both call sites of each error"),
+        (is_of_pages, "kmemtrace-report uses", "what the pages are for"),
+        (has_stacks && !is_of_pages, "kmemtrace-report live --by stack", "live memory by its callers"),
+        (has_stacks, "kmemtrace-report tree --by stack", "callers as a tree, from system calls on"),
+        (is_of_pages, "kmemtrace-report tasks", "threads that hold the pages"),
+        (is_of_pages && !has_stacks, "kmemtraced -e page --stack", "record again with the callers of page allocations"),
+        (!has_stacks && notes.has_wrappers, "kmemtraced --stack", "record again with the callers behind ~"),
+        (is_live, "kmemtrace-report live", "call sites of the memory that is live"),
+        (is_live, "kmemtrace-report live --by comm,site", "the commands that allocated it"),
+        (wastes, "kmemtrace-report sites", "the call sites that waste most"),
+        (crosses, "kmemtrace-report cross", "call sites whose objects are freed on another CPU"),
+    ];
+    let commands: Vec<_> =
+        found.into_iter().filter(|(holds, ..)| *holds).map(|(_, command, about)| (command, about)).collect();
+    if commands.is_empty() { vec![("kmemtrace-report sites", "figures of every call site")] } else { commands }
 }
 
 /// Trace as a word of a command line: empty for the default one.

@@ -2,6 +2,7 @@
 //! the lines of functions.
 
 mod circles;
+mod messages;
 
 use std::collections::BTreeSet;
 use std::fs;

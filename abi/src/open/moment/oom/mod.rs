@@ -165,10 +165,12 @@ impl Oom {
 
 /// Lines of a report that tell no figure of a view.
 fn is_other(line: &[u8]) -> bool {
-    const BEGINS: [&[u8]; 18] = [
+    const BEGINS: [&[u8]; 19] = [
         b"oom-kill:",
         b"Out of memory: ",
         b"Memory cgroup out of memory: ",
+        // Linux 7.
+        b"Memory cgroup min protection ",
         b"Killed process ",
         b"oom_reaper: ",
         b"Task in ",

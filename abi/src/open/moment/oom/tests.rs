@@ -33,6 +33,7 @@ Total swap = 0kB
 0 pages HighMem/MovableOnly
 100 pages reserved
 0 pages hwpoisoned
+Memory cgroup min protection 0kB -- low protection 0kB
 Unreclaimable slab info:
 Name                      Used          Total
 example cache             12KB         21KB

@@ -14,7 +14,7 @@ impl Glob {
     }
 
     /// True for a pattern that is one name.
-    pub(crate) fn is_name(&self) -> bool {
+    pub fn is_name(&self) -> bool {
         !self.0.iter().any(|byte| matches!(byte, b'*' | b'?'))
     }
 
@@ -24,7 +24,7 @@ impl Glob {
     }
 
     /// The same; adds the steps that it took.
-    pub(crate) fn matches_in(&self, name: &[u8], steps: &mut usize) -> bool {
+    pub fn matches_in(&self, name: &[u8], steps: &mut usize) -> bool {
         let pattern = &self.0;
         let (mut p, mut n) = (0, 0);
         // The last `*` and how far it reaches: on a mismatch it takes one byte more. Earlier ones need no retry.

@@ -1,0 +1,103 @@
+//! The sandbox of the report: what its command line lets it open.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use kmemtrace_sandbox::{Mode, Role, Sandbox};
+
+use crate::args::Args;
+use crate::cli::Request;
+use crate::terminal::messages::say;
+#[cfg(feature = "top")]
+use crate::top;
+use crate::views::Run;
+
+/// Set by the first call: a sandbox holds for all that comes after.
+static CLOSED: OnceLock<()> = OnceLock::new();
+
+/// Closes the sandbox around all that a view opens. A program that was started before, such as a pager, stays outside.
+pub(crate) fn close(request: &Request) -> anyhow::Result<()> {
+    close_all(request.args.sandbox, request.args.verbose, std::iter::once(request), |_| {})
+}
+
+/// Closes the sandbox around all that several views open, and what else `add` allows.
+pub(crate) fn close_all<'r>(
+    mode: Mode,
+    is_verbose: bool,
+    requests: impl IntoIterator<Item = &'r Request>,
+    add: impl FnOnce(&mut Sandbox),
+) -> anyhow::Result<()> {
+    if CLOSED.set(()).is_err() || mode == Mode::Off {
+        return Ok(());
+    }
+    let requests: Vec<&Request> = requests.into_iter().collect();
+    let has_screen = requests.iter().any(|request| matches!(request.view.run, Run::Top));
+    let mut sandbox = Sandbox::of_reader(if has_screen { Role::Screen } else { Role::Reader });
+    requests.iter().for_each(|request| allow(&mut sandbox, request));
+    add(&mut sandbox);
+    let described = if is_verbose { sandbox.described() } else { Vec::new() };
+    let missing = sandbox
+        .close(mode)
+        .map_err(|lack| anyhow::anyhow!("--sandbox {}: {lack}; --sandbox off does without", mode.name()))?;
+    kmemtrace_abi::open::regular::tell_of_sandbox();
+    if is_verbose {
+        described.iter().for_each(|line| say(&kmemtrace_abi::text::escape::escape(line.as_bytes())));
+        missing.iter().for_each(|lack| say(&format!("sandbox: left out: {lack}")));
+    }
+    Ok(())
+}
+
+/// Allows what a view opens.
+fn allow(sandbox: &mut Sandbox, request: &Request) {
+    let (args, inputs) = (&request.args, request.inputs());
+    match request.view.run {
+        Run::Static | Run::Names => {
+            inputs.iter().for_each(|input| if input.is_dir() { sandbox.tree(input) } else { sandbox.named(input) });
+        }
+        Run::Pack => inputs.iter().for_each(|input| {
+            sandbox.input(input);
+            sandbox.write(if input.is_dir() { input } else { input.parent().unwrap_or(Path::new("")) });
+        }),
+        _ => {
+            for input in &inputs {
+                sandbox.input(input);
+                // The index stands beside a recording.
+                if !args.no_index && input.is_dir() {
+                    sandbox.write(input);
+                }
+            }
+            name_sources(sandbox, args);
+        }
+    }
+    if let Some(output) = &args.output {
+        sandbox.output(output);
+    }
+    // Names of threads that live.
+    if args.follow || matches!(request.view.run, Run::Top) {
+        sandbox.read("/proc");
+    }
+    #[cfg(feature = "top")]
+    if matches!(request.view.run, Run::Top) {
+        top::allow(sandbox, args);
+    }
+}
+
+/// Allows to read what names may come from.
+fn name_sources(sandbox: &mut Sandbox, args: &Args) {
+    let (names, text) = (&args.names, &args.of_text);
+    let files = [&names.vmlinux, &names.map, &names.kallsyms, &names.proc_modules];
+    let lists = [&names.wrappers, &names.skip_frames, &names.areas, &args.uses];
+    files.into_iter().chain(lists).flatten().for_each(|file| sandbox.named(file));
+    names.debug_dir.iter().for_each(|folder| sandbox.debug_folder(folder));
+    if let Some(tree) = &names.kernel {
+        sandbox.tree(tree);
+    }
+    if let Some(formats) = &text.event_formats {
+        sandbox.event_formats(formats);
+    }
+    #[cfg(feature = "full")]
+    {
+        kmemtrace::debug_folders().iter().for_each(|folder| sandbox.read(folder));
+        sandbox.modules(Path::new(kmemtrace::MODULES));
+    }
+}

@@ -1,0 +1,211 @@
+//! The system calls that a program may make, by its role. Often used ones come first: kernels before 5.11 go through the list for each
+//! call.
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+
+use libc::c_long;
+
+use crate::role::Role;
+
+/// A system call that is allowed when all of its conditions hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) number: u32,
+    pub(crate) when: &'static [When],
+}
+
+/// Condition on an argument, which is counted from 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    /// Its low half is one of these numbers.
+    OneOf(u32, &'static [u32]),
+    /// It has all of these bits.
+    Has(u32, u32),
+    /// It has none of these bits.
+    Lacks(u32, u32),
+    /// It is no address.
+    Null(u32),
+    /// It is the id of this process.
+    Own(u32),
+}
+
+/// `clone3`, which is refused with an error of its own.
+pub(crate) const CLONE3: u32 = number(libc::SYS_clone3);
+
+const fn number(number: c_long) -> u32 {
+    number as u32
+}
+
+const fn call(of: c_long) -> Call {
+    Call { number: number(of), when: &[] }
+}
+
+const fn call_when(of: c_long, when: &'static [When]) -> Call {
+    Call { number: number(of), when }
+}
+
+/// Calls of a role.
+pub(crate) fn of(role: Role) -> Vec<Call> {
+    let of_screen = if role == Role::Screen { SCREEN } else { &[call_when(libc::SYS_ioctl, ASKS_TERMINAL)] };
+    [READER, OF_MACHINE, of_screen].concat()
+}
+
+/// `PROT_EXEC`.
+const EXECUTABLE: u32 = 4;
+/// `CLONE_VM`, `CLONE_SIGHAND` and `CLONE_THREAD`: a thread, no process.
+const THREAD: u32 = 0x100 | 0x800 | 0x1_0000;
+/// `CLONE_NEWNS` and the other namespaces.
+const NAMESPACES: u32 = 0x7e02_0000;
+/// `F_DUPFD`, `F_GETFD`, `F_SETFD`, `F_GETFL`, `F_SETFL` and `F_DUPFD_CLOEXEC`: no owner of signals, no locks.
+const DESCRIPTORS: &[u32] = &[0, 1, 2, 3, 4, 1030];
+/// `PR_SET_NAME`, `PR_GET_NAME`, and `PR_SET_VMA`, by which the C libraries name memory.
+const NAMES: &[u32] = &[15, 16, 0x5356_4d41];
+/// `TCGETS`, `TIOCGWINSZ`, `FIONREAD`, `FIONBIO`, `FIOCLEX`, and `TCGETS2`.
+const ASKS_TERMINAL: &[When] = &[When::OneOf(1, &[0x5401, 0x5413, 0x541b, 0x5421, 0x5451, 0x802c_542a])];
+/// Those, and `TCSETS`, `TCSETSW`, `TCSETSF`, and these for `struct termios2`.
+const SETS_TERMINAL: &[When] = &[When::OneOf(
+    1,
+    &[
+        0x5401,
+        0x5402,
+        0x5403,
+        0x5404,
+        0x5413,
+        0x541b,
+        0x5421,
+        0x5451,
+        0x802c_542a,
+        0x402c_542b,
+        0x402c_542c,
+        0x402c_542d,
+    ],
+)];
+
+const READER: &[Call] = &[
+    call(libc::SYS_read),
+    call(libc::SYS_pread64),
+    call(libc::SYS_write),
+    call(libc::SYS_futex),
+    call(libc::SYS_lseek),
+    call_when(libc::SYS_mmap, &[When::Lacks(2, EXECUTABLE)]),
+    call(libc::SYS_munmap),
+    call(libc::SYS_madvise),
+    call_when(libc::SYS_mprotect, &[When::Lacks(2, EXECUTABLE)]),
+    call(libc::SYS_mremap),
+    call(libc::SYS_brk),
+    call(libc::SYS_openat),
+    call(libc::SYS_close),
+    call(libc::SYS_fstat),
+    call(libc::SYS_newfstatat),
+    call(libc::SYS_statx),
+    call(libc::SYS_getdents64),
+    call(libc::SYS_readlinkat),
+    call(libc::SYS_faccessat),
+    call(libc::SYS_faccessat2),
+    call(libc::SYS_statfs),
+    call(libc::SYS_fstatfs),
+    call(libc::SYS_getcwd),
+    call_when(libc::SYS_fcntl, &[When::OneOf(1, DESCRIPTORS)]),
+    call(libc::SYS_flock),
+    call(libc::SYS_dup),
+    call(libc::SYS_dup3),
+    call(libc::SYS_readv),
+    call(libc::SYS_writev),
+    call(libc::SYS_preadv),
+    call(libc::SYS_pwrite64),
+    call(libc::SYS_pwritev),
+    call(libc::SYS_fadvise64),
+    call(libc::SYS_sendfile),
+    call(libc::SYS_splice),
+    call(libc::SYS_copy_file_range),
+    // Files that get their names once they are whole.
+    call(libc::SYS_ftruncate),
+    call(libc::SYS_fallocate),
+    call(libc::SYS_fsync),
+    call(libc::SYS_fdatasync),
+    call(libc::SYS_linkat),
+    call(libc::SYS_renameat2),
+    call(libc::SYS_unlinkat),
+    // Time, waiting, threads, signals to this process.
+    call(libc::SYS_clock_gettime),
+    call(libc::SYS_clock_getres),
+    call(libc::SYS_clock_nanosleep),
+    call(libc::SYS_nanosleep),
+    call(libc::SYS_gettimeofday),
+    call(libc::SYS_ppoll),
+    call(libc::SYS_pselect6),
+    call(libc::SYS_restart_syscall),
+    call_when(libc::SYS_clone, &[When::Has(0, THREAD), When::Lacks(0, NAMESPACES)]),
+    call(libc::SYS_set_robust_list),
+    call(libc::SYS_set_tid_address),
+    call(libc::SYS_rseq),
+    call(libc::SYS_membarrier),
+    call(libc::SYS_sched_yield),
+    call(libc::SYS_sched_getaffinity),
+    call(libc::SYS_getcpu),
+    call(libc::SYS_gettid),
+    call(libc::SYS_getpid),
+    call(libc::SYS_getppid),
+    call_when(libc::SYS_tgkill, &[When::Own(0)]),
+    call(libc::SYS_rt_sigaction),
+    call(libc::SYS_rt_sigprocmask),
+    call(libc::SYS_rt_sigreturn),
+    call(libc::SYS_sigaltstack),
+    // A pager that was started before.
+    call(libc::SYS_wait4),
+    call(libc::SYS_waitid),
+    // Facts of the process and the machine.
+    call(libc::SYS_getrandom),
+    call(libc::SYS_getuid),
+    call(libc::SYS_geteuid),
+    call(libc::SYS_getgid),
+    call(libc::SYS_getegid),
+    call(libc::SYS_umask),
+    call(libc::SYS_uname),
+    call(libc::SYS_sysinfo),
+    call(libc::SYS_getrusage),
+    call_when(libc::SYS_prlimit64, &[When::Null(2)]),
+    call(libc::SYS_getrlimit),
+    call_when(libc::SYS_prctl, &[When::OneOf(0, NAMES)]),
+    call(libc::SYS_exit),
+    call(libc::SYS_exit_group),
+];
+
+/// Calls that only this machine has, mostly older forms.
+#[cfg(target_arch = "x86_64")]
+const OF_MACHINE: &[Call] = &[
+    call(libc::SYS_open),
+    call(libc::SYS_stat),
+    call(libc::SYS_lstat),
+    call(libc::SYS_access),
+    call(libc::SYS_readlink),
+    call(libc::SYS_poll),
+    call(libc::SYS_select),
+    call(libc::SYS_dup2),
+    call(libc::SYS_rename),
+    call(libc::SYS_renameat),
+    call(libc::SYS_unlink),
+    call(libc::SYS_link),
+    call(libc::SYS_time),
+    call(libc::SYS_arch_prctl),
+];
+#[cfg(target_arch = "aarch64")]
+const OF_MACHINE: &[Call] = &[call(libc::SYS_renameat)];
+#[cfg(target_arch = "riscv64")]
+const OF_MACHINE: &[Call] = &[];
+
+/// What a screen needs beside it: its terminal, and the pair of sockets by which a signal wakes it.
+const SCREEN: &[Call] = &[
+    call_when(libc::SYS_ioctl, SETS_TERMINAL),
+    call(libc::SYS_epoll_create1),
+    call(libc::SYS_epoll_ctl),
+    call(libc::SYS_epoll_pwait),
+    #[cfg(target_arch = "x86_64")]
+    call(libc::SYS_epoll_wait),
+    call(libc::SYS_eventfd2),
+    call(libc::SYS_pipe2),
+    // AF_UNIX.
+    call_when(libc::SYS_socketpair, &[When::OneOf(0, &[1])]),
+    // To the other end, and to no address.
+    call_when(libc::SYS_sendto, &[When::Null(4)]),
+    call(libc::SYS_recvfrom),
+];
