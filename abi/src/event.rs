@@ -324,6 +324,14 @@ impl Event {
         (self.allocates() && is_sized).then_some((self.requested, self.allocated))
     }
 
+    /// Bytes asked for and bytes taken, each `None` where the input does not tell it: [`Event::told_bytes`], or what a text lists.
+    pub fn told_amounts(&self, names: &Names) -> [Option<u64>; 2] {
+        match self.owner(names).and_then(|owner| owner.listed.as_deref()) {
+            Some(listed) => [listed.amounts.requested, listed.amounts.allocated],
+            None => self.told_bytes().map_or([None; 2], |(requested, allocated)| [Some(requested), Some(allocated)]),
+        }
+    }
+
     /// The kernel context of the event; `None` without flags.
     pub fn context(&self) -> Option<Context> {
         self.flags.map(Context::of_flags)

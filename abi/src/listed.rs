@@ -16,6 +16,11 @@ pub struct Amounts {
 }
 
 impl Amounts {
+    /// Bytes asked for by each object, where there are several of one size; `None` where the text does not tell.
+    pub fn requested_of_each(&self) -> Option<u64> {
+        self.requested?.checked_div(self.objects?)
+    }
+
     /// The sums of both, as far as they are known.
     #[must_use]
     pub fn plus(self, other: Amounts) -> Amounts {
@@ -86,7 +91,7 @@ pub struct Listed {
     pub entries: u64,
     /// Sums over all objects.
     pub amounts: Amounts,
-    /// Time of the latest of its allocations, in ns; 0 without times.
+    /// Time of the latest of several allocations, in ns; 0 without times, and for a single one.
     pub newest: u64,
     /// The text tells the site: the event's call site, whatever the stack is.
     pub tells_site: bool,

@@ -76,6 +76,13 @@ impl Owners {
         id
     }
 
+    /// Adds an owner that no other is equal to, without looking for one: it is kept once, and [`Owners::intern`] does not find it.
+    pub fn push(&mut self, owner: Owner) -> OwnerId {
+        let id = OwnerId(NonZeroU32::MIN.saturating_add(u32::try_from(self.all.len()).unwrap_or(u32::MAX)));
+        self.all.push(owner);
+        id
+    }
+
     /// The owner of an id.
     pub fn get(&self, id: OwnerId) -> Option<&Owner> {
         self.at(id.index())

@@ -325,7 +325,7 @@ impl Analysis {
 
     /// Objects that are live at the end, oldest first; none unless the query asked for them.
     pub fn live_objects(&self) -> impl Iterator<Item = LiveObject> {
-        self.paired.live.iter().map(|object| self.live_object(object))
+        self.paired.live.iter().map(|object| self.live_object(&object))
     }
 
     fn live_object(&self, object: &Live) -> LiveObject {

@@ -102,6 +102,12 @@ impl Text<'_> {
     }
 }
 
+/// A name with its article: `a page_owner dump`, `an allocinfo`.
+pub(crate) fn with_article(name: &str) -> String {
+    let article = if name.starts_with(['a', 'e', 'i', 'o', 'u', 'O']) { "an" } else { "a" };
+    format!("{article} {name}")
+}
+
 /// Refuses a view, a grouping or an option that a text of one moment does not have, and options of such texts for other inputs.
 ///
 /// # Errors
@@ -120,9 +126,9 @@ pub(crate) fn check(request: &Request, trace: &Trace) -> anyhow::Result<()> {
     let needs = VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs);
     if !needs.is_some_and(|needs| text.has(needs)) {
         anyhow::bail!(
-            "{}: {view} needs what a {} of one moment does not have; use {}",
+            "{}: {view} needs what {} of one moment does not have; use {}",
             input(),
-            info.title,
+            with_article(info.title),
             text.views().join(", ")
         );
     }
@@ -130,20 +136,30 @@ pub(crate) fn check(request: &Request, trace: &Trace) -> anyhow::Result<()> {
         anyhow::bail!("--fail-on: {} lists memory at one moment and has no frees; leave the option out", input());
     }
     if let Some(why) = beyond(args, &text, view) {
-        anyhow::bail!("{}: a {} of one moment {why}; use {}", input(), info.title, text.views().join(", "));
+        anyhow::bail!("{}: {} of one moment {why}; use {}", input(), with_article(info.title), text.views().join(", "));
     }
     Ok(())
 }
 
+/// Keys that need the threads of allocations.
+const OF_THREADS: [GroupKey; 5] = [GroupKey::Pid, GroupKey::Tgid, GroupKey::Comm, GroupKey::Task, GroupKey::Cgroup];
+
+/// True where the document shows threads, or depends on them.
+pub(crate) fn asks_threads(request: &Request) -> bool {
+    let (args, filters) = (&request.args, &request.args.filters);
+    request.view.name == "tasks"
+        || args.row_keys().iter().any(|key| OF_THREADS.contains(key))
+        || !(filters.pid.is_empty() && filters.tgid.is_empty() && filters.comm.is_empty() && filters.cgroup.is_empty())
+}
+
 /// What an option asks for that the text does not have.
 fn beyond(args: &Args, text: &Text<'_>, view: &str) -> Option<&'static str> {
-    let of_threads = [GroupKey::Pid, GroupKey::Tgid, GroupKey::Comm, GroupKey::Task];
     let by = |keys: &[GroupKey]| args.by.iter().chain(&args.cull).any(|key| keys.contains(key));
     let is_tree_of_stacks = view == "tree" && by(&[GroupKey::Stack]);
     if args.objects && !text.has(Needs::Objects) {
         return Some("does not list single objects");
     }
-    if by(&of_threads) && !text.info.has_threads {
+    if by(&OF_THREADS) && !text.info.has_threads {
         return Some("does not tell threads");
     }
     if is_tree_of_stacks && !text.info.has_stacks {

@@ -43,6 +43,8 @@ pub struct OpenOptions {
     /// Allocations that differ in time and address alone may be handed over with the time and the address of the oldest of them,
     /// so that memory goes by distinct stacks. Counts and sums are the same.
     pub alike: bool,
+    /// With `alike`: threads and their names are left out, so that allocations of different threads are alike.
+    pub without_threads: bool,
     /// Events stand at the time at which the memory's owner before gave it back, in place of the allocation's.
     pub at_free_before: bool,
     /// Name of the ring buffer that is read, of an input that has several; the main one has none.

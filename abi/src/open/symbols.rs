@@ -1,6 +1,6 @@
 //! Functions that texts name, as `%pS` prints them. Without an address a function gets a range of its own in [`MADE_UP`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use memchr::memmem;
@@ -13,6 +13,9 @@ const MAX_BYTES: u64 = 1 << 24;
 const PAGE: u64 = 4096;
 /// Limit of functions: a kernel with all its modules has less.
 const MAX_FUNCTIONS: usize = 1 << 22;
+
+/// Limit of call sites with addresses.
+const MAX_TOLD: usize = 1 << 18;
 
 /// Frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +49,6 @@ pub(super) struct Symbols {
     /// By name, and behind a line's end the module. Equal offsets in functions of one name are one call site, whatever their sizes, so
     /// the first range that is long enough counts.
     ranges: HashMap<Box<[u8]>, Vec<Range>, RandomState>,
-    /// Keys of all ranges by their begins.
-    begins: BTreeMap<u64, Box<[u8]>>,
     /// Number of all ranges.
     functions: usize,
     /// Latest key of `ranges` that was looked for.
@@ -61,6 +62,9 @@ pub(super) struct Symbols {
     taken_without_offset: u64,
     /// Functions with addresses: start, address behind the last frame, and module.
     placed: HashMap<u64, Placed>,
+    /// First address of each call site, by function, module and offset; and all these addresses.
+    told: HashMap<Box<[u8]>, u64, RandomState>,
+    told_addresses: HashSet<u64, RandomState>,
 }
 
 impl Symbols {
@@ -75,16 +79,47 @@ impl Symbols {
                 let begin = self.range(name, module, (offset, size.clamp(offset, MAX_BYTES)));
                 begin.map_or(0, |begin| begin + offset)
             }
-            Frame::Placed { name, offset, module, address } => {
-                self.place(address.saturating_sub(offset), address, (name, module));
-                address
-            }
+            Frame::Placed { name, offset, module, address } => match self.told_address((name, module), offset, address)
+            {
+                Some(address) => {
+                    self.place(address.saturating_sub(offset), address, (name, module));
+                    address
+                }
+                None => self.address(Frame::Function { name, offset, size: 0, module }),
+            },
         }
     }
 
-    /// Addresses of other symbols as addresses of these.
-    pub(super) fn moved(&mut self, other: &Symbols, address: u64) -> u64 {
-        let found = other.begins.range(..address).next_back().filter(|_| is_made_up(address) && address < MADE_UP.end);
+    /// Address of a call site that a text tells with it: the first that it has told, because functions of one name are one. `None` where
+    /// the text has told another function with the same address: somebody has replaced them.
+    fn told_address(&mut self, (name, module): (&[u8], Option<&[u8]>), offset: u64, address: u64) -> Option<u64> {
+        self.key.clear();
+        for part in [name, b"\n", module.unwrap_or_default(), b"\n", &offset.to_le_bytes()] {
+            self.key.extend_from_slice(part);
+        }
+        if let Some(first) = self.told.get(&self.key[..]) {
+            return Some(*first);
+        }
+        if self.told.len() >= MAX_TOLD || self.told_addresses.contains(&address) {
+            return None;
+        }
+        self.told.insert(self.key.clone().into(), address);
+        self.told_addresses.insert(address);
+        Some(address)
+    }
+
+    /// Names of all ranges by their begins, for [`Symbols::moved`].
+    pub(super) fn begins(&self) -> BTreeMap<u64, &[u8]> {
+        let mut begins = BTreeMap::new();
+        for (key, ranges) in &self.ranges {
+            begins.extend(ranges.iter().map(|range| (range.begin, &key[..])));
+        }
+        begins
+    }
+
+    /// Addresses of other symbols, which have these [`Symbols::begins`], as addresses of these.
+    pub(super) fn moved(&mut self, (other, begins): (&Symbols, &BTreeMap<u64, &[u8]>), address: u64) -> u64 {
+        let found = begins.range(..address).next_back().filter(|_| is_made_up(address) && address < MADE_UP.end);
         let Some((begin, key)) = found else { return address };
         if let Some((file, line)) = other.sources.get(&address) {
             let mut parts = key.rsplitn(3, |byte| *byte == b'\n');
@@ -158,7 +193,6 @@ impl Symbols {
             self.add_symbol(begin + len + 1, b'd', b"_end", module);
         }
         let key = self.key.clone().into_boxed_slice();
-        self.begins.insert(begin, key.clone());
         self.ranges.entry(key).or_default().push(Range { begin, bytes });
         Some(begin)
     }

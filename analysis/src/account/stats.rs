@@ -150,7 +150,8 @@ impl Stats {
             pages_allocated: pages,
             live_pages: pages,
             largest,
-            told: told.fold(Told::default(), Told::with),
+            // Without any figure, too, the row is one of a text: the largest object stays null.
+            told: told.fold(Told::default().with(Largest), Told::with),
             ..Stats::default()
         }
     }

@@ -28,6 +28,8 @@ pub(crate) struct TextSite {
     pub(crate) site: u64,
     pub(crate) through: Through,
     pub(crate) kind: Kind,
+    /// The text tells the kind, or a function does that the stack passes over.
+    is_kind_told: bool,
 }
 
 /// Function that a stack passes over.
@@ -92,7 +94,7 @@ impl<'a> TextSites<'a> {
             }
         };
         match event.cache {
-            Some(cache) if told_kind.is_none() && event.stack.is_none() => {
+            Some(cache) if !found.is_kind_told => {
                 let kind = if is_kmalloc(names.get(cache)) { Kind::Kmalloc } else { Kind::Cache };
                 TextSite { kind, ..found }
             }
@@ -104,7 +106,8 @@ impl<'a> TextSites<'a> {
         let frames = stack.map_or(&[][..], |stack| names.stacks.get(stack));
         let told_place = frames.iter().position(|&frame| frame == told_site && told_site != 0);
         let passed: Vec<Passed> = frames.iter().map_while(|&frame| self.passed_over(frame)).collect();
-        let kind = told_kind.unwrap_or_else(|| passed.iter().find_map(|frame| frame.kind).unwrap_or(Kind::Kmalloc));
+        let known_kind = told_kind.or_else(|| passed.iter().find_map(|frame| frame.kind));
+        let kind = known_kind.unwrap_or(Kind::Kmalloc);
         let (from, through) = match told_site {
             // All frames are passed over: the outermost one is the site, and no longer one of these.
             0 if passed.len() == frames.len() && !frames.is_empty() => {
@@ -115,7 +118,7 @@ impl<'a> TextSites<'a> {
         };
         let site = if told_site != 0 { told_site } else { frames.get(from).copied().unwrap_or(NO_SITE) };
         let through = if kind.space() == Space::Pages { through } else { Through::Nothing };
-        TextSite { stack: self.classes.stack(frames, from), site, through, kind }
+        TextSite { stack: self.classes.stack(frames, from), site, through, kind, is_kind_told: known_kind.is_some() }
     }
 
     fn passed_over(&mut self, frame: u64) -> Option<Passed> {

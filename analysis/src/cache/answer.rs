@@ -8,7 +8,7 @@ use crate::account::classes::{CacheNumber, Class};
 use crate::account::completeness::MergeStats;
 use crate::account::figures::{Figure, FigureUnit};
 use crate::account::grouping::{Grouping, RowKey, ValueLists};
-use crate::pairing::result::{Live, PairingResult};
+use crate::pairing::result::{Live, LiveList, PairingResult};
 
 /// Limit of live objects that an index keeps.
 pub(super) const MAX_LIVE: usize = 1 << 20;
@@ -83,7 +83,7 @@ pub(super) fn write(
     names: &Names,
 ) -> postcard::Result<Vec<u8>> {
     let names: Vec<&[u8]> = (0..).map_while(|index| names.at(index)).collect();
-    let live = if request.lists_live { (&paired.classes[..], &paired.live[..]) } else { Default::default() };
+    let live = if request.lists_live { (&paired.classes[..], paired.live.paired()) } else { Default::default() };
     postcard::to_extend(&live, postcard::to_allocvec(&(names, order, paired, &paired.lists))?)
 }
 
@@ -122,13 +122,14 @@ pub(super) fn read(
     }
     if with_live {
         // The order of the list is that of the index.
-        (paired.classes, paired.live) = read_all::<(Vec<Class>, Vec<Live>)>(rest)?;
+        let (classes, live) = read_all::<(Vec<Class>, Vec<Live>)>(rest)?;
+        (paired.classes, paired.live) = (classes, LiveList::Paired(live));
         for class in &mut paired.classes {
             class.cache = cache(class.cache)?;
         }
     }
     let has_row = |class: &Class| (class.row as usize) < paired.rows.len();
-    let has_class = |live: &Live| (live.class as usize) < paired.classes.len();
+    let has_class = |live: Live| (live.class as usize) < paired.classes.len();
     let has_births = !request.births || paired.births.len() == paired.rows.len();
     let fits = has_births && paired.classes.iter().all(has_row) && paired.live.iter().all(has_class);
     (fits && sums_fit(&order, &paired)).then_some((order, paired))
@@ -247,7 +248,10 @@ mod tests {
         for change in changes {
             assert!(!passes(&|paired| change(paired.findings.values_mut().next().unwrap())));
         }
-        assert!(!passes(&|paired| paired.live[0].class = paired.classes.len() as u32));
+        assert!(!passes(&|paired| {
+            let LiveList::Paired(live) = &mut paired.live else { unreachable!() };
+            live[0].class = paired.classes.len() as u32;
+        }));
         assert!(!passes(&|paired| paired.classes[0].row = paired.rows.len() as u32));
         assert!(!passes(&|paired| paired.classes[0].cache = 1000));
     }

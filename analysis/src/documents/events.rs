@@ -56,7 +56,9 @@ fn put_event<M: SerializeMap>(
         }
     }
     if event.allocates() {
-        if let Some((requested, allocated)) = event.told_bytes() {
+        let [requested, allocated] = event.told_amounts(names);
+        // A text has the members, known or not.
+        if event.owner.is_some() || requested.is_some() {
             members.serialize_entry("requested", &requested)?;
             members.serialize_entry("allocated", &allocated)?;
         }

@@ -83,9 +83,9 @@ pub(super) fn live<'a>(
     top: Option<usize>,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> Listing<'a, LiveRow<'a>, OtherObjects> {
-    let (listed, rest) = paired.live.split_at(top.unwrap_or(usize::MAX).min(paired.live.len()));
-    let others = Others::of_spaces(rest.len(), ordering, |space| {
-        let classes = rest.iter().map(|object| paired.class(object));
+    let listed = top.unwrap_or(usize::MAX).min(paired.live.len());
+    let others = Others::of_spaces(paired.live.len() - listed, ordering, |space| {
+        let classes = paired.live.iter_from(listed).map(|object| paired.class(&object));
         let classes: Vec<&Class> = classes.filter(|class| class.kind.space() == space).collect();
         let is_known = classes.iter().all(|class| class.kind.has_size(class.requested.into()));
         let sum = |size: fn(&Class) -> u64| {
@@ -105,8 +105,8 @@ pub(super) fn live<'a>(
         bounds: bounds.map(|(key, _)| (key.site, key.kind)).collect(),
     };
     // The columns of a stack's row do not depend on its stack, which is numbered by its first use.
-    let template = paired.live.first().map(|object| Objects { stacks: None, ..objects.clone() }.row(object));
-    let rows = Rows::new(listed.len(), move |index| objects.row(&listed[index]));
+    let template = paired.live.get(0).map(|object| Objects { stacks: None, ..objects.clone() }.row(&object));
+    let rows = Rows::new(listed, move |index| objects.row(&paired.live.get(index).unwrap_or_default()));
     Listing { stacks: Some(stacks.members()), ..Listing::new(rows, others, template) }
 }
 

@@ -62,10 +62,10 @@ fn ages(paired: &PairingResult, is_of_text: bool) -> Vec<Ages> {
     let listed = || paired.live.iter().filter(|object| !is_of_text || object.alloc_info.at != 0);
     if is_of_text {
         timed.fill(0);
-        listed().for_each(|object| timed[paired.class(object).row as usize] += 1);
+        listed().for_each(|object| timed[paired.class(&object).row as usize] += 1);
     }
     for object in listed() {
-        let row = paired.class(object).row as usize;
+        let row = paired.class(&object).row as usize;
         let (Some(row), Some(objects)) = (ages.get_mut(row), timed.get(row)) else { continue };
         if row.seen == 0 {
             row.oldest = Some(object.alloc_info.at);

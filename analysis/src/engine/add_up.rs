@@ -17,7 +17,7 @@ use crate::names::reclaim::Reclaim;
 use crate::pairing::findings::{Finding, FindingKey, FindingRow, FindingSites, Findings};
 use crate::pairing::learn::{CacheLearner, LearnedName};
 use crate::pairing::pairs::{Pairing, PairingOptions};
-use crate::pairing::result::{Counts, Live, PairingResult};
+use crate::pairing::result::{Counts, Live, LiveList, PairingResult};
 
 /// Counts and findings of all partitions, before they are added to rows.
 pub(super) struct Collected {
@@ -46,6 +46,7 @@ pub(super) fn collect(
         Default::default()
     };
     let knows_nodes = config.rules.nodes.is_some();
+    let live = LiveList::Paired(live);
     let mut paired = PairingResult { live, classes: known, knows_nodes, ..PairingResult::default() };
     // Figures stand twice in memory while each gets its key.
     config.budget.check_bytes((classes.rows() * 2 * size_of::<(RowKey, Stats)>()) as u64, events)?;
@@ -80,7 +81,7 @@ fn reclaims(paired: &PairingResult, partitions: &[Partition<'_>], rows: usize) -
     if paired.live.is_empty() {
         partitions.iter().flat_map(|part| part.pairing.tallies.reclaims()).for_each(|(row, of)| add(row, of));
     } else {
-        let classes = paired.live.iter().map(|object| paired.class(object));
+        let classes = paired.live.iter().map(|object| paired.class(&object));
         classes.for_each(|class| add(class.row, class.reclaim));
     }
     reclaims.into_iter().map(Option::unwrap_or_default).collect()

@@ -75,7 +75,7 @@ impl Query {
     ) -> Result<(Observed, bool), AnalysisError> {
         let (budget, first_key) = (Budget::new(self.max_memory), Cell::new(0));
         let (pass, index) = self.open_pass(trace, &first_key, budget, progress)?;
-        let OrderedPass { names, caches, window, .. } = &pass;
+        let OrderedPass { names, window, .. } = &pass;
         let filter = EventFilter::new(pass.filter(), pass.own_threads(), self.shows_own);
         let request = AnalysisRequest {
             grouping: Grouping::KIND,
@@ -89,18 +89,7 @@ impl Query {
             rules: self.pairing_options(trace, request),
             // A row is a stack, which the class of an object tells.
             grouping: if trace.may_have_stacks() { Grouping::of(&[GroupKey::Stack]) } else { Grouping::KIND },
-            facts: GroupFacts {
-                comms: &names.comms,
-                symbols: None,
-                places: &names.places,
-                caches,
-                names: Some(names),
-                gfp_names: None,
-                module_rule: self.module_rule,
-                loads: None,
-                marks_reclaim: self.tells_owners,
-                cgroups: None,
-            },
+            facts: GroupFacts { module_rule: self.module_rule, marks_reclaim: self.tells_owners, ..pass.facts() },
             over_time: OverTimeRequest::default(),
             places: None,
             parallelism: Parallelism { sized_classes: self.sized_classes, ..Parallelism::of_threads(1) },
@@ -112,11 +101,19 @@ impl Query {
         let owners = self.tells_owners.then(|| pass.owners());
         let fates = Fates::new(sink, &classes, (&names.comms, owners), &config.rules, is_all_suspect);
         let mut objects = ObjectPass::new(&config, &classes, &trace.names, filter, fates);
+        let mut places = trace.info.text.is_some().then(|| pass.place(&classes));
         let (order, mut completeness) =
             in_order(trace, self.window_events, index, *window, progress, |window, first, names| {
-                objects.window(window, first, names);
+                match &mut places {
+                    Some(place) => {
+                        let events = window.events.iter().map(|event| place(event, names)).collect();
+                        objects.window(&Window { events, ..window.clone() }, first, names);
+                    }
+                    None => objects.window(window, first, names),
+                }
                 !objects.is_over && !objects.fates.has_ended
             })?;
+        drop(places);
         let (counts, has_ended) = objects.finish(order.events)?;
         completeness.set_unpaired(counts.all_inferred, counts.all_without_alloc);
         Ok((pass.end(trace, &order, completeness), has_ended))

@@ -8,9 +8,13 @@ use kmemtrace_abi::event::{Event, Names as EventNames};
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::cgroups::Cgroups;
+use crate::account::classes::{Classes, MAX_SIZED_CLASSES};
 use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
+use crate::account::group_reader::GroupFacts;
+use crate::account::grouping::ModuleRule;
 use crate::account::own_threads::OwnThreads;
+use crate::account::text_sites::{TextSites, with_site};
 use crate::cache::{Index, Restricted};
 use crate::engine::config::WINDOW;
 use crate::engine::query_run::begin;
@@ -21,7 +25,7 @@ use crate::names::aliases::CacheAliases;
 use crate::names::caches::CacheNames;
 use crate::names::known::KnownNames;
 use crate::order::merger::Window;
-use crate::order::ordered::{Observer, Ordered};
+use crate::order::ordered::{Observer, Ordered, PlaceEvent};
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
 use crate::query::filter::{Owners, Selected};
@@ -70,11 +74,16 @@ impl Query {
     ) -> Result<Observed, AnalysisError> {
         let first_key = Cell::new(0);
         let (pass, index) = self.open_pass(trace, &first_key, Budget::new(self.max_memory), progress)?;
+        let classes = Classes::new(EventNames::new(), MAX_SIZED_CLASSES);
         let own = pass.own_threads().map(OwnThreads::new);
+        let mut place = trace.info.text.is_some().then(|| pass.place(&classes));
+        let placing = place.as_mut().map(|place| &mut **place as &mut PlaceEvent<'_>);
         let mut ordered = Ordered::new(observer, &pass.names.comms, pass.filter(), own)
+            .placing(placing)
             .with_owners(self.tells_owners.then(|| pass.owners()));
         let (order, completeness) =
             observe_in_order(trace, self.window_events, index, pass.window, progress, &mut ordered)?;
+        drop(place);
         Ok(pass.end(trace, &order, completeness))
     }
 
@@ -123,6 +132,31 @@ impl OrderedPass<'_> {
     /// Facts of the objects of single events.
     pub(super) fn owners(&self) -> Owners<'_> {
         Owners { symbols: self.names.symbolizer(), caches: &self.caches, cgroups: self.cgroups.as_ref() }
+    }
+
+    /// Facts that values of keys depend on.
+    pub(super) fn facts(&self) -> GroupFacts<'_> {
+        GroupFacts {
+            comms: &self.names.comms,
+            symbols: None,
+            places: &self.names.places,
+            caches: &self.caches,
+            names: Some(&self.names),
+            gfp_names: None,
+            module_rule: ModuleRule::Innermost,
+            loads: None,
+            marks_reclaim: false,
+            cgroups: None,
+        }
+    }
+
+    /// Call sites and kinds of a text's events.
+    pub(super) fn place<'p>(&'p self, classes: &'p Classes) -> Box<PlaceEvent<'p>> {
+        let mut sites = TextSites::new(self.facts(), classes);
+        Box::new(move |event, names| {
+            let listed = event.owner(names).and_then(|owner| owner.listed.as_deref());
+            listed.map_or(*event, |listed| with_site(*event, &sites.read(event, listed, names)))
+        })
     }
 
     /// Threads of the recorder, if it has any.

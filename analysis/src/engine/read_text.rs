@@ -1,11 +1,7 @@
 //! Figures of a text of one moment: each entry counts as it stands. All of it is live, nothing is paired.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Event, EventSink, Gap, Names, Space};
 use kmemtrace_abi::listed::Listed;
-use kmemtrace_abi::owner::OwnerId;
 use kmemtrace_abi::trace::Trace;
 
 use crate::account::classes::{Classes, NodesOfRows};
@@ -21,8 +17,7 @@ use crate::engine::config::{RunConfig, WINDOW};
 use crate::engine::read_in_order::bytes_to_read;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::order::pair_event::NO_PID;
-use crate::pairing::result::{Live, LivePages, PairingResult};
-use crate::pairing::slot::AllocInfo;
+use crate::pairing::result::{ListedLive, PairingResult};
 use crate::progress::Progress;
 use crate::query::filter::EventFilter;
 
@@ -103,7 +98,6 @@ struct TextReader<'r, 'a, 'f> {
     /// `None` once the bounds are known.
     bounds_of: Option<BoundsOf<'a>>,
     bounds: (u64, u64),
-    owners: HashMap<OwnerId, OwnerValues, RandomState>,
     order: MergeStats,
     over_time: Option<Box<OverTime>>,
     /// Figures of each row.
@@ -131,7 +125,6 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
             paths: None,
             bounds_of: None,
             bounds: (0, u64::MAX),
-            owners: HashMap::default(),
             order: MergeStats::default(),
             over_time: None,
             rows: Vec::new(),
@@ -154,14 +147,7 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
         let kind = event.kind()?;
         let cache = event.cache.map_or(0, |name| self.classes.cache(names.get(name)));
         let others = if self.groups.has_keys() {
-            let owner = event.owner.and_then(|id| match self.owners.get(&id) {
-                Some(known) => Some(*known),
-                None => {
-                    let values = OwnerValues::new(names.owners.get(id)?, self.classes);
-                    self.owners.insert(id, values);
-                    Some(values)
-                }
-            });
+            let owner = event.owner(names).map(|owner| OwnerValues::new(owner, self.classes));
             self.groups.others(event, kind, EventNumbers { cache, stack, owner })
         } else {
             0
@@ -201,14 +187,8 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
             over_time.change_live(event.at, (row as u32, found.kind), listed.amounts.allocated.unwrap_or(0), true);
         }
         if self.config.rules.lists_live {
-            let pages = listed.amounts.pages.map_or(0, |pages| u32::try_from(pages).unwrap_or(u32::MAX));
-            self.paired.live.push(Live {
-                address: event.address,
-                alloc_info: AllocInfo { at: event.at, pid: event.pid.map_or(NO_PID, i32::cast_unsigned), tie: 0 },
-                class,
-                cpu: 0,
-                pages: is_pages.then_some(LivePages { allocated: pages, live: pages, inferred: 0, crossed: 0 }),
-            });
+            let pid = event.pid.map_or(NO_PID, i32::cast_unsigned);
+            self.paired.live.push_listed(ListedLive { address: event.address, at: event.at, class, pid });
         }
     }
 }

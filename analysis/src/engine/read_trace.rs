@@ -117,7 +117,7 @@ pub(crate) fn run(
 /// Counts the births of the live objects of each row in the window, in place of their list.
 fn count_births(paired: &mut PairingResult, window: (u64, u64)) {
     paired.births = vec![Births::default(); paired.rows.len()];
-    for object in std::mem::take(&mut paired.live) {
+    for object in std::mem::take(&mut paired.live).iter() {
         let row = paired.classes.get(object.class as usize).map_or(usize::MAX, |class| class.row as usize);
         if let Some(born) = paired.births.get_mut(row) {
             born[tenth(window, object.alloc_info.at)] += 1;

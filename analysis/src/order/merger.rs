@@ -41,7 +41,7 @@ pub(crate) struct Share<E> {
 }
 
 /// Piece of the trace, complete and in order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Window<E> {
     pub(crate) events: Vec<E>,
     /// Partition of each event, where there are several.

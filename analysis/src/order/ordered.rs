@@ -91,6 +91,9 @@ impl OpenGaps {
     }
 }
 
+/// Gives an event of a text the call site and the kind that its stack tells.
+pub(crate) type PlaceEvent<'a> = dyn FnMut(&Event, &Names) -> Event + 'a;
+
 /// Puts gaps between events, and hands both to an observer.
 pub(crate) struct Ordered<'a> {
     observer: &'a mut dyn Observer,
@@ -98,6 +101,8 @@ pub(crate) struct Ordered<'a> {
     filter: Option<Selected<'a>>,
     own: Option<OwnThreads<'a>>,
     owners: Option<Owners<'a>>,
+    /// Gives the events of a text their call sites and kinds.
+    place: Option<&'a mut PlaceEvent<'a>>,
     gaps: OpenGaps,
     /// Place of the next item in the total order, whatever the filter.
     seq: u64,
@@ -146,12 +151,28 @@ impl<'a> Ordered<'a> {
         own: Option<OwnThreads<'a>>,
     ) -> Ordered<'a> {
         let gaps = OpenGaps::default();
-        Ordered { observer, comms, filter, own, owners: None, gaps, seq: 0, has_begun: false, has_ended: false }
+        Ordered {
+            observer,
+            comms,
+            filter,
+            own,
+            owners: None,
+            place: None,
+            gaps,
+            seq: 0,
+            has_begun: false,
+            has_ended: false,
+        }
     }
 
     /// Hands over what `owners` tells of each event, too.
     pub(crate) fn with_owners(self, owners: Option<Owners<'a>>) -> Ordered<'a> {
         Ordered { owners, ..self }
+    }
+
+    /// The same, with call sites and kinds that stacks tell.
+    pub(crate) fn placing(self, place: Option<&'a mut PlaceEvent<'a>>) -> Ordered<'a> {
+        Ordered { place, ..self }
     }
 
     /// Hands over the events of a window, and the gaps that end before them. `first` is the first key of the trace.
@@ -196,6 +217,8 @@ impl<'a> Ordered<'a> {
     fn event(&mut self, event: &Event, addresses: &[Event], names: &Names) {
         let seq = self.next_seq();
         self.seq += addresses.len() as u64;
+        let placed = self.place.as_mut().map(|place| place(event, names));
+        let event = placed.as_ref().unwrap_or(event);
         let is_object = event.action != Action::Other;
         if self.filter.as_mut().is_some_and(|filter| !is_object || !filter.takes(event, names)) {
             return;

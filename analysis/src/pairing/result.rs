@@ -116,7 +116,7 @@ impl Counts {
 }
 
 /// Object that is live at the end. There may be millions.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Live {
     pub(crate) address: u64,
     pub(crate) alloc_info: AllocInfo,
@@ -125,6 +125,84 @@ pub(crate) struct Live {
     pub(crate) cpu: u32,
     /// Pages, where they were counted one by one: the class has the sizes of those that are live.
     pub(crate) pages: Option<LivePages>,
+}
+
+/// Live object of a text of one moment. 24 bytes: a text may list millions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListedLive {
+    pub(crate) address: u64,
+    pub(crate) at: u64,
+    pub(crate) class: u32,
+    pub(crate) pid: u32,
+}
+
+impl From<ListedLive> for Live {
+    fn from(listed: ListedLive) -> Live {
+        let ListedLive { address, at, class, pid } = listed;
+        // The class has the sizes, and so the pages.
+        Live { address, alloc_info: AllocInfo { at, tie: 0, pid }, class, cpu: 0, pages: None }
+    }
+}
+
+/// Live objects, oldest first.
+#[derive(Debug)]
+pub(crate) enum LiveList {
+    /// Of a trace of events.
+    Paired(Vec<Live>),
+    /// Of a text of one moment.
+    Listed(Vec<ListedLive>),
+}
+
+impl Default for LiveList {
+    fn default() -> LiveList {
+        LiveList::Paired(Vec::new())
+    }
+}
+
+impl LiveList {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            LiveList::Paired(objects) => objects.len(),
+            LiveList::Listed(objects) => objects.len(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The object at a position.
+    pub(crate) fn get(&self, index: usize) -> Option<Live> {
+        match self {
+            LiveList::Paired(objects) => objects.get(index).copied(),
+            LiveList::Listed(objects) => objects.get(index).copied().map(Live::from),
+        }
+    }
+
+    /// The objects from a position on.
+    pub(crate) fn iter_from(&self, begin: usize) -> impl Iterator<Item = Live> {
+        (begin..self.len()).filter_map(|index| self.get(index))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Live> {
+        self.iter_from(0)
+    }
+
+    /// Objects of a trace of events; none of a text.
+    pub(crate) fn paired(&self) -> &[Live] {
+        match self {
+            LiveList::Paired(objects) => objects,
+            LiveList::Listed(_) => &[],
+        }
+    }
+
+    /// Adds an object of a text, which is no older than those before.
+    pub(crate) fn push_listed(&mut self, object: ListedLive) {
+        match self {
+            LiveList::Listed(objects) => objects.push(object),
+            LiveList::Paired(_) => *self = LiveList::Listed(vec![object]),
+        }
+    }
 }
 
 /// Pages of an allocation that is live, in whole or in part.
@@ -175,7 +253,7 @@ pub(crate) struct PairingResult {
     pub(crate) findings: HashMap<FindingSites, FindingRow, RandomState>,
     /// Live objects, oldest first; only where the query asks for them.
     #[serde(skip)]
-    pub(crate) live: Vec<Live>,
+    pub(crate) live: LiveList,
     /// Classes of the live objects.
     #[serde(skip)]
     pub(crate) classes: Vec<Class>,

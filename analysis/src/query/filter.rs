@@ -127,7 +127,11 @@ impl<'a> Selected<'a> {
     #[inline(never)]
     pub(crate) fn takes(&mut self, event: &Event, names: &Names) -> bool {
         let Some(kind) = event.kind() else { return false };
-        let requested = event.allocates().then_some(event.requested);
+        let requested = match event.owner(names).and_then(|owner| owner.listed.as_deref()) {
+            // A text's entry may be of several objects.
+            Some(listed) => listed.amounts.requested_of_each(),
+            None => event.allocates().then_some(event.requested),
+        };
         let (select, symbols, places) = (self.select, self.symbols, self.places);
         let site = *self.sites.entry(event.call_site).or_insert_with(|| {
             let symbol = symbols.lookup(event.call_site);

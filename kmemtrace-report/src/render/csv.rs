@@ -147,7 +147,7 @@ impl EventOutput for EventRows<'_> {
                 let is_alloc = event.allocates();
                 let is_object = event.action != Action::Other;
                 let size = event.objects();
-                let bytes = event.told_bytes();
+                let [requested, allocated] = event.told_amounts(names);
                 let addresses: Vec<String> = addresses.iter().map(|event| Address(event.address).to_string()).collect();
                 let address =
                     |n: u64| Address(n).told().filter(|_| is_object).map_or(String::new(), |at| at.to_string());
@@ -163,8 +163,8 @@ impl EventOutput for EventRows<'_> {
                     if size.is_none() { address(event.address) } else { String::new() },
                     addresses.join(" "),
                     number(size),
-                    number(bytes.map(|(requested, _)| requested)),
-                    number(bytes.map(|(_, allocated)| allocated)),
+                    number(requested),
+                    number(allocated),
                     number(event.gfp.filter(|_| is_alloc)),
                     event.node.filter(|_| is_alloc).map_or(String::new(), |node| node.to_string()),
                     name(event.cache.map(|cache| names.get(cache))),

@@ -24,6 +24,7 @@ mod pack;
 mod page_owner;
 mod payloads;
 mod readers;
+mod recorded_texts;
 mod relay;
 mod samples;
 mod stack_text;

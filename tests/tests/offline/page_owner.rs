@@ -238,7 +238,7 @@ fn memory_goes_by_distinct_stacks() {
 }
 
 /// Blocks of a text; a list of them takes 24 bytes each.
-const BLOCKS: u64 = 600_000;
+const BLOCKS: u64 = 900_000;
 
 const HELD: &str = "\
 Page allocated via order 1, mask 0xcc0(GFP_KERNEL), pid 7, tgid 6 (sh), ts 300 ns, free_ts 0 ns

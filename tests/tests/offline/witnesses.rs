@@ -169,6 +169,48 @@ fn objects_of_kmemleak_have_threads_and_sites() {
     assert_eq!(document(&["summary"], &cut)["completeness"]["verdict"], "truncated");
 }
 
+/// Single objects have the site and the kind that their stacks tell, and no figure that the text does not have.
+#[test]
+fn events_of_a_text_are_what_it_tells() {
+    let dir = Directory::on_disk();
+    let path = written(&dir, "kmemleak", KMEMLEAK);
+    let events = run_to(0, "kmemtrace-report", &["events", "--format", "jsonl"], &[&path]);
+    let event: Value = serde_json::from_slice(events.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    is(&event, &[("requested", json!(null)), ("allocated", json!(192)), ("call_site", json!(null))]);
+    let table = run_to(0, "kmemtrace-report", &["events", "--format", "table"], &[&path]);
+    let table = String::from_utf8(table).unwrap();
+    assert!(table.contains("example_open+0x1c [exampledrv]"), "{table}");
+    let of_site = run_to(0, "kmemtrace-report", &["events", "--format", "jsonl", "--site", "example_open"], &[&path]);
+    assert_eq!(of_site, events);
+    for (size, count) in [("..4K", 1), ("4097..", 0)] {
+        let pages = written(&dir, "owners", &PAGES.repeat(2));
+        let sites = document(&["sites", "--size", size], &pages);
+        assert_eq!(sites["rows"].as_array().unwrap().len(), count, "{size}");
+    }
+}
+
+const PAGES: &str = "\
+Page allocated via order 0, mask 0xcc0(GFP_KERNEL), pid 7, tgid 7 (a), ts 1200 ns
+PFN 4096 type Unmovable Block 8 type Unmovable Flags 0x0()
+ example_open+0x1c/0x40 [exampledrv]
+
+";
+
+/// What stands around a text tells the machine. A row without a known number stands.
+#[test]
+fn lines_around_a_text_tell_the_machine() {
+    let dir = Directory::on_disk();
+    let uname =
+        "# uname -a\nLinux host 6.1.0-18-amd64 #1 SMP PREEMPT_DYNAMIC Debian 6.1.76-1 (2024-02-01) x86_64 GNU/Linux\n";
+    let path = written(&dir, "posted", &format!("{uname}# cat owners\n{PAGES}"));
+    let sites = document(&["sites"], &path);
+    is(&sites["trace"], &[("kernel", json!("6.1.0-18-amd64")), ("arch", json!("x86_64"))]);
+    let crash = "CACHE             OBJSIZE  ALLOCATED     TOTAL  SLABS  SSIZE  NAME\nffff888100042b00     1024          ?         ?      ?     8k  example\n";
+    let path = written(&dir, "kmem", crash);
+    let caches = document(&["caches"], &path);
+    is(row(&caches, "cache", "example"), &[("live_objects", json!(null)), ("live_allocated", json!(null))]);
+}
+
 #[test]
 fn reports_of_memory_that_ran_out_have_parts_and_tasks() {
     let dir = Directory::on_disk();

@@ -31,7 +31,7 @@ const TEXTS: [Known; 25] = [
     (&[b"\nnr_free_pages ", b"\nnr_"], "/proc/vmstat", MEMINFO),
     (&[b"nr_free_pages ", b"\nnr_zone_"], "/proc/vmstat", MEMINFO),
     (&[b"Page block order:", b"Free pages count per migrate type"], "/proc/pagetypeinfo", MEMINFO),
-    (&[b"Node ", b", zone "], "/proc/buddyinfo", MEMINFO),
+    (&[b"Node 0, zone "], "/proc/buddyinfo", MEMINFO),
     (&[b"VmFlags:", b"Rss:"], "the smaps of a process", "kmemtrace reads the kernel's memory, not that of processes"),
     (&[b"VmRSS:", b"VmSize:"], "the status of a process", "kmemtrace reads the kernel's memory, not that of processes"),
     (&[b"total ", b"used ", b"buff/cache", b"Mem:"], "the output of free", MEMINFO),

@@ -6,7 +6,7 @@
 //! over, and more only where it has a line of its own.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use foldhash::fast::RandomState;
@@ -151,8 +151,18 @@ impl Store {
                 }
                 Some(Alike { oldest, newest: oldest.at, entries: 1, amounts: Amounts::default() })
             }
-            Store::Alike { all, .. } => all.pop(),
+            Store::Alike { all, .. } => {
+                let oldest = all.pop();
+                if all.len().is_multiple_of(SHRINK_EVERY) {
+                    all.shrink_to_fit();
+                }
+                oldest
+            }
         }
+    }
+
+    fn is_alike(&self) -> bool {
+        matches!(self, Store::Alike { .. })
     }
 }
 
@@ -160,11 +170,13 @@ impl Store {
 #[derive(Debug)]
 pub(crate) struct Collector {
     alike: bool,
+    without_threads: bool,
     at_free_before: bool,
     released: bool,
     store: Store,
     facts: Vec<Facts>,
     numbers: HashMap<Facts, u32, RandomState>,
+    latest_facts: u32,
     stacks: Stacks,
     symbols: Symbols,
     names: Names,
@@ -178,6 +190,7 @@ pub(crate) struct Collector {
     page_bytes: Option<u64>,
     asked_page_bytes: Option<u64>,
     kernel: Option<String>,
+    arch: Option<String>,
     info: TextInfo,
     /// Reason for which the text is not read as a list of who holds memory.
     refusal: Option<&'static str>,
@@ -192,11 +205,13 @@ impl Collector {
     pub(crate) fn new(options: &OpenOptions) -> Collector {
         Collector {
             alike: options.alike,
+            without_threads: options.alike && options.without_threads,
             at_free_before: options.at_free_before,
             released: options.released,
             store: Store::new(options.alike),
             facts: Vec::new(),
             numbers: HashMap::default(),
+            latest_facts: 0,
             stacks: Stacks::default(),
             symbols: Symbols::default(),
             names: Names::new(),
@@ -208,6 +223,7 @@ impl Collector {
             page_bytes: None,
             asked_page_bytes: options.page_bytes,
             kernel: None,
+            arch: None,
             info: TextInfo::default(),
             refusal: None,
             troubles: Vec::new(),
@@ -275,11 +291,16 @@ impl Collector {
     }
 
     fn number_of(&mut self, facts: Facts) -> u32 {
+        // Blocks that follow each other mostly have the same facts, whose hash costs more than comparing them.
+        if self.facts.get(self.latest_facts as usize) == Some(&facts) {
+            return self.latest_facts;
+        }
         let next = u32::try_from(self.facts.len()).unwrap_or(u32::MAX);
         let number = *self.numbers.entry(facts).or_insert(next);
         if number == next {
             self.facts.push(facts);
         }
+        self.latest_facts = number;
         number
     }
 
@@ -337,12 +358,14 @@ impl Collector {
 
     /// Adds the entries and facts of another text.
     pub(crate) fn add(&mut self, other: &Collector) {
+        let begins = other.symbols.begins();
         let mut moved: HashMap<StackId, StackId, RandomState> = HashMap::default();
         let mut stack_of = |collector: &mut Collector, stack: StackId| match moved.get(&stack) {
             Some(known) => *known,
             None => {
                 let frames = other.stacks.get(stack).iter();
-                let frames: Vec<u64> = frames.map(|frame| collector.symbols.moved(&other.symbols, *frame)).collect();
+                let frames: Vec<u64> =
+                    frames.map(|frame| collector.symbols.moved((&other.symbols, &begins), *frame)).collect();
                 let new = collector.stacks.intern(&frames);
                 moved.insert(stack, new);
                 new
@@ -352,7 +375,7 @@ impl Collector {
             let stack = stack_of(self, *stack);
             self.handles.insert(*handle, stack);
         }
-        let facts: Vec<u32> = other.facts.iter().map(|facts| self.moved_facts(other, facts)).collect();
+        let facts: Vec<u32> = other.facts.iter().map(|facts| self.moved_facts(other, &begins, facts)).collect();
         other.store.each(|kept, newest, entries, amounts| {
             let stack = kept.stack.map(|stack| stack_of(self, stack));
             let facts = facts.get(kept.facts as usize).copied().unwrap_or(0);
@@ -367,19 +390,20 @@ impl Collector {
         self.is_of_pages |= other.is_of_pages;
         self.page_bytes = self.page_bytes.or(other.page_bytes);
         self.kernel = self.kernel.take().or_else(|| other.kernel.clone());
+        self.arch = self.arch.take().or_else(|| other.arch.clone());
         self.refusal = self.refusal.or(other.refusal);
         self.troubles.extend(&other.troubles);
         self.add_info(&other.info);
     }
 
-    fn moved_facts(&mut self, other: &Collector, facts: &Facts) -> u32 {
+    fn moved_facts(&mut self, other: &Collector, begins: &BTreeMap<u64, &[u8]>, facts: &Facts) -> u32 {
         let name = |names: &mut Names, name: Option<NameId>| name.map(|name| names.intern(other.names.get(name)));
         let extras = facts.extras.and_then(|number| other.extras.get(number as usize)).map(|extras| {
             self.extras.push(extras.clone());
             u32::try_from(self.extras.len() - 1).unwrap_or(u32::MAX)
         });
         let facts = Facts {
-            site: self.symbols.moved(&other.symbols, facts.site),
+            site: self.symbols.moved((&other.symbols, begins), facts.site),
             comm: name(&mut self.names, facts.comm),
             cache: name(&mut self.names, facts.cache),
             module: name(&mut self.names, facts.module),
@@ -454,6 +478,7 @@ impl Collector {
         info.page_bytes_from = from;
         info.capabilities = InputCapabilities::one_moment(has);
         info.kernel = self.kernel;
+        info.arch = self.arch;
         let FormName { form, title, unit, has_objects, .. } = form;
         info.text =
             Some(Box::new(TextInfo { form, title, unit, has_stacks, has_objects, has_handles_alone, ..self.info }));
@@ -486,9 +511,12 @@ impl Out for Collector {
             pages: entry.pages,
         };
         let at = if self.at_free_before { entry.free_at } else { entry.at };
+        let has_thread = entry.pid.is_some() || entry.tgid.is_some() || entry.comm.is_some();
+        let (pid, tgid, comm) =
+            if self.without_threads { (None, None, None) } else { (entry.pid, entry.tgid, entry.comm) };
         let [comm, cache, module] =
-            [entry.comm, entry.cache, entry.module].map(|name| name.map(|name| self.names.intern(name)));
-        if let Some((pid, comm)) = entry.pid.zip(comm) {
+            [comm, entry.cache, entry.module].map(|name| name.map(|name| self.names.intern(name)));
+        if let Some((pid, comm)) = pid.zip(comm) {
             let at = entry.at.unwrap_or(0);
             let latest = self.comms.entry(pid).or_insert((at, comm));
             if at > latest.0 {
@@ -502,8 +530,8 @@ impl Out for Collector {
             handle,
             gfp: entry.gfp,
             order: entry.order,
-            pid: entry.pid,
-            tgid: entry.tgid,
+            pid,
+            tgid,
             comm,
             cache,
             module,
@@ -524,7 +552,7 @@ impl Out for Collector {
         info.entries += 1;
         info.has_stacks |= stack.is_some();
         info.has_times |= entry.at.is_some_and(|at| at != 0);
-        info.has_threads |= entry.pid.is_some() || entry.tgid.is_some() || comm.is_some();
+        info.has_threads |= has_thread;
         info.has_caches |= cache.is_some();
         self.store.push(Kept { at: at.unwrap_or(0), address: entry.address, stack, facts }, amounts);
     }
@@ -532,7 +560,8 @@ impl Out for Collector {
     fn fact(&mut self, fact: Fact<'_>) {
         let text = |bytes: &[u8]| Some(String::from_utf8_lossy(bytes).into_owned());
         match fact {
-            Fact::Kernel(release) => self.kernel = text(release),
+            Fact::Kernel(release) => self.kernel = self.kernel.take().or_else(|| text(release)),
+            Fact::Arch(machine) => self.arch = self.arch.take().or_else(|| text(machine)),
             Fact::PageBytes(bytes) => self.page_bytes = Some(bytes),
             Fact::TakenAt(seconds) => self.info.taken_at = Some(seconds),
             Fact::MayLackLines => self.info.lacks_lines = true,
@@ -616,7 +645,8 @@ impl Entries {
         let listed = Listed {
             entries: alike.entries,
             amounts,
-            newest: alike.newest,
+            // Owners of single entries are alike without their times.
+            newest: if self.store.is_alike() { alike.newest } else { 0 },
             tells_site: site != 0,
             kind_is_of_stack: facts.kind == EntryKind::OfStack,
             handle,
@@ -646,7 +676,7 @@ impl Entries {
             order: facts.order,
             cache: facts.cache.map(|cache| names.intern(self.names.get(cache))),
             stack: stack.map(|stack| names.stacks.intern(self.stacks.get(stack))),
-            owner: Some(names.owners.intern(&owner)),
+            owner: Some(if self.store.is_alike() { names.owners.push(owner) } else { names.owners.intern(&owner) }),
             action: Action::Alloc(kind),
             ..Event::new(alike.oldest.at, 0, name)
         }

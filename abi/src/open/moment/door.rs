@@ -9,8 +9,9 @@ use super::collect::Collector;
 use super::dates;
 use super::entry::{Fact, FormName, Out, Reader, Took, Trouble};
 use super::form::{About, FORMS, Form, of_line};
+use super::machine;
 use super::noise::{self, Aside};
-use super::places::{frame, kernel_release};
+use super::places::frame;
 use crate::open::lines::{Line, Lines, MAX_LINE};
 
 /// Limit of texts of one file: each has tables of its own.
@@ -61,9 +62,19 @@ struct Door<'a> {
 #[derive(Default)]
 struct Before {
     skipped: u64,
+    /// The latest of them is a line of `=`.
+    has_rule: bool,
     has_dropped: bool,
     date: Option<i64>,
     kernel: Option<Box<[u8]>>,
+    arch: Option<Box<[u8]>>,
+}
+
+impl Before {
+    fn note_machine(&mut self, told: &machine::Told<'_>) {
+        self.kernel = told.kernel.map(Box::from).or(self.kernel.take());
+        self.arch = told.arch.map(Box::from).or(self.arch.take());
+    }
 }
 
 /// Reads the texts of a file.
@@ -188,13 +199,21 @@ impl Door<'_> {
         if line.trim_ascii().is_empty() {
             return;
         }
-        if let Some(release) = kernel_release(line).or_else(|| version(line)) {
-            match self.current.and_then(|at| self.open.get_mut(at)) {
-                Some(open) => open.text.collector.fact(Fact::Kernel(release)),
-                None => self.before.kernel = Some(release.into()),
+        let told = machine::told(line);
+        match self.current.and_then(|at| self.open.get_mut(at)) {
+            Some(open) => told.put(&mut open.text.collector),
+            None => {
+                self.before.note_machine(&told);
+                self.note_rule(line);
             }
         }
         self.skip();
+    }
+
+    /// Notes a line of `=` before the first text: a report on a slab begins with it.
+    fn note_rule(&mut self, line: &[u8]) {
+        let line = line.trim_ascii();
+        self.before.has_rule = line.len() > 8 && line.iter().all(|byte| *byte == b'=');
     }
 
     fn skip(&mut self) {
@@ -284,16 +303,15 @@ impl Door<'_> {
         if self.is_behind_frames && found.has_frames_last {
             collector.trouble(Trouble::Cut("begins inside a block"));
         }
-        (0..before.skipped).for_each(|_| collector.skip_line());
+        let is_of_report = before.has_rule && found.name.input == "slab_report";
+        (u64::from(is_of_report)..before.skipped).for_each(|_| collector.skip_line());
         if before.has_dropped {
             collector.trouble(Trouble::Dropped);
         }
         if let Some(date) = before.date {
             collector.fact(Fact::TakenAt(date));
         }
-        if let Some(release) = &before.kernel {
-            collector.fact(Fact::Kernel(release));
-        }
+        machine::Told { kernel: before.kernel.as_deref(), arch: before.arch.as_deref() }.put(&mut collector);
         self.current = Some(self.open.len());
         self.is_apart = false;
         let text = Text { name: found.name, collector, line: self.at.0 };
@@ -326,15 +344,6 @@ impl Door<'_> {
         self.ended.sort_by_key(|text| text.line);
         self.ended
     }
-}
-
-/// Release in `Linux version 6.1.0-18-amd64 (…`, and of `uname -a`: `Linux host 6.1.0-18-amd64 #1 SMP …`.
-fn version(line: &[u8]) -> Option<&[u8]> {
-    let words = line.strip_prefix(b"Linux ")?;
-    let mut words = words.split(|byte| *byte == b' ');
-    let (first, second) = (words.next()?, words.next()?);
-    let is_release = second.first()?.is_ascii_digit() && second.contains(&b'.');
-    (is_release && (first == b"version" || words.next()?.starts_with(b"#"))).then_some(second)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 
 use super::entry::{Entry, EntryKind, FormName, Out, Reader, Site, Took, Trouble};
 use super::numbers::Reason;
-use super::owner_lines::{self, Head, begins_free, behind_head};
+use super::owner_lines::{self, Head, begins_free, behind_head, behind_pfn};
 use super::stack_lines::StackLines;
 use crate::event::Kind;
 use crate::open::symbols::{find, number};
@@ -114,6 +114,11 @@ impl Reader for DumpPage {
             return self.take_head(line, out);
         }
         let Some(page) = &mut self.page else { return Took::NoLine };
+        if let Some(text) = behind_pfn(line) {
+            // The line of debuggers stands behind the header.
+            page.pfn = owner_lines::pfn(text).ok().and_then(|pfn| pfn.pfn).unwrap_or(page.pfn);
+            return Took::Line;
+        }
         if begins_free(line) {
             (page.is_in_stack, page.is_in_free) = (false, true);
             return Took::Line;

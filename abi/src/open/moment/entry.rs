@@ -87,6 +87,8 @@ pub(crate) enum Trouble {
 pub(crate) enum Fact<'t> {
     /// Kernel release, as `uname -r` has it.
     Kernel(&'t [u8]),
+    /// Machine, as `uname -m` has it.
+    Arch(&'t [u8]),
     /// Bytes of a page, which the text proves.
     PageBytes(u64),
     /// Time of day at which the text was made, in seconds since 1970.

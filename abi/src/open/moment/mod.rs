@@ -23,6 +23,8 @@ mod form;
 mod frames;
 #[cfg(feature = "inputs")]
 mod kmemleak;
+mod line_table;
+mod machine;
 #[cfg(feature = "inputs")]
 mod meminfo;
 #[cfg(feature = "inputs")]

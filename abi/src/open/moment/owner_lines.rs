@@ -1,6 +1,6 @@
 //! Lines of page_owner's texts (mm/page_owner.c), of page_owner_sort (tools/mm/page_owner_sort.c), and of debuggers' copies of them.
 
-use memchr::{memchr, memrchr};
+use memchr::{memchr, memchr_iter, memrchr};
 
 use super::numbers::{MAX, OUT_OF_RANGE, Reason, is_digits};
 use crate::open::symbols::{find, rfind};
@@ -97,7 +97,7 @@ fn behind_names(text: &[u8]) -> &[u8] {
 /// Command in brackets, which may hold any bytes: it ends at the last bracket before the times.
 fn comm(text: &[u8], is_of_gdb: bool) -> (Option<&[u8]>, &[u8]) {
     let Some(inside) = text.strip_prefix(b" (") else { return (None, text) };
-    let Some(end) = rfind(inside, b"), ts").or_else(|| memrchr(b')', inside)) else { return (None, text) };
+    let Some(end) = before_times(inside).or_else(|| memrchr(b')', inside)) else { return (None, text) };
     let (comm, rest) = (&inside[..end], &inside[end + 1..]);
     let comm = match comm.strip_prefix(b"\"").filter(|_| is_of_gdb) {
         // gdb prints the whole array of 16 bytes.
@@ -105,6 +105,17 @@ fn comm(text: &[u8], is_of_gdb: bool) -> (Option<&[u8]>, &[u8]) {
         None => comm,
     };
     (Some(comm), rest)
+}
+
+/// Place of the last `), ts`.
+fn before_times(text: &[u8]) -> Option<usize> {
+    let mut end = text.len();
+    loop {
+        end = memrchr(b')', &text[..end])?;
+        if text[end..].starts_with(b"), ts") {
+            return Some(end);
+        }
+    }
 }
 
 /// The decimal number at the begin, and what follows it; `None` without digits.
@@ -170,21 +181,27 @@ pub(super) fn behind_pfn(line: &[u8]) -> Option<&[u8]> {
 /// Reads what follows [`behind_pfn`].
 pub(super) fn pfn(text: &[u8]) -> Result<Pfn, Reason> {
     let (pfn, rest) = number(text)?;
-    let block = match find(rest, b"Block ") {
+    let block = match place_of(rest, b"Block ") {
         Some(at) => number(&rest[at + 6..])?.0,
         None => None,
     };
     let named = [(Allocators::CMA, &b"CMA"[..]), (Allocators::SLAB, b"slab")];
-    let named = named.into_iter().filter(|(_, word)| find(rest, word).is_some());
+    let named = named.into_iter().filter(|(_, word)| place_of(rest, word).is_some());
     let mut allocators = named.fold(Allocators::default(), |all, (one, _)| all.with(one));
     // Linux 3.19 to 4.5: a letter or a blank for each flag.
-    if let Some(letters) = find(rest, b"Flags ").map(|at| &rest[at + 6..])
+    if let Some(letters) = place_of(rest, b"Flags ").map(|at| &rest[at + 6..])
         && letters.contains(&b'S')
         && letters.iter().all(|letter| b"KERUDLASWCBM ".contains(letter))
     {
         allocators = allocators.with(Allocators::SLAB);
     }
-    Ok(Pfn { pfn, block, allocators, is_of_crash: rest.starts_with(b"(0x") || find(rest, b" paddr ").is_some() })
+    Ok(Pfn { pfn, block, allocators, is_of_crash: rest.starts_with(b"(0x") || place_of(rest, b"paddr ").is_some() })
+}
+
+/// Place of a word in a short line, by its first letter, which is a rare one there: a searcher costs more than the search.
+fn place_of(line: &[u8], word: &[u8]) -> Option<usize> {
+    let first = *word.first()?;
+    memchr_iter(first, line).find(|&at| line[at..].starts_with(word))
 }
 
 /// Numbers of page_owner_sort for a group of blocks, and the key of the group.

@@ -6,7 +6,11 @@ use crate::open::symbols::{self, Frame, find, rfind};
 /// A frame as kernels, crash and bcc print it: `function+0x1f/0x40 [module]`, the same without the size, an address, and any of these
 /// behind `[<address>] ` or `? `.
 pub(super) fn frame(text: &[u8]) -> Option<Frame<'_>> {
-    let text = behind_address(trimmed(text));
+    let text = trimmed(text);
+    if let Some(placed @ Frame::Placed { .. }) = super::frames::frame(text) {
+        return Some(placed);
+    }
+    let text = behind_address(text);
     let text = text.strip_prefix(b"? ").unwrap_or(text);
     if let Some(address) = hexadecimal(text) {
         return Some(Frame::Address(address));
@@ -73,17 +77,6 @@ pub(super) fn is_of_trace(line: &[u8]) -> bool {
     is_known || line.starts_with(b"Code: ") || line.starts_with(b"Tainted: ") || frame(line).is_some()
 }
 
-/// Kernel release in `CPU: 0 PID: 77 Comm: example Not tainted 6.1.0-18-amd64 #1 Debian 6.1.76-1`.
-pub(super) fn kernel_release(line: &[u8]) -> Option<&[u8]> {
-    let line = trimmed(line);
-    if !line.starts_with(b"CPU: ") {
-        return None;
-    }
-    let before = &line[..find(line, b" #")?];
-    let release = before.rsplit(|byte| *byte == b' ').next()?;
-    release.first().is_some_and(u8::is_ascii_digit).then_some(release)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,13 +96,5 @@ mod tests {
         assert_eq!((frame(b"example_open"), frame(b"a b+0x1"), frame(b"")), (None, None, None));
         assert_eq!(site(b"example_open [exampledrv]"), Some(Frame::Name { name: b"example_open", module }));
         assert_eq!(site(b"two words"), None);
-    }
-
-    #[test]
-    fn a_release_stands_before_the_number_of_the_build() {
-        let line = b"CPU: 0 PID: 77 Comm: a #1 b Tainted: G           OE      6.1.0-18-amd64 #1 Debian";
-        assert_eq!(kernel_release(line), None);
-        let line = b"CPU: 3 UID: 0 PID: 1 Comm: example Not tainted 6.12.0 #1";
-        assert_eq!(kernel_release(line), Some(&b"6.12.0"[..]));
     }
 }

@@ -10,9 +10,9 @@
 //! Freed in …
 //! ```
 
-use super::entry::{Entry, EntryKind, Fact, Out, Reader, Site, Took, Trouble};
+use super::entry::{Entry, EntryKind, Out, Reader, Site, Took, Trouble};
 use super::numbers::{self, first_word, hexadecimal, is_begin_of, trimmed, words};
-use super::places;
+use super::{machine, places};
 use crate::event::Kind;
 use crate::kernel::kmalloc::{class_bytes, is_kmalloc};
 use crate::open::symbols::find;
@@ -62,7 +62,6 @@ pub(super) struct SlabReport {
     open: Option<Object>,
     has_sites: bool,
     has_stacks: bool,
-    knows_kernel: bool,
 }
 
 impl SlabReport {
@@ -112,14 +111,12 @@ impl SlabReport {
             b"Freed" if rest.starts_with(b"in ") => self.note(|object| object.is_freed = true),
             b"Slab" if rest.starts_with(b"0x") => {}
             b"object" if text.ends_with(b"stack trace missing") => self.note(|object| object.lacks_stack = true),
-            b"CPU:" => {
-                if let Some(release) = places::kernel_release(text).filter(|_| !self.knows_kernel) {
-                    self.knows_kernel = true;
-                    out.fact(Fact::Kernel(release));
-                }
-            }
+            b"CPU:" => machine::told(text).put(out),
             _ if is_rule(text) => {}
-            _ => return self.take_frame(text, out),
+            _ => {
+                machine::told(text).put(out);
+                return self.take_frame(text, out);
+            }
         }
         true
     }

@@ -1,17 +1,11 @@
 //! The stack of the block that is read: addresses that stand for its frames, and what their functions tell.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
-
 use super::entry::Out;
 use super::frames::frame;
+use super::line_table::LineTable;
 use crate::open::symbols::{Frame, find};
 use crate::owner::Allocators;
 use crate::trace::{BEFORE_PAGE_OWNER, NO_STACK};
-
-/// Limit of different lines of frames that are kept; kernels have some ten thousand.
-const MAX_KNOWN: usize = 1 << 18;
 
 /// Functions in the stacks that the kernel makes up where there is none (mm/page_owner.c), and what stands for the stack.
 const MADE_UP: [(&[u8], &[u8]); 3] = [
@@ -26,8 +20,8 @@ const VMALLOC: &[u8] = b"__vmalloc_node_range";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     address: u64,
-    /// What stands for the whole stack.
-    word: Option<&'static [u8]>,
+    /// Place in [`MADE_UP`] of what stands for the whole stack.
+    made_up: Option<u8>,
     allocates: bool,
     is_vmalloc: bool,
 }
@@ -40,9 +34,7 @@ pub(super) struct StackLines {
     allocators: Allocators,
     /// The latest frame is of a function that allocates pages.
     allocates: bool,
-    known: HashMap<Box<[u8]>, Known, RandomState>,
-    /// Addresses that the text has told, and the function and offset of each.
-    placed: HashMap<u64, (Box<[u8]>, u64), RandomState>,
+    known: LineTable<Known>,
 }
 
 /// A whole stack.
@@ -59,14 +51,14 @@ impl StackLines {
     /// Reads a frame; `None` for another line.
     #[inline]
     pub(super) fn read(&mut self, line: &[u8], out: &mut dyn Out) -> Option<Known> {
-        if let Some(known) = self.known.get(line) {
-            return Some(*known);
+        match self.known.get(line) {
+            Some(known) => Some(known),
+            None => self.read_new(line, out),
         }
-        self.read_new(line, out)
     }
 
     fn read_new(&mut self, line: &[u8], out: &mut dyn Out) -> Option<Known> {
-        let frame = self.without_clash(frame(line)?);
+        let frame = frame(line)?;
         let name = match frame {
             Frame::Function { name, .. } | Frame::Name { name, .. } | Frame::Placed { name, .. } => name,
             Frame::Address(_) => b"",
@@ -74,29 +66,12 @@ impl StackLines {
         let plain = name.split(|byte| *byte == b'.').next().unwrap_or(name);
         let known = Known {
             address: out.address(frame),
-            word: MADE_UP.iter().find(|(function, _)| plain == *function).map(|(_, word)| *word),
+            made_up: (0..).zip(MADE_UP).find(|(_, (function, _))| plain == *function).map(|(place, _)| place),
             allocates: find(name, b"alloc_pages").is_some(),
             is_vmalloc: find(name, VMALLOC).is_some(),
         };
-        if self.known.len() < MAX_KNOWN {
-            self.known.insert(line.into(), known);
-        }
+        self.known.insert(line, known);
         Some(known)
-    }
-
-    /// The frame without its address, where the text has told another function with the same: somebody has replaced them.
-    fn without_clash<'l>(&mut self, frame: Frame<'l>) -> Frame<'l> {
-        let Frame::Placed { name, offset, module, address } = frame else { return frame };
-        let is_new = self.placed.len() < MAX_KNOWN;
-        let is_same = match self.placed.get(&address) {
-            Some((known, at)) => **known == *name && *at == offset,
-            None if is_new => {
-                self.placed.insert(address, (name.into(), offset));
-                true
-            }
-            None => false,
-        };
-        if is_same { frame } else { Frame::Function { name, offset, size: 0, module } }
     }
 
     /// Adds the next outer frame.
@@ -106,7 +81,9 @@ impl StackLines {
             self.allocators = self.allocators.with(Allocators::VMALLOC);
         }
         self.allocates = known.allocates;
-        self.word = self.word.or(known.word);
+        if let Some(place) = known.made_up {
+            self.word = self.word.or(MADE_UP.get(usize::from(place)).map(|(_, word)| *word));
+        }
         self.frames.push(known.address);
     }
 

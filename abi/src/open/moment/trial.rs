@@ -58,9 +58,10 @@ impl Out for Told {
         let name = match frame {
             Frame::Function { name, offset, module, .. } => format!("{}+{offset:#x}{}", string(name), of(module)),
             Frame::Name { name, module } => format!("{}{}", string(name), of(module)),
-            Frame::Placed { name, offset, module, address } => {
-                format!("{}+{offset:#x}{} at {address:#x}", string(name), of(module))
+            Frame::Placed { name, offset, module, address: told } if told == address => {
+                format!("{}+{offset:#x}{} at {told:#x}", string(name), of(module))
             }
+            Frame::Placed { name, offset, module, .. } => format!("{}+{offset:#x}{}", string(name), of(module)),
             Frame::Address(address) => format!("{address:#x}"),
         };
         self.frames.push((address, name));
@@ -111,6 +112,7 @@ impl Out for Told {
             Fact::Counter(name, value) => format!("{} {value}", string(name)),
             Fact::Process(pid, comm, bytes) => format!("process {pid} {} {bytes}", string(comm)),
             Fact::Kernel(release) => format!("kernel {}", string(release)),
+            Fact::Arch(machine) => format!("arch {}", string(machine)),
             fact => format!("{fact:?}"),
         });
     }

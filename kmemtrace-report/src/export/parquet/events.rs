@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use kmemtrace::{Action, Event, EventNames, Kind, Observer, OrderedItem, Query};
+use kmemtrace_abi::trace::is_made_up;
 use parquet::errors::Result;
 
 use super::table::{Table, row};
@@ -116,7 +117,7 @@ impl EventRows<'_> {
         let SiteTexts { symbol, module } =
             kind.map_or_else(SiteTexts::default, |_| self.symbols.site(event.call_site, texts));
         let object = |value: u64| kind.and(Some(value));
-        let bytes = event.told_bytes().filter(|_| allocates);
+        let [requested, allocated] = event.told_amounts(names);
         let row = EventRow {
             seq,
             ts: event.told_at(),
@@ -129,12 +130,12 @@ impl EventRows<'_> {
             action: texts.id(action),
             failed: event.failed,
             own,
-            call_site: object(event.call_site),
+            call_site: object(event.call_site).filter(|&site| !is_made_up(site)),
             symbol,
             module,
             address: object(event.address),
-            requested: bytes.map(|(requested, _)| requested),
-            allocated: bytes.map(|(_, allocated)| allocated),
+            requested,
+            allocated,
             gfp: event.gfp,
             node: event.node,
             order: match event.action {

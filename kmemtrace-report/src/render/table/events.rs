@@ -103,7 +103,7 @@ impl<'a> EventTable<'a> {
     ) -> [String; EVENTS.len()] {
         let name = |bytes: &[u8]| escape(bytes).into_owned();
         let is_alloc = event.allocates();
-        let bytes = event.told_bytes();
+        let [requested, allocated] = event.told_amounts(names);
         let size = |bytes: Option<u64>| if is_alloc { cells::bytes(bytes, self.options) } else { String::new() };
         let site = event.kind().map_or(String::new(), |kind| self.site(event.call_site, kind));
         let object = |event: &Event| event.kind().map_or(String::new(), |_| Address(event.address).to_string());
@@ -120,8 +120,8 @@ impl<'a> EventTable<'a> {
             comm.map_or("-".to_owned(), name),
             event.context().map_or(String::new(), |context| context.name().to_owned()),
             event_name,
-            size(bytes.map(|(requested, _)| requested)),
-            if event.failed { "failed".to_owned() } else { size(bytes.map(|(_, allocated)| allocated)) },
+            size(requested),
+            if event.failed { "failed".to_owned() } else { size(allocated) },
             event.gfp.filter(|_| is_alloc).map_or(String::new(), |gfp| self.labels.flags(gfp)),
             event.node.filter(|_| is_alloc).map_or(String::new(), |node| node.to_string()),
             event.cache.map_or(String::new(), |cache| name(names.get(cache))),

@@ -19,6 +19,7 @@ use kmemtrace_abi::trace::{NO_SYMBOLS, TextInfo};
 
 use super::cells::{count, counted, moment};
 use super::options::TableOptions;
+use crate::of_text::with_article;
 use crate::render::grid::cell::Notes;
 use crate::render::wrap;
 use crate::terminal::screen::Paint;
@@ -264,10 +265,10 @@ fn verdict(head: &Head<'_>, events: Option<u64>) -> Vec<String> {
 
 /// Name of a text, and how much it has: `a page_owner dump of one moment: 12,345 blocks`.
 fn about_text(text: &TextInfo) -> String {
-    let article = if text.title.starts_with(['a', 'e', 'i', 'o', 'u', 'O']) { "an" } else { "a" };
-    let unit = if text.entries == 1 { text.unit.trim_end_matches('s') } else { text.unit };
+    let (noun, of) = text.unit.find(" of ").map_or((text.unit, ""), |at| text.unit.split_at(at));
+    let unit = if text.entries == 1 { format!("{}{of}", noun.trim_end_matches('s')) } else { text.unit.to_owned() };
     let entries = if text.entries == 0 { String::new() } else { format!(": {} {unit}", count(text.entries)) };
-    format!("{article} {} of one moment{entries}", text.title)
+    format!("{} of one moment{entries}", with_article(text.title))
 }
 
 /// Lines and blocks of a text that were left out.

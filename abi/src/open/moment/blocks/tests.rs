@@ -307,6 +307,32 @@ fn pages_that_are_free_are_marked() {
     assert_eq!(told.entries.iter().map(|entry| entry.is_released).collect::<Vec<_>>(), [true, false]);
 }
 
+/// Functions of one name and offset are one call site, wherever they are.
+#[test]
+fn call_sites_of_one_name_have_one_address() {
+    let text = OLD_TEXT.to_owned() + &OLD_TEXT.replace("[<ffffffff", "[<fffffffe").replace("PFN ", "PFN 1");
+    let told = blocks(&text);
+    let half = told.entries.len() / 2;
+    let stacks: Vec<_> = told.entries.iter().map(|entry| entry.stack.clone()).collect();
+    assert_eq!((half > 0, &stacks[..half]), (true, &stacks[half..]));
+}
+
+/// gdb's and drgn's `--pfn` have the frame number behind the header.
+#[test]
+fn a_page_in_a_debugger_has_its_number() {
+    const TEXT: &str = "\
+page_owner tracks the page as allocated
+Page last allocated via order 0, gfp_mask: 0xcc0, pid: 77, tgid: 70 (example), ts 10 ns, free_ts 0 ns
+PFN: 4096, Flags: 0x40
+   0xffffffff81234599 <example_open+28>:\tmov    %rax,%rbx
+page last free stack trace:
+   0xffffffff81234567 <example_release+28>:\tmov    %rax,%rbx
+";
+    let told = read(DumpPage::default, TEXT.as_bytes());
+    assert_eq!((told.entries.len(), told.others, told.entries[0].address), (1, 0, 4096));
+    assert_eq!(told.entries[0].stack.len(), 1);
+}
+
 #[test]
 fn logs_of_old_kernels_have_owners() {
     const OLD: &str = "\

@@ -88,6 +88,16 @@ fn texts_of_one_form_behind_each_other_are_several() {
 }
 
 #[test]
+fn a_report_on_a_slab_begins_with_a_rule() {
+    let rule = "=".repeat(77);
+    let report =
+        format!("{rule}\nBUG a (Not tainted): Objects remaining on __kmem_cache_shutdown()\nObject 0x1 @offset=0\n");
+    assert_eq!(counts(&report), [("slab_report", 1, 0)]);
+    assert_eq!(counts(&format!("other\n[    1.0] {report}")), [("slab_report", 1, 1)]);
+    assert_eq!(counts(&format!("{rule}\n{}", dump())), [("dump", 2, 1)]);
+}
+
+#[test]
 fn loss_and_cuts_are_told() {
     let messages = |text: String| -> Vec<Trouble> { texts(text.as_bytes()).remove(0).2 };
     assert_eq!(messages(format!("{}** 12 printk messages dropped **\n", dump())), [Trouble::Dropped]);
@@ -102,12 +112,4 @@ fn loss_and_cuts_are_told() {
         let entries = whole + u64::from(dump()[..len].ends_with("]\n"));
         assert_eq!(of_cut.unwrap_or_default(), (entries, usize::from(!is_whole)), "{len}");
     }
-}
-
-#[test]
-fn a_kernel_tells_its_release() {
-    let release = |line: &str| version(line.as_bytes()).map(|release| String::from_utf8_lossy(release).into_owned());
-    assert_eq!(release("Linux version 6.1.0-18-amd64 (debian) #1").as_deref(), Some("6.1.0-18-amd64"));
-    assert_eq!(release("Linux host 6.12.0 #1 SMP x86_64").as_deref(), Some("6.12.0"));
-    assert_eq!((release("Linux host"), release("Linux a 1.b c")), (None, None));
 }

@@ -12,8 +12,7 @@ use self::pages::Pages;
 use self::tasks::Tasks;
 use super::entry::{Fact, Out, Reader, Took, Trouble};
 use super::numbers::{size, trimmed, words};
-use super::places;
-use super::slabinfo;
+use super::{machine, places, slabinfo};
 use crate::listed::SlabColumns;
 use crate::open::symbols::find;
 
@@ -67,7 +66,6 @@ pub(super) struct Oom {
     has_mem_info: bool,
     is_in_slabs: bool,
     has_parts: bool,
-    knows_kernel: bool,
     pages: Pages,
     memcg: Memcg,
     tasks: Tasks,
@@ -114,11 +112,9 @@ impl Oom {
 
     /// Takes another line; false for one of another form.
     fn take_inside(&mut self, line: &[u8], out: &mut dyn Out) -> bool {
-        if let Some(release) = places::kernel_release(line) {
-            if !self.knows_kernel {
-                out.fact(Fact::Kernel(release));
-            }
-            self.knows_kernel = true;
+        let told = machine::told(line);
+        told.put(out);
+        if told.kernel.is_some() {
             return true;
         }
         if self.is_in_slabs && self.take_slab(line, out) {
