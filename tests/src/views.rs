@@ -417,7 +417,10 @@ mod tests {
                 let name = part["part"].as_str().unwrap();
                 see(format!("{name} changes"), part["change"].as_i64().is_some_and(|change| change != 0));
                 see(format!("{name} is not known"), part["change"].is_null());
-                if !["huge pages", "other counters", "free on per-CPU lists"].contains(&name) {
+                // No events tell the first three; made stacks are so deep that another rule holds before those of the last two.
+                let without =
+                    ["huge pages", "other counters", "free on per-CPU lists", "anonymous", "tmpfs and shared"];
+                if !without.contains(&name) {
                     see(format!("{name} has call-sites"), part["rows"][0]["live_allocated"].is_u64());
                 }
             }
