@@ -26,6 +26,7 @@ mod payloads;
 mod readers;
 mod relay;
 mod samples;
+mod samples_of_others;
 mod stack_text;
 mod symbols;
 mod trace_analyze;
