@@ -22,9 +22,12 @@ undefine() { # With the function, a probe event of another program stays.
 trap 'wait; rmdir $instance; [ -z "${PROBES:-}" ] || undefine' EXIT; trap 'exit 1' HUP INT TERM
 echo mono >$instance/trace_clock || echo global >$instance/trace_clock	# Older kernels.
 echo "${BUFFER_KB:-16384}" >$instance/buffer_size_kb
+# These tell the cgroup of each thread, and which module loads; they are rare.
+threads='task/task_newtask cgroup/cgroup_attach_task cgroup/cgroup_mkdir cgroup/cgroup_rename cgroup/cgroup_rmdir
+	module/module_load module/module_free'
 case ${EVENTS:-slab} in
-slab) names='kmem/kmalloc* kmem/kmem_cache_* kmem/kfree' ;;
-page) names='kmem/mm_page_alloc kmem/mm_page_free' ;;
+slab) names="kmem/kmalloc* kmem/kmem_cache_* kmem/kfree $threads" ;;
+page) names="kmem/mm_page_alloc kmem/mm_page_free $threads" ;;
 percpu) names='percpu/percpu_alloc_* percpu/percpu_free_*' ;;
 vmalloc) names='vmalloc/alloc_vmap_area vmalloc/free_vmap_area_*' ;;
 latency)
@@ -32,8 +35,8 @@ latency)
 		vmscan/mm_vmscan_lru_shrink_*active vmscan/*kswapd* compaction/mm_compaction_begin compaction/mm_compaction_end
 		compaction/mm_compaction_try_to_compact_pages compaction/mm_compaction_finished compaction/mm_compaction_deferred
 		compaction/mm_compaction_kcompactd_* oom/mark_victim oom/reclaim_retry_zone oom/compact_retry' ;;
-*) names='kmem/kmalloc* kmem/kmem_cache_* kmem/kfree kmem/mm_page_alloc kmem/mm_page_free
-		percpu/percpu_alloc_* percpu/percpu_free_* vmalloc/alloc_vmap_area vmalloc/free_vmap_area_*' ;;
+*) names="kmem/kmalloc* kmem/kmem_cache_* kmem/kfree kmem/mm_page_alloc kmem/mm_page_free
+		percpu/percpu_alloc_* percpu/percpu_free_* vmalloc/alloc_vmap_area vmalloc/free_vmap_area_* $threads" ;;
 esac
 case ${PROBES:+${EVENTS:-slab}} in slab | all)
 	define() { # EVENT DEFINITION
@@ -69,11 +72,25 @@ memory() { # START-OR-END: texts on the machine's memory, once its counters are 
 	(echo 1 >/proc/sys/vm/stat_refresh) 2>/dev/null || :
 	for text in meminfo zoneinfo vmstat buddyinfo slabinfo vmallocinfo allocinfo; do copy "/proc/$text" "${text}_$1"; done
 }
+cgroups() { # Lines TID TGID ROOT PATH: the cgroup of version 2, else of the memory controller, of each thread.
+	case ${EVENTS:-slab} in percpu | vmalloc | latency) return ;; esac
+	mkdir -p "$out"
+	(cd /proc && grep -Hs . [0-9]*/task/[0-9]*/cgroup) | awk -F: '{
+		path = substr($0, length($1) + length($2) + length($3) + 4); split($1, part, "/"); thread = part[3] " " part[1]
+		if ($3 == "") second[thread] = $2 " " path
+		else if ("," $3 "," ~ /,memory,/) first[thread] = $2 " " path
+	} END {
+		for (thread in second) print thread, second[thread]
+		for (thread in first) if (!(thread in second)) print thread, first[thread]
+	}' >>"$out/cgroups" || :
+}
 memory start
+cgroups
 trap : INT	# Ctrl-C ends COMMAND; what it did is kept.
 "$@" || true
 trap 'exit 1' INT
 memory end
+cgroups	# What clone3 put into a cgroup has no event of it.
 echo 0 >$instance/tracing_on
 if [ -n "${TEXT:-}" ]; then mkdir -p "$out"; echo 1 >$instance/options/sym-addr; cat $instance/trace >"$out/trace"; fi
 for cpu in $instance/per_cpu/cpu*; do
@@ -82,7 +99,11 @@ for cpu in $instance/per_cpu/cpu*; do
 	timeout 2 dd bs=1M if=$cpu/trace_pipe_raw of="$out/per_cpu/${cpu##*/}/trace_pipe_raw" 2>/dev/null &
 done
 wait
-case ${EVENTS:-} in latency) systems='vmscan compaction oom' ;; *) systems='kmem percpu vmalloc' ;; esac
+case ${EVENTS:-slab} in
+latency) systems='vmscan compaction oom' ;;
+percpu | vmalloc) systems='kmem percpu vmalloc' ;;
+*) systems='kmem percpu vmalloc task cgroup module' ;;
+esac
 for file in $instance/per_cpu/cpu*/stats $instance/events/header_* \
 	$(for system in $systems $group ftrace; do ls $instance/events/$system/*/format 2>/dev/null; done) $instance/trace_clock; do
 	copy "$file" "${file#$instance/}"
@@ -102,4 +123,9 @@ done <"$out/modules" >"$out/module_info"
 # Caches whose objects the kernel takes back when it is short of memory, and the threads that live.
 (cd /sys/kernel/slab 2>/dev/null && grep -s . ./*/reclaim_account) | sed 's,^\./\(.*\)/reclaim_account:,\1 ,' >"$out/reclaim_account" || :
 (cd /proc && ls -d [0-9]*/task/[0-9]* 2>/dev/null) | sed 's,.*/,,' >"$out/threads" || :
+# Other names of merged caches, behind the one that slabinfo lists.
+[ ! -s "$out/slabinfo_end" ] || ls -l /sys/kernel/slab 2>/dev/null | awk 'FNR == NR { listed[$1]; next }
+	NF > 3 && $(NF - 1) == "->" { if ($(NF - 2) in listed) { caches[$NF]++; name[$NF] = $(NF - 2) } else others[$NF] = others[$NF] " " $(NF - 2) }
+	END { for (cache in name) if (caches[cache] == 1 && cache in others) print name[cache] others[cache] }' \
+	"$out/slabinfo_end" - >"$out/cache_aliases" || :
 uname -a >"$out/uname"; awk '/KernelPageSize/ { print $2 * 1024; exit }' /proc/self/smaps >"$out/page_size"

@@ -576,7 +576,12 @@ impl Trace {
     /// True where the recorder was asked for events of reclaim, compaction or shrinkers, whether one came or not. False for other
     /// inputs than ours: a captured tree may describe events that were not switched on.
     pub fn records_reclaim(&self) -> bool {
-        self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(CpuStream::describes_reclaim)
+        self.first_input() == InputKind::Kmemtrace && self.describes_reclaim()
+    }
+
+    /// True where the trace describes events of reclaim, compaction or shrinkers, whether they were switched on or not.
+    pub fn describes_reclaim(&self) -> bool {
+        self.streams.iter().any(CpuStream::describes_reclaim)
     }
 
     /// True where the recorder was asked for allocations of pages, as in [`Trace::records_reclaim`].

@@ -121,6 +121,8 @@ pub struct Row<'a> {
     pub kind: Kind,
     /// Sums over the objects of the row.
     pub stats: &'a Stats,
+    /// Whether the kernel takes the objects back by itself, for a query [`crate::Query::with_reclaim`] that knows their cache.
+    pub reclaimable: Option<bool>,
 }
 
 /// Row of findings: one class between the same two call-sites.
@@ -255,19 +257,21 @@ impl Analysis {
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let by_kind = self.grouping == Grouping::KIND;
         let kinds = self.paired.kinds.iter().filter(move |_| by_kind);
-        let kinds = kinds.map(|(kind, stats)| Row { call_site: None, cache: None, kind, stats });
+        let kinds = kinds.map(|(kind, stats)| Row { call_site: None, cache: None, kind, stats, reclaimable: None });
         // A pass or an index may have call-sites where only kinds were asked for.
-        let rows = self.paired.rows.iter().filter(move |_| !by_kind).map(|(key, stats)| self.row(*key, stats));
+        let rows = self.paired.rows.iter().enumerate().filter(move |_| !by_kind);
+        let rows = rows.map(|(index, (key, stats))| self.row(index, *key, stats));
         kinds.chain(rows).filter(|row| !row.stats.is_empty())
     }
 
-    fn row<'a>(&'a self, key: RowKey, stats: &'a Stats) -> Row<'a> {
+    fn row<'a>(&'a self, index: usize, key: RowKey, stats: &'a Stats) -> Row<'a> {
         let cache = || self.names.numbered(key.others).filter(|name| candidates(name).is_none());
         Row {
             call_site: self.grouping.has(GroupKey::Site).then_some(key.site),
             cache: if self.grouping == Grouping::CACHE { cache() } else { None },
             kind: key.kind,
             stats,
+            reclaimable: self.paired.reclaim(index).is_reclaimable(),
         }
     }
 

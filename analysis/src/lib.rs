@@ -126,7 +126,7 @@ pub use account::keys::{ColumnContent, GroupKey, KeyColumn, KeyEntry, KeyForm};
 pub use account::live_curve::LiveCurve;
 pub use account::stats::Stats;
 pub use analysis::{Analysis, FindingEntry, LiveObject, Row};
-pub use documents::{Shape, SortKey, TreeOptions};
+pub use documents::{PlacedBy, Shape, SortKey, TreeOptions};
 pub use engine::object_fate::{ObjectEnd, ObjectFate, ObjectFree, ObjectSink};
 pub use engine::observe::Observed;
 pub use error::AnalysisError;

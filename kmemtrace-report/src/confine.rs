@@ -1,5 +1,6 @@
 //! The sandbox of the report: what its command line lets it open.
 
+use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -61,8 +62,7 @@ fn allow(sandbox: &mut Sandbox, request: &Request) {
         _ => {
             for input in &inputs {
                 sandbox.input(input);
-                // The index stands beside a recording.
-                if !args.no_index && input.is_dir() {
+                if !args.no_index && is_recording(input) {
                     sandbox.write(input);
                 }
             }
@@ -80,6 +80,12 @@ fn allow(sandbox: &mut Sandbox, request: &Request) {
     if matches!(request.view.run, Run::Top) {
         top::allow(sandbox, args);
     }
+}
+
+/// True for a directory that an index may stand in.
+fn is_recording(input: &Path) -> bool {
+    let entries = fs::read_dir(input).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|end| end == "out"))
 }
 
 /// Allows to read what names may come from.

@@ -158,6 +158,7 @@ fn beyond(args: &Args, text: &Text<'_>, view: &str) -> Option<&'static str> {
         {
             Some("does not list single objects")
         }
+        Some(ExportTo::ParquetLeaks) => Some("tells no frees"),
         Some(ExportTo::Perfetto) => Some("has no events over time"),
         _ if view == "growth" && !text.info.has_times && text.info.slices_from.is_none() => Some("has no times"),
         _ => None,
@@ -185,22 +186,14 @@ pub(crate) fn rows(args: &Args, trace: &Trace, query: Query) -> Query {
 }
 
 /// Query of one side of `compare`: rows of functions, or of what the text lists.
-///
-/// # Errors
-/// Keys that recordings are not compared by.
-pub(crate) fn compared(args: &Args, trace: &Trace) -> anyhow::Result<Query> {
+pub(crate) fn compared(args: &Args, trace: &Trace) -> Query {
     let input = trace.info.text.as_ref().map(|_| trace.info.input.name());
-    Ok(match (args.by.first(), input) {
+    match (args.by.first(), input) {
         (Some(GroupKey::Cache), _) | (None, Some("slabinfo")) => Query::by_cache(),
         (None | Some(GroupKey::Function), Some("allocinfo")) => Query::by(&[GroupKey::File, GroupKey::Function]),
         (None | Some(GroupKey::Function), _) => Query::by_site(),
-        (Some(_), Some(_)) => Query::by(&args.by).module_rule(args.rule_of_modules()),
-        (Some(key), None) => {
-            anyhow::bail!(
-                "--by {key}: two texts that list memory can be compared by it, recordings by function or cache"
-            )
-        }
-    })
+        (Some(_), _) => Query::by(&args.by).module_rule(args.rule_of_modules()),
+    }
 }
 
 /// Refuses two texts of different inputs, and a text beside a recording.

@@ -68,7 +68,7 @@ impl Meter {
 /// Packs each file of the recordings.
 pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
     if !zstd::compression_level_range().contains(&how.level) {
-        bail!("--level {}: zstd has {:?}", how.level, zstd::compression_level_range());
+        bail!("--level {}: use a level of zstd, one of {:?}", how.level, zstd::compression_level_range());
     }
     for input in inputs {
         // Every view refuses a directory without a recording, and a newer format; pack refuses them alike.

@@ -3,11 +3,16 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
+use kmemtrace::documents::latency as of_latency;
+use kmemtrace::documents::leaks::LeakOptions;
+use kmemtrace::documents::tree::TreeNode;
 use kmemtrace::documents::{self, Body};
-use kmemtrace::{Analysis, Figure, GroupKey, NameOptions, Query, Shape, SortKey};
+use kmemtrace::latency::{Latency, LatencyRequest};
+use kmemtrace::{Analysis, Figure, GroupKey, NameOptions, PlacedBy, Query, Select, Shape, SortKey, Space, TreeOptions};
 
+use crate::chart::{is_asked_by_place, knows_places};
 use crate::cli::Request;
-use crate::render::html::{self, Documents, loss};
+use crate::render::html::{self, Documents, PageTree, loss};
 use crate::report;
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
@@ -17,6 +22,18 @@ use crate::terminal::progress::ProgressLine;
 const MAX_ROWS: usize = 10_000;
 /// Rows that grew most, of which a page shows some.
 const GROWN_ROWS: usize = 20;
+
+/// Stalls of a page at most, the longest ones.
+const MAX_STALLS: usize = 500;
+/// Rows of leaks of a page at most.
+const MAX_LEAKS: usize = 500;
+/// Keys of the trees that a page has beside folders or areas, each with call sites below unless it is the stack.
+const TREES: [&[GroupKey]; 4] = [
+    &[GroupKey::Module, GroupKey::Site],
+    &[GroupKey::Task, GroupKey::Site],
+    &[GroupKey::Cgroup, GroupKey::Site],
+    &[GroupKey::Stack],
+];
 
 /// Answers to the queries of a page. A saved document answers one of them.
 struct Answers {
@@ -30,6 +47,11 @@ struct Answers {
 struct OfTrace {
     caches: Analysis,
     sizes: Analysis,
+    /// `None` for an input of one moment.
+    leaks: Option<Analysis>,
+    /// `None` where the trace describes no event of reclaim or compaction.
+    latency: Option<Latency>,
+    trees: Vec<PageTree>,
     gaps: loss::Gaps,
 }
 
@@ -39,6 +61,7 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
     if args.output.is_none() && io::stdout().is_terminal() {
         anyhow::bail!("html: a page is not for a terminal: name a file with -o FILE");
     }
+    report::check_tree(request)?;
     let answers = match report::saved_document(request)? {
         Some(saved) => Answers::of_document(request, &saved)?,
         None => Answers::of_trace(request)?,
@@ -64,9 +87,98 @@ impl Answers {
         let (sites, suggestions) = report::analyse(request, by_site)?;
         let caches = analyse(request, Query::by_cache())?;
         let sizes = analyse(request, Query::by(&[GroupKey::Size]))?;
+        let has_past = sites.info().capabilities.past;
+        let leaks = if has_past { Some(analyse(request, Query::leaks(&[]))?) } else { None };
+        let (latency, trees) = (latency(request)?, key_trees(request)?);
         let gaps = if sites.completeness().gaps > 0 { gaps(request)? } else { loss::Gaps::default() };
-        Ok(Answers { sites, of_trace: Some(OfTrace { caches, sizes, gaps }), suggestions })
+        let of_trace = OfTrace { caches, sizes, leaks, latency, trees, gaps };
+        Ok(Answers { sites, of_trace: Some(of_trace), suggestions })
     }
+}
+
+/// Time that tasks waited for memory; `None` where the trace describes no such events. Filters by objects choose no spans.
+fn latency(request: &Request) -> anyhow::Result<Option<Latency>> {
+    let mut trace = report::open(request, &request.inputs())?;
+    if !trace.describes_reclaim() {
+        return Ok(None);
+    }
+    let select = request.args.filters.select();
+    let select = Select { pid: select.pid, comm: select.comm, ..Select::default() };
+    let query = with_options(request, Query::by_kind())?.select(select);
+    let asked = LatencyRequest { lists_stalls: true, ..LatencyRequest::default() };
+    let latency = query.latency(&mut trace, asked, &mut ProgressLine::new(request.args.quiet))?;
+    Ok(Some(latency))
+}
+
+/// Trees over keys that the trace tells, a tree for each space that has allocations.
+fn key_trees(request: &Request) -> anyhow::Result<Vec<PageTree>> {
+    let args = &request.args;
+    let asked = args.picture_keys();
+    let is_more = args.is_key_tree() && !TREES.contains(&&asked[..]);
+    let mut trees = Vec::new();
+    for keys in is_more.then_some(&asked[..]).into_iter().chain(TREES) {
+        let mut trace = report::open(request, &request.inputs())?;
+        let text = trace.info.text.as_deref();
+        let is_told = match keys[0] {
+            GroupKey::Stack => text.map_or_else(|| trace.may_have_stacks(), |text| text.has_stacks),
+            GroupKey::Task => text.is_none_or(|text| text.has_threads),
+            GroupKey::Cgroup => trace.tells_tasks(),
+            _ => true,
+        };
+        if !is_told && keys != asked {
+            continue;
+        }
+        let query = report::with_options(request, args.held_by(keys).with_nodes(true))?;
+        let analysis = query.run_with(&mut trace, &mut ProgressLine::new(args.quiet))?;
+        trees.extend(Space::ALL.into_iter().filter_map(|space| key_tree(&analysis, keys, space)));
+    }
+    Ok(trees)
+}
+
+/// Tree of a space; `None` without an allocation, and where no thread, cgroup or stack of them is known.
+fn key_tree(analysis: &Analysis, keys: &[GroupKey], space: Space) -> Option<PageTree> {
+    let options = TreeOptions { space: Some(space), ..TreeOptions::default() };
+    let Body::Tree(tree) = documents::key_tree(analysis, &whole(), &options).body else { return None };
+    let is_unknown = |node: &TreeNode| matches!(&*node.name, b"(unknown)" | b"(no stack)");
+    let children = &tree.root.children;
+    let is_told = match keys[0] {
+        GroupKey::Module => true,
+        // Without a recorded stack each is the call site alone.
+        GroupKey::Stack => tree.keys.is_some_and(|keys| keys.stacks.seen > 0) || !analysis.info().capabilities.past,
+        _ => children.iter().any(|child| !is_unknown(child)),
+    };
+    (!children.is_empty() && is_told).then(|| PageTree { by: keys[0].name(), keys: keys.to_vec(), tree: *tree })
+}
+
+fn whole() -> Shape {
+    Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: None }
+}
+
+/// Trees of a page, the one that is shown first at the front: of folders or areas where they are known or asked for, else of modules.
+fn trees(request: &Request, sites: &Analysis, of_keys: &[PageTree]) -> anyhow::Result<Vec<PageTree>> {
+    let args = &request.args;
+    let options = args.tree();
+    let placed = |by: PlacedBy| -> anyhow::Result<PageTree> {
+        let document = documents::tree(sites, &whole(), &TreeOptions { by, ..options.clone() });
+        let (by, Body::Tree(tree)) = (document.head.query.by[0], document.body) else {
+            anyhow::bail!("html: the tree has another form")
+        };
+        Ok(PageTree { by, keys: Vec::new(), tree: *tree })
+    };
+    let of_places = placed(options.by)?;
+    let is_by_place = !args.is_key_tree() && is_asked_by_place(args) || knows_places(&of_places.tree);
+    let mut trees = of_keys.to_vec();
+    if is_by_place {
+        trees.insert(0, of_places);
+    } else if trees.iter().all(|tree| tree.by != GroupKey::Module.name()) {
+        trees.insert(0, placed(PlacedBy::Module)?);
+    }
+    if args.is_key_tree() {
+        let asked = args.picture_keys();
+        // Stable: the others stay in their order.
+        trees.sort_by_key(|tree| tree.keys != asked);
+    }
+    Ok(trees)
 }
 
 /// Documents of the answers.
@@ -75,20 +187,25 @@ fn documents<'a>(request: &Request, answers: &'a Answers) -> anyhow::Result<Docu
     let shape = |key: SortKey, top: usize| Shape { sort: vec![key, SortKey::Figure(Figure::Wasted)], top: Some(top) };
     let summary = documents::summary(sites, &Shape::default());
     let (clock, first, last) = (summary.head.trace.keys(), summary.head.trace.first, summary.head.trace.last);
-    let whole = Shape { sort: vec![SortKey::Figure(Figure::LiveAllocated)], top: None };
-    let Body::Tree(tree) = documents::tree(sites, &whole, &request.args.tree()).body else {
-        anyhow::bail!("html: the tree has another form");
-    };
     let said = report::table_options(request, &request.inputs()[0]);
     let time = said.time.as_ref().map(|time| format!("time {time}"));
     let of_trace = of_trace.as_ref();
+    let leaks = of_trace.and_then(|all| all.leaks.as_ref());
+    let latency = of_trace.and_then(|all| all.latency.as_ref());
     Ok(Documents {
         title: said.title.clone(),
         asked: said.filter().into_iter().chain(time).collect(),
+        with_host: request.args.with_host,
         clock,
         summary,
-        tree: *tree,
+        trees: trees(request, sites, of_trace.map_or(&[][..], |all| &all.trees))?,
         sites: documents::sites(sites, &shape(SortKey::Figure(Figure::LiveAllocated), MAX_ROWS)),
+        leaks: leaks.map(|leaks| {
+            let shape = Shape { sort: Vec::new(), top: Some(MAX_LEAKS) };
+            documents::leaks(leaks, &shape, LeakOptions::default())
+        }),
+        waiting: latency
+            .map(|latency| [of_latency::latency(latency), of_latency::stalls(latency, false, Some(MAX_STALLS))]),
         caches: of_trace
             .map(|all| documents::caches(&all.caches, &shape(SortKey::Figure(Figure::LiveAllocated), MAX_ROWS))),
         mismatch: of_trace.map(|_| documents::mismatch(sites, &shape(SortKey::Figure(Figure::Wasted), MAX_ROWS), &[])),

@@ -305,7 +305,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let (args, inputs) = (&request.args, request.inputs());
     let analyse = |input: &PathBuf, option: &str, window: Option<TimeWindow>| -> anyhow::Result<Analysis> {
         let mut trace = open(request, std::slice::from_ref(input))?;
-        let query = of_text::compared(args, &trace)?;
+        let query = of_text::compared(args, &trace);
         let query = with_options(request, query)?.time(window.or(args.time));
         let mut progress = ProgressLine::new(args.quiet);
         let analysis = match window {
@@ -327,7 +327,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     let document = print_fitted(request, &table_options(request, last), make)?;
     let worse = before.completeness().verdict.max(after.completeness().verdict);
     if args.strict && worse != Verdict::Complete {
-        say("a trace is not complete");
+        say("--strict: a trace is not complete; kmemtrace-check shows what is missing");
         return Ok(exit::BAD_TRACE);
     }
     let Body::Compare(compared) = &document.body else { return Ok(exit::OK) };
@@ -369,7 +369,9 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
     let (args, inputs) = (&request.args, request.inputs());
     let mut trace = open(request, &inputs)?;
     let event_names = trace.names.len();
-    let query = with_options(request, Query::by_kind())?;
+    // A pass of its own finds cgroups: views of events begin without one.
+    let with_owners = args.to.is_some();
+    let query = with_options(request, Query::by_kind())?.with_owners(with_owners);
     query.check_window(&trace)?;
     let on_terminal = args.output.is_none() && io::stdout().is_terminal();
     let format = format.or(args.format).unwrap_or(if on_terminal { Format::Table } else { Format::Jsonl });
@@ -385,7 +387,7 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
     let mut progress = ProgressLine::new(args.quiet || !out.is_file);
     let lines: Box<dyn EventOutput> = match format {
         Format::Table => Box::new(EventTable::new(trace.info.keys(), &names, &options, &mut out)),
-        Format::Csv => Box::new(csv::EventRows::new(&mut out)?),
+        Format::Csv => Box::new(csv::EventRows::new(&mut out, with_owners)?),
         Format::Json | Format::Jsonl => Box::new(LineWriter::new(&mut out)),
     };
     let mut lines = Limited::new(lines, args.top);
@@ -629,7 +631,7 @@ pub(crate) fn threads(args: &Args) -> usize {
 
 pub(crate) fn status(args: &Args, completeness: &Completeness) -> u8 {
     if args.strict && completeness.verdict != Verdict::Complete {
-        say(&format!("the trace is {}", completeness.verdict_name()));
+        say(&format!("--strict: the trace is {}; kmemtrace-check shows what is missing", completeness.verdict_name()));
         return exit::BAD_TRACE;
     }
     exit::OK
@@ -664,9 +666,9 @@ pub(crate) fn tell_rejected(analysis: &Analysis) {
 }
 
 /// Refuses options that a tree over folders, or one over keys, does not have.
-fn check_tree(request: &Request) -> anyhow::Result<()> {
+pub(crate) fn check_tree(request: &Request) -> anyhow::Result<()> {
     let args = &request.args;
-    if request.view.name != "tree" {
+    if !["tree", "chart", "html"].contains(&request.view.name) {
         return Ok(());
     }
     let is_of_folders = |by: &GroupKey| [GroupKey::Folder, GroupKey::Area].contains(by);

@@ -31,6 +31,7 @@ struct PathBeneath {
 }
 
 /// Instruction of a filter: `struct sock_filter`.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {

@@ -118,10 +118,10 @@ impl Sandbox {
         }
     }
 
-    /// Allows to read a folder of debug information, and what its links by build-id stand for.
+    /// Allows to read a folder of debug information, and what links in it stand for where files are searched for.
     pub fn debug_folder(&mut self, folder: &Path) {
         self.named(folder);
-        self.tree(&folder.join(".build-id"));
+        [".build-id", "boot", "lib/modules", "usr/lib/modules"].iter().for_each(|below| self.tree(&folder.join(below)));
     }
 
     /// Allows to read the modules of all kernels of this machine, and the trees that they were built in.

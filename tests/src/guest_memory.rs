@@ -14,7 +14,7 @@ use crate::recording::Directory;
 use crate::runner::Skip;
 
 /// Loads, each in a recording of its own, by the names of these; then reports of the OOM killer.
-const LOADS: &str = r"
+const LOADS: &str = r#"
     mkdir /disk /tmp/group /tmp/fill
     mount -t ext4 /dev/vdb /disk
     mount -t cgroup2 none /tmp/group
@@ -22,7 +22,7 @@ const LOADS: &str = r"
     # The guest is at rest before both readings of its counters.
     load() {
         sleep 2
-        kmemtraced -e all -o /out/$1 -- sh -c sleep\ 1\;$2\;sleep\ 3 2>/tmp/messages || cat /tmp/messages
+        kmemtraced -e all -o /out/$1 -- sh -c "sleep 1; $2; sleep 3" 2>/tmp/messages || cat /tmp/messages
     }
     load unpacked 'tar xf /bin/tree.tar -C /disk; sync'
     load tmpfs 'mount -t tmpfs none /tmp/fill; dd if=/dev/zero of=/tmp/fill/file bs=1M count=100 2>/dev/null'
@@ -37,7 +37,7 @@ const LOADS: &str = r"
     mkdir /tmp/group/small
     echo 30M >/tmp/group/small/memory.max
     sh -c 'echo $$ >/tmp/group/small/cgroup.procs; exec tail /dev/zero' || true
-    dmesg >/out/oom_of_group";
+    dmesg >/out/oom_of_group"#;
 
 /// Checks that the parts of `balance` explain all but 5% or 1 MiB of what happened, for each load, in a guest; and the parts of its reports
 /// of the OOM killer. `counts_page_tables`: the kernel counts page tables of all levels (Linux 6.14 on).
@@ -130,6 +130,9 @@ const LEAKS: &str = "
     done
     mkdir /tmp/queues
     mount -t mqueue none /tmp/queues
+    # So small that a user may have many.
+    echo 1 >/proc/sys/fs/mqueue/msg_default
+    echo 128 >/proc/sys/fs/mqueue/msgsize_default
     (for i in $(seq 60); do sh -c \": >/tmp/queues/$i\"; sleep 1; done) &
     sleep 1
     kmemtraced -d 30 -o /out/queues";
@@ -142,7 +145,7 @@ pub fn assert_leaks(kernel: Kernel) -> Result<(), Skip> {
         let rows = document["rows"].as_array().unwrap().iter().filter(|row| row["verdict"] == "leak");
         rows.cloned().collect()
     };
-    for (name, function) in [("pipes", "alloc_pipe_info+"), ("sockets", "sk_prot_alloc+")] {
+    for (name, function) in [("pipes", "alloc_pipe_info+"), ("sockets", "alloc_empty_file+")] {
         let rows = leaks(name);
         assert!(!rows.is_empty() && rows.iter().all(|row| row["comm"] == "kmemload" && row["group"] == 1), "{rows:#?}");
         assert!(rows.iter().any(|row| row["symbol"].as_str().is_some_and(|at| at.starts_with(function))), "{rows:#?}");

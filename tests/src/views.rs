@@ -403,6 +403,37 @@ mod tests {
     }
 
     #[test]
+    fn random_texts_have_every_part_of_memory() {
+        let mut seen = std::collections::BTreeMap::new();
+        for seed in 0..100 {
+            let known = Known::of_workload(crate::generate::counters::workload_with_counters(seed));
+            let pairs = pairs::pairs(&known);
+            let document = |asked: Asked| asked.document(&known, &pairs);
+            let mut see = |case: String, is_there: bool| *seen.entry(case).or_insert(0) += u32::from(is_there);
+            let balance = document(Asked::view("balance"));
+            see("unexplained".to_owned(), balance["unexplained"].is_i64());
+            see("nothing unexplained".to_owned(), balance["unexplained"].is_null());
+            for part in balance["parts"].as_array().unwrap() {
+                let name = part["part"].as_str().unwrap();
+                see(format!("{name} changes"), part["change"].as_i64().is_some_and(|change| change != 0));
+                see(format!("{name} is not known"), part["change"].is_null());
+                if !["huge pages", "other counters", "free on per-CPU lists"].contains(&name) {
+                    see(format!("{name} has call-sites"), part["rows"][0]["live_allocated"].is_u64());
+                }
+            }
+            let caches = document(Asked::view("caches"));
+            let has_slabs = |row: &Value| row["slab_before"]["bytes"].is_u64() && row["slab_after"]["bytes"].is_u64();
+            see("slabs of a cache".to_owned(), caches["rows"].as_array().unwrap().iter().any(has_slabs));
+            see("caches without events".to_owned(), caches["without_events"][0].is_object());
+            see("free blocks".to_owned(), document(Asked::view("failed"))["buddyinfo"].is_object());
+            let functions = document(Asked::view("sites").by(&[Key::SourceFunction]));
+            let has_change = |row: &Value| row["allocinfo_change"].as_i64().is_some_and(|change| change != 0);
+            see("allocinfo".to_owned(), functions["rows"].as_array().unwrap().iter().any(has_change));
+        }
+        assert!(seen.values().all(|&traces| traces > 0), "traces with each case: {seen:?}");
+    }
+
+    #[test]
     fn a_sum_that_differs_is_seen() {
         let (_, workload) = random_workload(1, 300);
         let known = Known::of_workload(workload);

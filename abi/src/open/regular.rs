@@ -58,8 +58,7 @@ pub fn tell_of_sandbox() {
 fn told(error: Errno, dir: impl AsFd, path: &Path) -> io::Error {
     let may_read = || rustix::fs::accessat(dir, path, Access::READ_OK, AtFlags::empty()).is_ok();
     if error == Errno::ACCESS && IS_CONFINED.load(Ordering::Relaxed) && may_read() {
-        let what =
-            "the sandbox refuses it, as it is neither named nor in a folder of names: name it, or use --sandbox off";
+        let what = "the sandbox refuses it: name it on the command line, or use --sandbox off";
         return io::Error::new(io::ErrorKind::PermissionDenied, what);
     }
     error.into()
@@ -179,6 +178,18 @@ mod tests {
 
     fn refused(result: io::Result<File>) -> String {
         result.map_or_else(|error| error.to_string(), |_| "opened".to_owned())
+    }
+
+    #[test]
+    fn what_the_sandbox_refuses_is_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "bytes").unwrap();
+        tell_of_sandbox();
+        let told = |error, path: &Path| told(error, CWD, path).to_string();
+        assert!(told(Errno::ACCESS, &file).contains("the sandbox refuses it"));
+        assert!(told(Errno::ACCESS, &dir.path().join("absent")).contains("Permission denied"));
+        assert!(told(Errno::MFILE, &file).contains("Too many open files"));
     }
 
     #[test]

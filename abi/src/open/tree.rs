@@ -327,7 +327,7 @@ fn kernel_texts(texts: &Texts, info: &TraceInfo, names: Vec<u8>, formats: Vec<(S
 
 /// Names beside the events: file, item that a recording has in its place, and what a missing one costs; `None`: trees of an older script
 /// lack it, which is no finding.
-const NAMES: [(&str, u16, Option<&str>); 21] = [
+const NAMES: [(&str, u16, Option<&str>); 23] = [
     ("kallsyms", item::KALLSYMS, Some("call-sites have no names")),
     ("modules", item::MODULES, Some("modules are not told apart")),
     ("saved_cmdlines", item::COMMS, Some("processes have no names")),
@@ -349,6 +349,8 @@ const NAMES: [(&str, u16, Option<&str>); 21] = [
     ("allocinfo_end", item::ALLOCINFO_END, None),
     ("reclaim_account", item::RECLAIM_ACCOUNT, None),
     ("threads", item::THREADS_END, None),
+    ("cgroups", item::CGROUPS, None),
+    ("cache_aliases", item::CACHE_ALIASES, None),
 ];
 
 /// Names that the tree has beside its events, and the same as items of a recording where `keeps_items`.

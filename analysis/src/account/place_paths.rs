@@ -17,6 +17,29 @@ pub(crate) const NO_FOLDER: &[u8] = b"(no folder known)";
 /// Name of the node of call-sites without an area.
 pub(crate) const NO_AREA: &[u8] = b"(no area known)";
 
+/// Nodes at the top of a tree of call-sites.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlacedBy {
+    /// Folders of the sources, files and functions.
+    #[default]
+    Folder,
+    /// Areas of the kernel's MAINTAINERS, files and functions.
+    Area,
+    /// Modules, with call-sites right below.
+    Module,
+}
+
+impl PlacedBy {
+    /// Word of the contract.
+    pub(crate) fn key(self) -> GroupKey {
+        match self {
+            PlacedBy::Folder => GroupKey::Folder,
+            PlacedBy::Area => GroupKey::Area,
+            PlacedBy::Module => GroupKey::Module,
+        }
+    }
+}
+
 /// Limit of folders within each other: paths of files are a stranger's.
 const MAX_DEPTH: usize = 64;
 
@@ -51,7 +74,18 @@ impl<'a> PlacedSite<'a> {
     }
 
     /// Steps to the call-site.
-    pub(crate) fn path(&self, by_area: bool) -> Vec<PlaceStep> {
+    pub(crate) fn path(&self, by: PlacedBy) -> Vec<PlaceStep> {
+        let mut path = match by {
+            PlacedBy::Module => vec![(NodeKind::Module, self.owner.name().into())],
+            by => self.place_path(by == PlacedBy::Area),
+        };
+        let site = self.symbol.clone().unwrap_or_else(|| self.owner.text(self.address));
+        path.push((NodeKind::Site, site.into()));
+        path
+    }
+
+    /// Steps to the function of the call-site, by area or by folder.
+    fn place_path(&self, by_area: bool) -> Vec<PlaceStep> {
         let source = self.place.source.as_ref();
         let file = source.and_then(|source| source.file.as_deref());
         let mut path = match (&self.place.folder, self.owner.module(), file) {
@@ -67,8 +101,6 @@ impl<'a> PlacedSite<'a> {
             (None, None, _) => vec![(NodeKind::Unknown, NO_FOLDER.into())],
         };
         path.extend(source.map(|source| (NodeKind::Function, source.function.clone())));
-        let site = self.symbol.clone().unwrap_or_else(|| self.owner.text(self.address));
-        path.push((NodeKind::Site, site.into()));
         path
     }
 }
@@ -104,7 +136,8 @@ impl PlaceSteps {
     /// Steps to a call-site.
     pub(crate) fn to(&mut self, site: u64) -> Vec<Step> {
         let PlaceSteps { names, by_area, numbers } = self;
-        let path = PlacedSite::of(site, names.symbolizer(), &names.places).path(*by_area);
+        let by = if *by_area { PlacedBy::Area } else { PlacedBy::Folder };
+        let path = PlacedSite::of(site, names.symbolizer(), &names.places).path(by);
         let step = |of| {
             let next = numbers.len() as u64;
             Step { key: GroupKey::Folder, value: *numbers.entry(of).or_insert(next) }

@@ -39,6 +39,8 @@ pub enum NodeKind {
     Frame,
     /// Thread.
     Task,
+    /// Cgroup of threads.
+    Cgroup,
     /// Use of pages.
     Use,
     /// All of a tree over keys.
@@ -61,6 +63,7 @@ impl NodeKind {
             NodeKind::Area => "area",
             NodeKind::Frame => "frame",
             NodeKind::Task => "task",
+            NodeKind::Cgroup => "cgroup",
             NodeKind::Use => "use",
             NodeKind::Root => "root",
             NodeKind::Unknown => "unknown",

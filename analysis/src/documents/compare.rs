@@ -32,7 +32,7 @@ enum SideKey<'a> {
     Function(&'a [u8], Option<&'a [u8]>),
     /// Cache.
     Cache(Option<&'a [u8]>),
-    /// Values of the keys of a row of two texts of one moment.
+    /// Values of the keys, without what differs between boots and builds.
     Common(Vec<Vec<u8>>),
 }
 
@@ -53,7 +53,7 @@ pub enum CompareNames<'a> {
         /// Name of the cache.
         cache: Name<'a>,
     },
-    /// Values of the keys of a row of two texts of one moment.
+    /// Values of the keys.
     Common(CommonNames<'a>),
     /// A part of memory.
     Part {
@@ -397,10 +397,9 @@ fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Pairs<'a> {
     pairs
 }
 
-/// True where rows of texts of one moment are of keys that recordings are not compared by, and of call sites that have lines.
+/// True where rows are of other keys than functions and caches: stacks, modules, tasks, cgroups, and of texts whatever they list.
 fn has_common_keys(analysis: &Analysis) -> bool {
-    let is_of_site = [Grouping::SITE, Grouping::CACHE].contains(&analysis.grouping);
-    analysis.info.text.is_some() && !is_of_site
+    ![Grouping::SITE, Grouping::CACHE, Grouping::KIND].contains(&analysis.grouping)
 }
 
 fn side_key<'a>(analysis: &'a Analysis, key: RowKey, before_alone: bool) -> SideKey<'a> {

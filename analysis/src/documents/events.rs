@@ -17,8 +17,14 @@ impl Serialize for OrderedItem<'_> {
                 members.serialize_entry("event", "gap")?;
                 members.serialize_entry("lost", &lost)?;
             }
-            OrderedItem::Event { event, addresses, names, comm, .. } => {
+            OrderedItem::Event { event, addresses, names, comm, cgroup, reclaimable, .. } => {
                 put_event(&mut members, (event, addresses), names, comm)?;
+                if cgroup.is_some() {
+                    put_name(&mut members, "cgroup", cgroup)?;
+                }
+                if let Some(reclaimable) = reclaimable {
+                    members.serialize_entry("reclaimable", &reclaimable)?;
+                }
             }
         }
         members.end()

@@ -1,4 +1,4 @@
-//! `tree --by stack`, `task`, `module`, `site`, `use`: a tree over the keys of the query, whose nodes have exact peaks.
+//! `tree --by stack`, `task`, `cgroup`, `module`, `site`, `use`: a tree over the keys of the query, whose nodes have exact peaks.
 
 use std::cmp::Reverse;
 
@@ -76,7 +76,7 @@ pub(super) fn key_tree(
     shape: &Shape,
     (saturation, ordering): (&Saturation, Ordering),
 ) -> TreeBody {
-    let space = Shown::of(analysis).tree_space();
+    let space = options.space.unwrap_or_else(|| Shown::of(analysis).tree_space());
     let none = Nodes::default();
     let nodes = analysis.paired.nodes.as_ref().unwrap_or(&none);
     let mut sums = vec![Grown::default(); nodes.nodes.len()];
@@ -170,6 +170,7 @@ impl KeyForm<'_, '_> {
                 TreeNode { module: numbered().map(Into::into), ..node(or(none), NodeKind::Module) }
             }
             GroupKey::Use => node(or("(slab)"), NodeKind::Use),
+            GroupKey::Cgroup => node(or("(unknown)"), NodeKind::Cgroup),
             key => {
                 let frame = self.stacks.frame(step.value);
                 let kind = if key == GroupKey::Stack { NodeKind::Frame } else { NodeKind::Site };

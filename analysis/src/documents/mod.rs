@@ -74,8 +74,8 @@ use naming::Naming;
 pub use ranked::{Shape, SortKey};
 use sums::{Ordering, Saturation};
 use text_members::TextNaming;
-pub use tree::TreeOptions;
 use tree::{Counted, Leaf, TreeBody};
+pub use tree::{PlacedBy, TreeOptions};
 
 /// Call-sites in each list of `summary`.
 const TOP_SITES: usize = 5;
@@ -228,16 +228,18 @@ pub fn tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) ->
             root: space as u32,
             page_bytes: analysis.info.page_bytes,
         });
-        let files = (&analysis.names.places.options.areas, analysis.static_sizes.as_ref());
+        // Files belong to no module.
+        let sizes = analysis.static_sizes.as_ref().filter(|_| options.by != tree::PlacedBy::Module);
+        let files = (&analysis.names.places.options.areas, sizes);
         let tree = tree::tree(leaves, files, counted, options, shape, sums);
         Body::Tree(Box::new(TreeBody { shows: space.name(), ..tree }))
     });
-    document.head.query.by = vec![if options.by_area { "area" } else { "folder" }];
+    document.head.query.by = vec![options.by.key().name()];
     document
 }
 
 /// `tree` over the keys of the query, the first at the top, each node with a peak of its own. The query is one
-/// [`crate::Query::with_nodes`] by keys among task, module, use, site and stack. It has pages where they were recorded, else objects of
+/// [`crate::Query::with_nodes`] by keys among task, cgroup, module, use, site and stack. It has pages where they were recorded, else objects of
 /// slabs; where the query selects kinds, those.
 pub fn key_tree<'a>(analysis: &'a Analysis, shape: &Shape, options: &TreeOptions) -> Document<'a> {
     let mut document =

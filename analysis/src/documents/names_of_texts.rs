@@ -1,4 +1,4 @@
-//! Names of rows that are the same in several texts of one moment, whose addresses are not.
+//! Names of rows that are the same in several recordings or texts, whose addresses are not.
 
 use super::group::{GroupNames, KeyValue};
 use super::row::{Cell, Field, TakeMember};
@@ -72,7 +72,7 @@ fn frames(stack: &RowStack<'_>) -> Vec<Box<[u8]>> {
     stack.frames.iter().map(of_frame).collect()
 }
 
-/// Names of a row of two texts, as `compare` shows them: its stack is a list of functions.
+/// Names of a row of two inputs, as `compare` shows them: its stack is a list of functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommonNames<'a> {
     names: GroupNames<'a>,

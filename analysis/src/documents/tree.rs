@@ -13,6 +13,7 @@ use super::shown::{self, Grown};
 use super::stacks::StackCounts;
 use super::sums::{Ordering, PrintedStats, Saturation};
 use crate::account::figures::Figure;
+pub use crate::account::place_paths::PlacedBy;
 use crate::account::place_paths::{NO_AREA, NO_FOLDER, PlaceStep, PlacedSite, steps_of_file};
 pub use crate::account::row_paths::NodeKind;
 use crate::names::areas::Areas;
@@ -94,7 +95,7 @@ impl Serialize for TreeNode {
 }
 
 /// Body of `tree`.
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct TreeBody {
     /// Word of the key that nodes are sized and sorted by.
     pub sort: &'static str,
@@ -131,8 +132,10 @@ pub struct KeyTree {
 /// Options of a tree, beyond the order and the number of children.
 #[derive(Clone, Debug, Default)]
 pub struct TreeOptions {
-    /// Areas in place of folders.
-    pub by_area: bool,
+    /// Nodes at the top of a tree of call-sites.
+    pub by: PlacedBy,
+    /// Space of a tree over keys, in place of the one that it has by itself.
+    pub space: Option<Space>,
     /// Levels below the root.
     pub depth: Option<usize>,
     /// Frames of the entry into the kernel, with which all stacks of system calls begin, take none of the levels.
@@ -189,7 +192,7 @@ impl Growing {
 
     /// Adds the sums of a call-site.
     fn add(&mut self, leaf: &Leaf<'_>, options: &TreeOptions) {
-        let path = leaf.site.path(options.by_area);
+        let path = leaf.site.path(options.by);
         let begin = options.above_root(path.len());
         let nodes = leaf.nodes.get(begin + 1..).unwrap_or_default().iter().copied();
         let node = self.at(path.into_iter().skip(begin), nodes);
@@ -201,13 +204,13 @@ impl Growing {
     /// Adds static bytes of a file of the sources, `None` for those whose file is not known.
     fn add_static(&mut self, file: Option<&[u8]>, bytes: u64, options: &TreeOptions, areas: &Areas) {
         let path = match file {
-            Some(file) if options.by_area && options.takes(file) => {
+            Some(file) if options.by == PlacedBy::Area && options.takes(file) => {
                 let area = areas.of_file(file).map(|area| (NodeKind::Area, area.as_bytes().into()));
                 vec![area.unwrap_or((NodeKind::Unknown, NO_AREA.into())), (NodeKind::File, file.into())]
             }
             Some(file) if options.takes(file) => steps_of_file(file),
             None if options.branches.is_empty() => {
-                vec![(NodeKind::Unknown, if options.by_area { NO_AREA } else { NO_FOLDER }.into())]
+                vec![(NodeKind::Unknown, if options.by == PlacedBy::Area { NO_AREA } else { NO_FOLDER }.into())]
             }
             _ => return,
         };
@@ -310,14 +313,16 @@ impl TreeOptions {
     /// Number of a path's first steps that are not below the root: a folder that was asked for is the root itself.
     fn above_root(&self, steps: usize) -> usize {
         match &self.branches[..] {
-            [branch] if !self.by_area => branch.to_string().split('/').count().min(steps.saturating_sub(1)),
+            [branch] if self.by == PlacedBy::Folder => {
+                branch.to_string().split('/').count().min(steps.saturating_sub(1))
+            }
             _ => 0,
         }
     }
 
     fn root(&self) -> Box<[u8]> {
         match &self.branches[..] {
-            [branch] if !self.by_area => branch.to_string().into_bytes().into(),
+            [branch] if self.by == PlacedBy::Folder => branch.to_string().into_bytes().into(),
             _ => ROOT.into(),
         }
     }
@@ -559,7 +564,7 @@ mod tests {
 
     #[test]
     fn areas_take_the_place_of_folders() {
-        let options = TreeOptions { by_area: true, depth: Some(1), ..TreeOptions::default() };
+        let options = TreeOptions { by: PlacedBy::Area, depth: Some(1), ..TreeOptions::default() };
         let sizes = [(Some(b"fs/inode.c"[..].into()), 8)].into_iter().collect();
         let root = &made(&options, Some(&sizes), &Shape::default())["root"];
         let children: Vec<&str> =

@@ -13,6 +13,7 @@ use crate::pairing::loss::{OpenFindings, Suspicion};
 use crate::pairing::pairs::{Number, PairingOptions, PairingSink};
 use crate::pairing::result::Live;
 use crate::pairing::slot::AllocInfo;
+use crate::query::filter::Owners;
 
 /// Fate with numbers for its names. Few are kept: those whose suspicion is open.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +46,7 @@ impl<'a> Fates<'a> {
     pub(super) fn new(
         sink: &'a mut dyn ObjectSink,
         classes: &'a Classes,
-        comms: &'a HashMap<i32, Box<[u8]>>,
+        (comms, owners): (&'a HashMap<i32, Box<[u8]>>, Option<Owners<'a>>),
         rules: &'a PairingOptions,
         is_all_suspect: bool,
     ) -> Fates<'a> {
@@ -54,6 +55,7 @@ impl<'a> Fates<'a> {
             names: FoundNames {
                 classes,
                 comms,
+                owners,
                 sites: Vec::new(),
                 caches: Vec::new(),
                 rows: Vec::new(),
@@ -126,6 +128,7 @@ impl<'a> Fates<'a> {
         let (names, of) = (&self.names, found.object);
         let object = ObjectFate {
             comm: of.pid.and_then(|pid| names.comms.get(&pid)).map(|comm| &**comm),
+            cgroup: names.owners.and_then(|owners| owners.cgroup(of.pid, of.at)),
             stack: names.stack(found.stack),
             cache: names.cache(found.cache),
             free: of.free.map(|free| ObjectFree { cache: names.cache(found.free_cache), ..free }),
@@ -143,6 +146,7 @@ impl<'a> Fates<'a> {
             call_site: self.names.call_site(class.origin),
             requested: class.requested,
             allocated: class.allocated,
+            reclaimable: self.names.owners.and_then(|_| class.reclaim.is_reclaimable()),
             ..alone(fate, (self.places.seq(info), info.at), (cpu, pid), class.kind)
         };
         NumberedFate { object, stack: self.names.stack_of_row(class.row), cache: class.cache, free_cache: 0 }
@@ -181,6 +185,8 @@ fn alone(fate: Fate, (seq, at): (u64, u64), (cpu, pid): (u32, Option<i32>), kind
         cpu,
         pid,
         comm: None,
+        cgroup: None,
+        reclaimable: None,
         address: 0,
         call_site: 0,
         kind,
@@ -264,6 +270,7 @@ impl PairingSink for WindowFates<'_, '_> {
 struct FoundNames<'a> {
     classes: &'a Classes,
     comms: &'a HashMap<i32, Box<[u8]>>,
+    owners: Option<Owners<'a>>,
     /// Call-sites of origins.
     sites: Vec<u64>,
     caches: Vec<Box<[u8]>>,

@@ -22,6 +22,10 @@ pub struct ObjectFate<'a> {
     pub pid: Option<i32>,
     /// Command name of the thread, where the trace tells it.
     pub comm: Option<&'a [u8]>,
+    /// Cgroup of the thread, where the query asks for it and the trace tells it.
+    pub cgroup: Option<&'a [u8]>,
+    /// Whether the kernel takes the object back by itself, where the query asks for it and its cache is known.
+    pub reclaimable: Option<bool>,
     /// Object key; 0 for a failed allocation.
     pub address: u64,
     /// Call-site of the event.

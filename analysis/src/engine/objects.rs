@@ -98,7 +98,7 @@ impl Query {
                 gfp_names: None,
                 module_rule: self.module_rule,
                 loads: None,
-                marks_reclaim: false,
+                marks_reclaim: self.tells_owners,
                 cgroups: None,
             },
             over_time: OverTimeRequest::default(),
@@ -109,7 +109,8 @@ impl Query {
         };
         config.rules.cpus = trace.info.cpus.clone();
         let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
-        let fates = Fates::new(sink, &classes, &names.comms, &config.rules, is_all_suspect);
+        let owners = self.tells_owners.then(|| pass.owners());
+        let fates = Fates::new(sink, &classes, (&names.comms, owners), &config.rules, is_all_suspect);
         let mut objects = ObjectPass::new(&config, &classes, &trace.names, filter, fates);
         let (order, mut completeness) =
             in_order(trace, self.window_events, index, *window, progress, |window, first, names| {

@@ -24,7 +24,7 @@ use crate::order::merger::Window;
 use crate::order::ordered::{Observer, Ordered};
 use crate::progress::{Progress, Silent};
 use crate::query::Query;
-use crate::query::filter::Selected;
+use crate::query::filter::{Owners, Selected};
 use crate::query::select::Select;
 use crate::query::window::AskedWindow;
 
@@ -70,8 +70,9 @@ impl Query {
     ) -> Result<Observed, AnalysisError> {
         let first_key = Cell::new(0);
         let (pass, index) = self.open_pass(trace, &first_key, Budget::new(self.max_memory), progress)?;
-        let mut ordered =
-            Ordered::new(observer, &pass.names.comms, pass.filter(), pass.own_threads().map(OwnThreads::new));
+        let own = pass.own_threads().map(OwnThreads::new);
+        let mut ordered = Ordered::new(observer, &pass.names.comms, pass.filter(), own)
+            .with_owners(self.tells_owners.then(|| pass.owners()));
         let (order, completeness) =
             observe_in_order(trace, self.window_events, index, pass.window, progress, &mut ordered)?;
         Ok(pass.end(trace, &order, completeness))
@@ -117,6 +118,11 @@ impl OrderedPass<'_> {
     /// Filter of the query.
     pub(super) fn filter(&self) -> Option<Selected<'_>> {
         Selected::new(&self.select, &self.names, &self.caches, self.cgroups.as_ref())
+    }
+
+    /// Facts of the objects of single events.
+    pub(super) fn owners(&self) -> Owners<'_> {
+        Owners { symbols: self.names.symbolizer(), caches: &self.caches, cgroups: self.cgroups.as_ref() }
     }
 
     /// Threads of the recorder, if it has any.

@@ -314,7 +314,7 @@ impl Query {
     ) -> Result<CacheNames, AnalysisError> {
         let names = CacheNames::of(&trace.metadata, trace.info.page_bytes);
         let is_selected = !self.select.cache.is_empty() || self.select.reclaimable.is_some();
-        let is_asked = self.grouping.has(GroupKey::Cache) || is_selected || self.leaks.is_some();
+        let is_asked = self.grouping.has(GroupKey::Cache) || is_selected || self.leaks.is_some() || self.tells_owners;
         if !is_asked || is_answered || !trace.frees_alone_name_caches() {
             return Ok(names);
         }
@@ -322,6 +322,7 @@ impl Query {
             grouping: Grouping::KIND,
             leaks: None,
             marks_reclaim: false,
+            tells_owners: false,
             learns_caches: true,
             // Objects of the recorder come from the same caches.
             shows_own: true,
@@ -354,7 +355,7 @@ impl Query {
 
     /// Cgroups of threads, by a pass of its own, where rows or filters need them and the trace tells them.
     pub(crate) fn cgroups(&self, trace: &Trace, progress: &mut dyn Progress) -> Result<Option<Cgroups>, AnalysisError> {
-        let is_asked = self.grouping.has(GroupKey::Cgroup) || !self.select.cgroup.is_empty();
+        let is_asked = self.grouping.has(GroupKey::Cgroup) || !self.select.cgroup.is_empty() || self.tells_owners;
         if !is_asked || !trace.tells_tasks() && trace.metadata.cgroups.is_empty() {
             return Ok(None);
         }

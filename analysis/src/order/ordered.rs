@@ -9,7 +9,7 @@ use kmemtrace_abi::event::{Action, Event, EventSink, Gap, Names};
 use crate::account::own_threads::OwnThreads;
 use crate::order::merge::{Chunk, Keyed};
 use crate::order::merger::Window;
-use crate::query::filter::Selected;
+use crate::query::filter::{Owners, Selected};
 
 /// An event or a gap, in the total order over all CPUs. A gap stands where it ends, before the first event with that key.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,10 @@ pub enum OrderedItem<'a> {
         names: &'a Names,
         /// Command name of its thread, where the trace tells it.
         comm: Option<&'a [u8]>,
+        /// Cgroup of its thread, where the query asks for it and the trace tells it.
+        cgroup: Option<&'a [u8]>,
+        /// Whether the kernel takes the object of an allocation back by itself, where the query asks for it and its cache is known.
+        reclaimable: Option<bool>,
         /// True for an allocation that figures leave out: the recorder's own.
         own: bool,
     },
@@ -93,6 +97,7 @@ pub(crate) struct Ordered<'a> {
     comms: &'a HashMap<i32, Box<[u8]>>,
     filter: Option<Selected<'a>>,
     own: Option<OwnThreads<'a>>,
+    owners: Option<Owners<'a>>,
     gaps: OpenGaps,
     /// Place of the next item in the total order, whatever the filter.
     seq: u64,
@@ -141,7 +146,12 @@ impl<'a> Ordered<'a> {
         own: Option<OwnThreads<'a>>,
     ) -> Ordered<'a> {
         let gaps = OpenGaps::default();
-        Ordered { observer, comms, filter, own, gaps, seq: 0, has_begun: false, has_ended: false }
+        Ordered { observer, comms, filter, own, owners: None, gaps, seq: 0, has_begun: false, has_ended: false }
+    }
+
+    /// Hands over what `owners` tells of each event, too.
+    pub(crate) fn with_owners(self, owners: Option<Owners<'a>>) -> Ordered<'a> {
+        Ordered { owners, ..self }
     }
 
     /// Hands over the events of a window, and the gaps that end before them. `first` is the first key of the trace.
@@ -192,7 +202,10 @@ impl<'a> Ordered<'a> {
         }
         let comm = event.comm(names, self.comms);
         let own = self.own.is_some_and(|own| own.allocates(event));
-        self.hand_over(&OrderedItem::Event { seq, event, addresses, names, comm, own });
+        let owners = self.owners;
+        let cgroup = owners.and_then(|owners| owners.cgroup(event.pid, event.at));
+        let reclaimable = owners.and_then(|owners| owners.is_reclaimable(event, names));
+        self.hand_over(&OrderedItem::Event { seq, event, addresses, names, comm, cgroup, reclaimable, own });
     }
 
     #[inline]

@@ -121,20 +121,7 @@ impl<'a> Selected<'a> {
     /// Whether the kernel takes the event's object back by itself, where an option asks for it.
     fn is_reclaimable(&self, event: &Event, names: &Names, kind: Kind) -> Option<bool> {
         self.select.reclaimable?;
-        let rules = &self.caches.reclaim;
-        let known = || {
-            let place = (event.call_site, event.allocated);
-            let known = self.caches.of_object(place).filter(|_| event.action == Action::Alloc(Kind::Cache))?;
-            Some(known.0).filter(|name| candidates(name).is_none())
-        };
-        let symbol = self.symbols.lookup(event.call_site).filter(|_| event.allocates());
-        let object = ReclaimedObject {
-            kind,
-            cache: event.cache.map(|name| names.get(name)).or_else(known),
-            asks_reclaimable: rules.asks_reclaimable(event.gfp),
-            function: symbol.map(|symbol| symbol.name),
-        };
-        rules.of_object(object).is_reclaimable()
+        is_reclaimable(event, names, kind, (self.caches, self.symbols))
     }
 
     #[inline(never)]
@@ -162,6 +149,50 @@ impl<'a> Selected<'a> {
             cgroup: self.cgroups.zip(event.pid).and_then(|(cgroups, pid)| cgroups.path(pid, event.at)),
             accounted: if select.accounted.is_some() { self.caches.reclaim.is_accounted(event) } else { None },
         })
+    }
+}
+
+/// Whether the kernel takes an event's object back by itself; `None` where its cache is not known.
+fn is_reclaimable(
+    event: &Event,
+    names: &Names,
+    kind: Kind,
+    (caches, symbols): (&CacheNames, &Symbolizer),
+) -> Option<bool> {
+    let rules = &caches.reclaim;
+    let known = || {
+        let place = (event.call_site, event.allocated);
+        let known = caches.of_object(place).filter(|_| event.action == Action::Alloc(Kind::Cache))?;
+        Some(known.0).filter(|name| candidates(name).is_none())
+    };
+    let symbol = symbols.lookup(event.call_site).filter(|_| event.allocates());
+    let object = ReclaimedObject {
+        kind,
+        cache: event.cache.map(|name| names.get(name)).or_else(known),
+        asks_reclaimable: rules.asks_reclaimable(event.gfp),
+        function: symbol.map(|symbol| symbol.name),
+    };
+    rules.of_object(object).is_reclaimable()
+}
+
+/// Facts of the objects of single events, where a query asks for them: [`crate::Query::with_owners`].
+#[derive(Clone, Copy)]
+pub(crate) struct Owners<'a> {
+    pub(crate) symbols: &'a Symbolizer,
+    pub(crate) caches: &'a CacheNames,
+    pub(crate) cgroups: Option<&'a Cgroups>,
+}
+
+impl<'a> Owners<'a> {
+    /// Cgroup of a thread at an order key.
+    pub(crate) fn cgroup(&self, pid: Option<i32>, at: u64) -> Option<&'a [u8]> {
+        self.cgroups.zip(pid).and_then(|(cgroups, pid)| cgroups.path(pid, at))
+    }
+
+    /// Whether the kernel takes the object of an allocation back by itself.
+    pub(crate) fn is_reclaimable(&self, event: &Event, names: &Names) -> Option<bool> {
+        let kind = event.kind().filter(|_| event.allocates())?;
+        is_reclaimable(event, names, kind, (self.caches, self.symbols))
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Query {
     /// Rows of leaks are chosen by this; all objects are counted.
     pub(crate) chosen: Select,
     pub(crate) marks_reclaim: bool,
+    /// Single events and objects come with their cgroups, and with whether the kernel takes them back.
+    pub(crate) tells_owners: bool,
     pub(crate) splits_stacks: bool,
     pub(crate) over_time: OverTimeRequest,
     /// The nodes whose peaks are counted are places of call-sites: areas where it is true, else folders.
@@ -120,6 +122,7 @@ impl Query {
             leaks: None,
             chosen: Select::default(),
             marks_reclaim: false,
+            tells_owners: false,
             splits_stacks: false,
             over_time: OverTimeRequest::default(),
             place_nodes: None,
@@ -196,6 +199,13 @@ impl Query {
     /// Tells rows whose objects the kernel takes back by itself.
     pub fn with_reclaim(mut self, yes: bool) -> Query {
         self.marks_reclaim = yes;
+        self
+    }
+
+    /// Tells with each event of [`Query::observe`], and each object of [`Query::objects`], the cgroup of its thread and whether the kernel
+    /// takes the object back by itself. A pass of its own finds the cgroups, where the trace tells them.
+    pub fn with_owners(mut self, yes: bool) -> Query {
+        self.tells_owners = yes;
         self
     }
 

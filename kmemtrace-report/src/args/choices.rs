@@ -64,6 +64,8 @@ pub(crate) enum ExportTo {
     Perfetto,
     /// Table of call-sites for DuckDB, Spark, Trino, ClickHouse
     ParquetSites,
+    /// Table of memory that grows evenly
+    ParquetLeaks,
     /// Table of objects
     ParquetObjects,
     /// Table of events

@@ -23,7 +23,9 @@ use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::size::{LARGE_SIZES, parse_large, parse_page};
 
-use kmemtrace::{Figure, Finding, GroupKey, ModuleRule, Moment, Query, SortKey, TimeWindow, TreeOptions, parse_size};
+use kmemtrace::{
+    Figure, Finding, GroupKey, ModuleRule, Moment, PlacedBy, Query, SortKey, TimeWindow, TreeOptions, parse_size,
+};
 use kmemtrace_abi::text::memstrack::Report as MemstrackReport;
 use kmemtrace_sandbox::Mode;
 
@@ -117,7 +119,7 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     pub(crate) memstrack: Vec<MemstrackReport>,
-    /// Rows to show [default: what fits a terminal, else all]
+    /// Rows to show [default: a screenful, else all]
     ///
     /// A last row sums up the rest. Of a tree: children of each node. A terminal that does not tell its height gets 20 rows.
     #[arg(short = 'n', long, value_name = "N")]
@@ -137,6 +139,9 @@ pub(crate) struct Args {
     /// Name of the host, in place of the recorded one
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
+    /// Keep the name of the host and the recorder's command line in the page
+    #[arg(long)]
+    pub(crate) with_host: bool,
     /// Levels below the root [default: 2 on a terminal, static: 1 in a table, else all]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
@@ -454,12 +459,21 @@ impl Args {
     pub(crate) fn placed(&self, format: Format) -> Query {
         let query = self.at_moment(Query::by_site().with_static_sizes(true).with_slab_peak());
         let has_peaks = format != Format::Table || self.sort.contains(&SortBy::figure(Figure::PeakLiveAllocated));
-        if has_peaks { query.with_place_nodes(self.tree().by_area) } else { query }
+        if has_peaks { query.with_place_nodes(self.tree().by == PlacedBy::Area) } else { query }
     }
 
     /// True for a tree over keys of allocations rather than over folders.
     pub(crate) fn is_key_tree(&self) -> bool {
         self.by.first().is_some_and(|by| ![GroupKey::Folder, GroupKey::Area].contains(by))
+    }
+
+    /// Keys of the tree that a picture shows, where it is one over keys: below threads, cgroups and modules stand call-sites.
+    pub(crate) fn picture_keys(&self) -> Vec<GroupKey> {
+        let mut keys = self.by.clone();
+        if keys.last().is_some_and(|last| ![GroupKey::Stack, GroupKey::Site].contains(last)) {
+            keys.push(GroupKey::Site);
+        }
+        keys
     }
 
     /// Options of leaks: a line of the table is a group, where its rows are not asked for.
@@ -471,10 +485,12 @@ impl Args {
     /// Options of a tree.
     pub(crate) fn tree(&self) -> TreeOptions {
         let on_terminal = self.output.is_none() && self.format.is_none() && std::io::stdout().is_terminal();
+        // Areas that were given are meant, whatever else is not said.
+        let is_by_area = self.by.first() == Some(&GroupKey::Area) || (self.by.is_empty() && self.names.areas.is_some());
         let usual_depth = if self.by == [GroupKey::Stack] { STACK_DEPTH_ON_TERMINAL } else { TREE_DEPTH_ON_TERMINAL };
         TreeOptions {
-            // Areas that were given are meant, whatever else is not said.
-            by_area: self.by.first() == Some(&GroupKey::Area) || (self.by.is_empty() && self.names.areas.is_some()),
+            by: if is_by_area { PlacedBy::Area } else { PlacedBy::Folder },
+            space: None,
             depth: self.depth.or(on_terminal.then_some(usual_depth)),
             passes_entry: self.depth.is_none(),
             throttle: self.throttle,

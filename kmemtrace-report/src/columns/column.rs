@@ -24,6 +24,8 @@ pub(crate) enum Holds {
 pub(crate) enum Shows {
     /// Something of the view's own.
     Own,
+    /// A key that rows are made of.
+    Key,
     /// A figure of the row.
     Figure(Figure),
     /// Share that a figure of the row is of another one.
@@ -54,7 +56,7 @@ impl Shows {
             Shows::Growth => key == SortKey::Growth,
             Shows::Static => key == SortKey::Static,
             Shows::Current => key == SortKey::Current,
-            Shows::Own | Shows::Share(..) | Shows::ShareOfAll(_) | Shows::Kind => false,
+            Shows::Own | Shows::Key | Shows::Share(..) | Shows::ShareOfAll(_) | Shows::Kind => false,
         }
     }
 }
@@ -111,12 +113,13 @@ impl Column<'static> {
     /// Column of a key.
     pub(crate) const fn of_key(column: &KeyColumn) -> Column<'static> {
         let KeyColumn { title, meaning, content } = *column;
-        match content {
+        let column = match content {
             ColumnContent::Number => Column::figure(title, 0, meaning),
             ColumnContent::Word => Column::word(title, 0, meaning),
             ColumnContent::Name => Column::site(title, meaning),
             ColumnContent::Path => Column::path(title, 4, meaning),
-        }
+        };
+        Column { shows: Shows::Key, ..column }
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn export(request: &Request) -> anyhow::Result<u8> {
         ExportTo::Csv => report::events(request, Some(Format::Csv)),
         ExportTo::Perfetto => perfetto::perfetto(&job),
         ExportTo::ParquetSites => parquet::sites(&job),
+        ExportTo::ParquetLeaks => parquet::leaks(&job),
         ExportTo::ParquetObjects => parquet::objects(&job),
         ExportTo::ParquetEvents => parquet::events(&job),
         ExportTo::TraceDat => trace_dat::trace_dat(&job, args.trace_dat_version.unwrap_or(TraceDatVersion::V6)),

@@ -56,11 +56,12 @@ mod profile {
 /// Writes the profile of a trace.
 pub(super) fn pprof(job: &Job<'_>) -> anyhow::Result<u8> {
     let trace = job.open()?;
-    let (facts, has_stacks) = (TraceFacts::of(&trace), trace.may_have_stacks());
+    let (facts, has_stacks, has_cgroups) = (TraceFacts::of(&trace), trace.may_have_stacks(), trace.tells_tasks());
     drop(trace);
     let mut out = job.binary_output()?;
     let stack = has_stacks.then_some(GroupKey::Stack);
-    let keys: Vec<GroupKey> = [GroupKey::Site, GroupKey::Cache].into_iter().chain(stack).collect();
+    let cgroup = has_cgroups.then_some(GroupKey::Cgroup);
+    let keys: Vec<GroupKey> = [GroupKey::Site, GroupKey::Cache].into_iter().chain(stack).chain(cgroup).collect();
     let analysis = job.analyse(Query::by(&keys))?;
     frames::find_places(&analysis)?;
     let document = documents::sites(&analysis, &Shape { sort: vec![SortKey::Site], top: None });
@@ -213,10 +214,13 @@ impl<'a, W: Write> Profile<'a, W> {
         let label = self.label("kind", kind.name())?;
         sample.message(3, &label);
         for name in names {
-            if let KeyValue::Cache { cache: Some(cache), .. } = &name.value {
-                let label = self.label("cache", &escape(cache))?;
-                sample.message(3, &label);
-            }
+            let (key, value) = match &name.value {
+                KeyValue::Cache { cache: Some(cache), .. } => ("cache", cache),
+                KeyValue::Name(Some(cgroup)) if name.key == GroupKey::Cgroup => ("cgroup", cgroup),
+                _ => continue,
+            };
+            let label = self.label(key, &escape(value))?;
+            sample.message(3, &label);
         }
         self.put(profile::SAMPLE, &sample)
     }

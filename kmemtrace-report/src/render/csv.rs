@@ -90,8 +90,8 @@ fn named(function: &[u8], file: Option<&[u8]>, line: Option<u32>) -> Vec<u8> {
     file.map_or(function.to_vec(), |file| [function, b" ", file, line.as_bytes()].concat())
 }
 
-/// Columns of `events`: the members of an event and of a gap.
-const EVENT_MEMBERS: [&str; 17] = [
+/// Columns of `events`: the members of an event and of a gap; the last [`OWNERS`] of them are those of exported files.
+const EVENT_MEMBERS: [&str; 19] = [
     "at",
     "from",
     "cpu",
@@ -109,16 +109,26 @@ const EVENT_MEMBERS: [&str; 17] = [
     "node",
     "cache",
     "lost",
+    "cgroup",
+    "reclaimable",
 ];
+/// Number of the columns that a query [`kmemtrace::Query::with_owners`] fills.
+const OWNERS: usize = 2;
 
 /// Writer of a row for each event and each gap; members that it has not are empty.
-pub(crate) struct EventRows<'a>(csv::Writer<&'a mut dyn Write>);
+pub(crate) struct EventRows<'a> {
+    writer: csv::Writer<&'a mut dyn Write>,
+    /// Number of columns.
+    columns: usize,
+}
 
 impl<'a> EventRows<'a> {
-    pub(crate) fn new(out: &'a mut dyn Write) -> io::Result<EventRows<'a>> {
+    /// Writer of the columns; `with_owners`: those of exported files, too.
+    pub(crate) fn new(out: &'a mut dyn Write, with_owners: bool) -> io::Result<EventRows<'a>> {
         let mut writer = csv::Writer::from_writer(out);
-        writer.write_record(EVENT_MEMBERS)?;
-        Ok(EventRows(writer))
+        let columns = EVENT_MEMBERS.len() - if with_owners { 0 } else { OWNERS };
+        writer.write_record(&EVENT_MEMBERS[..columns])?;
+        Ok(EventRows { writer, columns })
     }
 }
 
@@ -133,7 +143,7 @@ impl EventOutput for EventRows<'_> {
                 (row[6], row[16]) = ("gap".to_owned(), number(lost));
                 row
             }
-            OrderedItem::Event { event, addresses, names, comm, .. } => {
+            OrderedItem::Event { event, addresses, names, comm, cgroup, reclaimable, .. } => {
                 let is_alloc = event.allocates();
                 let is_object = event.action != Action::Other;
                 let size = event.objects();
@@ -159,14 +169,16 @@ impl EventOutput for EventRows<'_> {
                     event.node.filter(|_| is_alloc).map_or(String::new(), |node| node.to_string()),
                     name(event.cache.map(|cache| names.get(cache))),
                     String::new(),
+                    name(cgroup),
+                    reclaimable.map_or(String::new(), |yes| yes.to_string()),
                 ]
             }
         };
-        Ok(self.0.write_record(row)?)
+        Ok(self.writer.write_record(&row[..self.columns])?)
     }
 
     fn finish(mut self: Box<Self>, _: u64) -> io::Result<()> {
-        self.0.flush()
+        self.writer.flush()
     }
 }
 

@@ -90,12 +90,18 @@ mod tests {
         for (top, expected) in [(None, (4, 0)), (Some(0), (0, 3)), (Some(2), (3, 1)), (Some(9), (4, 0))] {
             let mut counted = (0, 0);
             let mut limited = Limited::new(Box::new(Counting(&mut counted)), top);
-            for item in [
-                OrderedItem::Event { seq: 0, event: &event, addresses: &[], names: &names, comm: None, own: false },
-                OrderedItem::Gap { seq: 0, from: 0, at: 1, cpu: 0, lost: None },
-                OrderedItem::Event { seq: 0, event: &event, addresses: &[], names: &names, comm: None, own: false },
-                OrderedItem::Event { seq: 0, event: &event, addresses: &[], names: &names, comm: None, own: false },
-            ] {
+            let (addresses, names, none) = (&[][..], &names, None);
+            let event = OrderedItem::Event {
+                seq: 0,
+                event: &event,
+                addresses,
+                names,
+                comm: none,
+                cgroup: none,
+                reclaimable: None,
+                own: false,
+            };
+            for item in [event, OrderedItem::Gap { seq: 0, from: 0, at: 1, cpu: 0, lost: None }, event, event] {
                 assert!(limited.observe(&item).is_continue());
             }
             limited.finish().unwrap();

@@ -13,12 +13,14 @@ pub(super) fn words(text: &str, indent: usize, limit: Option<usize>, mark: char)
     joined(&pieces, " ", indent, limit, mark)
 }
 
-/// Parts joined by blanks, and broken between parts where the line would exceed `limit`; a longer part between its words.
-pub(super) fn parts(parts: &[String], limit: Option<usize>, mark: char) -> String {
+/// Parts joined by blanks, and broken between parts where the line would exceed `limit`; a longer part between its words. Lines after
+/// the first begin with `indent` blanks.
+pub(super) fn parts(parts: &[String], indent: usize, limit: Option<usize>, mark: char) -> String {
     let Some(limit) = limit else { return parts.join(BETWEEN) };
-    let whole: Vec<String> = parts.iter().map(|part| words(part, 2, Some(limit.saturating_sub(2)), mark)).collect();
+    let limit_of_part = Some(limit.saturating_sub(indent));
+    let whole: Vec<String> = parts.iter().map(|part| words(part, indent, limit_of_part, mark)).collect();
     let pieces: Vec<&str> = whole.iter().map(String::as_str).collect();
-    joined(&pieces, BETWEEN, 2, limit, mark)
+    joined(&pieces, BETWEEN, indent, limit, mark)
 }
 
 fn joined(pieces: &[&str], between: &str, indent: usize, limit: usize, mark: char) -> String {
@@ -60,10 +62,10 @@ mod tests {
 
     #[test]
     fn parts_stay_together_as_long_as_they_fit() {
-        let text = |limit| parts(&["COMPLETE".into(), "12 events".into(), "0 lost".into()], Some(limit), '…');
+        let text = |limit| parts(&["COMPLETE".into(), "12 events".into(), "0 lost".into()], 2, Some(limit), '…');
         assert_eq!(text(40), "COMPLETE   12 events   0 lost");
         assert_eq!(text(25), "COMPLETE   12 events\n  0 lost");
-        let long = parts(&["LOSSY".into(), "cut: cpu0.out, cpu1.out, cpu2.out".into()], Some(20), '…');
+        let long = parts(&["LOSSY".into(), "cut: cpu0.out, cpu1.out, cpu2.out".into()], 2, Some(20), '…');
         assert!(long.lines().all(|line| cut::width(line) <= 20), "{long}");
         assert!(long.contains("cpu2.out"), "{long}");
     }

@@ -72,7 +72,7 @@ nodes and is the first column. Each node has a peak of its own, which is not the
 --sort peak and for JSON, JSON Lines and CSV, which no index answers. Objects of kmalloc and of caches count; --kind pages makes a \
 tree of pages, and so does a recording of pages alone.
 
---by stack, task, module, site or use, or several of them, makes a tree over these: the first key at the top, stacks from their \
+--by stack, task, cgroup, module, site or use, or several of them, makes a tree over these: the first key at the top, stacks from their \
 outermost frame to the call-site. There pages count where they were recorded, else objects of slabs; --kind chooses. An allocation without a stack stands under its call-site.",
     examples: &[
         ("tree --depth 2 DIR", "folders of two levels"),
@@ -86,6 +86,7 @@ outermost frame to the call-site. There pages count where they were recorded, el
         GroupKey::Area,
         GroupKey::Stack,
         GroupKey::Task,
+        GroupKey::Cgroup,
         GroupKey::Module,
         GroupKey::Site,
         GroupKey::Use,

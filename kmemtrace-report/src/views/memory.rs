@@ -11,7 +11,8 @@ pub(super) const BALANCE: View = View {
     help: "\
 The change of each part of the machine's memory over the recording, by /proc/meminfo and /proc/zoneinfo of start and end, without double \
 counting: what the parts grew by is what MemFree shrank by, but for what stays unexplained. EXPLAINED has the live bytes of the \
-recording's own objects that belong to the part, and the call sites with most of them stand below it, three of each part or -n of them. \
+recording's own objects that belong to the part. Below each part that makes up a hundredth of the changes stand the call sites with most \
+of them, three or -n. \
 It may exceed the change: what was freed meanwhile may be older than the recording, and has no size.
 
 Call sites of pages need events of pages with stacks: kmemtraced -e all --stack. Without them, pages that no counter has, such as those of \

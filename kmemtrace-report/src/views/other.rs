@@ -11,16 +11,25 @@ pub(super) const COMPARE: View = View {
     meaning: "Changes between two traces, or two windows of one",
     help: "\
 Change of live bytes, allocated bytes and allocations from trace A to trace B, for each function and kind, the greatest change of live \
-bytes first. Rows that only one side has are marked new or gone. With --before and --after the two sides are windows of one trace: live \
+bytes first. --by cache, stack, module, task and cgroup compare other rows; stacks are those of functions, whose offsets differ between \
+kernels. Rows that only one side has are marked new or gone. With --before and --after the two sides are windows of one trace: live \
 figures are those at the end of each window, of all objects that the recording has seen allocated before it; what is allocated and freed is \
 that of the window.",
     examples: &[
         ("compare old.data new.data", "two recordings"),
         ("compare --fail-over 10 old.data new.data", "exit status 1 where live bytes grew by more than 10%"),
         ("compare --before ,30% --after 70%, DIR", "begin and end of one recording"),
+        ("compare --by cgroup old.data new.data", "which containers hold more"),
     ],
     options: &["by", "top", "before", "after", "fail-over"],
-    groupings: &[GroupKey::Function, GroupKey::Cache, GroupKey::Stack, GroupKey::Module, GroupKey::Task],
+    groupings: &[
+        GroupKey::Function,
+        GroupKey::Cache,
+        GroupKey::Stack,
+        GroupKey::Module,
+        GroupKey::Task,
+        GroupKey::Cgroup,
+    ],
     sort_keys: &[],
     run: Run::Compare,
 };
@@ -105,17 +114,23 @@ pub(super) const HTML: View = View {
     name: "html",
     meaning: "A page for browsers: pictures and tables in one file",
     help: "\
-Verdict, totals, the tree of the kernel's sources as treemap, rings, icicle or table, live bytes over time, frees by CPU, requested sizes \
-against what was handed out, and tables of call-sites, caches and mismatches. The page is one file that asks for nothing: it can be \
-mailed, and opened without a network. Its tree has at most 20,000 nodes; smaller ones are folded, and the page says so.
+Verdict, totals, leaks, stalls, a picture of who holds the memory (treemap, rings, icicle or table), live bytes over time, tasks, frees by \
+CPU, requested sizes against what was handed out, and tables of call sites, caches and mismatches: those of them that were recorded. The \
+page is one file that asks for nothing: it can be mailed, and opened without a network. It has the date and the kernel; --with-host adds \
+the name of the host and the recorder's command line.
 
-Keys: arrows walk over the picture, Enter goes into a folder, Escape out of it. The address in the browser keeps what is shown.",
+The picture groups by folder of the kernel's sources, module, task, cgroup or call stack, whichever the reader chooses there; --by chooses \
+the first one. Without debug information that is the module. The first tree has at most 20,000 nodes, the others 2,000; smaller ones are \
+folded, and the page says so.
+
+Keys: arrows walk over the picture, Enter goes into a box, Escape out of it. The address in the browser keeps what is shown.",
     examples: &[
         ("html -o page.html DIR", "a page of a recording"),
+        ("html -o page.html --by task DIR", "the picture begins with tasks"),
         ("html -o page.html --module ext4 DIR", "of what one module allocates"),
     ],
-    options: &["by"],
-    groupings: &[GroupKey::Folder, GroupKey::Area],
+    options: &["by", "with-host"],
+    groupings: PICTURED,
     sort_keys: &[],
     run: Run::Page,
 };
@@ -125,15 +140,17 @@ pub(super) const CHART: View = View {
     meaning: "A picture of the tree, as SVG or PNG",
     help: "\
 Draws the folders of the kernel's sources, their files and functions, sized by the sort key: rings around the root, a treemap or an \
-icicle. The end of the file's name, .svg or .png, is its form. What is too small to be seen is one striped piece, named other. In SVG the \
-pointer tells name, size and share of each piece.",
+icicle. Without debug information, and with --by module, it draws modules and their call sites; --by task, cgroup, stack, site and use, or \
+several of them, draw the tree of these keys. The end of the file's name, .svg or .png, is its form. What is too small to be seen is one \
+striped piece, named other. In SVG the pointer tells name, size and share of each piece.",
     examples: &[
         ("chart -o live.svg DIR", "rings of live memory"),
+        ("chart --by cgroup -o live.svg DIR", "cgroups, and the call sites of each"),
         ("chart --shape treemap --sort wasted -o wasted.png DIR", "a treemap of wasted memory"),
         ("chart --branch fs -o fs.png DIR", "one folder"),
     ],
     options: &["shape", "by", "sort", "depth"],
-    groupings: &[GroupKey::Folder, GroupKey::Area],
+    groupings: PICTURED,
     sort_keys: &[
         SortBy::figure(Figure::LiveAllocated),
         SortBy::figure(Figure::Wasted),
@@ -146,6 +163,18 @@ pointer tells name, size and share of each piece.",
     ],
     run: Run::Chart,
 };
+
+/// Keys that pictures group by.
+const PICTURED: &[GroupKey] = &[
+    GroupKey::Folder,
+    GroupKey::Area,
+    GroupKey::Stack,
+    GroupKey::Task,
+    GroupKey::Cgroup,
+    GroupKey::Module,
+    GroupKey::Site,
+    GroupKey::Use,
+];
 
 pub(super) const TRACE_ANALYZE: View = View {
     name: "trace-analyze",
@@ -175,6 +204,7 @@ standard error, and in the file where its format has room for it.",
         ("export --to folded --weight live -o live.folded DIR", "stacks for flame graph tools"),
         ("export --to perfetto -o kmem.pftrace DIR", "live bytes and events over time, for ui.perfetto.dev"),
         ("export --to parquet-sites -o web-1.parquet DIR", "a table for DuckDB and Spark"),
+        ("export --to parquet-leaks -o leaks.parquet DIR", "who holds more and more memory, to add up over hosts"),
         ("export --to trace-dat -o trace.dat DIR", "for trace-cmd report and KernelShark"),
     ],
     options: &["to", "weight", "trace-dat-version", "host", "show-addresses"],

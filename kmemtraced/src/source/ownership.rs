@@ -51,7 +51,7 @@ pub(crate) fn write_state(name: &str, instance: Option<&KernelFs>, trace_dir: &s
 /// Refuses names that the kernel would take for another directory.
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
-        bail!("-B {name}: not a name for an instance");
+        bail!("-B {name}: not a name for an instance; use one without a slash that does not begin with a dot");
     }
     Ok(())
 }

@@ -57,7 +57,10 @@ impl RelayChannel {
         }
         let version = fs.get_if_there("abi_version")?;
         if !["", ABI_VERSION].contains(&version.trim()) {
-            bail!("{shown}: announces ABI version {}, and only {ABI_VERSION} is known", version.trim());
+            bail!(
+                "{shown}: announces ABI version {}, and only {ABI_VERSION} is known; use a kmemtraced of that kernel's patch",
+                version.trim()
+            );
         }
         // A counter that is there must be readable: without it, loss would go unseen.
         let has_overruns = match total_overruns(&fs) {

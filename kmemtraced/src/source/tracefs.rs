@@ -373,7 +373,8 @@ fn facts(
         bail!("{}: has no CPU, so nothing can be recorded", fs.path("per_cpu").display());
     }
     let header_page = fs.get("events/header_page")?;
-    let shape = PageShape::parse(&header_page, Endian::NATIVE).context("events/header_page is not understood")?;
+    let shape = PageShape::parse(&header_page, Endian::NATIVE)
+        .context("events/header_page is not understood; report it, with the kernel's release")?;
     let shown = format!(
         "{} x {} of buffer   {shown}   clock {clock}",
         units::counted(cpus.len() as u64, "CPU"),

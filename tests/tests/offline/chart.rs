@@ -16,7 +16,7 @@ fn svg(shape: &str, sort: &str) -> String {
     run_to(
         0,
         REPORT,
-        &["chart", "--shape", shape, "--sort", sort, "-o", file.to_str().unwrap()],
+        &["chart", "--by", "folder", "--shape", shape, "--sort", sort, "-o", file.to_str().unwrap()],
         &[&data("amd64-6.1")],
     );
     fs::read_to_string(file).unwrap()
@@ -153,4 +153,38 @@ fn a_picture_needs_a_file_of_a_known_form() {
     assert!(!Path::new("x.svg").exists());
     run_to(0, REPORT, &["chart", "-f", "-o", &there], &[&data("amd64-6.1")]);
     assert!(fs::read_to_string(&there).unwrap().starts_with("<svg"));
+}
+
+/// Sizes of the nodes of a tree over keys by their paths.
+fn sizes_by(keys: &str) -> BTreeMap<String, f64> {
+    fn add(node: &Value, path: &str, sizes: &mut BTreeMap<String, f64>) {
+        for child in node["children"].as_array().unwrap() {
+            let path = format!("{path}{}", child["name"].as_str().unwrap());
+            sizes.insert(path.clone(), child["live_allocated"].as_f64().unwrap());
+            add(child, &format!("{path}/"), sizes);
+        }
+    }
+    let root = document(&["tree", "--by", keys], &data("amd64-6.1"))["root"].clone();
+    let mut sizes = BTreeMap::from([("slab".to_owned(), root["live_allocated"].as_f64().unwrap())]);
+    add(&root, "", &mut sizes);
+    sizes
+}
+
+#[test]
+fn without_debug_information_a_picture_has_modules_and_call_sites() {
+    let dir = Directory::new(&[]);
+    for (options, keys) in [(&[][..], "module,site"), (&["--by", "task"], "task,site"), (&["--by", "stack"], "stack")] {
+        let file = dir.file("picture.svg");
+        let line = [&["chart", "-f", "--shape", "treemap", "-o", file.to_str().unwrap()], options].concat();
+        run_to(0, REPORT, &line, &[&data("amd64-6.1")]);
+        let svg = fs::read_to_string(&file).unwrap();
+        let (pieces, sizes) = (pieces(&svg), sizes_by(keys));
+        let named = pieces.iter().filter(|(_, path, _)| !path.contains("other ("));
+        let known = named.inspect(|(_, path, size)| assert_eq!(sizes.get(path), Some(size), "{path}")).count();
+        assert!(known > 5, "{keys}: {known} pieces");
+        assert!(svg.contains(&format!("by {}", keys.replace(',', " and "))), "{keys}");
+        assert!(!svg.contains("no folder known"), "{keys}");
+    }
+    let refused = run(REPORT, &["chart", "--by", "task", "--sort", "static", "-o", "x.svg"], &[&data("amd64-6.1")]);
+    assert!(text(&refused.stderr).contains("use --by folder"), "{}", text(&refused.stderr));
 }

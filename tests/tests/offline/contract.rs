@@ -3,6 +3,7 @@
 mod deferred;
 mod spaces;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::process::{Command, Stdio};
 use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
 use kmemtrace_tests::generate::relay::RelayStream;
 use kmemtrace_tests::generate::{Era, Options, Random, Shape, Workload, relay_dir, trace_dir, tree, workload};
-use kmemtrace_tests::programs::{differences, document, json, program, run, run_to};
+use kmemtrace_tests::programs::{data, differences, document, json, program, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
 use kmemtrace_tests::reference::asked::Asked;
 use kmemtrace_tests::reference::compare::{BY_FUNCTION, compare};
@@ -724,6 +725,29 @@ fn a_window_holds_what_was_allocated_before_it() {
     let whole = json(&run_to(0, "kmemtrace-report", &["sites", "--format", "json"], &[dir.path()]));
     let live: u64 = whole["rows"].as_array().unwrap().iter().map(|row| row["live_allocated"].as_u64().unwrap()).sum();
     assert_eq!(found["total"]["after"]["live_allocated"], live, "all that the recording has seen");
+}
+
+#[test]
+fn a_window_has_rows_of_any_key() {
+    let sample = data("amd64-6.1");
+    // The second window ends with the recording, so what is live there is live in the whole.
+    let windows = ["--before", ",50%", "--after", "50%,"];
+    for (key, names) in
+        [("task", &["pid", "comm"][..]), ("module", &["module", "module_known"]), ("cgroup", &["cgroup"])]
+    {
+        let name = |row: &Value| names.iter().chain(&["kind"]).map(|name| row[*name].to_string()).collect::<Vec<_>>();
+        let found = json(&compared(&[&windows[..], &["--by", key]].concat(), &[&sample]));
+        assert_eq!(found["query"]["by"], json!([key]));
+        let after =
+            found["rows"].as_array().unwrap().iter().map(|row| (name(row), row["after"]["live_allocated"].as_u64()));
+        let whole = json(&run_to(0, "kmemtrace-report", &["sites", "--by", key, "--format", "json"], &[&sample]));
+        let rows = whole["rows"].as_array().unwrap();
+        let live = rows.iter().map(|row| (name(row), row["live_allocated"].as_u64()));
+        let [after, live] = [after.collect::<BTreeMap<_, _>>(), live.collect::<BTreeMap<_, _>>()];
+        assert_eq!(after, live, "{key}");
+        let before = found["rows"].as_array().unwrap().iter().filter(|row| row["before"]["allocs"].as_u64() > Some(0));
+        assert!(before.count() > 0, "{key}: rows of both windows");
+    }
 }
 
 #[test]

@@ -280,8 +280,8 @@ fn filters_by_folder_take_the_stalls_of_its_functions() {
             assert_eq!(of_folder[member], of_function[member], "{view}: {member}");
         }
         for (arguments, reason) in [
-            (&[view, "--branch", "mm"][..], "--branch mm: no source folder is known"),
-            (&["stalls", "--follow", "--branch", "mm"], "--branch mm: no source folder is known"),
+            (&[view, "--branch", "mm"][..], "--branch mm: no source folders are known"),
+            (&["stalls", "--follow", "--branch", "mm"], "--branch mm: no source folders are known"),
             (&[view, "--names", &map, "--branch", "mn"], "--branch mn: no call site of this trace is in it"),
         ] {
             let output = run(REPORT, arguments, &[&tree]);

@@ -201,7 +201,7 @@ fn on_terminal(columns: u16, variables: &[(&str, &str)], arguments: &[&str], tra
     for name in ["COLUMNS", "NO_COLOR", "CLICOLOR_FORCE"] {
         command.env_remove(name);
     }
-    command.envs([("TERM", "xterm"), ("LC_ALL", "C.UTF-8")]).envs(variables.iter().copied());
+    command.envs([("TERM", "xterm"), ("LC_ALL", "C.UTF-8"), ("KMEMTRACE_PAGER", "")]).envs(variables.iter().copied());
     command.args(arguments).arg(trace).stdout(slave).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     // The slave is closed here, so that the child's end is the end of the text.
@@ -221,7 +221,8 @@ fn on_terminal(columns: u16, variables: &[(&str, &str)], arguments: &[&str], tra
 fn a_terminal_has_the_table_of_its_width_and_colours_only_there() {
     let dir = long_names();
     let trace = dir.path();
-    let view = ["sites", "--color", "never"];
+    // A terminal has as many rows as fit, where no number is asked for.
+    let view = ["sites", "--color", "never", "--top", "20"];
     for (columns, variables, width) in
         [(80, &[][..], "80"), (120, &[][..], "120"), (0, &[][..], "80"), (200, &[("COLUMNS", "100")][..], "100")]
     {

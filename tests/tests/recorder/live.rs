@@ -1,6 +1,7 @@
 //! Tests on the running kernel, as root. Tests that cannot run here are listed as skipped at the end.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,7 +14,7 @@ use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::kernel::subbuffer::{self, Missed};
 use kmemtrace_abi::target::Endian;
 use kmemtrace_tests::live::{Instance, Tracefs};
-use kmemtrace_tests::programs::{json, program, run, run_to};
+use kmemtrace_tests::programs::{document, json, json_lines, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::reference::asked::Asked;
@@ -260,6 +261,23 @@ fn a_captured_tree_has_what_happened() -> Result<(), Skip> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     assert_eq!((&trace["input"], &trace["clock"]), (&"tree".into(), &"mono".into()));
     assert_eq!(trace["kernel"], release);
+    // Who allocated, and what the kernel takes back, as in recordings.
+    if fs::read_to_string("/proc/self/cgroup").is_ok_and(|text| !text.is_empty()) {
+        let groups = document(&["sites", "--by", "cgroup"], &tree);
+        assert!(groups["rows"].as_array().unwrap().iter().any(|row| row["cgroup"].is_string()), "{groups}");
+        let lines = json_lines(&run_to(0, "kmemtrace-report", &["export", "--to", "jsonl"], &[&tree]));
+        let of_load = |line: &&Value| line["comm"] == "kmemload" && line["event"] != "gap";
+        assert!(lines.iter().filter(of_load).any(|line| line["cgroup"].is_string() && line["reclaimable"] == false));
+    }
+    let flags = document(&["live", "--reclaimable", "yes"], &tree);
+    let from = |row: &Value| row["reclaimable_from"] == "flag";
+    if Path::new("/sys/kernel/slab").is_dir() {
+        assert!(
+            flags["rows"].as_array().unwrap().iter().all(|row| from(row) || row["reclaimable_from"] == "list"),
+            "{flags}"
+        );
+        assert!(!fs::read(tree.join("reclaim_account")).unwrap().is_empty());
+    }
     Ok(())
 }
 

@@ -166,7 +166,7 @@ fn an_option_of_another_view_is_refused_by_name() -> Result<(), Skip> {
     // A word that another view takes.
     let refused = |line: &[&str]| stderr(2, &run(REPORT, line, &[trace.path()]));
     let line = refused(&["compare", "--by", "gfp", "a"]);
-    assert!(line.contains("[possible values: function, cache, stack, module, task]"), "{line}");
+    assert!(line.contains("[possible values: function, cache, stack, module, task, cgroup]"), "{line}");
     let line = refused(&["live", "--sort", "wasted"]);
     assert!(line.contains("[possible values: live, live_wasted, growth, site]"), "{line}");
     // An order or a grouping of objects that are listed by their age would be left out in silence.

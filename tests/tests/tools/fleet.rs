@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kmemtrace_tests::archive;
+use kmemtrace_tests::generate::leaks::workload_with_leaks;
 use kmemtrace_tests::generate::{Era, Options, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::{document, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
@@ -38,6 +39,7 @@ kmemtrace_tests::tests![
     spark_counts_what_sites_counts => || counts_what_sites_counts("spark"),
     boots_merge_by_symbol_and_kernels_by_function => boots_and_kernels,
     stacks_of_objects_are_those_of_folded_stacks => stacks_of_objects,
+    leaks_of_hosts_are_those_of_the_view => leaks_of_hosts,
     a_table_is_whole_or_not_there => whole_or_not_there,
 ];
 
@@ -251,6 +253,31 @@ fn boots_and_kernels() -> Result<(), Skip> {
         answers["functions over kernels"].iter().filter(|row| !row["function"].is_null()).collect();
     assert_eq!(answered.len(), functions.len(), "a row for each function");
     assert!(answered.iter().any(|row| row["kernels"] == 2 && row["hosts"] == 3), "{answered:?}");
+    Ok(())
+}
+
+/// Rows of `leaks` add up over hosts.
+fn leaks_of_hosts() -> Result<(), Skip> {
+    let bin = environment("duckdb")?;
+    let fleet = Directory::new(&[]);
+    let traces: Vec<Directory> =
+        (0..40).map(|seed| Directory::new(&trace_dir(&workload_with_leaks(seed), seed))).collect();
+    // The views of the document need a file of each table.
+    TABLES.iter().for_each(|table| export(fleet.path(), table, "web-0", traces[0].path()));
+    let (mut hosts, mut bytes) = (0, 0);
+    for (seed, trace) in traces.iter().enumerate() {
+        export(fleet.path(), "leaks", &format!("web-{seed}"), trace.path());
+        let document = document(&["leaks"], trace.path());
+        let rows = document["rows"].as_array().unwrap();
+        let leaks = rows.iter().filter(|row| row["verdict"] == "leak");
+        let of_host: Vec<u64> = leaks.map(|row| row["live_allocated"].as_u64().unwrap()).collect();
+        hosts += usize::from(!of_host.is_empty());
+        bytes += of_host.iter().sum::<u64>();
+    }
+    assert!(hosts > 1, "{hosts}");
+    let answers = query("duckdb", &bin, fleet.path(), &["leaks over hosts"]);
+    let sum = answers["leaks over hosts"].iter().map(|row| row["live_allocated"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum, bytes);
     Ok(())
 }
 

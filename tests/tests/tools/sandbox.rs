@@ -298,7 +298,9 @@ fn a_decoder_in_a_strangers_hands_is_refused() -> Result<(), Skip> {
 fn with_failures(name: &str, inject: &[&str], words: &[&str]) -> Result<Output, Skip> {
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=all"]);
-    inject.iter().for_each(|fault| drop(command.args(["-e", &format!("inject={fault}")])));
+    for fault in inject {
+        command.args(["-e", &format!("inject={fault}")]);
+    }
     let ran = command.arg(program(name)).args(words).stdin(Stdio::null()).output();
     ran.map_err(|error| Skip(format!("strace cannot be run: {error}")))
 }

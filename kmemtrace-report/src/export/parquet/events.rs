@@ -20,6 +20,7 @@ row! {
         cpu: Option<u32>,
         pid: Option<i32>,
         comm: Option<TextId>,
+        cgroup: Option<TextId>,
         event: TextId,
         kind: Option<TextId>,
         action: TextId,
@@ -35,6 +36,7 @@ row! {
         node: Option<i32>,
         order: Option<u32>,
         cache: Option<TextId>,
+        reclaimable: Option<bool>,
         gap_from: Option<u64>,
         lost: Option<u64>,
     }
@@ -44,7 +46,7 @@ row! {
 pub(crate) fn events(job: &Job<'_>) -> anyhow::Result<u8> {
     let request = job.request;
     let mut trace = job.open()?;
-    let query = report::with_options(request, Query::by_kind())?.without_index();
+    let query = report::with_options(request, Query::by_kind())?.without_index().with_owners(true);
     query.check_window(&trace)?;
     let event_names = trace.names.len();
     let origin = Origin::of(&trace.info, job);
@@ -71,17 +73,27 @@ struct EventRows<'a> {
     has_rows: bool,
 }
 
+/// Thread of an event, and what is known of its object.
+#[derive(Clone, Copy)]
+struct EventOwner<'a> {
+    comm: Option<&'a [u8]>,
+    cgroup: Option<&'a [u8]>,
+    reclaimable: Option<bool>,
+    own: bool,
+}
+
 impl EventRows<'_> {
     fn item(&mut self, item: &OrderedItem<'_>) -> Result<()> {
         match *item {
-            // A row an address in place of one for the record.
-            OrderedItem::Event { seq, event, addresses, names, comm, own }
-                if matches!(event.action, Action::Bulk(_)) =>
-            {
+            OrderedItem::Event { seq, event, addresses, names, comm, cgroup, reclaimable, own } => {
+                let owner = EventOwner { comm, cgroup, reclaimable, own };
+                if !matches!(event.action, Action::Bulk(_)) {
+                    return self.event(seq, event, names, owner);
+                }
+                // A row an address in place of one for the record.
                 let mut places = addresses.iter().zip(seq + 1..);
-                places.try_for_each(|(event, seq)| self.event(seq, event, names, comm, own))
+                places.try_for_each(|(event, seq)| self.event(seq, event, names, owner))
             }
-            OrderedItem::Event { seq, event, names, comm, own, .. } => self.event(seq, event, names, comm, own),
             OrderedItem::Gap { seq, from, at, cpu, lost } => {
                 let gap = self.table.texts.id(b"gap");
                 let place = EventRow { seq, ts: Some(at), cpu: Some(cpu), ..EventRow::default() };
@@ -91,7 +103,8 @@ impl EventRows<'_> {
     }
 
     #[inline]
-    fn event(&mut self, seq: u64, event: &Event, names: &EventNames, comm: Option<&[u8]>, own: bool) -> Result<()> {
+    fn event(&mut self, seq: u64, event: &Event, names: &EventNames, owner: EventOwner<'_>) -> Result<()> {
+        let EventOwner { comm, cgroup, reclaimable, own } = owner;
         let texts = &mut self.table.texts;
         let kind = event.kind();
         let allocates = event.allocates();
@@ -110,6 +123,7 @@ impl EventRows<'_> {
             cpu: event.told_cpu(),
             pid: event.pid,
             comm: event.pid.and(comm).map(|comm| texts.id(comm)),
+            cgroup: cgroup.map(|cgroup| texts.id(cgroup)),
             event: texts.id(names.get(event.name)),
             kind: kind.map(|kind| texts.id(kind.name().as_bytes())),
             action: texts.id(action),
@@ -128,6 +142,7 @@ impl EventRows<'_> {
                 _ => None,
             },
             cache: event.cache.map(|cache| texts.id(names.get(cache))),
+            reclaimable: reclaimable.filter(|_| allocates),
             gap_from: None,
             lost: None,
         };

@@ -1,4 +1,4 @@
-//! Tables of sites, objects and events as Parquet, for engines that add up over hosts.
+//! Tables of sites, leaks, objects and events as Parquet, for engines that add up over hosts.
 //!
 //! Columns are INT32, INT64, DOUBLE, BOOLEAN and UTF-8 alone: Spark reads an unsigned 64-bit integer as a decimal. Addresses are
 //! INT64 of the same bits.
@@ -8,6 +8,7 @@
 
 mod dictionary;
 mod events;
+mod leaks;
 mod objects;
 mod sites;
 mod table;
@@ -27,6 +28,7 @@ use super::Job;
 use crate::terminal::output::Output;
 
 pub(super) use self::events::events;
+pub(super) use self::leaks::leaks;
 pub(super) use self::objects::objects;
 pub(super) use self::sites::sites;
 

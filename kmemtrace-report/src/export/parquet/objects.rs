@@ -22,11 +22,13 @@ row! {
         cpu: Option<u32>,
         pid: Option<i32>,
         comm: Option<TextId>,
+        cgroup: Option<TextId>,
         kind: TextId,
         call_site: Option<u64>,
         symbol: Option<TextId>,
         module: Option<TextId>,
         cache: Option<TextId>,
+        reclaimable: Option<bool>,
         requested: Option<u64>,
         allocated: Option<u64>,
         fate: TextId,
@@ -53,7 +55,7 @@ row! {
 pub(crate) fn objects(job: &Job<'_>) -> anyhow::Result<u8> {
     let request = job.request;
     let mut trace = job.open()?;
-    let query = report::with_options(request, Query::by_kind())?.without_index();
+    let query = report::with_options(request, Query::by_kind())?.without_index().with_owners(true);
     query.check_window(&trace)?;
     let event_names = trace.names.len();
     let origin = Origin::of(&trace.info, job);
@@ -131,11 +133,13 @@ impl ObjectRows<'_> {
             cpu,
             pid: object.pid,
             comm: object.pid.and(object.comm).map(|comm| texts.id(comm)),
+            cgroup: object.cgroup.map(|cgroup| texts.id(cgroup)),
             kind: texts.id(object.kind.name().as_bytes()),
             call_site: Address(object.call_site).told().map(|address| address.0),
             symbol,
             module,
             cache: object.cache.map(|cache| texts.id(cache)),
+            reclaimable: object.reclaimable,
             requested: has_bytes.then_some(object.requested),
             allocated: has_bytes.then_some(object.allocated),
             fate: texts.id(fate.name().as_bytes()),

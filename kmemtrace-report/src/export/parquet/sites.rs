@@ -19,6 +19,7 @@ struct SiteRow {
     symbol: Option<TextId>,
     call_site: Option<u64>,
     text_offset: Option<u64>,
+    reclaimable: Option<bool>,
     /// In the order of [`each_figure`]; a sum that does not fit is the largest number.
     figures: Vec<Option<i64>>,
     verdict: TextId,
@@ -28,7 +29,7 @@ struct SiteRow {
 pub(crate) fn sites(job: &Job<'_>) -> anyhow::Result<u8> {
     // An output that exists is reported before the analysis.
     let out = job.binary_output()?;
-    let analysis = job.analyse(Query::by_site())?;
+    let analysis = job.analyse(Query::by_site().with_reclaim(true))?;
     let head = documents::sites(&analysis, &Shape { sort: Vec::new(), top: None }).head;
     let origin = Origin::of(analysis.info(), job);
     let is_timed = analysis.info().keys().unit == Unit::Nanoseconds;
@@ -66,6 +67,7 @@ fn columns(seconds: Option<f64>, lost_events: Option<u64>) -> Columns<SiteRow> {
         column("text_offset", |row: &SiteRow| row.text_offset),
     ];
     let end: Columns<SiteRow> = vec![
+        column("reclaimable", |row: &SiteRow| row.reclaimable),
         column("seconds", move |_: &SiteRow| seconds),
         column("verdict", |row: &SiteRow| row.verdict),
         column("lost_events", move |_: &SiteRow| lost_events),
@@ -106,6 +108,7 @@ fn site_row(analysis: &Analysis, row: &Row<'_>, texts: &mut Texts) -> SiteRow {
         symbol: symbol.map(|symbol| texts.id(&symbol.text())),
         call_site: Address(call_site).told().map(|address| address.0),
         text_offset: start.map(|start| call_site.wrapping_sub(start)),
+        reclaimable: row.reclaimable,
         figures,
         verdict: texts.id(analysis.completeness().verdict_name().as_bytes()),
     }

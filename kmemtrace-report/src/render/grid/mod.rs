@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 
 use super::cut;
-use crate::columns::column::{Column, Holds};
+use crate::columns::column::{Column, Holds, Shows};
 use crate::terminal::screen::{Paint, Screen};
 use cell::{Cell, Notes};
 use fit::{Need, fit};
@@ -94,7 +94,10 @@ impl Grid<'_> {
     /// Places of the columns in their order on the screen.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.columns.len()).collect();
-        let site = self.columns.iter().position(|column| matches!(column.holds, Holds::Site | Holds::Bar));
+        // The figure that ranks rows stands beside their names, and not between two of them.
+        let is_name =
+            |column: &Column<'_>| matches!(column.holds, Holds::Site | Holds::Bar) || column.shows == Shows::Key;
+        let site = self.columns.iter().position(is_name);
         let ranked = self.columns.iter().position(|column| Some(column.title) == self.ranked);
         if let (Some(ranked), Some(site)) = (ranked, site)
             && ranked < site

@@ -9,9 +9,9 @@ mod parts;
 
 use std::io::{self, Write};
 
-use kmemtrace::Clock;
 use kmemtrace::documents::Document;
 use kmemtrace::documents::tree::TreeBody;
+use kmemtrace::{Clock, GroupKey};
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape_json;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use serde_json::Value;
 use serde_json::ser::Formatter;
 
 use nodes::Tree;
-use parts::{Cross, Growth, PageTable};
+use parts::{Cross, Growth, Leaks, PageTable, Waiting};
 
 /// Page, with marks where policy, style, data and script stand.
 const PAGE: &str = include_str!("page.html");
@@ -36,15 +36,20 @@ const SCRIPT: &str = concat!(
     include_str!("script/branch.js"),
     include_str!("script/table.js"),
     include_str!("script/charts.js"),
+    include_str!("script/leaks.js"),
+    include_str!("script/waiting.js"),
     include_str!("script/page.js"),
 );
 /// Hash of [`STYLE`] in base64, as a security policy has it. After a change of the style, a test tells the new one.
-const STYLE_HASH: &str = "X44aoUJPkUF2coQAcHAFkdl1pMzARhH1BaM82N7qNug=";
+const STYLE_HASH: &str = "PT9ywoAmhNczbfgZuO3Mhn0+jqaGwitiYNn6Lwn7IK4=";
 /// Hash of [`SCRIPT`].
-const SCRIPT_HASH: &str = "Vnv35bHRoRWoTfrDA4RkATLFHjhJJfKQ4lC/fbsi2UI=";
+const SCRIPT_HASH: &str = "sE3lUFJ8uwdN9yMnyE8zZMm2C37N/sjBiPbqtV6och0=";
 
-/// Nodes of the tree of a page at most: a browser shows as many at once, and a person sees fewer.
+/// Nodes of the first tree of a page at most: a browser shows as many at once, and a person sees fewer.
 const MAX_NODES: usize = 20_000;
+
+/// Nodes of the other trees at most, each.
+const MAX_NODES_OF_OTHERS: usize = 2_000;
 
 /// Documents of a page. A part that the input does not have is `None`, and the page says so.
 pub(crate) struct Documents<'a> {
@@ -56,8 +61,14 @@ pub(crate) struct Documents<'a> {
     pub(crate) clock: Clock,
     /// `summary`.
     pub(crate) summary: Document<'a>,
-    /// Body of `tree`, whole.
-    pub(crate) tree: TreeBody,
+    /// The page keeps the name of the host and the recorder's command line.
+    pub(crate) with_host: bool,
+    /// Trees, the one that is shown first at the front.
+    pub(crate) trees: Vec<PageTree>,
+    /// `leaks`.
+    pub(crate) leaks: Option<Document<'a>>,
+    /// `latency` and `stalls`.
+    pub(crate) waiting: Option<[Document<'a>; 2]>,
     /// `sites`.
     pub(crate) sites: Document<'a>,
     /// `caches`.
@@ -74,6 +85,35 @@ pub(crate) struct Documents<'a> {
     pub(crate) sizes: Option<Document<'a>>,
 }
 
+/// Tree of a page.
+#[derive(Clone, Debug)]
+pub(crate) struct PageTree {
+    /// Word of its first key.
+    pub(crate) by: &'static str,
+    /// Keys; none of a tree of folders or areas.
+    pub(crate) keys: Vec<GroupKey>,
+    /// Body of `tree`, whole.
+    pub(crate) tree: TreeBody,
+}
+
+/// Tree of the data block.
+#[derive(Serialize)]
+struct TreeData {
+    /// Words of its keys, the first one tells what its nodes at the top are.
+    by: Vec<&'static str>,
+    /// Name of the space that its figures are of.
+    space: &'static str,
+    #[serde(flatten)]
+    tree: Tree,
+}
+
+impl TreeData {
+    fn of(tree: &PageTree, max: usize) -> TreeData {
+        let by = if tree.keys.is_empty() { vec![tree.by] } else { tree.keys.iter().map(|key| key.name()).collect() };
+        TreeData { by, space: tree.tree.shows, tree: Tree::of(&tree.tree.root, max) }
+    }
+}
+
 /// Data block of a page.
 #[derive(Serialize)]
 struct Data<'a> {
@@ -87,7 +127,9 @@ struct Data<'a> {
     branch: Option<&'a str>,
     /// Live bytes whose caller is not known.
     wrapped_live: u64,
-    tree: Tree,
+    trees: Vec<TreeData>,
+    leaks: Option<Leaks>,
+    waiting: Option<Waiting>,
     sites: Option<PageTable>,
     caches: Option<PageTable>,
     mismatch: Option<PageTable>,
@@ -102,7 +144,10 @@ impl<'a> Data<'a> {
         let mut summary = serde_json::to_value(&documents.summary)?;
         parts::make_harmless(&mut summary);
         summary.get_mut("names").into_iter().for_each(parts::shorten_files);
-        summary.get_mut("trace").into_iter().for_each(parts::leave_out_host);
+        summary.get_mut("trace").into_iter().for_each(|trace| parts::leave_out_names(trace, documents.with_host));
+        let waiting = documents.waiting.as_ref().map(|[spans, stalls]| Waiting::of(spans, stalls)).transpose()?;
+        let of_places = documents.trees.iter().find(|tree| tree.keys.is_empty());
+        let max_of = |index: usize| if index == 0 { MAX_NODES } else { MAX_NODES_OF_OTHERS };
         let first = documents.summary.head.trace.first;
         let table =
             |document: &Option<Document<'_>>| document.as_ref().and_then(|document| PageTable::of(&document.body));
@@ -116,9 +161,11 @@ impl<'a> Data<'a> {
                 Unit::Records => "records",
             },
             summary,
-            branch: documents.tree.branch.as_deref(),
-            wrapped_live: documents.tree.wrapped_live,
-            tree: Tree::of(&documents.tree.root, MAX_NODES),
+            branch: of_places.and_then(|tree| tree.tree.branch.as_deref()),
+            wrapped_live: of_places.map_or(0, |tree| tree.tree.wrapped_live),
+            trees: documents.trees.iter().enumerate().map(|(at, tree)| TreeData::of(tree, max_of(at))).collect(),
+            leaks: documents.leaks.as_ref().and_then(|document| Leaks::of(&document.body)),
+            waiting,
             sites: PageTable::of(&documents.sites.body),
             caches: table(&documents.caches),
             mismatch: table(&documents.mismatch),

@@ -23,7 +23,7 @@ const SIZES: usize = 5;
 /// Levels of the tree: deeper nodes are folded, so that no reader's stack decides.
 const MAX_DEPTH: usize = 60;
 /// Kinds of nodes; the data block has indexes.
-const KINDS: [NodeKind; 8] = [
+const KINDS: [NodeKind; 13] = [
     NodeKind::Folder,
     NodeKind::File,
     NodeKind::Function,
@@ -32,6 +32,11 @@ const KINDS: [NodeKind; 8] = [
     NodeKind::Area,
     NodeKind::Unknown,
     NodeKind::Others,
+    NodeKind::Frame,
+    NodeKind::Task,
+    NodeKind::Cgroup,
+    NodeKind::Use,
+    NodeKind::Root,
 ];
 
 type Figures = [u64; FIGURES.len()];
@@ -39,6 +44,8 @@ type Figures = [u64; FIGURES.len()];
 /// Node, with its parent's place in the list.
 struct Node<'a> {
     name: &'a [u8],
+    /// Module that the name does not have, in a tree over keys.
+    module: Option<&'a [u8]>,
     kind: NodeKind,
     figures: Figures,
     is_bound: bool,
@@ -102,6 +109,7 @@ fn listed(root: &TreeNode) -> Vec<Node<'_>> {
         let index = nodes.len();
         nodes.push(Node {
             name: &node.name,
+            module: node.module_beside().filter(|_| root.kind == NodeKind::Root),
             kind: node.kind,
             figures: figures_of(&node.stats, node.static_bytes),
             is_bound: node.stats.live_is_upper_bound,
@@ -176,7 +184,10 @@ fn build(nodes: &[Node<'_>], kept: &[bool], has_static: bool) -> Tree {
         }
     }
     let page_node = |index: usize| PageNode {
-        name: escape(nodes[index].name).into_owned(),
+        name: match nodes[index].module {
+            Some(module) => format!("{} [{}]", escape(nodes[index].name), escape(module)),
+            None => escape(nodes[index].name).into_owned(),
+        },
         kind: nodes[index].kind,
         figures: nodes[index].figures,
         is_bound: nodes[index].is_bound,

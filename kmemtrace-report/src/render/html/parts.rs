@@ -1,10 +1,10 @@
 //! Parts of a page's data: rows as arrays, without the names of their members, and no more of them than a person looks at.
 
-use kmemtrace::documents::Body;
 use kmemtrace::documents::growth::SliceFigures;
 use kmemtrace::documents::ranked::Listing;
 use kmemtrace::documents::ranked::SpaceSums;
 use kmemtrace::documents::row::{Cell, Row};
+use kmemtrace::documents::{Body, Document};
 use kmemtrace_abi::text::escape::escape;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -119,6 +119,75 @@ impl Growth {
     }
 }
 
+/// Rows of live objects that are born evenly.
+#[derive(Serialize)]
+pub(super) struct Leaks {
+    seconds: Option<f64>,
+    /// Reasons for rows without a verdict.
+    unjudged: Value,
+    #[serde(flatten)]
+    table: PageTable,
+}
+
+impl Leaks {
+    /// Body of `leaks`.
+    pub(super) fn of(body: &Body<'_>) -> Option<Leaks> {
+        let Body::Leaks(leaks) = body else { return None };
+        let unjudged = serde_json::to_value(&leaks.unjudged).ok()?;
+        Some(Leaks { seconds: leaks.seconds, unjudged, table: PageTable::new(&leaks.listing) })
+    }
+}
+
+/// Time that tasks waited for memory.
+#[derive(Serialize)]
+pub(super) struct Waiting {
+    /// Kinds of spans.
+    spans: Value,
+    /// Tasks that waited.
+    tasks: Value,
+    /// Stalls, the longest first.
+    stalls: Value,
+    /// Number of those left out.
+    others_count: u64,
+}
+
+impl Waiting {
+    /// `latency` and `stalls`.
+    pub(super) fn of(spans: &Document<'_>, stalls: &Document<'_>) -> serde_json::Result<Waiting> {
+        let [mut spans, mut stalls] = [serde_json::to_value(spans)?, serde_json::to_value(stalls)?];
+        let member = |document: &mut Value, name: &str| {
+            let mut value = document.get_mut(name).map(Value::take).unwrap_or_default();
+            make_harmless(&mut value);
+            value
+        };
+        let (kinds, tasks) = (member(&mut spans, "spans"), member(&mut spans, "tasks"));
+        let others_count = stalls.get("others_count").and_then(Value::as_u64).unwrap_or(0);
+        let (mut rows, stacks) = (member(&mut stalls, "rows"), member(&mut stalls, "stacks"));
+        rows.as_array_mut().into_iter().flatten().for_each(|stall| name_frames(stall, &stacks));
+        Ok(Waiting { spans: kinds, tasks, stalls: rows, others_count })
+    }
+}
+
+/// Puts names in place of a stall's stack, and leaves out addresses where a name stands beside: they tell where the kernel was loaded.
+fn name_frames(stall: &mut Value, stacks: &Value) {
+    let names = |frame: &Value| {
+        let text = |member: &str| frame.get(member).and_then(Value::as_str);
+        let module = text("module").map_or(String::new(), |module| format!(" [{module}]"));
+        text("symbol").or(text("call_site")).or(text("address")).map(|name| format!("{name}{module}"))
+    };
+    let Some(members) = stall.as_object_mut() else { return };
+    let number = members.get("stack").and_then(|stack| stack.get("number").unwrap_or(stack).as_u64());
+    let frames = number.and_then(|number| stacks.get(number.to_string())).and_then(Value::as_array);
+    let frames: Option<Vec<String>> = frames.map(|frames| frames.iter().filter_map(names).collect());
+    members.insert("stack".to_owned(), json!(frames));
+    if members.get("symbol").is_some_and(Value::is_string) {
+        members.insert("call_site".to_owned(), Value::Null);
+    }
+    for inside in members.get_mut("inside").and_then(Value::as_array_mut).into_iter().flatten() {
+        inside.as_object_mut().into_iter().for_each(|row| row.retain(|name, _| name != "function"));
+    }
+}
+
 /// Frees by CPU: the matrix of the busiest ones, and rows of call-sites.
 #[derive(Serialize)]
 pub(super) struct Cross {
@@ -198,10 +267,11 @@ pub(super) fn make_harmless(value: &mut Value) {
     }
 }
 
-/// Leaves out names of the machine and of the recording: a page is mailed.
-pub(super) fn leave_out_host(trace: &mut Value) {
+/// Leaves out names of the boot and of the recording, and without `with_host` those of the machine: a page is mailed.
+pub(super) fn leave_out_names(trace: &mut Value, with_host: bool) {
     if let Some(trace) = trace.as_object_mut() {
-        trace.retain(|member, _| !["host", "boot", "recording", "command"].contains(&member.as_str()));
+        trace.retain(|member, _| !["boot", "recording"].contains(&member.as_str()));
+        trace.retain(|member, _| with_host || !["host", "command"].contains(&member.as_str()));
     }
 }
 

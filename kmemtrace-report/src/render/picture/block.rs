@@ -87,13 +87,28 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Tree down to functions, `depth` levels below its root at most. Nodes of size 0 are left out.
-    pub(crate) fn of(node: &TreeNode, measure: Measure, depth: usize) -> Block {
+    /// Tree down to functions, or to call-sites where it has none, `depth` levels below its root at most. Nodes of size 0 are left out.
+    pub(crate) fn of(root: &TreeNode, measure: Measure, depth: usize) -> Block {
+        let is_place = |child: &TreeNode| {
+            matches!(child.kind, NodeKind::Folder | NodeKind::File | NodeKind::Area | NodeKind::Unknown)
+        };
+        Block::below(root, measure, depth, root.children.iter().any(is_place))
+    }
+
+    /// `has_places`: the tree has folders or areas, so a module is what belongs to none.
+    fn below(node: &TreeNode, measure: Measure, depth: usize, has_places: bool) -> Block {
         let levels = depth.min(MAX_LEVELS);
-        // A call-site says nothing in a picture that its function does not say.
-        let is_shown = |child: &&TreeNode| levels > 0 && child.kind != NodeKind::Site && measure.of(child) > 0;
-        let mut children: Vec<Block> =
-            node.children.iter().filter(is_shown).map(|child| Block::of(child, measure, levels - 1)).collect();
+        // A call-site says nothing in a picture that its function, or what holds the place of one, does not say.
+        let has_sites =
+            !matches!(node.kind, NodeKind::Function | NodeKind::Unknown | NodeKind::File | NodeKind::Folder);
+        let is_shown =
+            |child: &&TreeNode| levels > 0 && (has_sites || child.kind != NodeKind::Site) && measure.of(child) > 0;
+        let mut children: Vec<Block> = node
+            .children
+            .iter()
+            .filter(is_shown)
+            .map(|child| Block::below(child, measure, levels - 1, has_places))
+            .collect();
         children.sort_by_key(|child| Reverse(child.size));
         // Sums beyond 64 bits are saturated; then a parent may be less than its children.
         let sum = children.iter().fold(0u64, |sum, child| sum.saturating_add(child.size));
@@ -105,9 +120,13 @@ impl Block {
         }
         let name = match node.kind {
             NodeKind::Others => format!("other ({})", node.folded),
-            _ => escape(&node.name).into_owned(),
+            _ => match node.module_beside().filter(|_| !has_places) {
+                Some(module) => format!("{} [{}]", escape(&node.name), escape(module)),
+                None => escape(&node.name).into_owned(),
+            },
         };
-        let is_vague = matches!(node.kind, NodeKind::Others | NodeKind::Unknown | NodeKind::Module);
+        let is_vague =
+            matches!(node.kind, NodeKind::Others | NodeKind::Unknown) || (node.kind == NodeKind::Module && has_places);
         Block { name, size, is_vague, children }
     }
 }

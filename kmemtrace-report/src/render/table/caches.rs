@@ -23,8 +23,8 @@ pub(crate) fn caches(view: &CachesBody<'_>, options: &TableOptions, out: &mut dy
     let listing = &view.listing;
     let has_slabs = listing.rows.iter().any(|row| row.slab_before.is_some() || row.slab_after.is_some());
     if has_slabs || view.without_events.is_some() {
-        const ACTIVE: &str = "SLAB and ACTIVE are the kernel's own figures, of /proc/slabinfo. Under SLUB, ACTIVE is an upper bound: \
-                              free objects in slabs that a CPU holds count as active.";
+        const ACTIVE: &str = "SLAB and SLABINFO, the change of active objects, are the kernel's own figures, of /proc/slabinfo. Under \
+                              SLUB, active objects are an upper bound: free objects in slabs that a CPU holds count as active.";
         heading::text(ACTIVE, options, out)?;
         writeln!(out)?;
     }

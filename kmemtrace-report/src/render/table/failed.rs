@@ -69,8 +69,14 @@ fn cells_of(head: &Head<'_>, row: &FailedRow<'_>, options: &TableOptions) -> Vec
 fn free_blocks(blocks: &Buddyinfo, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     heading::title("Free blocks by order, from order 0 on", options, out)?;
+    // An order is a column of its own.
+    let mut widths: Vec<usize> = Vec::new();
+    for zone in blocks.before.iter().chain(&blocks.after) {
+        widths.resize(widths.len().max(zone.free.len()), 0);
+        widths.iter_mut().zip(&zone.free).for_each(|(width, free)| *width = free.to_string().len().max(*width));
+    }
     let row = |(end, zone): (&'static str, &ZoneBlocks)| -> Vec<Cell> {
-        let free: Vec<String> = zone.free.iter().map(u64::to_string).collect();
+        let free: Vec<String> = zone.free.iter().zip(&widths).map(|(free, width)| format!("{free:>width$}")).collect();
         let name = escape(zone.zone.as_deref().unwrap_or_default()).into_owned();
         vec![zone.node.to_string().into(), name.into(), end.into(), free.join(" ").into()]
     };

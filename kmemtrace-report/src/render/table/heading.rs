@@ -215,11 +215,6 @@ pub(crate) fn text(text: &str, options: &TableOptions, out: &mut dyn Write) -> i
     writeln!(out, "{}", wrap::words(text, 0, options.screen.width, options.screen.cut_mark()))
 }
 
-/// Text as lines that fit, those after the first behind `indent` blanks.
-pub(crate) fn broken(text: &str, indent: usize, options: &TableOptions) -> String {
-    wrap::words(text, indent, options.screen.width, options.screen.cut_mark())
-}
-
 /// Writes a text whose lines after the first begin with `indent` blanks.
 pub(crate) fn indented(text: &str, indent: usize, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", wrap::words(text, indent, options.screen.width, options.screen.cut_mark()))
@@ -232,7 +227,12 @@ pub(crate) fn title(title: &str, options: &TableOptions, out: &mut dyn Write) ->
 }
 
 fn parts(parts: &[String], options: &TableOptions) -> String {
-    wrap::parts(parts, options.screen.width, options.screen.cut_mark())
+    parts_behind(parts, 2, options)
+}
+
+/// Parts as lines that fit, broken between parts; lines after the first begin with `indent` blanks.
+pub(crate) fn parts_behind(parts: &[String], indent: usize, options: &TableOptions) -> String {
+    wrap::parts(parts, indent, options.screen.width, options.screen.cut_mark())
 }
 
 fn verdict(head: &Head<'_>, events: Option<u64>) -> Vec<String> {

@@ -102,26 +102,24 @@ impl Line {
         }
     }
 
-    /// Writes the line: in columns of these widths, else broken where the screen ends.
+    /// Writes the line: in columns of these widths, else broken between its parts where the screen ends.
     fn write(&self, widths: Option<&[usize; 5]>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
-        let mut text = String::new();
-        for (index, part) in self.parts.iter().enumerate().filter(|(_, part)| !part.is_empty()) {
-            if !text.is_empty() {
-                text += &" ".repeat(BETWEEN);
+        let parts: Vec<String> = match widths {
+            Some(widths) => {
+                let padded = |(part, width): (&String, &usize)| {
+                    part.clone() + &" ".repeat(width.saturating_sub(cut::width(part)))
+                };
+                self.parts.iter().zip(widths).filter(|(_, width)| **width > 0).map(padded).collect()
             }
-            text += part;
-            let width = widths.map_or(0, |widths| widths[index]);
-            if index + 1 < self.parts.len() {
-                text += &" ".repeat(width.saturating_sub(cut::width(part)));
-            }
-        }
+            None => self.parts.iter().filter(|part| !part.is_empty()).cloned().collect(),
+        };
         let verdict = self.parts[0].trim_end();
         let paint = match verdict {
             "leak" => Paint::Bad,
             "maybe" => Paint::Warning,
             _ => Paint::Faint,
         };
-        let wrapped = heading::broken(&text, VERDICT + BETWEEN, options);
+        let wrapped = heading::parts_behind(&parts, VERDICT + BETWEEN, options);
         let rest = wrapped.strip_prefix(verdict).unwrap_or_default();
         writeln!(out, "{}{}", options.screen.paint(paint, verdict), rest.trim_end())
     }

@@ -78,7 +78,7 @@ fn first_line(
     line.extend(row.reclaimed.map(|pages| format!("reclaimed {}", cells::counted(pages, "page"))));
     line.extend(row.call_site.map(|site| cells::shown(&row.symbol).unwrap_or_else(|| site.to_string())));
     line.extend(more);
-    writeln!(out, "{}", wrap::parts(&line, options.screen.width, options.screen.cut_mark()))
+    writeln!(out, "{}", wrap::parts(&line, 2, options.screen.width, options.screen.cut_mark()))
 }
 
 /// Writes the spans and events inside a stall.

@@ -13,9 +13,14 @@ pub(crate) const REPORT: &str = "kmemtrace-report";
 
 /// Page of a trace, in a directory of its own.
 pub(crate) fn page(trace: &Path) -> (Directory, PathBuf) {
+    page_with(&[], trace)
+}
+
+/// The same, with options.
+pub(crate) fn page_with(options: &[&str], trace: &Path) -> (Directory, PathBuf) {
     let dir = Directory::new(&[]);
     let file = dir.file("page.html");
-    run_to(0, REPORT, &["html", "-o", file.to_str().unwrap()], &[trace]);
+    run_to(0, REPORT, &[&["html", "-o", file.to_str().unwrap()], options].concat(), &[trace]);
     (dir, file)
 }
 

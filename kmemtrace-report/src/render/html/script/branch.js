@@ -12,7 +12,7 @@ const LINES = (() => {
   return lines;
 })();
 
-const KIND_WORDS = { folder: "folder", file: "source file", function: "function", site: "call-site", module: "module", area: "area of the kernel", unknown: "folder not known", others: "folded" };
+const KIND_WORDS = { folder: "folder", file: "source file", function: "function", site: "call-site", module: "module", area: "area of the kernel", frame: "frame of a call stack", task: "task", cgroup: "cgroup", use: "use of pages", root: "all", unknown: "folder not known", others: "folded" };
 
 let aboutNode = null;
 function drawAbout(node) {
@@ -50,9 +50,10 @@ function drawBranch() {
   const size = state.size;
   const all = sitesBelow(state.at, size);
   const found = all.filter(node => node.hit);
-  const noun = all.every(node => node.kind === "site") ? "call-site" : "leaf", some = found.length < all.length ? `${count(found.length)} of ` : "";
+  const noun = all.every(node => ["site", "frame"].includes(node.kind)) ? "call-site" : "leaf", some = found.length < all.length ? `${count(found.length)} of ` : "";
   $("branch-title").textContent = some + counted(all.length, noun).replace("leafs", "leaves") + " in " + state.at.name;
-  const place = node => LINES.get(node.name) || (node.kind === "site" || !node.parent ? "" : pathOf(node.parent).join("/"));
+  const callers = node => node.parent && node.parent !== ROOT ? "< " + node.parent.name + (node.parent.parent !== ROOT ? " < \u2026" : "") : "";
+  const place = node => node.kind === "frame" ? callers(node) : LINES.get(node.name) || (node.kind === "site" || !node.parent ? "" : pathOf(node.parent).join("/"));
   const rows = found.slice(0, LISTED).map(node => make("tr", {},
     make("td", { class: "number" }, (size.key === "live" && node.isBound ? "\u2264 " : "") + size.format(size.of(node))),
     make("td", { class: "number" }, percent(size.of(node), size.of(state.at))),

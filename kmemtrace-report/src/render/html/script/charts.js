@@ -27,16 +27,18 @@ function shortMoment(keys) {
 
 function drawTime() {
   const section = $("time"), growth = DATA.growth;
-  if (!growth || !growth.slices.length) return missing(section, growth);
+  if (!growth || !growth.slices.length || !HAS_MEMORY) return missing(section, growth);
   const box = section.querySelector(".body");
   const span = Math.max(1, TRACE.last - TRACE.first);
-  const charts = [["Slab objects: kmalloc and cache", growth.total, SUMMARY.total.peak_at === null ? null : { at: SUMMARY.total.peak_at - TRACE.first, live: SUMMARY.total.peak_live_allocated }]];
+  const peak = SUMMARY.total.peak_at === null ? null : { at: SUMMARY.total.peak_at - TRACE.first, live: SUMMARY.total.peak_live_allocated };
+  const charts = HAS.slab ? [["Slab objects: kmalloc and cache", growth.total, peak]] : [];
   const others = { Pages: growth.total_pages, "Per-CPU memory": growth.total_percpu, "Address space of vmalloc": growth.total_vmalloc };
   for (const [title, total] of Object.entries(others)) if (total?.allocs.some(Boolean)) charts.push([title, total, null]);
   box.replaceChildren(
     ...lossInWords(span),
+    make("p", { class: "hint" }, "Line: live bytes of what was allocated in the recording. Bars below: allocations in each slice of time."),
     ...charts.map(([title, figures, peak]) => timeChart(title, figures, growth.slices, span, peak, box.clientWidth)),
-    grownTable(growth),
+    ...grownTable(growth),
     slicesTable(growth, charts),
   );
 }
@@ -119,16 +121,15 @@ function timeChart(title, figures, slices, span, peak, width) {
 
 /** Rows that grew most, with a line each. */
 function grownTable(growth) {
-  const grown = row => row.live_allocated[row.live_allocated.length - 1] - row.live_allocated[0];
+  const last = row => row.live_allocated[row.live_allocated.length - 1], grown = row => last(row) - row.live_allocated[0];
   const rows = growth.rows.filter(row => grown(row) > 0).slice(0, 10);
-  if (!rows.length) return "";
-  return make("div", { class: "scroll" }, make("table", { class: "narrow" },
-    make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "grew by"), make("th", { scope: "col" }, "at the end"), make("th", { scope: "col", class: "text" }, "over time"), make("th", { scope: "col", class: "text" }, "call-site that grew most"))),
-    make("tbody", {}, ...rows.map(row => make("tr", {},
-      make("td", { class: "number" }, bytes(grown(row))),
-      make("td", { class: "number" }, bytes(row.live_allocated[row.live_allocated.length - 1])),
-      make("td", {}, sparkline(row.live_allocated)),
-      make("td", { class: "text" }, ...siteCell(row.names.symbol ?? row.names.call_site ?? "-", row.names.module, row.names.source), row.kind === "pages" ? " (pages)" : ""))))));
+  if (!rows.length) return [];
+  return plainTable([
+    { title: "grew by", show: row => bytes(grown(row)), help: "Live bytes at the end less those after the first slice of time" },
+    { title: "at the end", show: row => bytes(last(row)), help: "Live bytes at the end" },
+    { title: "over time", show: row => sparkline(row.live_allocated), isText: true, help: "Live bytes over the recording, each row on a scale of its own" },
+    { title: "call-site that grew most", isText: true, help: "Return address of the allocating call", show: row => [...siteCell(row.names.symbol ?? row.names.call_site ?? "-", row.names.module, row.names.source), row.kind === "pages" ? " (pages)" : ""] },
+  ], rows);
 }
 
 function sparkline(values) {
@@ -148,8 +149,9 @@ function slicesTable(growth, charts) {
 
 function drawCpus() {
   const section = $("cpus"), cross = DATA.cross;
-  if (!cross || !cross.matrix) return missing(section, cross, "The clock of this trace puts events of different CPUs in no order.");
-  if (!cross.matrix.length) return missing(section, cross, "No object was allocated and freed.");
+  const has = HAS.slab || HAS.pages;
+  if (!cross || !cross.matrix) return missing(section, cross, has && !TRACE.one_moment ? "The clock of this trace puts events of different CPUs in no order." : null);
+  if (!cross.matrix.length) return missing(section, cross, has && !TRACE.one_moment ? "No object was allocated and freed." : null);
   const box = section.querySelector(".body"), { cpus, matrix } = cross;
   const most = Math.max(1, ...matrix.flat()), isSmall = cpus.length > 12, isDark = dark();
   const paint = (cell, pairs, isOwn) => {
@@ -167,17 +169,18 @@ function drawCpus() {
   const { paired, cross_cpu, cross_cpu_bytes } = SUMMARY.pairs;
   const words = `${count(cross_cpu)} of ${counted(paired, "free")} (${percent(cross_cpu, paired)}) ran on another CPU than the allocation: ${bytes(cross_cpu_bytes)}. Rows: CPU of the allocation; columns: CPU of the free; grey and framed: the same CPU.`;
   const left = cross.left_out ? ` ${counted(cross.left_out, "CPU")} with fewer frees are left out.` : "";
-  box.replaceChildren(make("p", { class: "hint" }, words + left), make("div", { class: "scroll" }, table), crossTable(cross));
+  box.replaceChildren(make("p", { class: "hint" }, words + left), make("div", { class: "scroll" }, table), ...crossTable(cross));
 }
 
 function crossTable({ rows }) {
   const of = readerOf(rows), crossing = rows.rows.filter(row => of("cross_cpu")(row) > 0).slice(0, 8);
-  if (!crossing.length) return "";
-  return make("div", { class: "scroll" }, make("table", { class: "narrow" },
-    make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "bytes"), make("th", { scope: "col" }, "crossed"), make("th", { scope: "col" }, "of frees"), make("th", { scope: "col", class: "text" }, "call-site of the allocation"))),
-    make("tbody", {}, ...crossing.map(row => make("tr", {},
-      make("td", { class: "number" }, bytes(of("cross_cpu_bytes")(row))), make("td", { class: "number" }, count(of("cross_cpu")(row))), make("td", { class: "number" }, percent(of("cross_cpu")(row), of("frees")(row))),
-      make("td", { class: "text" }, ...siteCell(of("symbol")(row) ?? of("call_site")(row), of("module")(row), of("source")(row))))))));
+  if (!crossing.length) return [];
+  return plainTable([
+    { title: "bytes", show: row => bytes(of("cross_cpu_bytes")(row)), help: "Bytes of the objects that were freed on another CPU" },
+    { title: "crossed", show: row => count(of("cross_cpu")(row)), help: "Number of these objects" },
+    { title: "of frees", show: row => percent(of("cross_cpu")(row), of("frees")(row)), help: "Their share of all objects of the call-site whose free was seen" },
+    { title: "call-site of the allocation", isText: true, help: "Return address of the allocating call", show: row => siteCell(of("symbol")(row) ?? of("call_site")(row), of("module")(row), of("source")(row)) },
+  ], crossing);
 }
 
 function drawSlots() {
@@ -189,7 +192,7 @@ function drawSlots() {
   if (!rows.length) return missing(section, table);
   const box = section.querySelector(".body");
   box.replaceChildren(
-    make("p", { class: "hint" }, "Each mark is a requested size: circles are kmalloc, squares are caches; its area is what was wasted, its distance to the line what one object wastes."),
+    make("p", { class: "hint" }, "Each mark is a requested size: circles are kmalloc, squares are caches. The slot is what the allocator hands out for it, because it has memory in fixed sizes. The area of a mark is what was wasted, its distance to the line what one object wastes."),
     slotsChart(rows, box.clientWidth),
   );
   const list = make("div", { id: "slot-rows" }, make("h2", { hidden: true }, "Requested sizes"), make("div", { class: "body" }));

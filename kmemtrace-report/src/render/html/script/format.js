@@ -41,6 +41,15 @@ function moment(keys) {
   return seconds >= 100 ? seconds.toFixed(1) + " s" : seconds >= 1 ? seconds.toFixed(3) + " s" : (keys / 1e6).toFixed(3) + " ms";
 }
 
+/** A duration in nanoseconds. */
+function lasting(ns) {
+  if (ns === null || ns === undefined) return "-";
+  if (ns < 1e3) return ns + " ns";
+  if (ns < 1e6) return (ns / 1e3).toFixed(ns < 1e5 ? 1 : 0) + " \u00b5s";
+  if (ns < 1e9) return (ns / 1e6).toFixed(ns < 1e8 ? 1 : 0) + " ms";
+  return (ns / 1e9).toFixed(2) + " s";
+}
+
 /** Element of HTML with attributes and children; a string becomes text, never markup. */
 function make(name, attributes, ...children) {
   const element = document.createElement(name);

@@ -7,6 +7,23 @@ const COMPLETENESS = SUMMARY.completeness;
 /** True for a page of a saved document, which has rows of call-sites alone. */
 const IS_SAVED = TRACE.input === "document";
 
+/** Spaces that have an event, or an object. */
+const HAS = (() => {
+  const of = { slab: ["kmalloc", "cache"], pages: ["pages"], percpu: ["percpu"], vmalloc: ["vmalloc"], tag: ["tag"] }, has = {};
+  const figures = ["allocs", "frees", "free_events", "failed_allocs", "live_objects", "live_allocated", "live_pages"];
+  for (const space in of) has[space] = of[space].some(kind => figures.some(figure => SUMMARY.kinds[kind]?.[figure] > 0));
+  return has;
+})();
+const HAS_MEMORY = Object.values(HAS).some(Boolean);
+
+/** A time of day as the reader's clock shows it, with its offset. */
+function dateOf(text) {
+  const date = new Date(text), two = n => String(n).padStart(2, "0");
+  if (isNaN(date)) return text;
+  const offset = -date.getTimezoneOffset(), minutes = Math.abs(offset);
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())} ${offset < 0 ? "-" : "+"}${two(Math.floor(minutes / 60))}${two(minutes % 60)}`;
+}
+
 /** Mark and words of each verdict; the colour says the same. */
 const VERDICTS = {
   complete: { mark: "\u2713", says: "" },
@@ -29,6 +46,8 @@ function drawVerdict() {
   const span = TRACE.order === "sequence" ? null : TRACE.last - TRACE.first;
   const origin = [
     DATA.title,
+    TRACE.host,
+    TRACE.begun ? "begun " + dateOf(TRACE.begun) : null,
     TRACE.kernel ? ("Linux " + TRACE.kernel + " " + (TRACE.arch || "")).trim() : null,
     counted(TRACE.cpus, "CPU"),
     span === null ? null : "recorded " + moment(span),
@@ -44,6 +63,7 @@ function namesInWords() {
   const names = SUMMARY.names;
   const words = { dwarf: "DWARF", objects: "objects of a built tree", map: "a map of another build", module: "paths of modules", symbols: "symbols of the trace" };
   const table = DATA.sites || { columns: [], rows: [] }, symbol = table.columns.indexOf("symbol");
+  if (!table.rows.length) return null;
   if (!table.rows.some(row => row[symbol] !== null)) return "no names";
   if (!names) return null;
   const { from, checked } = names.kernel, modules = names.modules.dwarf;
@@ -54,6 +74,8 @@ function namesInWords() {
 /** Restrictions that a reader must know of. */
 function drawNotes() {
   const notes = [...DATA.asked];
+  if (TRACE.command) notes.push("recorded by: " + TRACE.command.join(" "));
+  if (!HAS_MEMORY && !IS_SAVED) notes.push(DATA.waiting ? "allocations were not recorded: this page has the time that tasks waited for memory" : "no allocation is in this recording");
   if (IS_SAVED) notes.push("from a saved document: it has call-sites, but neither times, caches, sizes, pairs of CPUs nor mismatches");
   if (DATA.branch) notes.push("the tree is that of " + DATA.branch);
   if (DATA.wrapped_live) notes.push(`~ ${bytes(DATA.wrapped_live)} live known by wrapper only: a function that allocates on behalf of its callers`);
@@ -75,34 +97,44 @@ function tile(figure, words, ...more) {
 }
 
 function drawTiles() {
-  const { total, kinds, pairs, findings } = SUMMARY;
-  const bound = total.live_is_upper_bound ? "\u2264 " : "";
-  const share = percent(total.wasted, total.allocated);
-  const errors = ["kind_mismatch", "cache_mismatch"].reduce((sum, name) => sum + findings[name].count - findings[name].suspect - findings[name].unseen, 0);
-  const doubtful = ["kind_mismatch", "cache_mismatch"].reduce((sum, name) => sum + findings[name].suspect, 0);
-  const tiles = [
-    tile(bound + bytes(total.live_allocated), "live at the end", counted(total.live_objects, "object") + (bound ? ", at most" : "")),
-    tile(bytes(total.peak_live_allocated), "peak", IS_SAVED ? "not in a saved document" : total.peak_at === null ? null : "at " + moment(total.peak_at - TRACE.first)),
-    tile(bytes(total.wasted), "wasted, over all", share === "-" ? null : share + " of what was allocated"),
-    tile(bytes(total.allocated), "allocated in total", counted(total.allocs, "allocation")),
-    IS_SAVED ? tile(percent(total.cross_cpu, total.frees), "freed on another CPU", total.cross_cpu === null ? null : count(total.cross_cpu) + " of " + counted(total.frees, "free"))
-      : tile(percent(pairs.cross_cpu, pairs.paired), "freed on another CPU", pairs.cross_cpu === null ? null : count(pairs.cross_cpu) + " of " + counted(pairs.paired, "free")),
-    IS_SAVED ? tile("-", "mismatches", "not in a saved document") : findings.kind_mismatch.count === null ? tile("-", "mismatches") : tile(count(errors), errors === 1 ? "mismatch" : "mismatches", doubtful ? count(doubtful) + " more are suspect" : errors ? "nothing known explains " + (errors === 1 ? "it" : "them") : "that nothing explains"),
-  ];
-  if (HAS_STATIC) tiles.splice(4, 0, tile(bytes(ROOT.static), "static", "code and data of the image"));
-  if (kinds.pages.allocs) tiles.push(tile(bytes(kinds.pages.live_allocated), "pages live at the end", counted(kinds.pages.allocs, "allocation")));
-  if (errors) tiles[tiles.findIndex(each => each.textContent.includes("mismatch"))].classList.add("bad");
+  const { total, kinds, pairs, findings } = SUMMARY, tiles = [];
+  // What was not recorded, or is not told, has no tile.
+  const put = (figure, words, ...more) => { if (figure !== null && figure !== undefined && figure !== "-") tiles.push(tile(figure, words, ...more)); };
+  const size = n => n === null || n === undefined ? null : bytes(n);
+  if (HAS.slab) {
+    const bound = total.live_is_upper_bound ? "\u2264 " : "", share = percent(total.wasted, total.allocated);
+    put(total.live_allocated === null ? null : bound + bytes(total.live_allocated), "live at the end", counted(total.live_objects, "object") + (bound ? ", at most" : ""));
+    put(size(total.peak_live_allocated), "peak", IS_SAVED ? "not in a saved document" : total.peak_at === null ? null : "at " + moment(total.peak_at - TRACE.first));
+    put(size(total.wasted), "wasted, over all", share === "-" ? null : share + " of what was allocated");
+    put(size(total.allocated), "allocated in total", counted(total.allocs, "allocation"));
+  }
+  const shared = DATA.trees.find(tree => tree.has_static);
+  if (shared) put(bytes(shared.root[3 + shared.figures.indexOf("static")]), "static", "code and data of the image");
+  const [crossed, freed] = IS_SAVED ? [total.cross_cpu, total.frees] : [pairs.cross_cpu, pairs.paired];
+  if (crossed !== null) put(percent(crossed, freed), "freed on another CPU", count(crossed) + " of " + counted(freed, "free"));
+  if (!IS_SAVED && HAS.slab && findings.kind_mismatch.count !== null) {
+    const sum = of => ["kind_mismatch", "cache_mismatch"].reduce((sum, name) => sum + of(findings[name]), 0);
+    const errors = sum(found => found.count - found.suspect - found.unseen), doubtful = sum(found => found.suspect);
+    put(count(errors), errors === 1 ? "mismatch" : "mismatches", doubtful ? count(doubtful) + " more are suspect" : errors ? "nothing known explains " + (errors === 1 ? "it" : "them") : "that nothing explains");
+    if (errors) tiles[tiles.length - 1].classList.add("bad");
+  }
+  const others = { pages: "pages", percpu: "per-CPU memory", vmalloc: "address space of vmalloc", tag: "tagged memory" };
+  for (const kind in others) if (HAS[kind]) put(size(kinds[kind].live_allocated), others[kind] + (TRACE.one_moment ? "" : " live at the end"), kinds[kind].allocs === null ? null : counted(kinds[kind].allocs, "allocation"));
+  const leaks = leakGroups().filter(group => group.verdict === "leak");
+  if (leaks.length) {
+    put(count(leaks.length), leaks.length === 1 ? "leak" : "leaks", "memory that grows and is not freed");
+    tiles[tiles.length - 1].classList.add("bad");
+  }
+  if (DATA.waiting?.stalls.length) put(lasting(stallTime()), "waited for memory", counted(stallCount(), "stall"));
   $("tiles").append(...tiles);
 }
 
 function drawFoot() {
-  const lines = [ROOT_IS_PAGES ? "The tree counts pages." : "The tree counts slab objects: kmalloc and cache. Pages are never added to the objects that they hold."];
-  lines.push("Bytes are those that the allocator handed out.");
-  if (DATA.tree.folded) lines.push(`The tree has ${count(nodeCount)} nodes here; ${count(DATA.tree.folded)} smaller ones are folded into \u201c(n others)\u201d.`);
-  const unknown = ROOT.children.filter(node => ["unknown", "module"].includes(node.kind)).reduce((sum, node) => sum + node.total, 0);
-  if (unknown > ROOT.total / 2) lines.push("Folders of the sources are not known: --vmlinux names the kernel's debug information, --names a map made from another build.");
-  if (!HAS_STATIC) lines.push("Static bytes are not here: no image or tree of this kernel was named.");
+  const lines = [];
+  if (HAS_MEMORY) lines.push("Bytes are those that the allocator handed out. Pages are never added to the objects that they hold.");
+  const isByPlace = DATA.trees.some(tree => ["folder", "area"].includes(tree.by[0]));
+  if (HAS_MEMORY && !isByPlace) lines.push("Folders of the sources are not known: --vmlinux names the kernel's debug information, --names a map made from another build.");
+  if (isByPlace && !DATA.trees.some(tree => tree.has_static)) lines.push("Static bytes are not here: no image or tree of this kernel was named.");
   if (SUMMARY.total.live_is_upper_bound) lines.push("\u2264 marks an upper bound: objects are also freed on paths without events, so some of them may be gone.");
   $("foot").append(...lines.map(line => make("p", {}, line)));
 }
-const ROOT_IS_PAGES = !SUMMARY.total.allocs && SUMMARY.kinds.pages.allocs > 0;

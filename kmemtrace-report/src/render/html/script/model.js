@@ -1,4 +1,4 @@
-// Tree of the sources, sizes of its nodes, their colours, and the search.
+// Trees, sizes of their nodes, colours, and the search.
 
 /** Sizes of nodes: word of the command line, words for people, figure of a node, its format. */
 const SIZES = [
@@ -9,20 +9,31 @@ const SIZES = [
   { key: "static", title: "static: code and data", of: node => node.static, format: bytes },
   { key: "current", title: "static and live", of: node => node.static + node.live, format: bytes },
 ];
-const HAS_STATIC = DATA.tree.has_static;
 
 /** Members of a node, in the order of the data block's figures. */
 const MEMBERS = { live_allocated: "live", wasted: "wasted", allocated: "total", allocs: "allocs", static: "static", frees: "frees", live_objects: "objects", live_wasted: "liveWasted" };
 
-let nodeCount = 0;
+/** Words for what the nodes at the top of a tree are. */
+const GROUPS = { folder: "folder of the sources", area: "area of the kernel", module: "module", task: "task", cgroup: "cgroup", stack: "call stack", site: "call site", use: "use of pages" };
+/** Words for the memory that a tree counts. */
+const SPACES = { slab: "slab objects", pages: "pages", percpu: "per-CPU memory", vmalloc: "address space of vmalloc", tag: "tagged memory" };
+
+/** Title of a tree: its keys, and its memory where trees of several kinds are there. */
+function titleOf(tree) {
+  const keys = tree.by.length > 1 ? tree.by.filter((key, at) => at === 0 || key !== "site") : tree.by;
+  const words = keys.map(key => GROUPS[key] || key).join(", ");
+  return DATA.trees.some(other => other.space !== tree.space) ? words + ": " + (SPACES[tree.space] || tree.space) : words;
+}
+
+/** The tree that is shown, its root, and the number of its nodes. */
+let TREE, ROOT, HAS_STATIC, nodeCount;
 function nodeOf([name, kind, bound, ...rest], parent) {
   nodeCount++;
-  const node = { name, kind: DATA.tree.kinds[kind], isBound: bound === 1, parent, depth: parent ? parent.depth + 1 : 0, children: [], hit: true, isNear: true };
-  DATA.tree.figures.forEach((figure, at) => node[MEMBERS[figure]] = rest[at]);
-  node.children = (rest[DATA.tree.figures.length] || []).map(child => nodeOf(child, node));
+  const node = { name, kind: TREE.kinds[kind], isBound: bound === 1, parent, depth: parent ? parent.depth + 1 : 0, children: [], hit: true, isNear: true };
+  TREE.figures.forEach((figure, at) => node[MEMBERS[figure]] = rest[at]);
+  node.children = (rest[TREE.figures.length] || []).map(child => nodeOf(child, node));
   return node;
 }
-const ROOT = nodeOf(DATA.tree.root, null);
 
 /** Names from below the root to a node. */
 function pathOf(node) {
@@ -65,16 +76,27 @@ function sitesBelow(node, size) {
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999"];
 
 /** Node whose children have a colour each: below a root that is nearly one child. */
-const STEM = (() => {
+function stem() {
   let node = ROOT;
   for (;;) {
     const most = [...node.children].sort((a, b) => b.live - a.live)[0];
     if (!most || most.children.length < 2 || most.live < 0.9 * node.live || node.depth > 3) return node;
     node = most;
   }
-})();
+}
 const HUES = new Map();
-for (const branch of [...STEM.children].sort((a, b) => b.live + b.total / 8 - a.live - a.total / 8)) HUES.set(branch, PALETTE[HUES.size % PALETTE.length]);
+
+/** Makes the tree of this number the one that is shown. */
+function useTree(at) {
+  TREE = DATA.trees[at];
+  HAS_STATIC = TREE.has_static;
+  nodeCount = 0;
+  ROOT = nodeOf(TREE.root, null);
+  HUES.clear();
+  for (const branch of [...stem().children].sort((a, b) => b.live + b.total / 8 - a.live - a.total / 8)) HUES.set(branch, PALETTE[HUES.size % PALETTE.length]);
+}
+useTree(0);
+
 function hueOf(node) {
   for (let up = node; up; up = up.parent) if (HUES.has(up)) return HUES.get(up);
   return "#999999";

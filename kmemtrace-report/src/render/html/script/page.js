@@ -1,6 +1,6 @@
 // State of the page, in the fragment of its address; listeners; the first drawing.
 
-const state = { shape: "treemap", size: SIZES[0], at: ROOT, find: "", matches: null, sorts: {} };
+const state = { tree: 0, shape: "treemap", size: SIZES[0], at: ROOT, find: "", matches: null, sorts: {} };
 const SHAPE_NAMES = ["treemap", "rings", "icicle", "table"];
 
 const scheme = window.matchMedia("(prefers-color-scheme: dark)");
@@ -11,16 +11,20 @@ const dark = () => !isPrinting && (theme === "auto" ? scheme.matches : theme ===
 /** Order of a table: key of its column, and true for ascending. */
 function sortOf(id, key) {
   const [chosen, direction] = (state.sorts[id] || "").split(".");
-  return chosen ? [chosen, direction === "up"] : [key, key === "severity"];
+  return chosen ? [chosen, direction === "up"] : [key, ["severity", "verdict"].includes(key)];
 }
 function setSort(id, key, isUp) {
   state.sorts[id] = key + (isUp ? ".up" : ".down");
   keep();
 }
 
+/** Word of a tree in the address. */
+const treeWord = at => DATA.trees[at].by.join("-") + "." + DATA.trees[at].space;
+
 /** Puts the state into the address. */
 function keep(isStep) {
   const parts = [["shape", state.shape], ["size", state.size.key]];
+  if (state.tree > 0) parts.unshift(["tree", treeWord(state.tree)]);
   if (state.find) parts.push(["find", encodeURIComponent(state.find)]);
   parts.push(...Object.entries(state.sorts));
   if (state.at !== ROOT) parts.push(["at", pathOf(state.at).map(encodeURIComponent).join("/")]);
@@ -37,18 +41,38 @@ function keep(isStep) {
 function restore() {
   const decoded = text => { try { return decodeURIComponent(text); } catch { return text; } };
   const parts = new Map(location.hash.slice(1).split("&").map(part => [part.slice(0, part.indexOf("=")), part.slice(part.indexOf("=") + 1)]));
+  const tree = Math.max(0, DATA.trees.findIndex((_, at) => treeWord(at) === parts.get("tree")));
+  if (tree !== state.tree) openTree(tree);
   state.shape = SHAPE_NAMES.includes(parts.get("shape")) ? parts.get("shape") : "treemap";
   state.size = usable().find(size => size.key === parts.get("size")) || SIZES[0];
   state.at = parts.has("at") ? nodeAt(parts.get("at").split("/").map(decoded)) : ROOT;
   if (!state.at.children.length && state.at.parent) state.at = state.at.parent;
   state.find = decoded(parts.get("find") || "");
   state.sorts = {};
-  for (const id of ["sites", "caches", "mismatches", "slot-rows"]) if (parts.has(id)) state.sorts[id] = parts.get(id);
+  for (const id of ["sites", "caches", "mismatches", "slot-rows", "leaks", "tasks", "stall-rows"]) if (parts.has(id)) state.sorts[id] = parts.get(id);
   $("find").value = state.find;
   $("size").value = state.size.key;
 }
 
 const usable = () => SIZES.filter(size => HAS_STATIC || !["static", "current"].includes(size.key));
+
+/** Opens a tree at its root. */
+function openTree(at) {
+  useTree(at);
+  Object.assign(state, { tree: at, at: ROOT });
+  unfolded.clear();
+  walker = null;
+  if (!usable().includes(state.size)) state.size = SIZES[0];
+  $("group").value = String(at);
+  fillSizes();
+}
+
+function chooseTree(at) {
+  if (at === state.tree) return;
+  openTree(at);
+  keep(true);
+  drawTree();
+}
 
 function go(node) {
   if (node === state.at) return drawTree();
@@ -100,7 +124,16 @@ function drawTree() {
   drawAbout(document.activeElement.node || state.at);
   drawBranch();
   drawPath();
+  drawTreeHint();
   for (const button of $("shapes").children) button.setAttribute("aria-pressed", button.dataset.shape === state.shape);
+}
+
+/** What the tree counts, and what is folded in it. */
+function drawTreeHint() {
+  const words = { slab: "Slab objects: kmalloc and cache.", pages: "Whole pages.", percpu: "Memory of each CPU.", vmalloc: "Address space of vmalloc, not memory." };
+  const more = { cgroup: "A cgroup is that of the thread that ran; work done for others counts for it. (unknown): the recording does not tell it.", stack: "Outermost caller at the top, the call-site below.", task: "Work in an interrupt counts for the thread that it interrupted." };
+  const folded = TREE.folded ? `The tree has ${count(nodeCount)} nodes here; ${count(TREE.folded)} smaller ones are folded into \u201c(n others)\u201d.` : "";
+  $("shows").textContent = [words[TREE.space], more[TREE.by[0]], folded].filter(Boolean).join(" ");
 }
 
 function drawPath() {
@@ -122,20 +155,33 @@ function drawCharts() {
   drawTime();
   drawCpus();
   drawSlots();
+  drawWaiting();
+}
+
+function fillSizes() {
+  $("size").replaceChildren(...SIZES.map(size => {
+    const isThere = usable().includes(size);
+    return make("option", { value: size.key, disabled: !isThere }, size.title + (isThere ? "" : " (not in this tree)"));
+  }));
+  $("size").value = state.size.key;
 }
 
 function fillToolbar() {
-  $("size").append(...SIZES.map(size => {
-    const isThere = usable().includes(size);
-    return make("option", { value: size.key, disabled: !isThere }, size.title + (isThere ? "" : " (no image named)"));
-  }));
+  $("group").append(...DATA.trees.map((tree, at) => make("option", { value: String(at) }, titleOf(tree))));
+  fillSizes();
   $("shapes").append(...SHAPE_NAMES.map(shape => make("button", { type: "button", "data-shape": shape, onclick: () => reshape(shape) }, shape)));
   $("keys").textContent = "Click or Enter goes into a box, Escape goes out; arrows walk: right and left to neighbours, down and up to children and parents.";
-  const parts = [["explore", "Tree"], ["time", "Over time"], ["cpus", "CPUs"], ["slots", "Sizes"], ["sites", "Call-sites"], ["caches", "Caches"], ["mismatches", "Mismatches"]];
-  $("parts").append(...parts.map(([id, title]) => make("button", { type: "button", class: "link", onclick: () => $(id).scrollIntoView() }, title)));
+}
+
+/** Links to the sections that are there. */
+function fillParts() {
+  const parts = [["leaks", "Leaks"], ["waiting", "Stalls"], ["explore", "Tree"], ["time", "Over time"], ["tasks", "Tasks"], ["cpus", "CPUs"], ["slots", "Sizes"], ["sites", "Call-sites"], ["caches", "Caches"], ["mismatches", "Mismatches"]];
+  const shown = parts.filter(([id]) => !$(id).hidden);
+  $("parts").replaceChildren(...shown.map(([id, title]) => make("button", { type: "button", class: "link", onclick: () => $(id).scrollIntoView() }, title)));
 }
 
 function listen() {
+  $("group").addEventListener("change", event => chooseTree(Number(event.target.value)));
   $("size").addEventListener("change", event => resize(SIZES.find(size => size.key === event.target.value)));
   let waits = 0;
   $("find").addEventListener("input", event => {
@@ -180,6 +226,9 @@ fillToolbar();
 restore();
 listen();
 $("theme").textContent = "Theme: " + theme;
+$("explore").hidden = !HAS_MEMORY && !HAS_STATIC;
+drawLeaks();
+fillParts();
 drawTree();
 // The rest stands below, so that the tree answers first.
 setTimeout(() => {
@@ -187,5 +236,7 @@ setTimeout(() => {
   sitesAgain = drawSites();
   drawCaches();
   drawMismatches();
+  drawTasks();
+  fillParts();
   document.documentElement.dataset.drawn = "all";
 });

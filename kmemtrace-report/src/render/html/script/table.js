@@ -40,11 +40,25 @@ function sortable(section, { columns, rows, sort, filter, note, others }) {
       make("button", { type: "button", onclick: () => { shown += 10 * PAGE_ROWS; render(); } }, `Show ${count(Math.min(left, 10 * PAGE_ROWS))} more`),
       left > 10 * PAGE_ROWS ? make("button", { type: "button", onclick: () => { shown = Infinity; render(); } }, `Show all ${count(sorted.length)}`) : null,
       make("span", {}, `${counted(left, "row")} not shown`)) : null;
-    box.replaceChildren(make("p", { class: "hint" }, words.join("; ") + "."), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": section.querySelector("h2").textContent }, table), more || "");
+    box.replaceChildren(make("p", { class: "hint" }, words.join("; ") + "."), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": section.querySelector("h2").textContent }, table), more || "", legend(columns));
     if (refocus) box.querySelector(`th[data-key="${refocus}"] button`)?.focus({ preventScroll: true });
   };
   render();
   return render;
+}
+
+/** What the headings of a table mean, for readers without a pointer that tells it. */
+function legend(columns) {
+  const told = columns.filter(column => column.help);
+  return make("details", { class: "legend" }, make("summary", {}, "What the columns mean"),
+    make("dl", {}, ...told.map(({ title, help }) => make("div", {}, make("dt", {}, title), make("dd", {}, help)))));
+}
+
+/** Table in the order of its rows. A column has `title`, `help` and `show`. */
+function plainTable(columns, rows) {
+  const head = columns.map(({ title, help, isText }) => make("th", { scope: "col", class: isText ? "text" : null, title: help }, title));
+  const cells = row => columns.map(({ show, isText }) => make("td", { class: isText ? "text" : "number" }, ...[show(row)].flat()));
+  return [make("div", { class: "scroll" }, make("table", { class: "narrow" }, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows.map(row => make("tr", {}, ...cells(row)))))), legend(columns)];
 }
 
 /** Order by a column: unknown values last, ties as they stand in the data. */
@@ -85,7 +99,7 @@ function drawSites() {
   const section = $("sites"), table = DATA.sites;
   if (!table || !table.rows.length) return missing(section, table);
   const of = readerOf(table);
-  const symbol = row => of("symbol")(row) ?? of("call_site")(row);
+  const symbol = row => of("symbol")(row) ?? (of("call_site")(row) === "0x0" ? "(no call-site)" : of("call_site")(row));
   const path = row => {
     const source = of("source")(row), module = of("module")(row);
     return (source ? source.replace(/:\d+$/, "") + "/" : module ? `[${module}]/` : "") + symbol(row);
@@ -123,12 +137,13 @@ function severityOf(of, row) {
 
 function drawMismatches() {
   const section = $("mismatches"), table = DATA.mismatch;
-  if (!table || !table.rows.length) return missing(section, table, "No finding.");
+  if (!table || !table.rows.length) return missing(section, table, HAS.slab || HAS.pages ? "No finding." : null);
   const of = readerOf(table), severity = row => severityOf(of, row);
   const plain = (key, title, help) => ({ key, title, of: of(key), show: row => count(of(key)(row)), help });
   const side = (key, title, name) => {
     const symbol = row => of(name + "_symbol")(row) ?? of(name + "_site")(row);
-    return { key, title, of: row => symbol(row) ?? "", isText: true, show: row => siteCell(symbol(row) ?? "-", null, of(name + "_source")(row)) };
+    const help = name === "alloc" ? "Call site that allocated the object" : "Call site that freed it";
+    return { key, title, help, of: row => symbol(row) ?? "", isText: true, show: row => siteCell(symbol(row) ?? "-", null, of(name + "_source")(row)) };
   };
   sortable(section, {
     columns: [
@@ -148,7 +163,35 @@ function drawMismatches() {
   });
 }
 
-/** Says that a part is not there. */
+/** Leaves out a part that was not recorded; says of one that was what `words` say, and of a saved document that it lacks the part. */
 function missing(section, part, words) {
-  section.querySelector(".body").replaceChildren(make("p", { class: "hint" }, part ? words || "Nothing was recorded." : "Not in this input: a saved document does not have it."));
+  const text = part ? words : IS_SAVED ? "Not in this input: a saved document does not have it." : null;
+  if (text) section.querySelector(".body").replaceChildren(make("p", { class: "hint" }, text));
+  else section.hidden = true;
+}
+
+/** Threads, from the trees of tasks. */
+function drawTasks() {
+  const section = $("tasks"), rows = [];
+  DATA.trees.forEach((tree, at) => {
+    if (tree.by[0] !== "task") return;
+    const place = name => 3 + tree.figures.indexOf(name), kind = tree.kinds.indexOf("others");
+    for (const child of tree.root[3 + tree.figures.length] || []) {
+      const of = name => child[place(name)];
+      rows.push({ name: child[0], isFolded: child[1] === kind, isBound: child[2] === 1, tree: at, space: tree.space, live: of("live_allocated"), objects: of("live_objects"), wasted: of("live_wasted"), total: of("allocated"), allocs: of("allocs"), frees: of("frees") });
+    }
+  });
+  if (!rows.length) { section.hidden = true; return; }
+  const column = (key, title, show, help) => ({ key, title, of: row => row[key], show: row => show(row[key]), help });
+  const columns = [
+    { key: "live", title: "live", of: row => row.live, show: row => (row.isBound ? "\u2264 " : "") + bytes(row.live), help: "Bytes of the objects that the task allocated and that are live at the end" },
+    column("objects", "objects", count, "Number of these objects; of pages: of blocks"),
+    column("total", "total", bytes, "Bytes handed out to the task, over all allocations"),
+    column("allocs", "allocs", count, "Successful allocations of the task"),
+    column("frees", "frees", count, "Objects of the task whose free was seen, whoever freed them"),
+    { key: "space", title: "memory", of: row => row.space, show: row => SPACES[row.space] || row.space, isText: true, help: "What is counted: objects of slabs, pages, ..." },
+    { key: "task", title: "task", of: row => row.name, isText: true, help: "Command and id of the thread that allocated; work that the kernel does in an interrupt counts for the thread that it interrupted",
+      show: row => row.isFolded ? row.name : make("button", { type: "button", class: "link", onclick: () => { chooseTree(row.tree); go(ROOT.children.find(node => node.name === row.name) || ROOT); $("explore").scrollIntoView(); } }, row.name) },
+  ];
+  sortable(section, { columns, rows, sort: "live", others: 0 });
 }
