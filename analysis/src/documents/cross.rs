@@ -80,7 +80,9 @@ pub(super) fn cross<'a>(
         |rest| OtherCross {
             frees: rest.iter().map(|(_, stats)| stats.frees).sum(),
             cross_cpu: ordering.known(rest.iter().map(|(_, stats)| stats.cross_cpu).sum()),
-            cross_cpu_bytes: ordering.known(saturation.sum(rest.iter().map(|(_, stats)| stats.cross_cpu_bytes).sum())),
+            cross_cpu_bytes: ordering
+                .known(saturation.sum(rest.iter().map(|(_, stats)| stats.cross_cpu_bytes).sum()))
+                .filter(|_| rest.iter().all(|(key, stats)| stats.has_bytes(key.kind))),
         },
     );
     let rows: Vec<_> = rows.into_iter().map(|(key, f)| (key, f, saturation.sum(f.cross_cpu_bytes))).collect();
@@ -89,7 +91,7 @@ pub(super) fn cross<'a>(
         kind: *kind,
         frees: stats.frees,
         cross_cpu: ordering.known(stats.cross_cpu),
-        cross_cpu_bytes: ordering.known(*bytes),
+        cross_cpu_bytes: ordering.known(*bytes).filter(|_| stats.has_bytes(*kind)),
     };
     let template = template.map(|(key, stats)| make(&(key, stats, 0)));
     let rows = Rows::of(rows, make);

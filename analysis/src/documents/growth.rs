@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kmemtrace_abi::event::{BySpace, Kind};
+use kmemtrace_abi::event::{BySpace, Kind, Space};
 use serde::Serialize;
 
 use super::group::{GroupNames, GroupNaming};
@@ -139,6 +139,7 @@ pub(super) fn growth<'a>(
         SliceFigures::of(growth, (index, stats.has_bytes(key.kind)))
     };
     let mut totals = BySpace::from_fn(|_| SliceFigures::none(growth.len()));
+    let mut tells_bytes = BySpace::from_fn(|_| true);
     let mut rows = Vec::new();
     for (index, (key, stats)) in paired.rows.iter().enumerate() {
         for bytes in growth.live(index) {
@@ -146,12 +147,13 @@ pub(super) fn growth<'a>(
         }
         let figures = of(index);
         totals[key.kind.space()].add(&figures, saturation);
-        if figures.live_allocated.is_none() {
-            totals[key.kind.space()].live_allocated = None;
-        }
+        tells_bytes[key.kind.space()] &= figures.live_allocated.is_some();
         if stats.allocs > 0 || !stats.told.is_empty() {
             rows.push((Reverse(figures.grown()), naming.place(*key), key.kind, index));
         }
+    }
+    for space in Space::ALL.into_iter().filter(|space| !tells_bytes[*space]) {
+        totals[space].live_allocated = None;
     }
     rows.sort_unstable();
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));

@@ -225,10 +225,9 @@ pub(super) fn summary<'a>(analysis: &'a Analysis, (saturation, ordering): (&Satu
             free_pages_after_free: of_frames(counts.free_pages_after_free),
         }
     };
-    let all = |figure: fn(&Stats) -> u128| {
-        let compared = paired.kinds.iter().filter(|(kind, _)| analysis.compares(*kind));
-        saturation.sum(compared.map(|(_, stats)| figure(stats)).sum::<u128>())
-    };
+    let of_kinds = || paired.kinds.iter().filter(|(kind, _)| analysis.compares(*kind));
+    let all = |figure: fn(&Stats) -> u128| saturation.sum(of_kinds().map(|(_, stats)| figure(stats)).sum::<u128>());
+    let has_bytes = of_kinds().all(|(kind, stats)| stats.has_bytes(kind));
     let counts = &paired.counts;
     let own = || Own { allocs: counts.own_allocs, allocated: saturation.sum(counts.own_allocated) };
     Summary {
@@ -250,7 +249,7 @@ pub(super) fn summary<'a>(analysis: &'a Analysis, (saturation, ordering): (&Satu
         pairs: PairCounts {
             paired: ordering.past(all(|k| k.frees.into())),
             cross_cpu: ordering.known(all(|k| k.cross_cpu.into())),
-            cross_cpu_bytes: ordering.known(all(|k| k.cross_cpu_bytes)),
+            cross_cpu_bytes: ordering.known(all(|k| k.cross_cpu_bytes)).filter(|_| has_bytes),
             cross_node: ordering.known(compared(analysis, &counts.cross_node)).filter(|_| paired.knows_nodes),
         },
         own: own_threads.is_some().then(own),

@@ -424,7 +424,7 @@ fn a_recording_of_some_tasks_has_upper_bounds_only() {
         .kmalloc(3, 0, SITE, B, (8, 8))
         .finish();
     let mut known = Known::of_workload(work);
-    known.trace.scope = "tasks";
+    known.trace.scope = Some("tasks");
     known.trace.filtered = Some("bytes_req > 100".to_owned());
     let summary = document(&Asked::view("summary"), &known);
     let by_hand = json!({

@@ -58,7 +58,7 @@ pub fn trace(known: &Known, pairs: &Pairs) -> Value {
     let members = json!({
         "input": trace.input.name(), "source": source, "kernel": trace.kernel, "arch": trace.arch, "endian": trace.endian,
         "word_bytes": trace.word_bytes, "page_bytes": trace.page_bytes,
-        "page_bytes_from": trace.page_bytes.map(|_| "trace"), "addresses": "raw", "clock": trace.clock,
+        "page_bytes_from": trace.page_bytes.map(|_| trace.page_bytes_from), "addresses": "raw", "clock": trace.clock,
         "cpus": known.cpus.len(), "own_threads": known.own_threads.as_ref().map(BTreeSet::from_iter),
         "scope": trace.scope, "filtered": trace.filtered, "one_moment": false,
         "order": if trace.order == OrderKey::Time { "time" } else { "sequence" },

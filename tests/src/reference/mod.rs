@@ -26,7 +26,7 @@ pub mod symbols;
 
 pub use selection::Selection;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::generate::layout::{Layout, UNKNOWN_EVENTS, layouts};
 use crate::generate::{Era, RelayOptions, RelayStreams, Shape, Workload};
@@ -119,12 +119,14 @@ pub struct TraceMembers {
     pub word_bytes: Option<u8>,
     /// Bytes of a page.
     pub page_bytes: Option<u64>,
+    /// Who tells them.
+    pub page_bytes_from: &'static str,
     /// Trace clock.
     pub clock: Option<String>,
     /// Order key of the events.
     pub order: OrderKey,
-    /// Threads of the recording: `"system"` or `"tasks"`.
-    pub scope: &'static str,
+    /// Threads of the recording: `"system"` or `"tasks"`; `None` if the input does not tell.
+    pub scope: Option<&'static str>,
     /// The kernel's filter on allocation events.
     pub filtered: Option<String>,
     /// Deferred frees.
@@ -175,6 +177,19 @@ fn take_sites_of_stacks(workload: &mut Workload, has_symbols: bool) {
     }
 }
 
+/// Items of a source of several CPUs as those of each CPU.
+fn apart(items: Vec<StreamItem>) -> Vec<(u32, Vec<StreamItem>)> {
+    let mut cpus: BTreeMap<u32, Vec<StreamItem>> = BTreeMap::new();
+    for item in items {
+        let cpu = match &item {
+            StreamItem::Event(event) => event.cpu,
+            StreamItem::Gap(gap) => gap.cpu,
+        };
+        cpus.entry(cpu).or_default().push(item);
+    }
+    cpus.into_iter().collect()
+}
+
 impl Known {
     /// Facts about the recording of `workload`.
     pub fn of_workload(mut workload: Workload) -> Known {
@@ -217,9 +232,10 @@ impl Known {
                 endian: Some(target.endian.name()),
                 word_bytes: Some(target.word_bytes),
                 page_bytes: Some(u64::from(workload.shape.page_bytes)),
+                page_bytes_from: "trace",
                 clock: workload.clock.map(str::to_owned),
                 order: OrderKey::Time,
-                scope: "system",
+                scope: Some("system"),
                 filtered: None,
                 deferred: match (workload.probes, workload.kernel) {
                     (Some(from), _) => Some(Deferred::From(from)),
@@ -286,9 +302,10 @@ impl Known {
                 endian: Some(options.endian.name()),
                 word_bytes: known.trace.word_bytes.filter(|_| !raw),
                 page_bytes: known.trace.page_bytes.filter(|_| !raw),
+                page_bytes_from: "trace",
                 clock: None,
                 order: if numbered { OrderKey::Sequence } else { OrderKey::Time },
-                scope: "system",
+                scope: Some("system"),
                 filtered: None,
                 deferred: None,
                 symbols: if raw { Some("none") } else { known.trace.symbols },
@@ -334,7 +351,11 @@ impl Known {
             while stream.fill(&mut trace.names, &mut items) {
                 all.extend_from_slice(&items);
             }
-            cpus.push((stream.cpu(), all));
+            if stream.has_several_cpus() {
+                cpus.extend(apart(all));
+            } else {
+                cpus.push((stream.cpu(), all));
+            }
         }
         let facts = trace.streams.iter().map(CpuStream::report);
         let verdict = facts.clone().map(|f| f.verdict).max().unwrap_or_default();
@@ -361,9 +382,10 @@ impl Known {
                 endian: info.endian.map(Endian::name),
                 word_bytes: info.word_bytes,
                 page_bytes: info.page_bytes,
+                page_bytes_from: info.page_bytes_from.name(),
                 clock: info.clock,
                 order: info.order,
-                scope: "system",
+                scope: info.scope.name(),
                 filtered: None,
                 deferred: info.deferred,
                 symbols: info.symbols.map(SymbolSource::name),
@@ -435,7 +457,7 @@ impl Known {
 
     /// True if the recording is of some tasks only: frees by others are unseen.
     pub fn is_of_tasks(&self) -> bool {
-        self.trace.scope == "tasks"
+        self.trace.scope == Some("tasks")
     }
 
     /// Command name of the event's thread.

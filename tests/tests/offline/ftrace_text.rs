@@ -216,6 +216,73 @@ fn loss_is_told_as_the_text_tells_it() {
     assert!(String::from_utf8_lossy(&message.stderr).contains("--show-lost-events"));
 }
 
+/// Bytes of per-CPU memory need the number of CPUs that the kernel may have, which not every text tells.
+#[test]
+fn bytes_of_per_cpu_memory_are_null_without_the_number_of_cpus() {
+    let dir = Directory::new(&[]);
+    let alloc = |pointer: u32, size: u32| {
+        format!(
+            "percpu_alloc_percpu: call_site=f+0x2/0x4 reserved=0 is_atomic=0 size={size} align=8 base_addr=000000004f0bd231 \
+             off=25376 ptr={pointer:016x} bytes_alloc=64 gfp_flags=GFP_KERNEL"
+        )
+    };
+    let free = "percpu_free_percpu: base_addr=000000004f0bd231 off=25376 ptr=0000000000000001";
+    let failed = "percpu_alloc_percpu_fail: reserved=0 is_atomic=0 size=8 align=8";
+    let lines = [
+        line(0, 1, &alloc(1, 16)),
+        line(0, 2, &alloc(2, 32)),
+        line(1, 3, free),
+        line(1, 4, failed),
+        line(1, 5, KMALLOC),
+    ];
+    let told = write(&dir, "told", &(HEAD.replace("ENTRIES", "5/5") + &lines.concat()));
+    let untold = write(&dir, "untold", &lines.concat());
+    let view = |path: &Path, arguments: &[&str]| {
+        json(&run_to(0, "kmemtrace-report", &[arguments, &["--format", "json"]].concat(), &[path]))
+    };
+    let [of_told, of_untold] =
+        [&told, &untold].map(|path| view(path, &["summary"])["kinds"]["percpu"].as_object().unwrap().clone());
+    assert_eq!((&of_told["requested"], &of_told["live_allocated"]), (&json!(96), &json!(64)));
+    let bytes = ["requested", "allocated", "wasted", "live_requested", "live_allocated", "live_wasted"];
+    for (name, value) in &of_untold {
+        let is_of_bytes = bytes.contains(&name.as_str()) || ["peak_live_allocated", "largest"].contains(&name.as_str());
+        assert_eq!(value, if is_of_bytes { &Value::Null } else { &of_told[name] }, "{name}");
+    }
+    let row = |view_and_options: &[&str]| view(&untold, view_and_options)["rows"][0].clone();
+    let live = row(&["live", "--kind", "percpu"]);
+    assert_eq!(
+        (&live["live_objects"], &live["live_allocated"], &live["grew"]),
+        (&json!(1), &Value::Null, &Value::Null)
+    );
+    let object = row(&["live", "--objects", "--kind", "percpu"]);
+    assert_eq!((&object["requested"], &object["allocated"]), (&Value::Null, &Value::Null));
+    assert_eq!(row(&["failed", "--kind", "percpu"])["requested"], Value::Null);
+    let growth = view(&untold, &["growth", "--kind", "percpu"]);
+    let allocs = growth["rows"][0]["allocs"].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
+    assert_eq!((&growth["rows"][0]["live_allocated"], allocs), (&Value::Null, 2));
+    assert_eq!(growth["total_percpu"].get("live_allocated"), Some(&Value::Null), "{growth}");
+    let cross = row(&["cross", "--kind", "percpu"]);
+    assert_eq!((&cross["cross_cpu"], &cross["cross_cpu_bytes"]), (&json!(1), &Value::Null));
+    let leaks = row(&["leaks", "--all", "--kind", "percpu"]);
+    assert_eq!((&leaks["live_objects"], &leaks["live_allocated"]), (&json!(1), &Value::Null));
+    for (path, bytes) in [(&told, Some(32)), (&untold, None)] {
+        let events = String::from_utf8(run_to(0, "kmemtrace-report", &["events"], &[path])).unwrap();
+        let first: Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
+        assert_eq!(first.get("requested").and_then(Value::as_u64), bytes);
+    }
+    let compared = json(&run_to(0, "kmemtrace-report", &["compare", "--format", "json"], &[&untold, &untold]));
+    let mut rows = compared["rows"].as_array().unwrap().iter();
+    let percpu = rows.find(|row| row["kind"] == "percpu" && row["after"]["allocs"] == 2).unwrap();
+    assert_eq!((&percpu["change"]["allocated"], &percpu["change"]["allocs"]), (&Value::Null, &json!(0)));
+    for arguments in ["live", "live --objects", "growth", "leaks --all", "failed", "sites", "tree", "events", "cross"] {
+        let arguments: Vec<&str> = arguments.split(' ').chain(["--kind", "percpu", "--format", "table"]).collect();
+        let arguments = if arguments[0] == "events" { vec!["events", "--format", "table"] } else { arguments };
+        run_to(0, "kmemtrace-report", &arguments, &[&untold]);
+    }
+    let html = dir.file("page.html");
+    run_to(0, "kmemtrace-report", &["html", "-o", html.to_str().unwrap()], &[&untold]);
+}
+
 /// A loss line stands behind events that the gap touches: what they find is suspect all the same.
 #[test]
 fn a_gap_reaches_back_to_its_cpus_last_event() {

@@ -27,6 +27,7 @@ mod readers;
 mod recorded_texts;
 mod relay;
 mod samples;
+mod samples_of_others;
 mod stack_text;
 mod symbols;
 mod trace_analyze;

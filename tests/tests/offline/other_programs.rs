@@ -7,8 +7,9 @@ use kmemtrace_abi::kernel::format::{EventFormat, PageShape};
 use kmemtrace_abi::kernel::subbuffer::SubBuffer;
 use kmemtrace_abi::target::{Endian, Little};
 use kmemtrace_tests::archive;
-use kmemtrace_tests::programs::{check, document, run, run_to, stderr};
+use kmemtrace_tests::programs::{check, document, json, run, run_to, stderr};
 use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::texts::{self, KERNELS, MadeText};
 use serde_json::Value;
 
 /// A captured tree, taken apart.
@@ -193,6 +194,50 @@ impl Tree {
         file
     }
 
+    /// A `trace.dat` of a latency tracer, which has this text in place of sub-buffers.
+    fn latency(&self, version: &str, compression: Option<&str>, text: &[u8]) -> Vec<u8> {
+        let described = self.described();
+        let comms = [&self.u64(0)[..]].concat();
+        if version == "6" {
+            let head = [self.head("6"), described, self.u32(0), self.u32(0), comms, self.u32(4)].concat();
+            let options = [b"options  \0", &self.option(5, &self.text("uname"))[..], &self.u16(0)].concat();
+            return [&head[..], &options, b"latency  \0", text].concat();
+        }
+        let name = compression.unwrap_or("none");
+        let mut file = [&self.head("7")[..], name.as_bytes(), b"\0\0"].concat();
+        let first = file.len();
+        file.extend(self.u64(0));
+        let mut section = |id: usize, stored: &[u8]| {
+            let at = file.len();
+            let is_packed = usize::from(id == 22 && compression.is_some());
+            file.extend(
+                [&self.u16(id)[..], &self.u16(is_packed), &self.u32(0), &self.u64(stored.len()), stored].concat(),
+            );
+            at
+        };
+        let header_len = 12 + 8 + self.header_page.len() + 13 + 8 + 1;
+        let places = [(16, &described[..header_len]), (18, &described[header_len + 4..])];
+        let mut options: Vec<u8> =
+            places.iter().flat_map(|(id, body)| self.option(*id, &self.u64(section(*id, body)))).collect();
+        let chunk = |chunk: &[u8]| {
+            let packed = zstd::bulk::compress(chunk, 1).unwrap();
+            [self.u32(packed.len()), self.u32(chunk.len()), packed].concat()
+        };
+        let chunks: Vec<&[u8]> = text.chunks(5000).collect();
+        let stored = match compression {
+            None => text.to_vec(),
+            Some(_) => [self.u32(chunks.len()), chunks.into_iter().flat_map(chunk).collect()].concat(),
+        };
+        let buffer = [&self.u64(section(22, &stored))[..], b"\0[local] global\0"].concat();
+        options.extend(
+            [self.option(22, &buffer), self.option(5, &self.text("uname")), self.option(8, &self.u32(4))].concat(),
+        );
+        options.extend(self.option(0, &self.u64(0)));
+        let at = section(0, &options);
+        file[first..first + 8].copy_from_slice(&self.u64(at));
+        file
+    }
+
     /// Bytes of a sub-buffer.
     fn header_page_size(&self) -> usize {
         let text = String::from_utf8_lossy(&self.header_page).into_owned();
@@ -274,6 +319,59 @@ fn a_cut_trace_dat_is_read_up_to_the_cut_or_refused_in_one_sentence() {
     }
 }
 
+/// A latency tracer's file has the kernel's text, which has the figures of the text alone.
+#[test]
+fn the_text_of_a_latency_tracer_in_a_trace_dat_is_read() {
+    let tree = Tree::of("tree-stacks-amd64-6.1");
+    let dir = Directory::new(&[]);
+    let MadeText { text: made, events: count, .. } = texts::made(KERNELS[11], 7, 500);
+    // The header of a latency format tells the kernel; this one is without a number of CPUs.
+    let percpu = "percpu_alloc_percpu: call_site=f+0x2/0x4 reserved=0 is_atomic=0 size=16 align=8 ptr=0000000047062bd3";
+    let text = format!("{}            bash-8212    [001] .....     9.000001: {percpu}\n", made.replace("#P:3", ""));
+    dir.write("text", text.as_bytes());
+    let members = |document: Value| {
+        let [events, kinds, pairs, findings, completeness] =
+            ["events", "kinds", "pairs", "findings", "completeness"].map(|member| document[member].clone());
+        (events, kinds, pairs, findings, completeness)
+    };
+    for (version, compression, clock) in
+        [("6", None, None), ("7", None, Some("local")), ("7", Some("zstd"), Some("local"))]
+    {
+        let whole = tree.latency(version, compression, text.as_bytes());
+        dir.write("trace.dat", &whole);
+        let file = dir.file("trace.dat");
+        let found = document(&["summary"], &file);
+        let release = found["trace"]["kernel"].as_str().unwrap().to_owned();
+        let options = ["summary", "--release", &release, "--clock", clock.unwrap_or("local")];
+        let expected = document(&options, &dir.file("text"));
+        let trace = &found["trace"];
+        assert_eq!((&trace["input"], &trace["source"]), (&"trace.dat".into(), &"tracefs".into()), "{version}");
+        assert_eq!((&trace["page_bytes_from"], trace["clock"].as_str()), (&"trace".into(), clock), "{version}");
+        assert_eq!(trace["arch"], "x86_64");
+        let (events, mut kinds, pairs, findings, completeness) = members(found);
+        // The file tells how many CPUs there are, and the text does not.
+        assert_eq!((&kinds["percpu"]["allocs"], &kinds["percpu"]["requested"]), (&1.into(), &64.into()), "{version}");
+        let of_text = members(expected);
+        assert!(of_text.1["percpu"]["requested"].is_null());
+        kinds["percpu"] = of_text.1["percpu"].clone();
+        assert_eq!((events, kinds, pairs, findings, completeness), of_text, "{version}");
+        let refused =
+            stderr(2, &run("kmemtrace-report", &["export", "--to", "trace-dat", "-o", "/dev/null"], &[&file]));
+        assert!(refused.contains("has no sub-buffers of the kernel"), "{refused}");
+        assert_eq!(check(&file)["files"][0]["events"], count + 1, "{version}");
+        let cut = if version == "6" { 20 } else { 3000 };
+        dir.write("trace.dat", &whole[..whole.len() - cut]);
+        let cut = run("kmemtrace-report", &["summary", "--format", "json"], &[&file]);
+        match version {
+            "6" => assert_eq!(json(&cut.stdout)["completeness"]["verdict"], "truncated"),
+            _ => assert_eq!(cut.status.code(), Some(3)),
+        }
+    }
+    dir.write("trace.dat", &tree.latency("6", None, b"no event\n"));
+    let refused = stderr(3, &run("kmemtrace-report", &["summary"], &[&dir.file("trace.dat")]));
+    assert!(refused.contains("the text of a latency tracer"), "{refused}");
+}
+
 #[test]
 fn no_byte_of_a_trace_dat_makes_a_report_fail() {
     let tree = Tree::of("tree-spaces-amd64-6.18");
@@ -343,8 +441,8 @@ fn perf_data(tree: &Tree) -> Vec<u8> {
     let data_at = attrs_at + 144 * ids.len();
     let mut file = [b"PERFILE2", &tree.u64(104)[..], &tree.u64(144)].concat();
     file.extend([attrs_at, 144 * ids.len(), data_at, data.len(), 0, 0].map(|n| tree.u64(n)).concat());
-    // Tracing data, release and architecture.
-    file.extend([1 << 1 | 1 << 4 | 1 << 6, 0, 0, 0].map(|n| tree.u64(n)).concat());
+    // Tracing data, release, architecture and number of CPUs.
+    file.extend([1 << 1 | 1 << 4 | 1 << 6 | 1 << 7, 0, 0, 0].map(|n| tree.u64(n)).concat());
     ids.iter().for_each(|&id| file.extend(tree.u64(id.into())));
     ids.iter().enumerate().for_each(|(n, &id)| file.extend([attr(id), tree.u64(104 + 8 * n), tree.u64(8)].concat()));
     file.extend(&data);
@@ -354,6 +452,7 @@ fn perf_data(tree: &Tree) -> Vec<u8> {
         [tree.head("0.6"), tree.described(), tree.u32(0), tree.u32(0), tree.u64(0)].concat(),
         string(uname.split(' ').nth(2).unwrap()),
         string("x86_64"),
+        [tree.u32(tree.cpus.len()), tree.u32(tree.cpus.len())].concat(),
     ];
     let mut at = file.len() + 16 * features.len();
     for feature in &features {
@@ -393,10 +492,70 @@ fn a_perf_data_has_the_figures_of_the_records_that_its_samples_hold() {
         stderr(3, &run("kmemtrace-report", &["summary"], &[&dir.file("perf.data")]))
     };
     assert!(refused(&whole[..whole.len() / 2]).contains("a perf.data that is cut: it lacks the formats"));
+    // Without the number of CPUs the bytes of per-CPU memory are not known.
+    let mut without = whole.clone();
+    without[72] &= !(1 << 7);
+    dir.write("perf.data", &without);
+    let percpu = document(&["summary"], &dir.file("perf.data"))["kinds"]["percpu"].clone();
+    assert_eq!((&percpu["allocs"], &percpu["requested"]), (&156.into(), &Value::Null));
     let mut one_of_several = whole.clone();
     // The feature of a directory has an empty section, behind those of the file.
     one_of_several[72 + 3] |= 1;
     assert!(refused(&one_of_several).contains("record without --threads"));
+}
+
+/// The file with its records in compressed ones of `piece` bytes, as perf writes them from Linux 6.16 on: the length of a record has 16 bits,
+/// which overflow, and more than 65,519 bytes of data are several records, of which the first counts the bytes of all.
+fn compressed(whole: &[u8], piece: usize) -> Vec<u8> {
+    const HEADER: usize = 16;
+    let number = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().unwrap()) as usize;
+    let (at, len) = (number(40), number(48));
+    let header = |size: usize, data: usize| {
+        [&83u32.to_le_bytes()[..], &[0, 0], &(size as u16).to_le_bytes(), &(data as u64).to_le_bytes()].concat()
+    };
+    let mut data = Vec::new();
+    // Frames of zstd whose one block is stored as it is, so that their length is known.
+    for part in whole[at..at + len].chunks(piece - 12) {
+        let block = ((part.len() << 3 | 1) as u32).to_le_bytes();
+        let frame = [b"\x28\xb5\x2f\xfd\xa0", &(part.len() as u32).to_le_bytes()[..], &block[..3], part].concat();
+        let mut records = Vec::new();
+        for (n, bytes) in frame.chunks(65_519).enumerate() {
+            records.extend(if n == 0 { vec![0; HEADER] } else { header(HEADER + bytes.len(), 0) });
+            records.extend(bytes);
+        }
+        let padded = records.len().next_multiple_of(8);
+        let first = header(padded & 0xffff, records.len() - HEADER);
+        records[..HEADER].copy_from_slice(&first);
+        if padded <= 0xffff {
+            records.resize(padded, 0);
+        }
+        data.extend(records);
+    }
+    let mut file = [&whole[..at], &data, &whole[at + len..]].concat();
+    file[48..56].copy_from_slice(&(data.len() as u64).to_le_bytes());
+    let table = at + data.len();
+    for entry in (table..).step_by(16).take(4) {
+        let moved = u64::from_le_bytes(file[entry..entry + 8].try_into().unwrap()) + (data.len() - len) as u64;
+        file[entry..entry + 8].copy_from_slice(&moved.to_le_bytes());
+    }
+    file
+}
+
+#[test]
+fn compressed_records_whose_length_overflows_are_read() {
+    let tree = Tree::of("tree-spaces-amd64-6.18");
+    let dir = Directory::new(&[]);
+    let whole = perf_data(&tree);
+    dir.write("perf.data", &whole);
+    let figures = || {
+        let summary = document(&["summary"], &dir.file("perf.data"));
+        ["completeness", "events", "kinds", "pairs"].map(|member| summary[member].clone())
+    };
+    let expected = figures();
+    for piece in [5000, 65_504, 65_513, 65_519, 66_000] {
+        dir.write("perf.data", &compressed(&whole, piece));
+        assert_eq!(figures(), expected, "{piece}");
+    }
 }
 
 /// The file of a perf that was killed: no length, no features, and the last record is cut.

@@ -11,7 +11,11 @@ use serde_json::Value;
 
 const REPORT: &str = "kmemtrace-report";
 
-kmemtrace_tests::tests![trace_cmd_prints_the_events_of_the_view, marks_stand_in_their_place];
+kmemtrace_tests::tests![
+    trace_cmd_prints_the_events_of_the_view,
+    marks_stand_in_their_place,
+    trace_cmd_and_perf_read_the_samples_alike,
+];
 
 /// Events and marks of loss as `trace-cmd report -R` prints them, in its order.
 fn printed(file: &Path) -> Result<Vec<String>, Skip> {
@@ -108,6 +112,38 @@ fn marks_stand_in_their_place() -> Result<(), Skip> {
         gaps.sort();
         marks.sort();
         assert_eq!(marks, gaps, "version {version}");
+    }
+    Ok(())
+}
+
+/// Number of lines of a program that name one of the events.
+fn counted(program: &str, arguments: &[&str], file: &Path) -> Result<usize, Skip> {
+    let output = Command::new(program).args(arguments).arg(file).output();
+    let output = output.map_err(|_| Skip(format!("{program} is not installed")))?;
+    let is_event = |line: &&str| line.contains("call_site=");
+    Ok(text(&output.stdout).lines().filter(is_event).count())
+}
+
+/// The samples of `tests/data/other-programs` are files that trace-cmd and perf read, with as many events.
+fn trace_cmd_and_perf_read_the_samples_alike() -> Result<(), Skip> {
+    let dir = Directory::new(&[]);
+    let mut files: Vec<_> =
+        std::fs::read_dir(data("other-programs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "zst"));
+    assert_eq!(files.len(), 10);
+    for packed in files {
+        let file = dir.file("file");
+        let bytes = zstd::stream::decode_all(std::fs::File::open(&packed).unwrap()).unwrap();
+        dir.write("file", &bytes);
+        let expected = json_lines(&run_to(0, REPORT, &["events"], &[&file])).len();
+        let name = packed.file_name().unwrap().to_string_lossy().into_owned();
+        let found = match name.contains("perf.data") {
+            true => counted("perf", &["script", "-i"], &file)?,
+            // Some builds of trace-cmd have no zlib.
+            false if bytes.windows(5).any(|five| five == b"zlib\0") => continue,
+            false => counted("trace-cmd", &["report", "-R"], &file)?,
+        };
+        assert_eq!(found, expected, "{name}");
     }
     Ok(())
 }

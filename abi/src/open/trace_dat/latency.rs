@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::PlainFacts;
 use super::container::{Buffer, Container, TextPart};
+use super::plain::PlainFacts;
 use crate::disk::part::Part;
 use crate::kernel::format::PageShape;
 use crate::open::ftrace_text;

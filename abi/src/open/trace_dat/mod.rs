@@ -7,6 +7,7 @@ pub(super) mod container;
 pub(super) mod items;
 mod kept;
 mod latency;
+mod plain;
 mod v6;
 mod v7;
 
@@ -20,14 +21,13 @@ pub use self::container::option;
 use self::container::{Buffer, Container, CpuPart};
 use self::items::{Items, Stop};
 use self::kept::Kept;
+use self::plain::{PlainFacts, page_bytes};
 use self::v7::{Refusal, Sections};
 use super::kept_items;
 use super::listing::{io_error, no_trace};
 use super::options::{OpenOptions, Wanted};
 use super::spool::ReadAt;
 use super::tree::release_and_machine;
-use crate::capabilities::InputCapabilities;
-use crate::clock::OrderKey;
 use crate::disk::block::{Counters, item};
 use crate::disk::part::{Compression, Part};
 use crate::event::Names;
@@ -39,12 +39,12 @@ use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer::SubBuffer;
 use crate::kernel_texts::KernelTexts;
-use crate::open::header::{self, host_of_uname};
+use crate::open::header;
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
-use crate::target::{Big, Endian, Little, Target, TargetOrder};
-use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
+use crate::target::{Big, Endian, Little, TargetOrder};
+use crate::trace::{Metadata, OpenError, PageBytesFrom, Trace, TraceInfo};
 
 /// First bytes of every file.
 pub const MAGIC: &[u8] = b"\x17\x08\x44tracing";
@@ -134,81 +134,6 @@ pub(super) fn described(path: &Path, file: &Arc<File>) -> Result<(Container, Str
     Ok((container, uname, bytes.filter(|_| from == PageBytesFrom::Trace)))
 }
 
-/// Facts that any `trace.dat` has.
-struct PlainFacts {
-    kernel: Option<String>,
-    machine: Option<String>,
-    host: Option<String>,
-    clock: Option<String>,
-    /// Bytes of a page, and who says so.
-    page_bytes: (Option<u64>, PageBytesFrom),
-    /// Number of possible CPUs.
-    cpus: usize,
-    /// Statistics of the CPUs, where the file has those of all.
-    stats: Vec<(u32, String)>,
-}
-
-impl PlainFacts {
-    fn of(container: &Container, buffer: &Buffer, kept: Option<&Kept>, options: &OpenOptions) -> PlainFacts {
-        let (kernel, machine) = release_and_machine(&container.uname);
-        // Version 7 has the clock's name for each buffer, which trace-cmd 3.1 sets to "local" whatever the clock is: a text with brackets
-        // is the kernel's own.
-        let own = buffer.clock.as_deref().filter(|clock| clock.contains('['));
-        let clock = own.or(container.clock.as_deref()).or(buffer.clock.as_deref()).map(clock_name);
-        let page_bytes = match kept {
-            Some(kept) if options.page_bytes.is_none() => kept.page_bytes(),
-            _ => page_bytes(container, machine.as_deref(), options),
-        };
-        let has_stats = buffer.stats.len() == buffer.parts.len();
-        let stats = buffer.parts.iter().map(|part| part.cpu).zip(buffer.stats.iter().cloned());
-        PlainFacts {
-            kernel,
-            machine,
-            host: host_of_uname(container.uname.as_bytes()),
-            clock,
-            page_bytes,
-            cpus: container.cpus.map_or(buffer.parts.len(), |cpus| cpus as usize),
-            stats: stats.filter(|_| has_stats).collect(),
-        }
-    }
-
-    /// Facts of the trace; `cpus`: all, and those that are missing.
-    fn info(
-        &self,
-        target: Target,
-        capabilities: InputCapabilities,
-        (cpus, missing): (Vec<u32>, Vec<u32>),
-    ) -> TraceInfo {
-        let (page_bytes, page_bytes_from) = self.page_bytes;
-        TraceInfo {
-            input: InputKind::TraceDat,
-            capabilities,
-            source: Some(Source::Tracefs),
-            deferred: Deferred::without_probes(self.kernel.as_deref()),
-            kernel: self.kernel.clone(),
-            arch: self.machine.clone(),
-            endian: Some(target.endian),
-            word_bytes: Some(target.word_bytes),
-            page_bytes,
-            page_bytes_from,
-            addresses: Addresses::Raw,
-            clock: self.clock.clone(),
-            since_boot: false,
-            cpus,
-            missing,
-            order: OrderKey::Time,
-            scope: Scope::Unknown,
-            filter: None,
-            host: self.host.clone(),
-            boot: None,
-            recording: None,
-            run: Run::default(),
-            symbols: None,
-            text: None,
-        }
-    }
-}
-
 /// All but the sub-buffers, and the byte order of the numbers.
 fn container(file: &File) -> Result<(Container, Endian), Refusal> {
     let mut head = Items::new(BufReader::new(ReadAt::new(file)), 0, Endian::Little);
@@ -279,30 +204,10 @@ fn formats(container: &Container, report: &mut FileReport) -> Vec<(String, Event
     formats
 }
 
-/// Bytes of a page, and who says so. The head has the size of a sub-buffer of the main buffer, which is a page by default, and machines
-/// of two kinds have pages of one size.
-fn page_bytes(container: &Container, machine: Option<&str>, options: &OpenOptions) -> (Option<u64>, PageBytesFrom) {
-    if let Some(bytes) = options.page_bytes {
-        return (Some(bytes), PageBytesFrom::Option);
-    }
-    match (machine, container.page_bytes) {
-        (Some("x86_64" | "i386" | "i486" | "i586" | "i686" | "s390x" | "s390"), _) | (_, 4096) => {
-            (Some(4096), PageBytesFrom::Trace)
-        }
-        (_, 0) => (None, PageBytesFrom::Guess),
-        (_, bytes) => (Some(bytes.into()), PageBytesFrom::Guess),
-    }
-}
-
 /// The layout of a buffer's sub-buffers: version 7 has the size for each buffer.
 fn shape_of(head: PageShape, buffer: &Buffer) -> PageShape {
     let size = buffer.sub_buffer_bytes.filter(|bytes| SUB_BUFFER_BYTES.contains(bytes));
     PageShape { size: size.map_or(head.size, |bytes| bytes as usize), ..head }
-}
-
-/// The clock in brackets, as in the text of `trace_clock`, or the word alone.
-fn clock_name(text: &str) -> String {
-    text.split(['[', ']']).nth(1).unwrap_or(text).trim().to_owned()
 }
 
 /// The buffer that is read: the one that was asked for, the only one that has data, or the only one with events of allocations.

@@ -45,7 +45,10 @@ fn blocks(live: &[u64], screen: &Screen) -> String {
 fn figures(figures: &SliceFigures, kind: &str, seconds: Option<f64>, options: &TableOptions) -> Vec<Cell> {
     let allocs = figures.allocs.as_ref().map(|allocs| allocs.iter().fold(0u64, |sum, n| sum.saturating_add(*n)));
     let is_bytes = figures.live_allocated.is_some();
+    // Bytes of per-CPU memory may not be known, and then nothing is.
+    let is_told = is_bytes || figures.live_objects.0.is_some();
     let at = |live: Option<&u64>| match live.copied().unwrap_or(0) {
+        _ if !is_told => "-".to_owned(),
         bytes if is_bytes => cells::bytes(bytes, options),
         objects => cells::count(objects),
     };
@@ -57,7 +60,12 @@ fn figures(figures: &SliceFigures, kind: &str, seconds: Option<f64>, options: &T
         at(figures.live().first()).into(),
         at(figures.live().last()).into(),
         blocks(figures.live(), &options.screen).into(),
-        if is_bytes { cells::change(grown, options) } else { cells::signed(grown) }.into(),
+        match (is_told, is_bytes) {
+            (false, _) => "-".to_owned(),
+            (true, true) => cells::change(grown, options),
+            (true, false) => cells::signed(grown),
+        }
+        .into(),
     ]
 }
 
