@@ -161,7 +161,7 @@ mod with_list {
                 ARCHITECTURE => MACHINE,
                 _ => {
                     let argument = arguments[(place as usize - ARGUMENTS as usize) / 8];
-                    if place % 8 == 0 { argument as u32 } else { (argument >> 32) as u32 }
+                    if place.is_multiple_of(8) { argument as u32 } else { (argument >> 32) as u32 }
                 }
             };
             let (mut at, mut sum) = (0, 0);
