@@ -53,7 +53,7 @@ fn main() {
 fn row(name: &str, command: &mut Command, bytes: u64, blocks: u64) -> Vec<String> {
     let used = usage(command);
     let rate = |seconds: f64| format!("{:.0}", bytes as f64 / 1e6 / seconds);
-    let memory = format!("{:.0}", used.peak_bytes as f64 / (1 << 20) as f64);
+    let memory = format!("{:.0}", used.peak_bytes as f64 / 1_048_576.0);
     let of_block = format!("{:.0}", used.peak_bytes as f64 / blocks as f64);
     vec![name.to_owned(), rate(used.seconds), rate(used.cpu_seconds), memory, of_block]
 }

@@ -3,16 +3,16 @@
 use kmemtrace_abi::open::regular;
 use kmemtrace_sandbox::{Mode, Role, Sandbox};
 
+use crate::input;
 use crate::options::Options;
-use crate::{complain, input};
 
-/// Closes the sandbox around the inputs.
+/// Closes the sandbox around the inputs. Returns lines about it, where they are asked for.
 ///
 /// # Errors
 /// A line for the user.
-pub(crate) fn close(options: &Options) -> Result<(), String> {
+pub(crate) fn close(options: &Options) -> Result<Vec<String>, String> {
     if options.sandbox == Mode::Off {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut sandbox = Sandbox::of_reader(Role::Reader);
     // Without any input the search for one tells why.
@@ -20,15 +20,12 @@ pub(crate) fn close(options: &Options) -> Result<(), String> {
     if let Some(formats) = &options.event_formats {
         sandbox.event_formats(formats);
     }
-    let described = if options.verbose { sandbox.described() } else { Vec::new() };
+    let described = sandbox.described();
     let mode = options.sandbox.name();
     let missing = sandbox
         .close(options.sandbox)
         .map_err(|lack| format!("--sandbox {mode}: {lack}; --sandbox off does without"))?;
     regular::tell_of_sandbox();
-    if options.verbose {
-        described.iter().for_each(|line| complain(line));
-        missing.iter().for_each(|lack| complain(&format!("sandbox: left out: {lack}")));
-    }
-    Ok(())
+    let missing = missing.iter().map(|lack| format!("sandbox: left out: {lack}"));
+    Ok(if options.verbose { described.into_iter().chain(missing).collect() } else { Vec::new() })
 }

@@ -59,9 +59,12 @@ fn main() -> ExitCode {
     } else {
         let threads = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
         kmemtrace_fence::set("kmemtrace-check", Limit::new(options.max_memory), threads);
-        if let Err(line) = confine::close(&options) {
-            complain(&line);
-            return ExitCode::from(exit::UNUSABLE);
+        match confine::close(&options) {
+            Ok(lines) => lines.iter().for_each(|line| complain(line)),
+            Err(line) => {
+                complain(&line);
+                return ExitCode::from(exit::UNUSABLE);
+            }
         }
         let traces;
         (traces, status) = check_all(&options.paths, &options.of_text(), (threads, options.strict), &mut complain);

@@ -64,7 +64,9 @@ impl Sandbox {
         // A recorder locks it.
         self.list(path.parent().unwrap_or(Path::new("")));
         if path.file_name().is_some_and(|name| name == OF_TREE) {
-            self.read(path.join("../../.."));
+            // Of a name alone the folders above are known to the kernel.
+            let cpu = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            self.read(cpu.join("../.."));
         }
     }
 

@@ -111,7 +111,7 @@ mod tests {
             ("task_top:top=-1", "top=-1 of task_top: top is a number"),
             ("task_top:throttle=101", "throttle is a percentage"),
             ("task_top:throttle=", "throttle is a percentage"),
-            ("task_top:top", "no parameter"),
+            ("task_top:top", "not a parameter"),
         ] {
             let error = Report::parse(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");

@@ -468,6 +468,7 @@ impl Args {
     }
 
     /// Keys of the tree that a picture shows, where it is one over keys: below threads, cgroups and modules stand call-sites.
+    #[cfg(feature = "full")]
     pub(crate) fn picture_keys(&self) -> Vec<GroupKey> {
         let mut keys = self.by.clone();
         if keys.last().is_some_and(|last| ![GroupKey::Stack, GroupKey::Site].contains(last)) {

@@ -235,7 +235,7 @@ mod tests {
             (45, "kmalloc+0x1 < open+0x2 [foo] < … < entry+0x5"),
             (30, "kmalloc+0x1 < … < entry+0x5"),
             (18, "kmalloc+0x1 < …"),
-            (13, "km…+0x1 < …"),
+            (13, "kma…c+0x1 < …"),
         ] {
             assert_eq!(site(whole, limit, '…'), shown, "{limit}");
         }

@@ -94,8 +94,11 @@ pub(crate) fn without_frees(events: &[String]) -> Option<String> {
     frees.dedup();
     let (first, others) = allocs.split_first()?;
     let allocs = others.iter().fold((*first).to_owned(), |list, alloc| format!("{list}, {alloc}"));
+    let are = if others.is_empty() { "is" } else { "are" };
     let frees = frees.join(",");
-    Some(format!("{allocs} is recorded but its frees are not, so every object will appear live: add {frees} to -e"))
+    Some(format!(
+        "{allocs} {are} recorded without the events of frees, so every object will appear live: add {frees} to -e"
+    ))
 }
 
 /// True for an event of no objects, which comes along so that the report can name others.
@@ -428,13 +431,13 @@ mod tests {
         };
         assert_eq!(
             warning(&["kmem_cache_alloc"]).unwrap(),
-            "kmem_cache_alloc is recorded but its frees are not, so every object will appear live: add kmem_cache_free to -e"
+            "kmem_cache_alloc is recorded without the events of frees, so every object will appear live: add kmem_cache_free to -e"
         );
         let both = warning(&["kmalloc", "kmalloc_node", "kmem_cache_free", "mm_page_alloc"]).unwrap();
-        assert!(both.starts_with("kmalloc, kmalloc_node, mm_page_alloc without"), "{both}");
+        assert!(both.starts_with("kmalloc, kmalloc_node, mm_page_alloc are recorded without"), "{both}");
         assert!(both.ends_with("add kfree,mm_page_free to -e"), "{both}");
         let percpu = without_frees(&PERCPU[..2].iter().map(|&event| event.to_owned()).collect::<Vec<_>>());
-        assert!(percpu.unwrap().starts_with("percpu_alloc_percpu without its frees"));
+        assert!(percpu.unwrap().starts_with("percpu_alloc_percpu is recorded without"));
         for whole in [&["kmalloc", "kfree"][..], &["mm_page_alloc", "mm_page_free_direct"], &["kfree"], &["rss_stat"]] {
             assert_eq!(warning(whole), None, "{whole:?}");
         }

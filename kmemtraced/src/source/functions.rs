@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_kernel_without_the_tracer_is_told_in_a_sentence() {
         let (note, tracer) = noted("function nop\n", "function nop\n", &[]);
-        assert!(note.contains("has no tracer function_graph: it takes CONFIG_FUNCTION_GRAPH_TRACER"), "{note}");
+        assert!(note.contains("has no tracer function_graph: it requires CONFIG_FUNCTION_GRAPH_TRACER"), "{note}");
         assert_eq!(tracer, "nop");
         let (note, tracer) = noted("function nop\n", "function_graph function nop\n", &[]);
         assert!(note.contains("for its top-level buffer only, which is left alone"), "{note}");

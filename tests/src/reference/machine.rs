@@ -4,7 +4,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use kmemtrace_abi::disk::block::item;
 use kmemtrace_abi::event::{Action, Event, Kind, StreamItem};
 use serde_json::{Value, json};
 
@@ -12,35 +11,9 @@ use super::head::{allocations, figures, head, hex, with};
 use super::leaks::{is_listed, matches};
 use super::pairs::{End, Pairs};
 use super::{Known, Selection};
-use crate::generate::Workload;
 
 /// Rules of uses; the library reads the same file.
 const USES: &str = include_str!("../../../analysis/src/names/uses.txt");
-
-/// Texts of proc at the start and at the end of a recording; empty where it has none.
-#[derive(Clone, Debug, Default)]
-pub struct Texts {
-    meminfo: [String; 2],
-    zoneinfo: [String; 2],
-    buddyinfo: [String; 2],
-    allocinfo: [String; 2],
-    slabinfo: [String; 2],
-}
-
-impl Texts {
-    /// Texts of a workload.
-    pub fn of(workload: &Workload) -> Texts {
-        let text =
-            |tag: u16| workload.items.iter().find(|(of, _)| *of == tag).map_or(String::new(), |(_, t)| t.clone());
-        Texts {
-            meminfo: [item::MEMINFO_START, item::MEMINFO_END].map(text),
-            zoneinfo: [item::ZONEINFO_START, item::ZONEINFO_END].map(text),
-            buddyinfo: [item::BUDDYINFO_START, item::BUDDYINFO_END].map(text),
-            allocinfo: [item::ALLOCINFO_START, item::ALLOCINFO_END].map(text),
-            slabinfo: workload.slabinfo.clone(),
-        }
-    }
-}
 
 /// Line of slabinfo by the name of its cache, as members.
 fn slab(text: &str, name: &str, page_bytes: Option<u64>) -> Value {

@@ -23,6 +23,7 @@ pub mod order;
 pub mod pairs;
 pub mod selection;
 pub mod symbols;
+pub mod texts;
 
 pub use selection::Selection;
 
@@ -41,8 +42,8 @@ use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{Deferred, InputKind, SymbolSource, Trace};
 
 use caches::Classes;
-use machine::Texts;
 use symbols::Symbols;
+use texts::Texts;
 
 /// Facts about a trace, from its generator or its decoder.
 #[derive(Clone, Debug)]

@@ -168,7 +168,7 @@ fn a_directory_that_is_no_channel_is_refused() {
     let out = dir.file("trace");
     let refused = run("kmemtraced", &["--relay"], &[dir.path(), "-o".as_ref(), &out]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("no kmemtrace channel"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("not a kmemtrace channel"));
     dir.write("cpu0", b"");
     dir.write("abi_version", b"7\n");
     let refused = run("kmemtraced", &["--relay"], &[dir.path(), "-o".as_ref(), &out]);

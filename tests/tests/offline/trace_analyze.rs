@@ -147,7 +147,8 @@ fn pages_and_pictures_are_made_of_a_document() {
     };
     let wedges = picture(&document, "document.svg");
     assert!(wedges.len() > 10);
-    assert_eq!(wedges, picture(&data("amd64-6.1"), "trace.svg"));
+    // The whole has another name.
+    assert_eq!(wedges[1..], picture(&data("amd64-6.1"), "trace.svg")[1..]);
 }
 
 #[test]

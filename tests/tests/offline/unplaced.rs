@@ -434,7 +434,7 @@ fn a_clock_that_counts_ticks_has_no_seconds() {
             let (status, lines, said) = events(window);
             assert_eq!((status, lines), (Some(0), count), "{name} {window}: {said}");
         }
-        assert!(events("1000,").2.contains("the first one of the trace is at 5\n"));
+        assert!(events("1000,").2.contains("the trace starts at 5\n"));
         for window in ["+1.5s,", ",10ns", "-2m,"] {
             let (status, lines, said) = events(window);
             assert_eq!((status, lines, said.lines().count()), (Some(2), 0, 1), "{name} {window}: {said}");

@@ -253,7 +253,7 @@ fn files_that_are_named_and_useless_are_errors() {
     for (path, why) in [
         (folder.0.join("none"), "No such file"),
         (folder.0.clone(), "directory"),
-        (folder.with("text", b"no ELF"), "no ELF file"),
+        (folder.with("text", b"no ELF"), "not an ELF file"),
         (folder.with("gzip", &[0x1f, 0x8b, 8, 0, 1]), "gzip"),
         (cut, "whole"),
         (toy, "object"),
