@@ -24,7 +24,7 @@ pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
         if let Some(path) = saved {
             anyhow::bail!("{}: a saved document makes a picture by folder; name the trace for --by", path.display());
         }
-        return draw_keys(request, args.picture_keys(), form);
+        return draw_keys(request, keys(args), form);
     }
     let query = report::with_options(request, Query::by_site().with_static_sizes(true))?;
     let analysis = match &saved {
@@ -49,6 +49,15 @@ pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
         write(request, &head, &tree, form)?;
     }
     Ok(report::status(args, analysis.completeness()))
+}
+
+/// Keys of the tree that a picture shows, where it is one over keys: below threads, cgroups and modules stand call-sites.
+pub(crate) fn keys(args: &Args) -> Vec<GroupKey> {
+    let mut keys = args.by.clone();
+    if keys.last().is_some_and(|last| ![GroupKey::Stack, GroupKey::Site].contains(last)) {
+        keys.push(GroupKey::Site);
+    }
+    keys
 }
 
 /// Draws the tree over these keys.

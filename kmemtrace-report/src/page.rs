@@ -10,7 +10,7 @@ use kmemtrace::documents::{self, Body};
 use kmemtrace::latency::{Latency, LatencyRequest};
 use kmemtrace::{Analysis, Figure, GroupKey, NameOptions, PlacedBy, Query, Select, Shape, SortKey, Space, TreeOptions};
 
-use crate::chart::{is_asked_by_place, knows_places};
+use crate::chart::{self, is_asked_by_place, knows_places};
 use crate::cli::Request;
 use crate::render::html::{self, Documents, PageTree, loss};
 use crate::report;
@@ -113,7 +113,7 @@ fn latency(request: &Request) -> anyhow::Result<Option<Latency>> {
 /// Trees over keys that the trace tells, a tree for each space that has allocations.
 fn key_trees(request: &Request) -> anyhow::Result<Vec<PageTree>> {
     let args = &request.args;
-    let asked = args.picture_keys();
+    let asked = chart::keys(args);
     let is_more = args.is_key_tree() && !TREES.contains(&&asked[..]);
     let mut trees = Vec::new();
     for keys in is_more.then_some(&asked[..]).into_iter().chain(TREES) {
@@ -174,7 +174,7 @@ fn trees(request: &Request, sites: &Analysis, of_keys: &[PageTree]) -> anyhow::R
         trees.insert(0, placed(PlacedBy::Module)?);
     }
     if args.is_key_tree() {
-        let asked = args.picture_keys();
+        let asked = chart::keys(args);
         // Stable: the others stay in their order.
         trees.sort_by_key(|tree| tree.keys != asked);
     }

@@ -1,11 +1,11 @@
 //! The sandbox of a program: what it may still do once it has read its command line and before it reads a byte of its input.
 //!
-//! There are four layers, in this order: capabilities are dropped ([`capabilities`]), `no_new_privs` keeps a later exec from giving
-//! any back, landlock limits which files can be opened ([`landlock`]), and seccomp which system calls can be made ([`filter`], with
-//! the list in [`calls`]). A layer holds for the calling thread and the threads that it creates, so the sandbox is closed before there
+//! There are four layers, in this order: capabilities are dropped (`capabilities`), `no_new_privs` keeps a later exec from giving
+//! any back, landlock limits which files can be opened (`landlock`), and seccomp which system calls can be made (`filter`, with
+//! the list in `calls`). A layer holds for the calling thread and the threads that it creates, so the sandbox is closed before there
 //! are others.
 //!
-//! What a layer cannot do is told where it is defined. All system calls without a safe wrapper are in [`kernel`], the one module with
+//! What a layer cannot do is told where it is defined. All system calls without a safe wrapper are in `kernel`, the one module with
 //! `unsafe`.
 
 mod calls;

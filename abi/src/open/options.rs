@@ -14,6 +14,7 @@ pub enum Wanted {
     Calls,
 }
 
+#[cfg(feature = "inputs")]
 impl Wanted {
     /// These events, then the others.
     pub(crate) fn order(self) -> [Wanted; 3] {

@@ -467,16 +467,6 @@ impl Args {
         self.by.first().is_some_and(|by| ![GroupKey::Folder, GroupKey::Area].contains(by))
     }
 
-    /// Keys of the tree that a picture shows, where it is one over keys: below threads, cgroups and modules stand call-sites.
-    #[cfg(feature = "full")]
-    pub(crate) fn picture_keys(&self) -> Vec<GroupKey> {
-        let mut keys = self.by.clone();
-        if keys.last().is_some_and(|last| ![GroupKey::Stack, GroupKey::Site].contains(last)) {
-            keys.push(GroupKey::Site);
-        }
-        keys
-    }
-
     /// Options of leaks: a line of the table is a group, where its rows are not asked for.
     pub(crate) fn leaks(&self) -> LeakOptions {
         let is_table = self.format.is_none_or(|format| format == Format::Table);

@@ -88,6 +88,7 @@ fn texts_of_one_form_behind_each_other_are_several() {
 }
 
 #[test]
+#[cfg(feature = "inputs")]
 fn a_report_on_a_slab_begins_with_a_rule() {
     let rule = "=".repeat(77);
     let report =
