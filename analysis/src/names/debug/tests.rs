@@ -255,7 +255,7 @@ fn files_that_are_named_and_useless_are_errors() {
         (folder.0.clone(), "directory"),
         (folder.with("text", b"no ELF"), "not an ELF file"),
         (folder.with("gzip", &[0x1f, 0x8b, 8, 0, 1]), "gzip"),
-        (cut, "whole"),
+        (cut, "not a complete ELF file"),
         (toy, "object"),
     ] {
         let error = named(&path, &facts(&symbols)).unwrap_err().to_string();
