@@ -462,8 +462,8 @@ fn what_is_no_kernel_is_refused() -> Result<(), Skip> {
     for (path, words) in [
         (empty.path().to_owned(), "no built tree"),
         (empty.file("nothing"), "No such file"),
-        (built.dir.file("src/fs/inode.c"), "no ELF file"),
-        (built.objects.join("fs/inode.o"), "no linked kernel"),
+        (built.dir.file("src/fs/inode.c"), "not an ELF file"),
+        (built.objects.join("fs/inode.o"), "not a linked kernel"),
     ] {
         let output = run(REPORT, &["static"], &[&path]);
         let told = String::from_utf8(output.stderr).unwrap();
