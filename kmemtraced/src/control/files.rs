@@ -196,12 +196,15 @@ impl Control {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the expected state: the recorder is about to switch the recording on or off.
-    pub(crate) fn switch(&self, on: bool) {
+    /// Changes the expected state: the recorder is about to switch the recording on or off. The switches of the events `later` stay as
+    /// they are.
+    pub(crate) fn switch(&self, on: bool, later: &[String]) {
         let expected = if on { "1" } else { "0" };
         // Events are disabled by the removal of the instance, not before.
-        let is_switched =
-            |name: &str| self.switches.iter().any(|switch| switch == name) && (on || !name.ends_with("/enable"));
+        let is_later = |name: &str| later.iter().any(|event| name == format!("events/{event}/enable"));
+        let is_switched = |name: &str| {
+            self.switches.iter().any(|switch| switch == name) && (on || !name.ends_with("/enable")) && !is_later(name)
+        };
         if let Some(open) = &mut *self.open() {
             open.held
                 .iter_mut()
@@ -424,7 +427,7 @@ mod tests {
     #[test]
     fn the_recorders_own_switching_is_no_change_by_others() {
         let (dir, mut control) = fake();
-        control.switch(false);
+        control.switch(false, &[]);
         std::fs::write(dir.path().join("tracing_on"), "0\n").unwrap();
         assert!(control.differences().is_empty() && control.written(SWITCHED).is_empty());
         std::fs::write(dir.path().join("tracing_on"), "1\n").unwrap();
@@ -456,7 +459,7 @@ mod tests {
         let events = ["kmem/kfree".to_owned()];
         let mut control = Control::of_tracefs(fs, &events, &[0], TraceClock::named("mono"), own).unwrap();
         std::fs::write(dir.path().join("set_event_pid"), "12\n").unwrap();
-        control.switch(true);
+        control.switch(true, &[]);
         assert!(control.selections().is_empty() && control.written(SWITCHED).is_empty());
         assert!(control.differences().is_empty(), "the kernel adds tasks to the list");
         std::fs::write(dir.path().join("set_event_pid"), "12\n14\n").unwrap();
@@ -494,6 +497,21 @@ mod tests {
         std::fs::write(dir.path().join("events/kmem/kfree/filter"), "common_pid != 1\n").unwrap();
         assert_eq!(differences(&control), ["events/kmem/kfree/filter is common_pid != 1 instead of none"]);
         assert_eq!(control.written(OwnWrites::default()), ["events/kmem/kfree/filter"]);
+    }
+
+    #[test]
+    fn an_event_that_is_switched_later_keeps_its_state() {
+        let (dir, _) = fake();
+        let switch = dir.path().join("events/kmem/kfree/enable");
+        std::fs::write(&switch, "0\n").unwrap();
+        let (fs, events) = (KernelFs::at(dir.path()).unwrap(), ["kmem/kfree".to_owned()]);
+        let control = Control::of_tracefs(fs, &events, &[0], TraceClock::named("mono"), Selections::default()).unwrap();
+        control.switch(true, &events);
+        assert!(control.differences().is_empty(), "it is still off");
+        control.switch(true, &[]);
+        assert_eq!(differences(&control), ["events/kmem/kfree/enable is 0 instead of 1"]);
+        std::fs::write(&switch, "1\n").unwrap();
+        assert!(control.differences().is_empty());
     }
 
     #[test]

@@ -106,10 +106,10 @@ impl Watcher {
         Watcher { control, compared: Instant::now(), own: OwnWrites::default(), history }
     }
 
-    /// Announces that the recorder is about to switch the recording on or off.
-    pub(crate) fn switch(&mut self, on: bool) {
+    /// Announces that the recorder is about to switch the recording on or off, but for the events `later`.
+    pub(crate) fn switch(&mut self, on: bool, later: &[String]) {
         self.own.to_switches = true;
-        self.control.switch(on);
+        self.control.switch(on, later);
     }
 
     /// Notes that the recorder has added tasks to those that are recorded.

@@ -266,7 +266,7 @@ fn begun(
 ) {
     if let Some(watcher) = watcher.filter(|_| source.facts().since_boot) {
         // Probe events are enabled now.
-        watcher.switch(true);
+        watcher.switch(true, &[]);
     }
     names.put_probes(source.begun());
     names.begun();
@@ -312,7 +312,7 @@ fn meta_options(args: &Args) -> MetaOptions {
 fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, names: &mut Names) {
     report_change(watcher.as_mut().and_then(|watcher| watcher.compare(true)));
     if let Some(watcher) = watcher {
-        watcher.switch(false);
+        watcher.switch(false, &[]);
     }
     names.stopping();
     source.stop();

@@ -61,7 +61,9 @@ pub(crate) fn start(
             say_verbose(args, reason);
         }
         report_change(watcher.selections());
-        watcher.switch(true);
+        // Probe events of a buffer of the boot come once the recording has begun.
+        let later: &[String] = if facts.since_boot { &facts.probes.events } else { &[] };
+        watcher.switch(true, later);
     }
     let Whom { launcher, mut tasks } = whom;
     if let Some(launcher) = &launcher {
