@@ -168,7 +168,7 @@ fn a_filter_that_the_kernel_refuses_changes_nothing() -> Result<(), Skip> {
 
 fn allocations_without_frees_are_told() -> Result<(), Skip> {
     can_record()?;
-    let warning = "kmem_cache_alloc without its frees";
+    let warning = "kmem_cache_alloc is recorded without the events of frees";
     for (events, is_told) in [("kmem_cache_alloc", true), ("kmem_cache_alloc,kmem_cache_free", false), ("slab", false)]
     {
         let stderr = Recorded::new(&["-q", "-e", events], &["true"]).stderr();
