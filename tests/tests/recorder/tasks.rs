@@ -29,7 +29,8 @@ fn comms(recorded: &Recorded) -> Vec<String> {
     let own = document(&["summary"], &trace)["trace"]["own_threads"].as_array().cloned().unwrap_or_default();
     let events = json_lines(&run_to(0, "kmemtrace-report", &["events", "--format", "jsonl"], &[&trace]));
     let others = events.iter().filter(|event| !own.contains(&event["pid"]));
-    let mut comms: Vec<String> = others.map(|event| event["comm"].as_str().unwrap_or("?").to_owned()).collect();
+    // The kernel does not keep the name of each child that ends at once.
+    let mut comms: Vec<String> = others.filter_map(|event| Some(event["comm"].as_str()?.to_owned())).collect();
     comms.sort();
     comms.dedup();
     comms
