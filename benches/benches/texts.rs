@@ -12,6 +12,7 @@ use std::process::Command;
 
 use kmemtrace_benches::child::usage;
 use kmemtrace_benches::{build, seconds, table};
+use kmemtrace_tests::generate::Random;
 use kmemtrace_tests::programs::program;
 use kmemtrace_tests::recording::Directory;
 
@@ -19,7 +20,7 @@ use kmemtrace_tests::recording::Directory;
 const FULL: u64 = 30;
 const STACKS: usize = 100_000;
 /// Different lines of frames: a usual kernel's, and far more.
-const FRAMES: [usize; 2] = [30_000, 500_000];
+const FRAMES: [u64; 2] = [30_000, 500_000];
 const VIEWS: [&[&str]; 4] =
     [&["sites"], &["modules"], &["sites", "--cull", "stacktrace,pid"], &["live", "--objects", "-n", "20"]];
 
@@ -58,23 +59,10 @@ fn row(name: &str, command: &mut Command, bytes: u64, blocks: u64) -> Vec<String
     vec![name.to_owned(), rate(used.seconds), rate(used.cpu_seconds), memory, of_block]
 }
 
-/// Seeded numbers (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % limit.max(1) as u64) as usize
-    }
-}
-
 /// Writes a text of about so many bytes, with so many different frames, and returns the number of its blocks.
-fn generate(path: &Path, bytes: u64, frames: usize) -> u64 {
-    let mut random = Random(1);
-    let frame = |number: usize| {
+fn generate(path: &Path, bytes: u64, frames: u64) -> u64 {
+    let mut random = Random::new(1);
+    let frame = |number: u64| {
         let module = if number.is_multiple_of(5) { format!(" [module{}]", number % 97) } else { String::new() };
         format!(" subsystem_function_{}+{:#x}/0x900{module}\n", number / 3, 16 + number * 37 % 2048)
     };
@@ -92,7 +80,7 @@ fn generate(path: &Path, bytes: u64, frames: usize) -> u64 {
     while written < bytes {
         let order = if random.below(10) > 0 { 0 } else { 2 };
         let (pid, pfn) = (1 + random.below(30_000), 4096 + blocks * 4);
-        let stack = stacks.get(blocks as usize).unwrap_or_else(|| &stacks[random.below(STACKS)]);
+        let stack = stacks.get(blocks as usize).unwrap_or_else(|| &stacks[random.below(STACKS as u64) as usize]);
         let block = format!(
             "Page allocated via order {order}, mask 0xcc0(GFP_KERNEL), pid {pid}, tgid {pid} (task{}), ts {} ns, free_ts 0 ns\n\
              PFN {pfn} type Unmovable Block {} type Unmovable Flags 0x17ffffc0000000(node=0|zone=2|lastcpupid=0x1fffff)\n{stack}",
