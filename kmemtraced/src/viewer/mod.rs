@@ -131,6 +131,7 @@ fn show(kind: Kind, args: &Args, words: Vec<OsString>) -> anyhow::Result<u8> {
         kill_at: None,
         was_forced: false,
         failure: None,
+        notes: Vec::new(),
     };
     let (status, lines) = both.run();
     if let Some(output) = output {
@@ -224,7 +225,7 @@ struct Both<'a> {
     is_gone: bool,
     /// Times that the end was asked for: 1 in order, 2 at once.
     asked: u8,
-    /// Time at which the end of the viewer was seen.
+    /// Time at which the viewer ended by itself.
     viewed_until: Option<Instant>,
     /// Time at which the recorder is killed.
     kill_at: Option<Instant>,
@@ -232,6 +233,8 @@ struct Both<'a> {
     was_forced: bool,
     /// Reason for which there is no viewer.
     failure: Option<anyhow::Error>,
+    /// Lines that wait until the screen is gone.
+    notes: Vec<String>,
 }
 
 impl Both<'_> {
@@ -297,8 +300,10 @@ impl Both<'_> {
         if viewer.has_ended() {
             self.leave_screen();
             // A recorder without a viewer has no purpose.
-            self.viewed_until.get_or_insert_with(Instant::now);
-            self.raise(1, 0);
+            if self.asked == 0 {
+                self.viewed_until = Some(Instant::now());
+                self.raise(1, 0);
+            }
             return true;
         }
         let time = match kind {
@@ -395,7 +400,9 @@ impl Both<'_> {
         let Started { child, identity } = start::start(&program, &words, &descriptors, &more)?;
         drop(descriptors);
         if identity.is_none() && self.args.verbose {
-            say("the viewer has the user of this process: there is no other one here that it could have");
+            self.notes.push(
+                "the viewer had the user of this process: there is no other one here that it could have".to_owned(),
+            );
         }
         let mut viewer = Viewer {
             child,
@@ -446,7 +453,8 @@ impl Both<'_> {
         }
         let saved = viewer.saved.take();
         self.terminal.give_back();
-        let mut lines = saved.map_or_else(Vec::new, Saved::finish);
+        let mut lines = std::mem::take(&mut self.notes);
+        lines.extend(saved.map_or_else(Vec::new, Saved::finish));
         lines.extend(self.end_of(&viewer));
         self.viewer = Some(viewer);
         lines
@@ -481,7 +489,10 @@ impl Both<'_> {
     /// Exit status: the recorder's; where that has nothing to report, the viewer's.
     fn status(mut self) -> anyhow::Result<u8> {
         if self.was_forced {
-            self.undo();
+            if self.recorder.ended().is_none() {
+                // The kernel holds it, and its instance may be free all the same.
+                self.undo();
+            }
             say("kmemtraced: the recorder did not end within a second and was killed: what it has written is valid");
             return Ok(ENDED_EARLY);
         }

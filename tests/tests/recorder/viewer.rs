@@ -300,7 +300,10 @@ fn whatever_is_killed_nothing_is_left() -> Result<(), Skip> {
             terminal.wait_for("the recorder was killed");
             terminal.press(&["q"]);
         }
-        terminal.wait_for("left with ");
+        // A process that is killed leaves its terminal in raw mode.
+        if part != Part::First {
+            terminal.wait_for("left with ");
+        }
         until("end of the processes", || !place.has_process());
         run_to(0, "kmemtraced", &["recover", "-B", &place.instance], &[]);
         place.assert_gone();
