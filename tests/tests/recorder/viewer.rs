@@ -246,7 +246,7 @@ fn a_viewer_of_lines_that_never_ends_has_five_seconds() -> Result<(), Skip> {
 
 fn a_second_signal_ends_a_recorder_that_is_stopped() -> Result<(), Skip> {
     for command in ["top", "watch"] {
-        let place = Place::new(if command == "top" { "" } else { "exec cat >/dev/null" })?;
+        let place = Place::new(if command == "top" { "" } else { "cat >/dev/null; true" })?;
         let terminal = Terminal::start(&place.line(command), (100, 30))?;
         terminal.wait_for(if command == "top" { "REC +" } else { "watching" });
         place.process(Part::Viewer);
