@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use kmemtrace_tests::live::Tracefs;
-use kmemtrace_tests::programs::{program, run, run_to, text, until};
+use kmemtrace_tests::programs::{data, program, run, run_to, text, until};
 use kmemtrace_tests::recorder::{Part, can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -25,6 +25,7 @@ kmemtrace_tests::tests![
     a_key_ends_a_recorder_that_is_stopped_once_its_screen_is_gone,
     whatever_is_killed_nothing_is_left,
     saved_screens_belong_to_the_caller_and_follow_no_link,
+    the_list_of_system_calls_is_enough_for_a_viewer,
 ];
 
 /// A recorder with a program of the test's own in place of the report, in a directory that all users reach.
@@ -40,9 +41,11 @@ impl Place {
         let tracefs = can_record()?;
         let directory = Directory::on_disk();
         let allow = |name: &str, mode| fs::set_permissions(directory.file(name), Permissions::from_mode(mode)).unwrap();
-        for name in ["kmemtraced", "kmemtrace-report"] {
-            if fs::hard_link(program(name), directory.file(name)).is_err() {
-                fs::copy(program(name), directory.file(name)).unwrap();
+        for (name, link) in
+            [("kmemtraced", "kmemtraced"), ("kmemtrace-report", "kmemtrace-report"), ("kmemtrace-report", "report")]
+        {
+            if fs::hard_link(program(name), directory.file(link)).is_err() {
+                fs::copy(program(name), directory.file(link)).unwrap();
             }
         }
         if !viewer.is_empty() {
@@ -288,15 +291,17 @@ fn held_users() -> Vec<String> {
 }
 
 fn whatever_is_killed_nothing_is_left() -> Result<(), Skip> {
-    for part in [Part::First, Part::Recorder, Part::Viewer] {
+    let parts = [Part::First, Part::Recorder, Part::Viewer];
+    for (is_top, part) in parts.map(|part| (true, part)).into_iter().chain(parts.map(|part| (false, part))) {
         let place = Place::new("")?;
-        let terminal = place.top("--keep kept")?;
-        terminal.wait_for("REC +");
+        let line = if is_top { place.line("top --keep kept") } else { place.line("watch -o kept") };
+        let terminal = Terminal::start(&line, (100, 30))?;
+        terminal.wait_for(if is_top { "REC +" } else { "watching" });
         let user =
             fs::metadata(format!("/proc/{}", place.process(Part::Viewer).as_raw_nonzero())).map(|data| data.uid());
         sleep(Duration::from_millis(300));
         place.signal(part, Signal::KILL);
-        if part == Part::Recorder {
+        if is_top && part == Part::Recorder {
             terminal.wait_for("the recorder was killed");
             terminal.press(&["q"]);
         }
@@ -343,6 +348,36 @@ fn saved_screens_belong_to_the_caller_and_follow_no_link() -> Result<(), Skip> {
         assert!(content.contains("REC +") || content.contains("\"rows\""), "{content}");
     }
     assert!(!target.exists());
+    place.assert_gone();
+    Ok(())
+}
+
+/// In the mode strict a call outside of the list ends the program.
+fn the_list_of_system_calls_is_enough_for_a_viewer() -> Result<(), Skip> {
+    let place = Place::new("exec ../report \"$@\" --sandbox strict")?;
+    let checked = run("kmemtrace-report", &["top", "--once", "--sandbox", "strict"], &[&data("amd64-6.1")]);
+    if !checked.status.success() {
+        return Err(Skip(format!("this kernel lacks a layer of the sandbox: {}", text(&checked.stderr))));
+    }
+    let terminal = place.top("")?;
+    terminal.wait_for("REC +");
+    terminal.wait_for(">");
+    for (key, shown) in
+        [("m", "[modules]"), ("m", "[tasks]"), ("r", "REC +"), ("w", "handed to kmemtraced"), ("?", "goes back")]
+    {
+        terminal.press(&[key]);
+        terminal.wait_for(shown);
+    }
+    terminal.tmux(&["resize-window", "-x", "120", "-y", "35"]);
+    sleep(Duration::from_secs(1));
+    terminal.press(&["x"]);
+    sleep(Duration::from_millis(300));
+    terminal.press(&["q"]);
+    terminal.wait_for("left with 0");
+    let watch = place.watch(&["-d", "2s", "--all-spans"]);
+    let Output { status, stdout, stderr } = watch.wait_with_output().unwrap();
+    assert_eq!(status.code(), Some(0), "{}", text(&stderr));
+    assert!(text(&stdout).contains("In all"), "{}", text(&stdout));
     place.assert_gone();
     Ok(())
 }
