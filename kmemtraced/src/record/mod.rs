@@ -23,7 +23,6 @@ use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::disk::block::END_ERROR;
@@ -58,19 +57,19 @@ use wait::{Running, Stop};
 /// Descriptor of the stream, and that of orders to stop, where a viewer shows the recording.
 const STREAM: i32 = kmemtrace_sandbox::child::FIRST_PASSED;
 const ORDERS: i32 = STREAM + 1;
-/// Time that a viewer has for what waits in its stream, once the recording has ended: it prints totals.
-const VIEWERS_TIME: Duration = Duration::from_secs(5);
 
 /// Records, in a thread that may hang in a system call; returns the exit status.
 pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     if let Some(line) = memstrack::translate(&mut args)? {
         notices::say(&args, &line);
     }
+    // First, so that no child process gets it.
+    let stream = args.served.then(|| passed(STREAM)).transpose()?;
     // Before set-up, so that a signal during set-up undoes it.
     let signals = Arc::new(if args.served { Signals::take_with(passed(ORDERS)?)? } else { Signals::take()? });
     let (watcher, taken, priority) = (thread::current(), Arc::clone(&signals), args.priority);
     let work = move || {
-        let status = record_until_stopped(&args, &taken);
+        let status = record_until_stopped(&args, stream, &taken);
         watcher.unpark();
         status
     };
@@ -88,11 +87,11 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     })
 }
 
-fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
+fn record_until_stopped(args: &Args, stream: Option<OwnedFd>, signals: &Signals) -> anyhow::Result<u8> {
     let report_file = memstrack::report_file(args)?;
     let mut tasks = tasks::chosen(args)?;
     let source = set_up::set_up(args)?;
-    let mut output = destination(args, signals)?;
+    let mut output = destination(args, stream, signals)?;
     let status = run(args, source, &mut output, signals, tasks.as_mut());
     warn(output.finish_removal());
     if status.is_err() {
@@ -125,25 +124,19 @@ fn passed(number: i32) -> anyhow::Result<OwnedFd> {
 }
 
 /// Destination of the recording. Beside a viewer there are files only in a directory that was named.
-fn destination(args: &Args, signals: &Signals) -> anyhow::Result<Destination> {
+fn destination(args: &Args, stream: Option<OwnedFd>, signals: &Signals) -> anyhow::Result<Destination> {
     let create = || TraceDir::create(args.output.as_deref(), args.force);
-    if !args.served {
-        return Ok(Destination::new(Some(create()?), None));
-    }
-    let stream = Stream::new(passed(STREAM)?, &signals.abandon).context("the stream cannot be set up")?;
+    let Some(stream) = stream else { return Ok(Destination::new(Some(create()?), None)) };
+    let stream = Stream::new(stream, &signals.abandon, args.priority).context("the stream cannot be set up")?;
     let dir = args.output.is_some().then(create).transpose()?;
     Ok(Destination::new(dir, Some(stream)))
 }
 
-/// Ends the stream, and reports what its reader was too slow for; the exit status. A screen stays when a recording ends by itself, and
-/// takes what it likes to take.
+/// Ends the stream, and reports what its reader was too slow for; the exit status.
 fn close_stream(args: &Args, output: &Destination, signals: &Signals, status: u8) -> u8 {
-    let is_patient = |waited: Duration| match signals.stops() {
-        0 => !args.prints_stream || waited < VIEWERS_TIME,
-        1 => waited < VIEWERS_TIME,
-        _ => false,
-    };
-    let NotSent { blocks, events } = output.close_stream(is_patient);
+    // From here on the viewer has its time, and its end ends the stream.
+    signals.end_orders();
+    let NotSent { blocks, events } = output.close_stream(|| signals.stops() < 2 && !signals.is_orphan());
     if blocks == 0 || !args.prints_stream {
         return status;
     }
