@@ -63,15 +63,27 @@ impl FunctionFiles {
         }
     }
 
-    /// Makes the table ready for questions.
-    pub(crate) fn finish(mut self) -> FunctionFiles {
+    /// Bytes of all names.
+    pub(crate) fn text_len(&self) -> u64 {
+        self.text.len() as u64
+    }
+
+    /// Memory that a line takes beside its text: an entry, or the path of a file.
+    pub(crate) const BYTES_OF_LINE: usize = 48;
+
+    /// A table that was left out for what its file takes.
+    pub(crate) fn left_out(spent: Spent) -> FunctionFiles {
+        FunctionFiles { work: Mutex::new(Work::done(spent)), ..FunctionFiles::default() }
+    }
+
+    /// Makes the table ready for questions, which may take this much work.
+    pub(crate) fn finish(mut self, work: Work) -> FunctionFiles {
         let text = std::mem::take(&mut self.text);
         let key =
             |entry: &FunctionEntry| (&text[entry.name.0 as usize..entry.name.1 as usize], entry.module, entry.file);
         self.entries.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
         self.entries.dedup_by(|a, b| key(a) == key(b));
-        let work = Mutex::new(Work::of(text.len() as u64));
-        FunctionFiles { text, work, ..self }
+        FunctionFiles { text, work: Mutex::new(work), ..self }
     }
 
     /// Number of functions.
@@ -194,7 +206,7 @@ mod tests {
         table.add(b"init", module);
         table.add(b"hda_open", module);
         table.add(b"hda_close", module);
-        table.finish()
+        table.finish(Work::of(0))
     }
 
     #[test]

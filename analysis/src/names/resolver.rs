@@ -294,7 +294,8 @@ impl Places {
         for (path, spent) in tables.into_iter().filter_map(|(path, table)| Some((path.as_ref()?, table?.spent()?))) {
             found.rejected.push((path.clone(), spent.to_string()));
         }
-        match (found.kernel, &self.objects, &self.map) {
+        let map_of_names = self.map.as_ref().filter(|map| !map.is_empty());
+        match (found.kernel, &self.objects, map_of_names) {
             (None, Some(_), _) => NamesReport { kernel: Some(NameSource::Objects), file: kernel_tree.clone(), ..found },
             (None, None, Some(_)) => NamesReport { kernel: Some(NameSource::Map), file: map.clone(), ..found },
             _ => found,

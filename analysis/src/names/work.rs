@@ -38,6 +38,12 @@ impl Work {
         Work { left, meter: Meter::default(), spent: None }
     }
 
+    /// Work of a file that took too much already.
+    #[cfg_attr(not(feature = "dwarf"), expect(dead_code, reason = "only files of names end so"))]
+    pub(crate) fn done(spent: Spent) -> Work {
+        Work { left: 0, meter: Meter::default(), spent: Some(spent) }
+    }
+
     /// Takes steps.
     pub(crate) fn take(&mut self, steps: u64) -> Result<(), Spent> {
         match self.left.checked_sub(steps) {
