@@ -1,0 +1,99 @@
+//! Targets of fuzzing: the corpus is read, and inputs that are made of it.
+//!
+//! `KMEMTRACE_RUNS=all` makes twenty times as many. `fuzz/run` looks for more with libFuzzer.
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use kmemtrace_tests::fuzz::{TARGETS, Target, bombs, corpus};
+use kmemtrace_tests::generate::Random;
+use kmemtrace_tests::mutated::runs;
+use kmemtrace_tests::runner::Skip;
+
+kmemtrace_tests::tests!(the_corpus_is_small_and_each_target_has_one, inputs_break_no_promise, no_input_is_a_bomb);
+
+/// Largest corpus, in bytes.
+const MAX_CORPUS: u64 = 8 << 20;
+/// Seed of the changes.
+const SEED: u64 = 45;
+
+fn the_corpus_is_small_and_each_target_has_one() -> Result<(), Skip> {
+    let mut bytes = 0;
+    for target in TARGETS {
+        let files = fs::read_dir(corpus::folder(&target)).unwrap_or_else(|error| panic!("{}: {error}", target.name));
+        let files: Vec<u64> = files.map(|file| file.unwrap().metadata().unwrap().len()).collect();
+        assert!(!files.is_empty(), "{}", target.name);
+        bytes += files.iter().sum::<u64>();
+    }
+    assert!(bytes <= MAX_CORPUS, "{bytes} bytes");
+    Ok(())
+}
+
+/// Fails with the input that broke a promise, which is kept in a file.
+fn fail(target: &Target, why: &str, input: &[u8]) -> ! {
+    let name = format!("kmemtrace-fuzz-{}-{:08x}", target.name, kmemtrace_abi::disk::block::crc32c(input));
+    let path = std::env::temp_dir().join(name);
+    fs::write(&path, input).unwrap();
+    panic!("{}, seed {SEED}: {why}: the input is {}", target.name, path.display());
+}
+
+/// Runs `test` on each target, as many at once as there are processors.
+fn each_target(test: impl Fn(&Target) + Sync) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(target) = TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            test(target);
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(4);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
+}
+
+fn inputs_break_no_promise() -> Result<(), Skip> {
+    println!("seed {SEED}");
+    let (executed, asked) = (AtomicU64::new(0), AtomicU64::new(0));
+    each_target(|target| {
+        let inputs = corpus::inputs(target);
+        let mut random = Random::new(SEED);
+        let changed = (0..runs(target.executions)).map(|_| corpus::changed(target, &inputs, &mut random));
+        for input in inputs.iter().cloned().chain(changed) {
+            if let Err(why) = corpus::run(target, &input) {
+                fail(target, &why, &input);
+            }
+            executed.fetch_add(1, Ordering::Relaxed);
+        }
+        asked.fetch_add(inputs.len() as u64 + runs(target.executions), Ordering::Relaxed);
+    });
+    assert!(TARGETS.iter().all(|target| target.executions > 0));
+    assert_eq!(executed.into_inner(), asked.into_inner());
+    Ok(())
+}
+
+/// Searches for inputs that cost much. Processes share the processors here, so the bounds are wide.
+fn no_input_is_a_bomb() -> Result<(), Skip> {
+    for target in TARGETS {
+        let found = bombs::search(&target, runs(target.executions / 10), &mut Random::new(SEED));
+        let found = found.unwrap_or_else(|(why, input)| fail(&target, &why, &input));
+        for bombs::Dear { input, cost } in &found {
+            let mib = input.len() as f64 / f64::from(1 << 20);
+            if cost.seconds > SLOWNESS * (10.0 * mib + 2.0) || cost.bytes > MAX_MEMORY {
+                fail(&target, &format!("{cost:?} for {} bytes", input.len()), input);
+            }
+        }
+        if let Some(first) = found.first() {
+            println!("{}: {:?} for {} bytes", target.name, first.cost, first.input.len());
+        }
+    }
+    Ok(())
+}
+
+/// A debug build takes so many times as long as a release build.
+const SLOWNESS: f64 = 5.0;
+/// Memory that one input takes at most, in bytes.
+const MAX_MEMORY: u64 = 256 << 20;
