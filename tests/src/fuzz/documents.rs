@@ -19,6 +19,7 @@ use kmemtrace_abi::trace::Trace;
 use crate::fuzz::recordings::{Files, bases};
 use crate::fuzz::target::{MAX_BYTES, Target, choice, with_choice};
 use crate::fuzz::{mutate, read};
+use crate::programs::json;
 use crate::recording::Directory;
 
 /// Target of `sites` documents that are read in place of a trace.
@@ -45,7 +46,9 @@ fn saved_documents() -> Vec<Vec<u8>> {
     let document = |files: &Files| {
         let dir = Directory::new(files);
         let trace = Trace::open(&[dir.path().to_owned()]).unwrap();
-        read::answer(Query::by_site(), documents::sites, &shape(), trace, 1).unwrap().into_bytes()
+        let document = read::answer(Query::by_site(), documents::sites, &shape(), trace, 1).unwrap();
+        // A member a line: changes of a text are changes of its lines.
+        serde_json::to_vec_pretty(&json(document.as_bytes())).unwrap()
     };
     bases().iter().map(document).collect()
 }
@@ -176,6 +179,8 @@ fn expressions() -> Vec<Vec<u8>> {
 
 fn run_expression(input: &[u8]) {
     let (_, bytes) = choice(input);
+    // Longer than any command line has them.
+    let bytes = &bytes[..bytes.len().min(4096)];
     let text = String::from_utf8_lossy(bytes);
     fn told<T>(parsed: Result<T, String>) {
         if let Err(why) = parsed {
@@ -198,10 +203,10 @@ fn run_expression(input: &[u8]) {
         assert!(site.to_string().parse::<Site>().is_ok(), "{site}");
     }
     let (pattern, name) = text.split_at(text.char_indices().nth(6).map_or(text.len(), |(at, _)| at));
-    let name: String = name.chars().take(24).collect();
+    let name: String = name.chars().take(16).collect();
     let glob: Glob = pattern.parse().unwrap();
     assert_eq!(glob.matches(name.as_bytes()), matches(pattern, &name), "{pattern:?} {name:?}");
-    for escaped in [escape(bytes), escape_csv(bytes), escape_json(&text)] {
+    for escaped in [escape(bytes), escape_csv(bytes), escape_json(&text).replace('\n', "").into()] {
         assert!(!escaped.chars().any(char::is_control), "{escaped:?}");
         assert!(escaped.len() < MAX_BYTES * 16);
     }

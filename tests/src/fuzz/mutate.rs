@@ -21,8 +21,9 @@ const EDGES: [u64; 16] = [
     0x7fff_ffff_ffff_ffff,
     0xffff_ffff_ffff_ffff,
 ];
-/// Most times that a line or a run of bytes is repeated.
+/// Most times that a line or a run of bytes is repeated, and most bytes that come of it.
 const MAX_REPEATS: u64 = 64;
+const MAX_REPEATED: u64 = 16 << 10;
 
 /// Changes bytes in one to eight places.
 pub fn bytes(random: &mut Random, bytes: &mut Vec<u8>) {
@@ -74,7 +75,7 @@ fn one_change(random: &mut Random, bytes: &mut Vec<u8>) {
         3 | 4 => set_number(random, bytes, at),
         5 => drop(bytes.drain(at..end)),
         6 => {
-            let part = bytes[at..end].repeat(1 + random.below(MAX_REPEATS).min(random.below(MAX_REPEATS)) as usize);
+            let part = repeated(random, &bytes[at..end]);
             bytes.splice(at..at, part);
         }
         7 => {
@@ -87,6 +88,12 @@ fn one_change(random: &mut Random, bytes: &mut Vec<u8>) {
         }
         _ => bytes.truncate(at),
     }
+}
+
+/// A part, several times.
+fn repeated(random: &mut Random, part: &[u8]) -> Vec<u8> {
+    let most = (MAX_REPEATED / (part.len() as u64).max(1)).clamp(1, MAX_REPEATS);
+    part.repeat(1 + random.below(most) as usize)
 }
 
 /// Writes an edge, or a number near the one that is there, into one to eight bytes in either byte order.
@@ -140,7 +147,7 @@ fn lines(random: &mut Random, text: &mut Vec<u8>) {
     match random.below(5) {
         0 => drop(text.drain(begin..end)),
         1 => drop(text.splice(to..to, line)),
-        2 => drop(text.splice(to..to, line.repeat(1 + random.below(MAX_REPEATS) as usize))),
+        2 => drop(text.splice(to..to, repeated(random, &line))),
         // Two lines become one.
         3 => drop(text.drain(end - 1..end)),
         _ => text.truncate(end),

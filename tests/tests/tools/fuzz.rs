@@ -4,7 +4,9 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use kmemtrace_tests::fuzz::{TARGETS, Target, bombs, corpus};
 use kmemtrace_tests::generate::Random;
@@ -30,66 +32,76 @@ fn the_corpus_is_small_and_each_target_has_one() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Fails with the input that broke a promise, which is kept in a file.
-fn fail(target: &Target, why: &str, input: &[u8]) -> ! {
+/// The line about an input that broke a promise, which is kept in a file.
+fn broken(target: &Target, why: &str, input: &[u8]) -> String {
     let name = format!("kmemtrace-fuzz-{}-{:08x}", target.name, kmemtrace_abi::disk::block::crc32c(input));
     let path = std::env::temp_dir().join(name);
     fs::write(&path, input).unwrap();
-    panic!("{}, seed {SEED}: {why}: the input is {}", target.name, path.display());
+    format!("{}, seed {SEED}: {why}: the input is {}", target.name, path.display())
 }
 
-/// Runs `test` on each target, as many at once as there are processors.
-fn each_target(test: impl Fn(&Target) + Sync) {
+/// Runs `test` on each target, as many at once as there are processors; fails with what they found. `KMEMTRACE_FUZZ=NAME,...` chooses some.
+fn each_target(test: impl Fn(&Target) -> Result<(), String> + Sync) {
+    let chosen = std::env::var("KMEMTRACE_FUZZ").ok();
+    let is_chosen =
+        |target: &&Target| chosen.as_ref().is_none_or(|names| names.split(',').any(|name| name == target.name));
+    let targets: Vec<&Target> = TARGETS.iter().filter(is_chosen).collect();
     let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::new());
     let work = || {
-        while let Some(target) = TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
-            test(target);
+        while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(why) = test(target) {
+                found.lock().unwrap().push(why);
+            }
         }
     };
     thread::scope(|scope| {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(4);
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        for worker in workers {
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        }
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
     });
+    let found = found.into_inner().unwrap();
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 fn inputs_break_no_promise() -> Result<(), Skip> {
     println!("seed {SEED}");
     let (executed, asked) = (AtomicU64::new(0), AtomicU64::new(0));
     each_target(|target| {
+        let begin = Instant::now();
         let inputs = corpus::inputs(target);
         let mut random = Random::new(SEED);
         let changed = (0..runs(target.executions)).map(|_| corpus::changed(target, &inputs, &mut random));
         for input in inputs.iter().cloned().chain(changed) {
-            if let Err(why) = corpus::run(target, &input) {
-                fail(target, &why, &input);
-            }
+            corpus::run(target, &input).map_err(|why| broken(target, &why, &input))?;
             executed.fetch_add(1, Ordering::Relaxed);
         }
         asked.fetch_add(inputs.len() as u64 + runs(target.executions), Ordering::Relaxed);
+        println!("{}: {} inputs, {:.1} s", target.name, inputs.len(), begin.elapsed().as_secs_f64());
+        Ok(())
     });
-    assert!(TARGETS.iter().all(|target| target.executions > 0));
     assert_eq!(executed.into_inner(), asked.into_inner());
     Ok(())
 }
 
 /// Searches for inputs that cost much. Processes share the processors here, so the bounds are wide.
 fn no_input_is_a_bomb() -> Result<(), Skip> {
-    for target in TARGETS {
-        let found = bombs::search(&target, runs(target.executions / 10), &mut Random::new(SEED));
-        let found = found.unwrap_or_else(|(why, input)| fail(&target, &why, &input));
+    let measuring = Mutex::new(());
+    each_target(|target| {
+        // The memory is that of the process: one at a time.
+        let _alone = measuring.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = bombs::search(target, runs(target.executions / 10), &mut Random::new(SEED));
+        let found = found.map_err(|(why, input)| broken(target, &why, &input))?;
         for bombs::Dear { input, cost } in &found {
             let mib = input.len() as f64 / f64::from(1 << 20);
             if cost.seconds > SLOWNESS * (10.0 * mib + 2.0) || cost.bytes > MAX_MEMORY {
-                fail(&target, &format!("{cost:?} for {} bytes", input.len()), input);
+                return Err(broken(target, &format!("{cost:?} for {} bytes", input.len()), input));
             }
         }
         if let Some(first) = found.first() {
             println!("{}: {:?} for {} bytes", target.name, first.cost, first.input.len());
         }
-    }
+        Ok(())
+    });
     Ok(())
 }
 
