@@ -3,6 +3,8 @@
 //! A map is a line `kmemtrace.names/1` and a zstd frame of text: `FILE` of the kernel's sources on a line that begins with a
 //! slash, then the names of its functions, a line each. A line `=MODULE` says that the files after it are of that module.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -129,7 +131,7 @@ pub fn write_map(kernel: &StaticSizes, modules: &[(Box<[u8]>, StaticSizes)], out
 fn write_files(sizes: &StaticSizes, out: &mut dyn Write) -> io::Result<()> {
     for (file, of_file) in sizes.files().filter(|(file, _)| can_be_written(file)) {
         let mut names: Vec<&[u8]> = of_file.functions.keys().map(|name| plain_function(name)).collect();
-        names.retain(|name| can_be_written(name) && !is_mark(name) && !matches!(name[0], b'=' | b'/'));
+        names.retain(|name| can_be_written(name) && !is_mark(name) && !matches!(name.first(), Some(b'=' | b'/')));
         names.sort_unstable();
         names.dedup();
         if !names.is_empty() {

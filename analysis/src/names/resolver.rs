@@ -1,5 +1,7 @@
 //! Resolver of call-sites: from an address to its place in the sources, by the best source that knows it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -314,5 +316,5 @@ fn folder_of(file: &[u8]) -> Option<Box<[u8]>> {
         return None;
     }
     let end = file.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    Some(file[..end].into())
+    Some(file.get(..end)?.into())
 }
