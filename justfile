@@ -35,7 +35,7 @@ miri:
 deny:
     cargo deny --locked check bans licenses sources
 
-# Targets of fuzzing, each for so many seconds (needs cargo-fuzz): just fuzz 60, just fuzz 600 meta
+# Targets of fuzzing, each for so many seconds: just fuzz 60, just fuzz 600 meta
 fuzz seconds="60" *targets="":
     ./fuzz/run {{seconds}} {{targets}}
 

@@ -1,6 +1,6 @@
 //! Targets of fuzzing: the corpus is read, and inputs that are made of it.
 //!
-//! `KMEMTRACE_RUNS=all` makes twenty times as many. `fuzz/run` looks for more with libFuzzer.
+//! `KMEMTRACE_RUNS=all` makes twenty times as many. `RENEW=1` gives a target without a corpus its seeds. `fuzz/run` looks for more with libFuzzer.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,10 +17,15 @@ kmemtrace_tests::tests!(the_corpus_is_small_and_each_target_has_one, inputs_brea
 
 /// Largest corpus, in bytes.
 const MAX_CORPUS: u64 = 8 << 20;
+/// Longest seed that a corpus begins with, in bytes.
+const MAX_PLANTED: usize = 96 << 10;
 /// Seed of the changes.
 const SEED: u64 = 45;
 
 fn the_corpus_is_small_and_each_target_has_one() -> Result<(), Skip> {
+    if std::env::var_os("RENEW").is_some() {
+        TARGETS.iter().for_each(plant);
+    }
     let mut bytes = 0;
     for target in TARGETS {
         let files = fs::read_dir(corpus::folder(&target)).unwrap_or_else(|error| panic!("{}: {error}", target.name));
@@ -30,6 +35,18 @@ fn the_corpus_is_small_and_each_target_has_one() -> Result<(), Skip> {
     }
     assert!(bytes <= MAX_CORPUS, "{bytes} bytes");
     Ok(())
+}
+
+/// Writes the short seeds of a target that has no corpus.
+fn plant(target: &Target) {
+    let folder = corpus::folder(target);
+    if folder.exists() {
+        return;
+    }
+    fs::create_dir_all(&folder).unwrap();
+    for seed in (target.seeds)().iter().filter(|seed| seed.len() <= MAX_PLANTED) {
+        fs::write(folder.join(format!("{:08x}", kmemtrace_abi::disk::block::crc32c(seed))), seed).unwrap();
+    }
 }
 
 /// The line about an input that broke a promise, which is kept in a file.
