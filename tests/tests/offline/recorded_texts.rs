@@ -11,7 +11,7 @@ use serde_json::Value;
 const OLD: &str = "texts-amd64-6.1";
 const NEW: &str = "texts-amd64-6.12";
 /// Of kernels with page_owner; the first one has memory allocation profiling, too.
-const SMALL: [&str; 1] = ["texts-small-6.12"];
+const SMALL: [&str; 2] = ["texts-small-6.12", "texts-small-6.1"];
 
 /// A text, unpacked below the folder as the guest had it.
 fn unpacked(dir: &Directory, guest: &str, name: &str) -> (PathBuf, String) {
@@ -95,7 +95,13 @@ fn has_the_counts_of_traces(guest: &str, cache: &str) {
 
 #[test]
 fn lists_of_caches_have_the_kernels_counts() {
-    for (guest, cache) in [(OLD, "kmalloc-64"), (OLD, "kmalloc-128"), (NEW, "kmalloc-64")] {
+    for (guest, cache) in [
+        (OLD, "kmalloc-64"),
+        (OLD, "kmalloc-128"),
+        (NEW, "kmalloc-64"),
+        (SMALL[0], "kmalloc-64"),
+        (SMALL[1], "kmalloc-64"),
+    ] {
         has_the_counts_of_traces(guest, cache);
     }
     let dir = Directory::new(&[]);
