@@ -278,7 +278,7 @@ mod tests {
             "\u{90}q\u{9c}",
         ] {
             let rest = passed(format!("a{hostile}b").as_bytes());
-            let has_control = rest.chars().any(|c| c.is_control());
+            let has_control = rest.chars().any(char::is_control);
             assert!(!has_control && rest.starts_with('a') && rest.ends_with('b'), "{hostile:?}: {rest:?}");
             let is_whole = !hostile.contains('\u{9b}') && !hostile.contains('\u{90}');
             assert!(!is_whole || rest == "ab", "{hostile:?}: {rest:?}");
