@@ -27,8 +27,8 @@ mod write;
 
 use std::process::ExitCode;
 
-use args::{Args, CommandLine, NOT_STARTED, Verb};
-use process::{messages, thread};
+use args::{CommandLine, NOT_STARTED, Verb};
+use process::messages;
 use record::shutdown;
 
 fn main() -> ExitCode {
@@ -36,14 +36,14 @@ fn main() -> ExitCode {
     let done = match verb {
         // The recorder is a process of its own there, with its own messages and signals.
         Some(Verb::Top(args)) => return ExitCode::from(top::top(*args)),
-        Some(Verb::Watch(args)) => watch::recording(*args).and_then(record),
+        Some(Verb::Watch(args)) => watch::recording(*args).and_then(record::record),
         Some(Verb::Recover) => recover::recover(&args),
         Some(Verb::Probe) => probe::probe(&args),
         Some(Verb::Completions { shell }) => {
             clap_complete::generate(shell, &mut args::program(), "kmemtraced", &mut std::io::stdout());
             return ExitCode::SUCCESS;
         }
-        None => record(args),
+        None => record::record(args),
     };
     let status = done.unwrap_or_else(|error| {
         messages::say(format!("kmemtraced: {error:#}"));
@@ -51,9 +51,4 @@ fn main() -> ExitCode {
     });
     messages::finish(shutdown::LAST_WORDS);
     ExitCode::from(status)
-}
-
-fn record(args: Args) -> anyhow::Result<u8> {
-    messages::start(args.priority).map_err(|error| thread::not_started("messages", &error))?;
-    record::record(args)
 }

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
-use rustix::fs::Mode;
+use kmemtrace_sandbox::{Kept, Mode, Purpose, Sandbox};
+use rustix::fs::Mode as FileMode;
 
 use crate::fs::held_dir::{HeldDir, joined, random_digits};
 use crate::output::earlier::{Earlier, Replaced, remove_trace};
@@ -18,7 +19,7 @@ use crate::output::made_file::{MadeFile, Size};
 const DEFAULT: &str = "kmemtrace.data";
 
 /// Mode of files that another user reads, in a directory that only this user may enter.
-const READABLE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
+const READABLE: FileMode = FileMode::RUSR.union(FileMode::WUSR).union(FileMode::RGRP).union(FileMode::ROTH);
 
 /// A trace directory, locked while it is written. Where an earlier recording has the asked name, the directory is made beside it
 /// under a temporary name, and takes the asked name once the recording has begun.
@@ -89,6 +90,27 @@ impl TraceDir {
         })
     }
 
+    /// Allows to write in the directory, and to remove it in the end if `is_private`. `replaces`: it may be given another name, or be
+    /// discarded, and an earlier recording removed.
+    pub(crate) fn allow(&self, sandbox: &mut Sandbox, replaces: bool, is_private: bool) -> anyhow::Result<()> {
+        self.held.allow(Purpose::Write, sandbox, &self.dir)?;
+        // The path may lead through folders of other users.
+        sandbox.keep(Kept::looks());
+        if replaces {
+            sandbox.keep(Kept::replacing());
+        }
+        if replaces || is_private {
+            let above = self.dir.parent().unwrap_or(Path::new(""));
+            self.parent.allow(Purpose::Replace, sandbox, above)?;
+        }
+        Ok(())
+    }
+
+    /// True while files of an earlier recording are there that this one replaces.
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.replaces() || self.removal.as_ref().is_some_and(|removal| !removal.is_finished())
+    }
+
     /// True while an earlier recording has the asked name.
     pub(crate) fn replaces(&self) -> bool {
         self.earlier.is_some()
@@ -96,13 +118,14 @@ impl TraceDir {
 
     /// Takes the asked name, now that the recording has begun. An earlier recording is removed, or kept as `.old` where the default
     /// name is used. An error names the path under which a recording stays; it does not end the recording.
-    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
-        let named = self.take_name();
+    /// The earlier one is removed by a thread in a sandbox of its own.
+    pub(crate) fn begin(&mut self, sandbox: Mode) -> anyhow::Result<()> {
+        let named = self.take_name(sandbox);
         self.path = self.held.path().unwrap_or_default();
         named
     }
 
-    fn take_name(&mut self) -> anyhow::Result<()> {
+    fn take_name(&mut self, sandbox: Mode) -> anyhow::Result<()> {
         self.has_begun = true;
         let Some(earlier) = self.earlier.take() else { return Ok(()) };
         let shown = self.dir.with_file_name(&self.name);
@@ -123,7 +146,7 @@ impl TraceDir {
                 older
             }
         };
-        self.removal = Replaced { held, parent: Arc::clone(&self.parent), name, shown }.start_removal()?;
+        self.removal = Replaced { held, parent: Arc::clone(&self.parent), name, shown }.start_removal(sandbox)?;
         Ok(())
     }
 
@@ -229,7 +252,7 @@ mod tests {
         fill(&["meta.out", "cpu0.out", "report.index", "report.index.new"]);
         let mut output = TraceDir::create(Some(&dir), true).unwrap();
         assert!(dir.join("cpu0.out").exists(), "the recording has not begun");
-        output.begin().and_then(|()| output.finish_removal()).unwrap();
+        output.begin(Mode::Off).and_then(|()| output.finish_removal()).unwrap();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
         fill(&["meta.out", "notes"]);
@@ -262,7 +285,7 @@ mod tests {
         let names = [parent.path().join("other"), dir.clone(), moved.clone()];
         fs::rename(&dir, &names[0]).unwrap();
         fs::rename(&moved, &dir).unwrap();
-        assert!(output.begin().and_then(|()| output.finish_removal()).is_err());
+        assert!(output.begin(Mode::Off).and_then(|()| output.finish_removal()).is_err());
         assert!(names[0].join("cpu0.out").exists(), "moved away by its owner");
         let kept =
             fs::read_dir(parent.path()).unwrap().filter(|e| e.as_ref().unwrap().path().join("meta.out").exists());

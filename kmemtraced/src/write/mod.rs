@@ -20,8 +20,9 @@
 //! | `write`*N* | counts events, compresses, accounts for loss, writes `cpuN.out` |
 //! | `names` | adds names of threads and symbols of new modules to `meta.out`, so that a slow disk holds up no other thread |
 //! | `messages` | writes to standard error, so that a full pipe holds up no other thread |
-//! | `launch` | starts a COMMAND that is recorded alone, then ends |
 //! | `remove` | removes an earlier recording once the new one has begun |
+//!
+//! Each closes a sandbox of its own (`process/confine`). COMMAND is started by another process (`record/launcher`).
 //!
 //! Filled blocks go from reader to writer, empty ones come back.
 
