@@ -38,7 +38,7 @@ pub(crate) struct TraceDir {
     /// Thread that removes the replaced recording.
     removal: Option<JoinHandle<anyhow::Result<()>>>,
     made: Mutex<Vec<MadeFile>>,
-    /// Path from the root, once the directory has the asked name; empty where /proc does not tell it.
+    /// Path from the root, which changes when the directory takes the asked name; empty where /proc does not tell it.
     path: PathBuf,
 }
 
@@ -76,6 +76,7 @@ impl TraceDir {
                 let _ = parent.remove_dir(&name);
             },
         )?;
+        let path = held.path().unwrap_or_default();
         Ok(TraceDir {
             dir,
             held,
@@ -86,7 +87,7 @@ impl TraceDir {
             is_lent: false,
             removal: None,
             made: Mutex::default(),
-            path: PathBuf::new(),
+            path,
         })
     }
 
@@ -96,10 +97,9 @@ impl TraceDir {
         self.held.allow(Purpose::Write, sandbox, &self.dir)?;
         // The path may lead through folders of other users.
         sandbox.keep(Kept::looks());
-        if replaces {
-            sandbox.keep(Kept::replacing());
-        }
         if replaces || is_private {
+            // What is above, and an earlier recording, may belong to another user.
+            sandbox.keep(Kept::replacing());
             let above = self.dir.parent().unwrap_or(Path::new(""));
             self.parent.allow(Purpose::Replace, sandbox, above)?;
         }
@@ -120,8 +120,11 @@ impl TraceDir {
     /// name is used. An error names the path under which a recording stays; it does not end the recording.
     /// The earlier one is removed by a thread in a sandbox of its own.
     pub(crate) fn begin(&mut self, sandbox: Mode) -> anyhow::Result<()> {
+        let is_renamed = self.earlier.is_some();
         let named = self.take_name(sandbox);
-        self.path = self.held.path().unwrap_or_default();
+        if is_renamed {
+            self.path = self.held.path().unwrap_or_default();
+        }
         named
     }
 

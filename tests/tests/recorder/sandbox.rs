@@ -262,11 +262,11 @@ fn options_that_record_do_so_in_it() -> Result<(), Skip> {
         &["--comm", "*"],
         &["--cgroup", "/"],
         &["--only-command"],
-        &["--max-size", "1K", "--compress", "none"],
+        &["--max-size", "100M", "--compress", "none"],
         &["--clock", "global", "--priority", "nice"],
         &["--no-probes", "--no-host", "--priority", "none"],
         &["-e", "slab,task/task_newtask", "--report", "sites,caches"],
-        &["-v", "--flush", "20ms", "--sync", "50ms"],
+        &["--flush", "20ms", "--sync", "50ms"],
     ];
     for options in cases {
         let recorded = Recorded::new(options, &["sh", "-c", "sleep 0.1; ls /proc >/dev/null"]);

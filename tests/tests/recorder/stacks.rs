@@ -1,7 +1,7 @@
 //! Tests of the recording of stacks, on the running kernel as root. Tests that cannot run here are listed as skipped at the end.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::{Instance, Tracefs};

@@ -118,11 +118,14 @@ static void do_all(void)
 	char *what, *state;
 
 	for (what = strtok_r(strdup(getenv("HOSTILE")), " ", &state); what; what = strtok_r(NULL, " ", &state)) {
+		char line[256];
 		long got;
 
 		errno = 0;
 		got = deed(what);
-		dprintf(2, "%s: %s %s\n", what, got < 0 ? "refused" : "done", got < 0 ? strerror(errno) : "");
+		snprintf(line, sizeof(line), "%s: %s %s\n", what, got < 0 ? "refused" : "done", got < 0 ? strerror(errno) : "");
+		/* Nothing else: dprintf asks for the place in the file first. */
+		syscall(SYS_write, 2, line, strlen(line));
 	}
 	_exit(99);
 }
