@@ -28,7 +28,7 @@ pub(crate) enum When {
 /// `clone3`, which is refused with an error of its own.
 pub(crate) const CLONE3: u32 = number(libc::SYS_clone3);
 
-const fn number(number: c_long) -> u32 {
+pub(crate) const fn number(number: c_long) -> u32 {
     number as u32
 }
 

@@ -2,7 +2,9 @@
 //! call.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 
-use crate::call::{ASKS_TERMINAL, Call, DESCRIPTORS, EXECUTABLE, NAMES, NAMESPACES, THREAD, When, call, call_when};
+use crate::call::{
+    ASKS_TERMINAL, Call, DESCRIPTORS, EXECUTABLE, NAMES, NAMESPACES, THREAD, When, call, call_when, number,
+};
 use crate::recorder_calls;
 use crate::role::Role;
 
@@ -11,6 +13,11 @@ pub(crate) fn of(role: Role) -> Vec<Call> {
     match role {
         Role::Reader => [READER, OF_MACHINE, &[call_when(libc::SYS_ioctl, ASKS_TERMINAL)]].concat(),
         Role::Screen => [READER, OF_MACHINE, SCREEN].concat(),
+        Role::Viewer => {
+            let mut calls = [READER, OF_MACHINE, SCREEN].concat();
+            calls.retain(|call| !NOT_OF_VIEWER.contains(&call.number));
+            calls
+        }
         Role::Recorder => recorder_calls::recorder(),
         Role::Drain => recorder_calls::drain(),
         Role::Writer => recorder_calls::writer(),
@@ -19,6 +26,33 @@ pub(crate) fn of(role: Role) -> Vec<Call> {
         Role::Messages => recorder_calls::messages(),
     }
 }
+
+/// What a program without files of its own has no use for.
+const NOT_OF_VIEWER: &[u32] = &[
+    number(libc::SYS_pwrite64),
+    number(libc::SYS_pwritev),
+    number(libc::SYS_sendfile),
+    number(libc::SYS_splice),
+    number(libc::SYS_copy_file_range),
+    number(libc::SYS_ftruncate),
+    number(libc::SYS_fallocate),
+    number(libc::SYS_fsync),
+    number(libc::SYS_fdatasync),
+    number(libc::SYS_linkat),
+    number(libc::SYS_renameat2),
+    number(libc::SYS_unlinkat),
+    number(libc::SYS_flock),
+    number(libc::SYS_wait4),
+    number(libc::SYS_waitid),
+    #[cfg(target_arch = "x86_64")]
+    number(libc::SYS_rename),
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    number(libc::SYS_renameat),
+    #[cfg(target_arch = "x86_64")]
+    number(libc::SYS_unlink),
+    #[cfg(target_arch = "x86_64")]
+    number(libc::SYS_link),
+];
 
 /// [`ASKS_TERMINAL`], and `TCSETS`, `TCSETSW`, `TCSETSF`, and these for `struct termios2`.
 const SETS_TERMINAL: &[When] = &[When::OneOf(

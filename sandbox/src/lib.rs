@@ -11,6 +11,7 @@
 mod call;
 mod calls;
 mod capabilities;
+pub mod child;
 mod filter;
 mod folders;
 mod kernel;
@@ -22,7 +23,7 @@ mod role;
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -201,6 +202,15 @@ impl Sandbox {
         }
         Ok(missing)
     }
+}
+
+/// Takes over a descriptor that the parent process has passed on ([`child::pass`]); to be called once for a number, before another file is
+/// opened.
+///
+/// # Errors
+/// There is none of this number.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    kernel::inherited(number)
 }
 
 /// The layer that is missing; an error where the mode does not let it be, or where only memory or descriptors are lacking.

@@ -7,6 +7,8 @@ pub enum Role {
     Reader,
     /// A reader that draws on a terminal and takes keys from it.
     Screen,
+    /// A reader of a stream that opens no input and writes no file.
+    Viewer,
     /// Thread of the recorder that changes control files, and ends the recording.
     Recorder,
     /// Thread of the recorder that takes bytes out of the kernel's buffer of a CPU.

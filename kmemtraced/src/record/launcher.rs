@@ -99,8 +99,9 @@ pub(crate) struct Launcher {
 }
 
 impl Launcher {
-    /// Forks the launcher, before the first thread is started; `None` where there is nothing to start.
-    pub(crate) fn fork(job: Job) -> anyhow::Result<Option<Launcher>> {
+    /// Forks the launcher, before the first thread is started; `None` where there is nothing to start. It does without the descriptors of
+    /// the recording that are there.
+    pub(crate) fn fork(job: Job, of_recording: &mut Option<impl Sized>) -> anyhow::Result<Option<Launcher>> {
         if job.command.is_empty() && job.reports.is_empty() {
             return Ok(None);
         }
@@ -114,7 +115,7 @@ impl Launcher {
         if let Some(pid) = forked {
             return Ok(Some(Launcher { pid, orders, answers, ended: Vec::new() }));
         }
-        drop((orders, answers));
+        drop((orders, answers, of_recording.take()));
         let _ = rustix::thread::set_name(NAME);
         // Handlers, which programs do not inherit: a signal for the whole process group is for the recorder and for COMMAND.
         let _ = Signals::take();

@@ -2,7 +2,7 @@
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
 //! reports the result and has the exit status. `launcher` is the process that starts COMMAND and the reports, which `command` deals with;
-//! `gate` has the sandboxes of the threads that begin and end a recording, `tasks` chooses other tasks to record alone, `losses` explains lost events, `viewer` with a program that shows the recording meanwhile, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
+//! `gate` has the sandboxes of the threads that begin and end a recording, `tasks` chooses other tasks to record alone, `losses` explains lost events, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
@@ -16,24 +16,24 @@ mod set_up;
 pub(crate) mod shutdown;
 mod start;
 mod tasks;
-mod viewer;
 mod wait;
 
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::disk::block::END_ERROR;
 use kmemtrace_abi::text::size::whole_units;
-use kmemtrace_abi::text::units;
-use kmemtrace_sandbox::Mode;
+use kmemtrace_abi::text::units::{self, counted};
 
 use crate::args::{Args, Sync};
 use crate::control::foreign::{ForeignChanges, Watcher};
 use crate::output::destination::Destination;
-use crate::output::stream::Stream;
+use crate::output::stream::{NotSent, Stream};
 use crate::output::trace_dir::TraceDir;
 use crate::process::messages;
 use crate::process::report;
@@ -53,32 +53,33 @@ use losses::Conditions;
 use notices::{answer_counters, report_change, say_verbose, warn};
 use start::{Parts, Whom};
 use tasks::Tasks;
-use viewer::Viewer;
 use wait::{Running, Stop};
 
-/// Bytes of a file that stay where old ones are given back to the file system, at least.
-const LEAST_KEPT: u64 = 4 << 20;
+/// Descriptor of the stream, and that of orders to stop, where a viewer shows the recording.
+const STREAM: i32 = kmemtrace_sandbox::child::FIRST_PASSED;
+const ORDERS: i32 = STREAM + 1;
+/// Time that a viewer has for what waits in its stream, once the recording has ended: it prints totals.
+const VIEWERS_TIME: Duration = Duration::from_secs(5);
 
 /// Records, in a thread that may hang in a system call; returns the exit status.
 pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
-    if args.viewer.is_some() || args.reader.is_some() {
-        args.sandbox = Mode::Off;
-    }
+    let mut passed = if args.served { Some(Passed::take()?) } else { None };
     let translated = memstrack::translate(&mut args)?;
     let file = memstrack::report_file(&args)?;
     let job = Job { command: args.command.clone(), reports: memstrack::reports(&args), file };
     // Before anything of this process is changed that programs would inherit.
-    let launcher = Launcher::fork(job)?;
+    let launcher = Launcher::fork(job, &mut passed)?;
     messages::start(args.priority, args.sandbox)?;
     if let Some(line) = translated {
         notices::say(&args, &line);
     }
+    let (stream, orders) = passed.map(|Passed { stream, orders }| (stream, orders)).unzip();
     // Before set-up, so that a signal during set-up undoes it.
-    let signals = Arc::new(Signals::take()?);
+    let signals = Arc::new(orders.map_or_else(Signals::take, Signals::take_with)?);
     let (watcher, taken, priority) = (thread::current(), Arc::clone(&signals), args.priority);
     let (gate, first_thread) = gate::pair(args.sandbox);
     let work = move || {
-        let status = record_until_stopped(&args, &taken, &gate, launcher);
+        let status = record_until_stopped(&args, &taken, &gate, launcher, stream);
         watcher.unpark();
         status
     };
@@ -90,7 +91,6 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
         recording.is_finished()
     };
     if !signals.watch(priority, is_done) {
-        viewer::kill_running();
         shutdown::end_now();
     }
     recording.join().unwrap_or_else(|_| {
@@ -101,50 +101,34 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     })
 }
 
-/// Parts of a recording that there may be.
-struct Beside<'a> {
-    launcher: Option<&'a mut Launcher>,
-    viewer: Option<&'a mut Viewer>,
-    tasks: Option<&'a mut Tasks>,
-}
-
 fn record_until_stopped(
     args: &Args,
     signals: &Signals,
     gate: &Gate,
     mut launcher: Option<Launcher>,
+    stream: Option<OwnedFd>,
 ) -> anyhow::Result<u8> {
     let mut tasks = tasks::chosen(args)?;
     let source = set_up::set_up(args)?;
-    let (mut output, mut viewer) = destination(args, signals)?;
-    if let Some(reader) = args.reader {
-        // A recorder whose screen is gone has no purpose.
-        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
-        output.lend(reader)?;
-    }
-    let beside = Beside { launcher: launcher.as_mut(), viewer: viewer.as_mut(), tasks: tasks.as_mut() };
-    let status = run(args, source, &mut output, signals, gate, beside);
+    let mut output = destination(args, signals, stream)?;
+    let status = run(args, source, &mut output, signals, gate, launcher.as_mut(), tasks.as_mut());
     warn(output.finish_removal());
     if status.is_err() {
-        // Before the stream's end, which it would report.
-        drop(viewer);
         output.discard();
         return status;
     }
-    output.close_stream();
-    let viewed = viewer.map_or(0, |viewer| viewer.finish(signals));
+    let status = status.map(|status| close_stream(args, &output, signals, status));
     if signals.is_second() {
-        hand_over(args, &output);
+        hand_over(&output);
         return status;
     }
-    let status = status.map(|status| if status == 0 { viewed } else { status });
     let Some(dir) = output.path_now() else { return status };
     let reported = command::report(args, &dir, launcher.as_mut(), signals);
     if memstrack::is_private(args) {
         remove_private(&dir, reported);
     }
     // The last step: until then no other user can change what the reports read.
-    hand_over(args, &output);
+    hand_over(&output);
     match reported {
         Reported::Interrupted => Ok(shutdown::ENDED_EARLY),
         // The reports are what was asked for.
@@ -153,28 +137,57 @@ fn record_until_stopped(
     }
 }
 
-/// Destination of the recording, and the program that shows it where the command line names one: without a directory there are no
-/// files then.
-fn destination(args: &Args, signals: &Signals) -> anyhow::Result<(Destination, Option<Viewer>)> {
-    let create = || TraceDir::create(args.output.as_deref(), args.force);
-    let Some(words) = &args.viewer else { return Ok((Destination::new(Some(create()?), None), None)) };
-    let dir = args.output.is_some().then(create).transpose()?;
-    let started = Viewer::start(words).and_then(|(viewer, pipe)| {
-        let stream = Stream::new(pipe, &signals.abandon).context("a pipe cannot be set up")?;
-        Ok((viewer, stream))
-    });
-    match started {
-        Ok((viewer, stream)) => Ok((Destination::new(dir, Some(stream)), Some(viewer))),
-        Err(error) => {
-            Destination::new(dir, None).discard();
-            Err(error)
-        }
+/// Descriptors that the process of the viewer has passed on.
+struct Passed {
+    stream: OwnedFd,
+    orders: OwnedFd,
+}
+
+impl Passed {
+    /// Takes them over, before another file is opened.
+    fn take() -> anyhow::Result<Passed> {
+        let take = |number| {
+            kmemtrace_sandbox::inherited(number)
+                .context("--served is for kmemtraced top and watch, which pass descriptors on")
+        };
+        Ok(Passed { stream: take(STREAM)?, orders: take(ORDERS)? })
     }
 }
 
-/// Gives the recording to the user who called sudo; a directory that another user reads meanwhile has its owner.
-fn hand_over(args: &Args, output: &Destination) {
-    if let Some(caller) = report::caller().filter(|_| args.reader.is_none()) {
+/// Destination of the recording. Beside a viewer, which has a stream, there are files only in a directory that was named.
+fn destination(args: &Args, signals: &Signals, stream: Option<OwnedFd>) -> anyhow::Result<Destination> {
+    let create = || TraceDir::create(args.output.as_deref(), args.force);
+    let Some(stream) = stream else { return Ok(Destination::new(Some(create()?), None)) };
+    let stream = Stream::new(stream, &signals.abandon, args.sandbox)?;
+    let dir = args.output.is_some().then(create).transpose()?;
+    Ok(Destination::new(dir, Some(stream)))
+}
+
+/// Ends the stream, and reports what its reader was too slow for; the exit status. A screen stays when a recording ends by itself, and
+/// takes what it likes to take.
+fn close_stream(args: &Args, output: &Destination, signals: &Signals, status: u8) -> u8 {
+    let is_patient = |waited: Duration| match signals.stops() {
+        0 => !args.prints_stream || waited < VIEWERS_TIME,
+        1 => waited < VIEWERS_TIME,
+        _ => false,
+    };
+    let NotSent { blocks, events } = output.close_stream(is_patient);
+    if blocks == 0 || !args.prints_stream {
+        return status;
+    }
+    let (remedy, is_lost) = match output.path() {
+        Some(_) => ("the files have them", false),
+        None => ("record less, or keep the recording (-o DIR)", true),
+    };
+    let events = counted(events, "event");
+    messages::say(format!("kmemtraced: {events} came faster than they were printed, and were left out: {remedy}"));
+    // As with events that the kernel lost, the status is COMMAND's where there is one.
+    if is_lost && args.command.is_empty() { status.max(shutdown::LOST) } else { status }
+}
+
+/// Gives the recording to the user who called sudo.
+fn hand_over(output: &Destination) {
+    if let Some(caller) = report::caller() {
         warn(output.hand_over(caller));
     }
 }
@@ -195,9 +208,9 @@ fn run(
     output: &mut Destination,
     signals: &Signals,
     gate: &Gate,
-    beside: Beside<'_>,
+    mut launcher: Option<&mut Launcher>,
+    mut tasks: Option<&mut Tasks>,
 ) -> anyhow::Result<u8> {
-    let Beside { mut launcher, viewer, mut tasks } = beside;
     let facts = Arc::clone(source.facts());
     let description = Arc::new(Description::new(&facts, !args.no_host)?);
     let changes = ForeignChanges::default();
@@ -210,13 +223,13 @@ fn run(
         bail!("ended by a second signal before recording began: nothing is kept");
     }
     let knows_own = own_threads::has_ids_of_events();
-    let options = options(args, &facts, changes.clone(), own_threads(args, &facts, knows_own));
-    let mut names = Names::start(args.viewer.is_some() || args.reader.is_some(), args.lean, args.sandbox)?;
+    let options = options(args, changes.clone(), own_threads(args, &facts, knows_own));
+    let mut names = Names::start(args.served, args.lean, args.sandbox)?;
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let conditions = conditions(args, &facts, &mut workers);
     let alone = thread_of_command(args, knows_own, launcher.as_deref_mut());
-    let of_launcher = launcher.as_ref().map(|launcher| launcher.pid);
-    workers.tids.extend(alone.as_ref().ok().copied().flatten().into_iter().chain(of_launcher).chain([names.tid]));
+    let of_launcher = [alone.as_ref().ok().copied().flatten(), launcher.as_ref().map(|launcher| launcher.pid)];
+    workers.tids.extend(of_launcher.into_iter().flatten().chain([names.tid]).chain(output.stream_thread()));
     options.own.iter().for_each(|own| own.set(&workers.tids));
     let threads = put_threads(args, &mut meta, &workers.tids, knows_own);
     names.learn(&source.comms(), knows_own);
@@ -236,8 +249,7 @@ fn run(
         }
         let (watcher, source, names, workers) = (watcher.as_mut(), &*source, &mut names, &workers);
         let (tasks, running) = (tasks.as_deref_mut(), launcher.as_deref_mut().zip(command));
-        let running =
-            Running { args, workers, output, signals, source, watcher, command: running, gate, names, viewer, tasks };
+        let running = Running { args, workers, output, signals, source, watcher, command: running, gate, names, tasks };
         (running.wait(), command)
     });
     if waited.is_ok() {
@@ -302,8 +314,7 @@ fn begun(
 }
 
 /// Options of the threads that record.
-fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Option<OwnThreads>) -> RecordOptions {
-    let cpus = facts.cpus.len().max(1) as u64;
+fn options(args: &Args, changes: ForeignChanges, own: Option<OwnThreads>) -> RecordOptions {
     RecordOptions {
         pool: set_up::pool(args),
         flush: args.flush(),
@@ -311,8 +322,7 @@ fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Optio
         priority: args.priority,
         compress: args.compression(),
         changes,
-        keep: args.free_behind.map(|bytes| (bytes / cpus).max(LEAST_KEPT)),
-        watermarks: args.viewer.is_some() || args.reader.is_some(),
+        watermarks: args.served,
         own,
         sandbox: args.sandbox,
     }
@@ -332,7 +342,7 @@ fn meta_options(args: &Args) -> MetaOptions {
     MetaOptions {
         compression: args.compression(),
         sync: args.sync != Sync::Never,
-        late_symbols: args.lean && args.viewer.is_none(),
+        late_symbols: args.lean && !args.served,
     }
 }
 
