@@ -93,8 +93,10 @@ const WAITS: &[Call] = &[
 /// Writing into an open file, which may be cut.
 const WRITES: &[Call] = &[
     call(libc::SYS_write),
-    call(libc::SYS_fstat),
     call(libc::SYS_statx),
+    // Before Linux 4.11, by the C library.
+    call(libc::SYS_fstat),
+    call(libc::SYS_newfstatat),
     call(libc::SYS_pwrite64),
     call(libc::SYS_lseek),
     call(libc::SYS_ftruncate),

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::anyhow;
 use kmemtrace_sandbox::{Mode, Sandbox};
@@ -135,7 +134,7 @@ impl Destination {
     }
 
     /// Ends the stream, see [`Stream::close`]; returns what its reader did not get.
-    pub(crate) fn close_stream(&self, goes_on: impl Fn(Duration) -> bool) -> NotSent {
+    pub(crate) fn close_stream(&self, goes_on: impl Fn() -> bool) -> NotSent {
         let Some(stream) = &self.stream else { return NotSent::default() };
         stream.close(goes_on);
         stream.not_sent()
@@ -143,7 +142,7 @@ impl Destination {
 
     /// Ends the stream, and removes the directory if no recording has begun in it.
     pub(crate) fn discard(self) {
-        self.close_stream(|_| false);
+        self.close_stream(|| false);
         if let Some(dir) = self.dir {
             dir.discard();
         }

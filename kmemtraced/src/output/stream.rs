@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use kmemtrace_abi::disk::left_out::LeftOut;
@@ -17,8 +17,9 @@ use kmemtrace_sandbox::{Mode, Role};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::choices::Priority;
 use crate::process::confine;
-use crate::process::thread::{not_started, own_tid};
+use crate::process::thread::{not_started, own_tid, raise};
 
 /// Room of the pipe, bytes: as much as any user may ask for. A pipe keeps its 64 KiB where the kernel refuses.
 const ROOM: usize = 1 << 20;
@@ -171,7 +172,12 @@ impl Queue {
 
 impl Stream {
     /// A stream through this pipe, until `abandon`; its thread is in a sandbox of its own.
-    pub(crate) fn new(pipe: OwnedFd, abandon: &Arc<AtomicBool>, sandbox: Mode) -> anyhow::Result<Stream> {
+    pub(crate) fn new(
+        pipe: OwnedFd,
+        abandon: &Arc<AtomicBool>,
+        priority: Priority,
+        sandbox: Mode,
+    ) -> anyhow::Result<Stream> {
         let name = "stream";
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe, ROOM);
         // A write that blocks would not see the flags.
@@ -179,6 +185,8 @@ impl Stream {
         let (tid_out, tid_in) = crossbeam_channel::bounded(1);
         let (shared_out, shared_in) = crossbeam_channel::bounded::<Arc<Shared>>(1);
         let work = move || {
+            // A machine that keeps it waiting would have blocks left out.
+            raise(priority);
             let closed = confine::close(&confine::sandbox(Role::Writer), sandbox);
             let _ = tid_out.send(closed.map(|_| own_tid()));
             if let Ok(shared) = shared_in.recv() {
@@ -229,13 +237,12 @@ impl Stream {
     }
 
     /// Ends the stream: waits until the reader has taken all that waits, as long as `goes_on` says so.
-    pub(crate) fn close(&self, goes_on: impl Fn(Duration) -> bool) {
-        let begun = Instant::now();
+    pub(crate) fn close(&self, goes_on: impl Fn() -> bool) {
         let mut queue = self.0.lock();
         queue.is_closed = true;
         self.0.changed.notify_all();
         while !queue.is_over {
-            if !goes_on(begun.elapsed()) {
+            if !goes_on() {
                 self.0.is_given_up.store(true, Ordering::Release);
             }
             queue = self.0.changed.wait_timeout(queue, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
@@ -252,6 +259,7 @@ fn can_wait(pipe: &PipeWriter) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::time::Instant;
 
     use kmemtrace_abi::disk::block::{BlockInfo, GAP_NOT_SENT, GapRecord, HEADER_BYTES, block, kind};
 
@@ -260,7 +268,7 @@ mod tests {
     fn stream() -> (io::PipeReader, Stream, Arc<AtomicBool>) {
         let (reader, writer) = io::pipe().unwrap();
         let abandon = Arc::default();
-        let stream = Stream::new(writer.into(), &abandon, Mode::Off).unwrap();
+        let stream = Stream::new(writer.into(), &abandon, Priority::None, Mode::Off).unwrap();
         (reader, stream, abandon)
     }
 
@@ -298,7 +306,7 @@ mod tests {
             blocks[cpu as usize] += 1;
         }
         writers.into_iter().for_each(|writer| writer.join().unwrap());
-        stream.close(|_| true);
+        stream.close(|| true);
         assert_eq!(next(&mut reader), None);
         assert!(!stream.is_broken());
         assert_eq!(stream.not_sent(), NotSent::default());
@@ -315,7 +323,7 @@ mod tests {
         assert!(not_sent.blocks > 100 && not_sent.events == not_sent.blocks * 10, "{not_sent:?}");
         let closing = {
             let stream = stream.clone();
-            thread::spawn(move || stream.close(|_| true))
+            thread::spawn(move || stream.close(|| true))
         };
         let (mut expected, mut marked) = (0, 0);
         while let Some((kind, _, sequence, payload)) = next(&mut reader) {
@@ -339,13 +347,14 @@ mod tests {
         let (reader, gone, _) = stream();
         drop(reader);
         gone.put(&of_kind(kind::DATA, 1, 0));
-        gone.close(|_| true);
+        gone.close(|| true);
         assert!(gone.is_broken());
         for abandons in [false, true] {
             let (_reader, held, abandon) = stream();
             (0..10).for_each(|sequence| held.put(&of_kind(kind::DATA, 1, sequence)));
             abandon.store(abandons, Ordering::Release);
-            held.close(|waited| abandons || waited < Duration::from_millis(200));
+            let begun = Instant::now();
+            held.close(|| abandons || begun.elapsed() < Duration::from_millis(200));
             assert!(held.is_broken());
         }
     }

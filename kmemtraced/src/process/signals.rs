@@ -18,12 +18,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::choices::Priority;
 use crate::fs::kernelfs::{KernelFs, PROC};
@@ -56,29 +56,50 @@ pub(crate) const VIEWER_ENDED: &str = "the viewer has ended";
 /// Orders to stop, through a pipe: the process that shows the recording gives them, which gets signals of a terminal as this one does.
 /// Each is two bytes: how often it was asked to stop up to now, and the number of the signal, 0 for none.
 struct Orders {
-    pipe: File,
-    /// Number of times that it was asked to stop, and the last signal.
-    last: Mutex<(u8, u8)>,
+    taken: Mutex<Taken>,
+    /// The other process.
+    parent: Option<Pid>,
+}
+
+/// Orders up to now.
+struct Taken {
+    /// None once no more are taken.
+    pipe: Option<File>,
+    /// Number of times that it was asked to stop.
+    stops: u8,
+    /// The last signal.
+    signal: u8,
 }
 
 impl Orders {
-    /// The last order. Where the other process is gone there is one.
+    fn new(pipe: OwnedFd) -> io::Result<Orders> {
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        let taken = Mutex::new(Taken { pipe: Some(File::from(pipe)), stops: 0, signal: 0 });
+        Ok(Orders { taken, parent: rustix::process::getppid() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of times that it was asked to stop, and the last signal. Where the other process is gone it was asked.
     fn last(&self) -> (u8, u8) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.lock();
+        let Taken { pipe, stops, signal } = &mut *taken;
         let mut order = [0; 2];
-        loop {
-            match (&self.pipe).read(&mut order) {
-                Ok(2) => *last = (order[0].max(last.0), order[1]),
-                Ok(0) => {
-                    last.0 = last.0.max(1);
-                    return *last;
-                }
+        while let Some(open) = pipe {
+            match open.read(&mut order) {
                 // Two bytes are written at once.
-                Ok(_) => {}
+                Ok(1..) => (*stops, *signal) = (order[0].max(*stops), order[1]),
+                Ok(0) => {
+                    *stops = (*stops).max(1);
+                    *pipe = None;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return *last,
+                Err(_) => break,
             }
         }
+        (*stops, *signal)
     }
 }
 
@@ -107,9 +128,8 @@ pub(crate) struct Signals {
 impl Signals {
     /// Installs the handlers, and takes orders through a pipe, too.
     pub(crate) fn take_with(orders: OwnedFd) -> anyhow::Result<Signals> {
-        rustix::io::ioctl_fionbio(&orders, true).context("orders cannot be taken")?;
-        let orders = Some(Orders { pipe: File::from(orders), last: Mutex::default() });
-        Ok(Signals { orders, ..Signals::take()? })
+        let orders = Orders::new(orders).context("orders cannot be taken")?;
+        Ok(Signals { orders: Some(orders), ..Signals::take()? })
     }
 
     /// Installs the handlers.
@@ -180,6 +200,18 @@ impl Signals {
         if stops > 1 {
             self.abandon.store(true, Ordering::Release);
         }
+    }
+
+    /// Takes no more orders: the process that gives them sees that the recording has ended.
+    pub(crate) fn end_orders(&self) {
+        if let Some(orders) = &self.orders {
+            orders.lock().pipe = None;
+        }
+    }
+
+    /// True once the process that gave orders has ended.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.orders.as_ref().is_some_and(|orders| orders.parent != rustix::process::getppid())
     }
 
     /// Number of stop signals up to now.
@@ -270,8 +302,7 @@ mod tests {
     #[test]
     fn an_order_and_the_same_signal_of_a_terminal_are_one() {
         let (reader, mut writer) = std::io::pipe().unwrap();
-        rustix::io::ioctl_fionbio(&reader, true).unwrap();
-        let orders = Some(Orders { pipe: File::from(OwnedFd::from(reader)), last: Mutex::default() });
+        let orders = Some(Orders::new(reader.into()).unwrap());
         let (signals, mut last) = (Signals { orders, ..Signals::default() }, None);
         signals.count(&mut last);
         assert_eq!(signals.stops(), 0);
@@ -289,8 +320,7 @@ mod tests {
     #[test]
     fn the_end_of_the_one_who_gives_orders_is_one() {
         let (reader, writer) = std::io::pipe().unwrap();
-        rustix::io::ioctl_fionbio(&reader, true).unwrap();
-        let orders = Some(Orders { pipe: File::from(OwnedFd::from(reader)), last: Mutex::default() });
+        let orders = Some(Orders::new(reader.into()).unwrap());
         let signals = Signals { orders, ..Signals::default() };
         drop(writer);
         signals.count(&mut None);

@@ -1,7 +1,7 @@
 //! The sandboxes of the two threads that begin and end a recording: the one that records, and the process's first one, which undoes what was
 //! changed if the other one hangs. They close them once all is set up, before the events are enabled.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::thread::Thread;
 
 use anyhow::anyhow;
@@ -24,8 +24,17 @@ pub(crate) struct Gate {
     first_thread: Thread,
     sandbox: Sender<Sandbox>,
     closed: Receiver<anyhow::Result<()>>,
-    /// The rules that hold once an earlier recording is replaced, until they do.
-    narrow: RefCell<Option<Sandbox>>,
+    /// True while this thread has rights that only the replacing of an earlier recording needs.
+    is_wide: Cell<bool>,
+}
+
+/// Parts of a recording that something is allowed for.
+#[derive(Clone, Copy)]
+pub(crate) struct Allowed<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) source: &'a dyn TraceSource,
+    pub(crate) output: &'a Destination,
+    pub(crate) tasks: Option<&'a Tasks>,
 }
 
 /// The side of the first thread.
@@ -40,7 +49,7 @@ pub(crate) fn pair(mode: Mode) -> (Gate, FirstThread) {
     let (sandbox_in, sandbox) = bounded(1);
     let (closed_in, closed) = bounded(1);
     let first_thread = std::thread::current();
-    let gate = Gate { mode, first_thread, sandbox: sandbox_in, closed, narrow: RefCell::default() };
+    let gate = Gate { mode, first_thread, sandbox: sandbox_in, closed, is_wide: Cell::new(false) };
     (gate, FirstThread { mode, sandbox, closed: closed_in })
 }
 
@@ -55,48 +64,45 @@ impl FirstThread {
 
 impl Gate {
     /// Closes the sandboxes of both threads; says what is missing, for --verbose.
-    pub(crate) fn close(
-        &self,
-        args: &Args,
-        source: &dyn TraceSource,
-        output: &Destination,
-        tasks: Option<&Tasks>,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn close(&self, allowed: Allowed<'_>) -> anyhow::Result<()> {
         if self.mode == Mode::Off {
             return Ok(());
         }
-        let undoing = undoing(source)?;
-        let of_recording = |replaces: bool| -> anyhow::Result<Sandbox> {
-            let mut sandbox = self::undoing(source)?;
-            confine::allow_names(&mut sandbox)?;
-            output.allow(&mut sandbox, replaces, args.memstrack.notui)?;
-            if report::caller().is_some() {
-                sandbox.keep(Kept::owners());
-            }
-            tasks.map_or(Ok(()), |tasks| tasks.allow(&mut sandbox))?;
-            Ok(sandbox)
-        };
-        let (wide, narrow) = (of_recording(true)?, of_recording(false)?);
-        self.sandbox.send(undoing).map_err(|_| anyhow!("the first thread has ended"))?;
+        self.sandbox.send(undoing(allowed.source)?).map_err(|_| anyhow!("the first thread has ended"))?;
         self.first_thread.unpark();
         self.closed.recv().map_err(|_| anyhow!("the first thread has ended"))??;
-        let missing = confine::close(&wide, self.mode)?;
-        narrow.described().iter().for_each(|line| say_verbose(args, line));
-        missing.iter().for_each(|lack| say_verbose(args, &format!("sandbox: left out: {lack}")));
-        *self.narrow.borrow_mut() = Some(narrow);
+        let sandbox = recording(allowed, true)?;
+        let missing = confine::close(&sandbox, self.mode)?;
+        self.is_wide.set(true);
+        sandbox.described().iter().for_each(|line| say_verbose(allowed.args, line));
+        missing.iter().for_each(|lack| say_verbose(allowed.args, &format!("sandbox: left out: {lack}")));
         Ok(())
     }
 
     /// Gives away what only the replacing of an earlier recording needs, once that is done.
-    pub(crate) fn narrow(&self, output: &Destination) {
-        if self.narrow.borrow().is_none() || output.is_replacing() {
+    pub(crate) fn narrow(&self, allowed: Allowed<'_>) {
+        if !self.is_wide.get() || allowed.output.is_replacing() {
             return;
         }
-        let narrowed = self.narrow.take().map_or(Ok(()), |sandbox| confine::narrow(&sandbox, self.mode));
+        self.is_wide.set(false);
+        let narrowed = recording(allowed, false).and_then(|sandbox| confine::narrow(&sandbox, self.mode));
         if let Err(error) = narrowed {
             messages::say(format!("kmemtraced: {error:#}"));
         }
     }
+}
+
+/// Rules for the thread that records.
+fn recording(allowed: Allowed<'_>, replaces: bool) -> anyhow::Result<Sandbox> {
+    let Allowed { args, source, output, tasks } = allowed;
+    let mut sandbox = undoing(source)?;
+    confine::allow_names(&mut sandbox)?;
+    output.allow(&mut sandbox, replaces, args.memstrack.notui)?;
+    if report::caller().is_some() {
+        sandbox.keep(Kept::owners());
+    }
+    tasks.map_or(Ok(()), |tasks| tasks.allow(&mut sandbox))?;
+    Ok(sandbox)
 }
 
 /// Rules for the undoing of what was changed.

@@ -23,7 +23,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kmemtrace_abi::disk::block::END_ERROR;
@@ -58,8 +57,6 @@ use wait::{Running, Stop};
 /// Descriptor of the stream, and that of orders to stop, where a viewer shows the recording.
 const STREAM: i32 = kmemtrace_sandbox::child::FIRST_PASSED;
 const ORDERS: i32 = STREAM + 1;
-/// Time that a viewer has for what waits in its stream, once the recording has ended: it prints totals.
-const VIEWERS_TIME: Duration = Duration::from_secs(5);
 
 /// Records, in a thread that may hang in a system call; returns the exit status.
 pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
@@ -158,20 +155,16 @@ impl Passed {
 fn destination(args: &Args, signals: &Signals, stream: Option<OwnedFd>) -> anyhow::Result<Destination> {
     let create = || TraceDir::create(args.output.as_deref(), args.force);
     let Some(stream) = stream else { return Ok(Destination::new(Some(create()?), None)) };
-    let stream = Stream::new(stream, &signals.abandon, args.sandbox)?;
+    let stream = Stream::new(stream, &signals.abandon, args.priority, args.sandbox)?;
     let dir = args.output.is_some().then(create).transpose()?;
     Ok(Destination::new(dir, Some(stream)))
 }
 
-/// Ends the stream, and reports what its reader was too slow for; the exit status. A screen stays when a recording ends by itself, and
-/// takes what it likes to take.
+/// Ends the stream, and reports what its reader was too slow for; the exit status.
 fn close_stream(args: &Args, output: &Destination, signals: &Signals, status: u8) -> u8 {
-    let is_patient = |waited: Duration| match signals.stops() {
-        0 => !args.prints_stream || waited < VIEWERS_TIME,
-        1 => waited < VIEWERS_TIME,
-        _ => false,
-    };
-    let NotSent { blocks, events } = output.close_stream(is_patient);
+    // From here on the viewer has its time, and its end ends the stream.
+    signals.end_orders();
+    let NotSent { blocks, events } = output.close_stream(|| signals.stops() < 2 && !signals.is_orphan());
     if blocks == 0 || !args.prints_stream {
         return status;
     }

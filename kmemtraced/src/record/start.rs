@@ -9,7 +9,7 @@ use crate::process::memory;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::process::thread::raise;
-use crate::record::gate::Gate;
+use crate::record::gate::{Allowed, Gate};
 use crate::record::launcher::{Launcher, Program};
 use crate::record::notices::{
     list_set_up, report_change, say, say_begin, say_verbose, warn_of_events, warn_of_symbols,
@@ -73,7 +73,7 @@ pub(crate) fn start(
     if let Some(tasks) = tasks.as_deref_mut() {
         tasks.begin(source)?;
     }
-    gate.close(args, source, output, tasks.as_deref())?;
+    gate.close(Allowed { args, source, output, tasks: tasks.as_deref() })?;
     source.start()?;
     // A write of another program to a switch is not told from the recorder's own until these are taken.
     report_change(watcher.and_then(|watcher| watcher.compare(false)));

@@ -15,7 +15,7 @@ use crate::output::trace_dir::Place;
 use crate::process::messages;
 use crate::process::signals::Signals;
 use crate::process::signals::VIEWER_ENDED;
-use crate::record::gate::Gate;
+use crate::record::gate::{Allowed, Gate};
 use crate::record::launcher::{Launcher, Program};
 use crate::record::notices::{answer_counters, has_status_line, report_change};
 use crate::record::tasks::Tasks;
@@ -71,7 +71,8 @@ impl Running<'_> {
                 break stop;
             }
             answer_counters(self.workers, self.signals);
-            self.gate.narrow(self.output);
+            let Running { args, source, output, .. } = self;
+            self.gate.narrow(Allowed { args, source, output, tasks: self.tasks.as_deref() });
             self.names.look(|| self.source.comms());
             if show && status.shown.elapsed() >= STATUS_INTERVAL {
                 status.show(&self);

@@ -30,6 +30,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -172,7 +173,7 @@ impl Viewer {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
         }
-        self.status.is_some()
+        self.status.is_some() || self.was_killed
     }
 
     fn ask_to_end(&mut self) {
@@ -194,7 +195,10 @@ impl Viewer {
         }
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.kill();
-        self.status = self.child.wait().ok();
+        let begun = Instant::now();
+        while !self.has_ended() && begun.elapsed() < COPYS_TIME {
+            thread::sleep(POLL_INTERVAL);
+        }
         self.was_killed = true;
     }
 
@@ -294,9 +298,9 @@ impl Both<'_> {
     }
 
     /// Looks whether the viewer has ended, or has to; true where there is none any more.
-    fn look_at_viewer(&mut self, has_recorded: bool) -> bool {
-        let (kind, asked) = (self.kind, self.asked);
-        let Some(viewer) = &mut self.viewer else { return self.waiting.is_none() || has_recorded || asked > 0 };
+    fn look_at_viewer(&mut self, has_ended: bool) -> bool {
+        let (kind, asked, is_recorded) = (self.kind, self.asked, self.recorder.has_recorded());
+        let Some(viewer) = &mut self.viewer else { return self.waiting.is_none() || has_ended || asked > 0 };
         if viewer.has_ended() {
             self.leave_screen();
             // A recorder without a viewer has no purpose.
@@ -308,7 +312,7 @@ impl Both<'_> {
         }
         let time = match kind {
             Kind::Screen if asked > 0 => Some(SCREENS_TIME),
-            Kind::Lines if has_recorded => Some(TOTALS_TIME),
+            Kind::Lines if is_recorded => Some(TOTALS_TIME),
             _ => None,
         };
         if viewer.deadline.is_none() {
@@ -345,7 +349,7 @@ impl Both<'_> {
     /// Takes keys, and the size of the terminal.
     fn take_keys(&mut self) {
         let typed = self.terminal.read(POLL_INTERVAL);
-        match self.viewer.as_ref().filter(|viewer| viewer.status.is_none()) {
+        match self.viewer.as_ref().filter(|viewer| viewer.status.is_none() && !viewer.was_killed) {
             Some(Viewer { keys: Some(pty), saved, .. }) => {
                 self.terminal.pass_size(pty);
                 if let Some(saved) = saved {
@@ -474,7 +478,10 @@ impl Both<'_> {
 
     /// Line about a viewer that did not end by itself.
     fn end_of(&self, viewer: &Viewer) -> Option<String> {
-        let signal = viewer.status?.signal()?;
+        let signal = match viewer.status {
+            Some(status) => status.signal()?,
+            None => Signal::KILL.as_raw(),
+        };
         Some(match self.kind {
             Kind::Screen if viewer.was_killed => "kmemtraced: the screen did not end in time and was killed".to_owned(),
             Kind::Screen if viewer.was_ended_by(signal) => return None,

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::output::Output;
@@ -75,6 +76,14 @@ impl Recorder {
             self.status = self.child.try_wait().ok().flatten();
         }
         self.status
+    }
+
+    /// True once all is recorded: it takes no more orders, or has ended.
+    pub(super) fn has_recorded(&mut self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut fds = [PollFd::new(&self.orders, PollFlags::empty())];
+        let takes_none = matches!(poll(&mut fds, Some(&now)), Ok(1..)) && fds[0].revents().contains(PollFlags::ERR);
+        takes_none || self.ended().is_some()
     }
 
     /// Kills it, whether or not it is stopped.

@@ -77,6 +77,7 @@ impl Names {
         confine::allow_names(&mut allowed)?;
         let work = move || {
             let closed = confine::close(&allowed, sandbox);
+            drop(allowed);
             let _ = tid_out.send(closed.map(|_| own_tid()));
             files.recv().ok().map(|file| write(file, &texts_out, &memory, &figures))
         };
