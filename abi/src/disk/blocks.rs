@@ -12,7 +12,7 @@ use crate::disk::block::{
 };
 use crate::disk::expand::expand;
 use crate::disk::feed::Feed;
-use crate::disk::hole;
+use crate::disk::hole::{self, Zeros};
 #[cfg(feature = "inputs")]
 use crate::disk::part::Part;
 use crate::disk::walk::{Known, Met, Walk, read_at};
@@ -64,6 +64,7 @@ pub(crate) struct Window {
     eof: bool,
     /// Error that stopped reading, where it was not the end.
     error: Option<io::Error>,
+    zeros: Zeros,
 }
 
 impl Window {
@@ -78,7 +79,8 @@ impl Window {
     }
 
     fn of(origin: Origin) -> Window {
-        Window { origin, buffer: Vec::new(), start: 0, end: 0, offset: 0, eof: false, error: None }
+        let zeros = Zeros::default();
+        Window { origin, buffer: Vec::new(), start: 0, end: 0, offset: 0, eof: false, error: None, zeros }
     }
 
     /// The bytes at hand, at least `want` of them unless the file ends before.
@@ -195,19 +197,20 @@ impl Window {
             if !all {
                 return false;
             }
-            self.skip_hole(1);
+            self.skip_hole(zeros, 1);
         }
     }
 
-    /// Passes over the hole that begins here, once all bytes at hand are taken: a file of some kilobytes may have holes of TiB. What is
-    /// passed over is a multiple of `unit`; returns its bytes.
-    pub(crate) fn skip_hole(&mut self, unit: usize) -> u64 {
+    /// Passes over the hole that begins here, once all bytes at hand are taken: a file of some kilobytes may have holes of TiB. The last
+    /// `zeros` bytes were zeros. What is passed over is a multiple of `unit`; returns its bytes.
+    pub(crate) fn skip_hole(&mut self, zeros: usize, unit: usize) -> u64 {
+        let zeros = self.zeros.add(self.offset, zeros as u64);
         let Origin::File(file) = &self.origin else { return 0 };
         if self.start < self.end || self.eof {
             return 0;
         }
         let offset = self.offset;
-        let data = match hole::behind(file, offset) {
+        let data = match hole::behind(file, offset, zeros) {
             Ok(Some(data)) => data,
             Ok(None) => file.metadata().map_or(offset, |data| data.len()),
             Err(_) => return 0,
@@ -429,8 +432,9 @@ impl BlockReader {
             let zeros = self.window.bytes().iter().take_while(|&&byte| byte == 0).count();
             self.window.advance(zeros);
             let offset = self.window.offset();
+            let zeros = self.window.zeros.add(offset, zeros as u64);
             let Some(file) = self.window.file() else { return true };
-            match hole::behind(file, offset) {
+            match hole::behind(file, offset, zeros) {
                 Ok(Some(data)) if data > offset && self.window.enter(data).is_ok() => {}
                 Ok(Some(_)) => {}
                 // The writer goes on behind the hole.
@@ -757,7 +761,7 @@ impl BlockReader {
                 let zeros = bytes.iter().all(|&byte| byte == 0);
                 self.window.advance(there);
                 if zeros {
-                    self.window.skip_hole(1);
+                    self.window.skip_hole(there, 1);
                 }
                 continue;
             };

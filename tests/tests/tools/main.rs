@@ -6,6 +6,8 @@
 mod command_line;
 mod debug_info;
 mod fleet;
+mod fuzz;
+mod mutated;
 mod opening;
 mod page;
 mod quickstart;
@@ -23,6 +25,8 @@ fn main() -> ExitCode {
         command_line::TESTS,
         debug_info::TESTS,
         fleet::TESTS,
+        fuzz::TESTS,
+        mutated::TESTS,
         opening::TESTS,
         page::TESTS,
         quickstart::TESTS,
