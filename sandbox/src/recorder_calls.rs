@@ -73,6 +73,9 @@ const EACH: &[Call] = &[
     call(libc::SYS_rt_sigreturn),
     call(libc::SYS_sigaltstack),
     call_when(libc::SYS_prctl, &[When::OneOf(0, NAMES)]),
+    // The C library's allocator asks proc how memory is overcommitted before it gives some back; landlock refuses that.
+    call(libc::SYS_openat),
+    call(libc::SYS_read),
     call(libc::SYS_close),
     // A debug build asks whether what it closes is open.
     call_when(libc::SYS_fcntl, &[When::OneOf(1, DESCRIPTORS)]),
@@ -150,6 +153,8 @@ const RECORDER: &[Call] = &[
     call(libc::SYS_set_tid_address),
     call(libc::SYS_wait4),
     call(libc::SYS_waitid),
+    // The process of a viewer, which may have ended.
+    call(libc::SYS_getppid),
     call(libc::SYS_getuid),
     call(libc::SYS_geteuid),
     call(libc::SYS_getgid),

@@ -461,7 +461,7 @@ fn few_descriptors_leave_no_cpu_out() -> Result<(), Skip> {
     let mut load = spawn_load(&["mix", "120", "1000"]);
     let (mut refused, mut recorded) = (0, 0);
     let begun = Instant::now();
-    for limit in (3..=90).step_by(2).take_while(|_| begun.elapsed() < Duration::from_secs(80)) {
+    for limit in (3..=110).step_by(2).take_while(|_| begun.elapsed() < Duration::from_secs(80)) {
         let (name, directory) = (instance_name(), Directory::new(&[]));
         let trace = directory.file("trace");
         let output = with_descriptors(limit, &name, &trace);
