@@ -14,6 +14,7 @@ use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::glob::Glob;
 use kmemtrace_abi::text::{memstrack, size};
+use kmemtrace_sandbox::Mode;
 
 use crate::choices::{Priority, StackWhen};
 use crate::write::compress::Compression;
@@ -217,6 +218,20 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     pub(crate) instance: String,
+    /// Sandbox of the recorder's threads: auto (what the kernel has), strict (all of it) or off
+    ///
+    /// Each thread gives up its rights once all is set up: only control files, the recording and texts of the kernel can be opened; no
+    /// network, no other programs. -v lists the folders, and what the kernel lacks. With strict, anything else ends the recorder.
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_parser = PossibleValuesParser::new(Mode::ALL.map(Mode::name)).map(mode),
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) sandbox: Mode,
     /// Leave the host's name out of the recording
     #[arg(long, hide_short_help = true)]
     pub(crate) no_host: bool,
@@ -587,6 +602,11 @@ fn trace_dir(path: PathBuf) -> Result<PathBuf, &'static str> {
         return Err("a recording is a directory of several files: use -o DIR, then kmemtrace-report export DIR");
     }
     Ok(path)
+}
+
+/// The mode of this name, which is one of them.
+fn mode(name: String) -> Mode {
+    Mode::ALL.into_iter().find(|mode| mode.name() == name).unwrap_or_default()
 }
 
 /// Parses a size that nobody means in single bytes.

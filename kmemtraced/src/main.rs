@@ -28,17 +28,17 @@ mod write;
 
 use std::process::ExitCode;
 
-use args::{Args, CommandLine, NOT_STARTED, Verb};
-use process::{messages, thread};
+use args::{CommandLine, NOT_STARTED, Verb};
+use process::messages;
 use record::shutdown;
 
 fn main() -> ExitCode {
     let CommandLine { verb, args } = CommandLine::of_process();
     let done = match verb {
         // The recorder is a process of its own there.
-        Some(Verb::Top(args)) if args.recording.served => top::recording(*args).and_then(record),
+        Some(Verb::Top(args)) if args.recording.served => top::recording(*args).and_then(record::record),
         Some(Verb::Top(args)) => viewer::top(*args),
-        Some(Verb::Watch(args)) if args.recording.served => watch::recording(*args).and_then(record),
+        Some(Verb::Watch(args)) if args.recording.served => watch::recording(*args).and_then(record::record),
         Some(Verb::Watch(args)) => viewer::watch(*args),
         Some(Verb::Recover) => recover::recover(&args),
         Some(Verb::Probe) => probe::probe(&args),
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut args::program(), "kmemtraced", &mut std::io::stdout());
             return ExitCode::SUCCESS;
         }
-        None => record(args),
+        None => record::record(args),
     };
     let status = done.unwrap_or_else(|error| {
         messages::say(format!("kmemtraced: {error:#}"));
@@ -54,9 +54,4 @@ fn main() -> ExitCode {
     });
     messages::finish(shutdown::LAST_WORDS);
     ExitCode::from(status)
-}
-
-fn record(args: Args) -> anyhow::Result<u8> {
-    messages::start(args.priority).map_err(|error| thread::not_started("messages", &error))?;
-    record::record(args)
 }

@@ -33,6 +33,31 @@ impl Kept {
         Kept(CapabilitySet::CHOWN.union(CapabilitySet::FOWNER))
     }
 
+    /// Looking at files in folders of other users, which a path may lead through.
+    pub const fn looks() -> Kept {
+        Kept(CapabilitySet::DAC_READ_SEARCH)
+    }
+
+    /// Locked memory that grows.
+    pub const fn memory() -> Kept {
+        Kept(CapabilitySet::IPC_LOCK)
+    }
+
+    /// Replacing files of other users, also in a folder with the sticky bit.
+    pub const fn replacing() -> Kept {
+        Kept::files().with(Kept(CapabilitySet::FOWNER))
+    }
+
+    /// Handing files over.
+    pub const fn owners() -> Kept {
+        Kept(CapabilitySet::CHOWN)
+    }
+
+    /// Taking mounts away.
+    pub const fn mounts() -> Kept {
+        Kept(CapabilitySet::SYS_ADMIN)
+    }
+
     pub(crate) const fn with(self, other: Kept) -> Kept {
         Kept(self.0.union(other.0))
     }

@@ -1,4 +1,4 @@
-//! System calls without a safe wrapper: landlock, seccomp, and descriptors by their numbers.
+//! System calls without a safe wrapper: landlock, seccomp, fork, and descriptors by their numbers.
 #![expect(unsafe_code, reason = "there is no safe wrapper for these system calls")]
 
 use std::fs::File;
@@ -78,7 +78,7 @@ pub(crate) fn landlock_set(limited: &Limited) -> io::Result<File> {
 }
 
 /// Adds a rule to a set: these rights over a file, or beneath a folder.
-pub(crate) fn landlock_allow(set: &File, path: &File, rights: u64) -> io::Result<()> {
+pub(crate) fn landlock_allow(set: &File, path: BorrowedFd<'_>, rights: u64) -> io::Result<()> {
     let rule = PathBeneath { rights, parent: path.as_raw_fd() };
     // SAFETY: the kernel reads a value that lives until the call returns; both descriptors are open.
     let added = unsafe {
@@ -107,6 +107,15 @@ pub(crate) fn seccomp(filter: &[Instruction], flags: u64) -> io::Result<()> {
     // SAFETY: the kernel copies `len` instructions, which live until the call returns, and checks them.
     let installed = unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, ptr::from_ref(&program)) };
     result(installed).map(drop)
+}
+
+/// Forks; returns the id of the new process, and 0 in it.
+///
+/// To be called while there is one thread: a lock that another one holds would be held in the new process for ever.
+pub(crate) fn fork() -> io::Result<i32> {
+    // SAFETY: the new process has a copy of all memory and its one thread, which goes on from here as this one does.
+    let returned = unsafe { libc::fork() };
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
 /// `CLOSE_RANGE_CLOEXEC`, since Linux 5.11.

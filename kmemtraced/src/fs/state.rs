@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::anyhow;
+use kmemtrace_sandbox::{Purpose, Sandbox};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
@@ -39,6 +40,11 @@ fn make() -> Option<Dir> {
 /// True if state files can be kept on this machine.
 pub(crate) fn can_be_kept() -> bool {
     make().is_some()
+}
+
+/// Allows to write and remove state files, where they can be kept.
+pub(crate) fn allow(sandbox: &mut Sandbox) -> anyhow::Result<()> {
+    make().map_or(Ok(()), |dir| dir.0.allow(Purpose::Write, sandbox, &Path::new(RUN).join(DIR)))
 }
 
 /// Writes the state file `name`. A machine without a place for it can record all the same.

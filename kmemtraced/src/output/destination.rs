@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
+use kmemtrace_sandbox::{Mode, Sandbox};
 use rustix::io::Errno;
 
 use crate::output::made_file::Size;
@@ -77,9 +78,19 @@ impl Destination {
         self.dir.as_ref().is_some_and(TraceDir::replaces)
     }
 
+    /// See [`TraceDir::allow`].
+    pub(crate) fn allow(&self, sandbox: &mut Sandbox, replaces: bool, is_private: bool) -> anyhow::Result<()> {
+        self.dir.as_ref().map_or(Ok(()), |dir| dir.allow(sandbox, replaces, is_private))
+    }
+
+    /// See [`TraceDir::is_replacing`].
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.dir.as_ref().is_some_and(TraceDir::is_replacing)
+    }
+
     /// See [`TraceDir::begin`].
-    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
-        self.dir.as_mut().map_or(Ok(()), TraceDir::begin)
+    pub(crate) fn begin(&mut self, sandbox: Mode) -> anyhow::Result<()> {
+        self.dir.as_mut().map_or(Ok(()), |dir| dir.begin(sandbox))
     }
 
     /// See [`TraceDir::finish_removal`].

@@ -11,12 +11,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::Context;
 use kmemtrace_abi::disk::left_out::LeftOut;
+use kmemtrace_sandbox::{Mode, Role};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::choices::Priority;
-use crate::process::thread::{HighPriority, own_tid};
+use crate::process::confine;
+use crate::process::thread::{not_started, own_tid, raise};
 
 /// Room of the pipe, bytes: as much as any user may ask for. A pipe keeps its 64 KiB where the kernel refuses.
 const ROOM: usize = 1 << 20;
@@ -168,29 +171,38 @@ impl Queue {
 }
 
 impl Stream {
-    /// A stream through this pipe, until `abandon`.
-    pub(crate) fn new(pipe: OwnedFd, abandon: &Arc<AtomicBool>, priority: Priority) -> io::Result<Stream> {
+    /// A stream through this pipe, until `abandon`; its thread is in a sandbox of its own.
+    pub(crate) fn new(
+        pipe: OwnedFd,
+        abandon: &Arc<AtomicBool>,
+        priority: Priority,
+        sandbox: Mode,
+    ) -> anyhow::Result<Stream> {
+        let name = "stream";
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe, ROOM);
         // A write that blocks would not see the flags.
-        rustix::io::ioctl_fionbio(&pipe, true)?;
+        rustix::io::ioctl_fionbio(&pipe, true).context("the stream cannot be set up")?;
         let (tid_out, tid_in) = crossbeam_channel::bounded(1);
         let (shared_out, shared_in) = crossbeam_channel::bounded::<Arc<Shared>>(1);
         let work = move || {
             // A machine that keeps it waiting would have blocks left out.
-            let _first = HighPriority::take(priority);
-            let _ = tid_out.send(own_tid());
+            raise(priority);
+            let closed = confine::close(&confine::sandbox(Role::Writer), sandbox);
+            let _ = tid_out.send(closed.map(|_| own_tid()));
             if let Ok(shared) = shared_in.recv() {
                 shared.write(PipeWriter::from(pipe));
             }
         };
-        thread::Builder::new().name("stream".into()).stack_size(STACK).spawn(work)?;
+        let started = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work);
+        started.map_err(|error| not_started(name, &error))?;
+        let tid = tid_in.recv().map_err(|error| not_started(name, &io::Error::other(error)))??;
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             changed: Condvar::new(),
             is_broken: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             abandon: Arc::clone(abandon),
-            tid: tid_in.recv().map_err(io::Error::other)?,
+            tid,
         });
         let _ = shared_out.send(Arc::clone(&shared));
         Ok(Stream(shared))
@@ -256,7 +268,7 @@ mod tests {
     fn stream() -> (io::PipeReader, Stream, Arc<AtomicBool>) {
         let (reader, writer) = io::pipe().unwrap();
         let abandon = Arc::default();
-        let stream = Stream::new(writer.into(), &abandon, Priority::None).unwrap();
+        let stream = Stream::new(writer.into(), &abandon, Priority::None, Mode::Off).unwrap();
         (reader, stream, abandon)
     }
 

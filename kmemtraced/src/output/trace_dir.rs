@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
+use kmemtrace_sandbox::{Kept, Mode, Purpose, Sandbox};
 
 use crate::fs::held_dir::{HeldDir, joined, random_digits};
 use crate::output::earlier::{Earlier, Replaced, remove_trace};
@@ -31,7 +32,7 @@ pub(crate) struct TraceDir {
     /// Thread that removes the replaced recording.
     removal: Option<JoinHandle<anyhow::Result<()>>>,
     made: Mutex<Vec<MadeFile>>,
-    /// Path from the root, once the directory has the asked name; empty where /proc does not tell it.
+    /// Path from the root, which changes when the directory takes the asked name; empty where /proc does not tell it.
     path: PathBuf,
 }
 
@@ -69,6 +70,7 @@ impl TraceDir {
                 let _ = parent.remove_dir(&name);
             },
         )?;
+        let path = held.path().unwrap_or_default();
         Ok(TraceDir {
             dir,
             held,
@@ -78,8 +80,28 @@ impl TraceDir {
             has_begun: false,
             removal: None,
             made: Mutex::default(),
-            path: PathBuf::new(),
+            path,
         })
+    }
+
+    /// Allows to write in the directory, and to remove it in the end if `is_private`. `replaces`: it may be given another name, or be
+    /// discarded, and an earlier recording removed.
+    pub(crate) fn allow(&self, sandbox: &mut Sandbox, replaces: bool, is_private: bool) -> anyhow::Result<()> {
+        self.held.allow(Purpose::Write, sandbox, &self.dir)?;
+        // The path may lead through folders of other users.
+        sandbox.keep(Kept::looks());
+        if replaces || is_private {
+            // What is above, and an earlier recording, may belong to another user.
+            sandbox.keep(Kept::replacing());
+            let above = self.dir.parent().unwrap_or(Path::new(""));
+            self.parent.allow(Purpose::Replace, sandbox, above)?;
+        }
+        Ok(())
+    }
+
+    /// True while files of an earlier recording are there that this one replaces.
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.replaces() || self.removal.as_ref().is_some_and(|removal| !removal.is_finished())
     }
 
     /// True while an earlier recording has the asked name.
@@ -89,13 +111,17 @@ impl TraceDir {
 
     /// Takes the asked name, now that the recording has begun. An earlier recording is removed, or kept as `.old` where the default
     /// name is used. An error names the path under which a recording stays; it does not end the recording.
-    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
-        let named = self.take_name();
-        self.path = self.held.path().unwrap_or_default();
+    /// The earlier one is removed by a thread in a sandbox of its own.
+    pub(crate) fn begin(&mut self, sandbox: Mode) -> anyhow::Result<()> {
+        let is_renamed = self.earlier.is_some();
+        let named = self.take_name(sandbox);
+        if is_renamed {
+            self.path = self.held.path().unwrap_or_default();
+        }
         named
     }
 
-    fn take_name(&mut self) -> anyhow::Result<()> {
+    fn take_name(&mut self, sandbox: Mode) -> anyhow::Result<()> {
         self.has_begun = true;
         let Some(earlier) = self.earlier.take() else { return Ok(()) };
         let shown = self.dir.with_file_name(&self.name);
@@ -116,7 +142,7 @@ impl TraceDir {
                 older
             }
         };
-        self.removal = Replaced { held, parent: Arc::clone(&self.parent), name, shown }.start_removal()?;
+        self.removal = Replaced { held, parent: Arc::clone(&self.parent), name, shown }.start_removal(sandbox)?;
         Ok(())
     }
 
@@ -211,7 +237,7 @@ mod tests {
         fill(&["meta.out", "cpu0.out", "report.index", "report.index.new"]);
         let mut output = TraceDir::create(Some(&dir), true).unwrap();
         assert!(dir.join("cpu0.out").exists(), "the recording has not begun");
-        output.begin().and_then(|()| output.finish_removal()).unwrap();
+        output.begin(Mode::Off).and_then(|()| output.finish_removal()).unwrap();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
         fill(&["meta.out", "notes"]);
@@ -244,7 +270,7 @@ mod tests {
         let names = [parent.path().join("other"), dir.clone(), moved.clone()];
         fs::rename(&dir, &names[0]).unwrap();
         fs::rename(&moved, &dir).unwrap();
-        assert!(output.begin().and_then(|()| output.finish_removal()).is_err());
+        assert!(output.begin(Mode::Off).and_then(|()| output.finish_removal()).is_err());
         assert!(names[0].join("cpu0.out").exists(), "moved away by its owner");
         let kept =
             fs::read_dir(parent.path()).unwrap().filter(|e| e.as_ref().unwrap().path().join("meta.out").exists());

@@ -27,7 +27,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::choices::Priority;
 use crate::fs::kernelfs::{KernelFs, PROC};
-use crate::process::thread::HighPriority;
+use crate::process::thread::raise;
 
 /// Signals that ask for an orderly stop.
 const STOP: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
@@ -163,7 +163,7 @@ impl Signals {
     /// thread that hangs would take none.
     pub(crate) fn watch(&self, priority: Priority, is_done: impl Fn() -> bool) -> bool {
         // Writers that are far behind leave other threads little processor time.
-        let _first = HighPriority::take(priority);
+        raise(priority);
         let mut last: Option<Instant> = None;
         let mut end: Option<Instant> = None;
         loop {

@@ -1,12 +1,13 @@
 //! A recording from start to end.
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
-//! reports the result and has the exit status. `command` deals with child processes, `launcher` starts a COMMAND that is
-//! recorded alone, `tasks` chooses other tasks to record alone, `losses` explains lost events, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
+//! reports the result and has the exit status. `launcher` is the process that starts COMMAND and the reports, which `command` deals with;
+//! `gate` has the sandboxes of the threads that begin and end a recording, `tasks` chooses other tasks to record alone, `losses` explains lost events, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
 pub(crate) mod command;
+mod gate;
 mod launcher;
 mod losses;
 mod memstrack;
@@ -20,7 +21,6 @@ mod wait;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Child;
 use std::sync::Arc;
 use std::thread;
 
@@ -34,7 +34,6 @@ use crate::control::foreign::{ForeignChanges, Watcher};
 use crate::output::destination::Destination;
 use crate::output::stream::{NotSent, Stream};
 use crate::output::trace_dir::TraceDir;
-use crate::process::memory;
 use crate::process::messages;
 use crate::process::report;
 use crate::process::signals::Signals;
@@ -47,10 +46,11 @@ use crate::write::outcome::Outcome;
 use crate::write::own_threads::{self, OwnThreads};
 use crate::write::workers::{RecordOptions, Workers};
 use command::Reported;
-use launcher::Launcher;
+use gate::Gate;
+use launcher::{Job, Launcher, Program};
 use losses::Conditions;
 use notices::{answer_counters, report_change, say_verbose, warn};
-use start::{Started, Whom};
+use start::{Parts, Whom};
 use tasks::Tasks;
 use wait::{Running, Stop};
 
@@ -60,23 +60,34 @@ const ORDERS: i32 = STREAM + 1;
 
 /// Records, in a thread that may hang in a system call; returns the exit status.
 pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
-    if let Some(line) = memstrack::translate(&mut args)? {
+    let mut passed = if args.served { Some(Passed::take()?) } else { None };
+    let translated = memstrack::translate(&mut args)?;
+    let file = memstrack::report_file(&args)?;
+    let job = Job { command: args.command.clone(), reports: memstrack::reports(&args), file };
+    // Before anything of this process is changed that programs would inherit.
+    let launcher = Launcher::fork(job, &mut passed)?;
+    messages::start(args.priority, args.sandbox)?;
+    if let Some(line) = translated {
         notices::say(&args, &line);
     }
-    // First, so that no child process gets it.
-    let stream = args.served.then(|| passed(STREAM)).transpose()?;
+    let (stream, orders) = passed.map(|Passed { stream, orders }| (stream, orders)).unzip();
     // Before set-up, so that a signal during set-up undoes it.
-    let signals = Arc::new(if args.served { Signals::take_with(passed(ORDERS)?)? } else { Signals::take()? });
+    let signals = Arc::new(orders.map_or_else(Signals::take, Signals::take_with)?);
     let (watcher, taken, priority) = (thread::current(), Arc::clone(&signals), args.priority);
+    let (gate, first_thread) = gate::pair(args.sandbox);
     let work = move || {
-        let status = record_until_stopped(&args, stream, &taken);
+        let status = record_until_stopped(&args, &taken, &gate, launcher, stream);
         watcher.unpark();
         status
     };
     let name = "record";
     let started = thread::Builder::new().name(name.into()).spawn(work);
     let recording = started.map_err(|error| not_started(name, &error))?;
-    if !signals.watch(priority, || recording.is_finished()) {
+    let is_done = || {
+        first_thread.look();
+        recording.is_finished()
+    };
+    if !signals.watch(priority, is_done) {
         shutdown::end_now();
     }
     recording.join().unwrap_or_else(|_| {
@@ -87,12 +98,17 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     })
 }
 
-fn record_until_stopped(args: &Args, stream: Option<OwnedFd>, signals: &Signals) -> anyhow::Result<u8> {
-    let report_file = memstrack::report_file(args)?;
+fn record_until_stopped(
+    args: &Args,
+    signals: &Signals,
+    gate: &Gate,
+    mut launcher: Option<Launcher>,
+    stream: Option<OwnedFd>,
+) -> anyhow::Result<u8> {
     let mut tasks = tasks::chosen(args)?;
     let source = set_up::set_up(args)?;
-    let mut output = destination(args, stream, signals)?;
-    let status = run(args, source, &mut output, signals, tasks.as_mut());
+    let mut output = destination(args, signals, stream)?;
+    let status = run(args, source, &mut output, signals, gate, launcher.as_mut(), tasks.as_mut());
     warn(output.finish_removal());
     if status.is_err() {
         output.discard();
@@ -104,7 +120,7 @@ fn record_until_stopped(args: &Args, stream: Option<OwnedFd>, signals: &Signals)
         return status;
     }
     let Some(dir) = output.path_now() else { return status };
-    let reported = command::report(args, &dir, report_file.as_ref(), signals);
+    let reported = command::report(args, &dir, launcher.as_mut(), signals);
     if memstrack::is_private(args) {
         remove_private(&dir, reported);
     }
@@ -118,16 +134,28 @@ fn record_until_stopped(args: &Args, stream: Option<OwnedFd>, signals: &Signals)
     }
 }
 
-/// Takes over a descriptor that the process of the viewer has passed on.
-fn passed(number: i32) -> anyhow::Result<OwnedFd> {
-    kmemtrace_sandbox::inherited(number).context("--served is for kmemtraced top and watch, which pass descriptors on")
+/// Descriptors that the process of the viewer has passed on.
+struct Passed {
+    stream: OwnedFd,
+    orders: OwnedFd,
 }
 
-/// Destination of the recording. Beside a viewer there are files only in a directory that was named.
-fn destination(args: &Args, stream: Option<OwnedFd>, signals: &Signals) -> anyhow::Result<Destination> {
+impl Passed {
+    /// Takes them over, before another file is opened.
+    fn take() -> anyhow::Result<Passed> {
+        let take = |number| {
+            kmemtrace_sandbox::inherited(number)
+                .context("--served is for kmemtraced top and watch, which pass descriptors on")
+        };
+        Ok(Passed { stream: take(STREAM)?, orders: take(ORDERS)? })
+    }
+}
+
+/// Destination of the recording. Beside a viewer, which has a stream, there are files only in a directory that was named.
+fn destination(args: &Args, signals: &Signals, stream: Option<OwnedFd>) -> anyhow::Result<Destination> {
     let create = || TraceDir::create(args.output.as_deref(), args.force);
     let Some(stream) = stream else { return Ok(Destination::new(Some(create()?), None)) };
-    let stream = Stream::new(stream, &signals.abandon, args.priority).context("the stream cannot be set up")?;
+    let stream = Stream::new(stream, &signals.abandon, args.priority, args.sandbox)?;
     let dir = args.output.is_some().then(create).transpose()?;
     Ok(Destination::new(dir, Some(stream)))
 }
@@ -172,6 +200,8 @@ fn run(
     source: Box<dyn TraceSource>,
     output: &mut Destination,
     signals: &Signals,
+    gate: &Gate,
+    mut launcher: Option<&mut Launcher>,
     mut tasks: Option<&mut Tasks>,
 ) -> anyhow::Result<u8> {
     let facts = Arc::clone(source.facts());
@@ -187,34 +217,33 @@ fn run(
     }
     let knows_own = own_threads::has_ids_of_events();
     let options = options(args, changes.clone(), own_threads(args, &facts, knows_own));
-    let mut names = Names::start(args.served, args.lean)?;
+    let mut names = Names::start(args.served, args.lean, args.sandbox)?;
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let conditions = conditions(args, &facts, &mut workers);
-    let launcher = launcher(args, knows_own);
-    let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
-    workers.tids.extend(launcher_tid.into_iter().chain([names.tid]).chain(output.stream_thread()));
+    let alone = thread_of_command(args, knows_own, launcher.as_deref_mut());
+    let of_launcher = [alone.as_ref().ok().copied().flatten(), launcher.as_ref().map(|launcher| launcher.pid)];
+    workers.tids.extend(of_launcher.into_iter().flatten().chain([names.tid]).chain(output.stream_thread()));
     options.own.iter().for_each(|own| own.set(&workers.tids));
     let threads = put_threads(args, &mut meta, &workers.tids, knows_own);
     names.learn(&source.comms(), knows_own);
     names.begin(meta);
-    let launcher = threads.map_err(|error| output.unwritable("meta.out", &error)).and(launcher);
-    let started = launcher.and_then(|launcher| {
-        let whom = Whom { launcher, tasks: tasks.as_deref_mut() };
-        start::start(args, &*source, output, signals, watcher.as_mut(), whom)
+    let alone = threads.map_err(|error| output.unwritable("meta.out", &error)).and(alone);
+    let started = alone.and_then(|thread| {
+        let whom = Whom { thread, tasks: tasks.as_deref_mut() };
+        let parts = Parts { args, source: &*source, output, signals, gate };
+        start::start(&parts, watcher.as_mut(), whom, launcher.as_deref_mut())
     });
     if started.is_ok() {
         begun(args, &*source, output, watcher.as_mut(), &names, &mut workers);
     }
-    let score = memory::OomScore::lower().inspect_err(|line| say_verbose(args, line));
-    let waited = started.map(|mut started| {
-        if let Some(child) = started.child.as_ref().filter(|_| knows_own) {
-            names.add(rustix::process::Pid::from_child(child).as_raw_nonzero().get(), &command_comm(args));
+    let waited = started.map(|command| {
+        if let Some(command) = command.filter(|_| knows_own) {
+            names.add(command.pid, &command_comm(args));
         }
-        let (watcher, child, source) = (watcher.as_mut(), started.child.as_mut(), &*source);
-        let (names, workers) = (&mut names, &workers);
-        let tasks = tasks.as_deref_mut();
-        let stop = Running { args, workers, output, signals, source, watcher, child, names, tasks }.wait();
-        (stop, started)
+        let (watcher, source, names, workers) = (watcher.as_mut(), &*source, &mut names, &workers);
+        let (tasks, running) = (tasks.as_deref_mut(), launcher.as_deref_mut().zip(command));
+        let running = Running { args, workers, output, signals, source, watcher, command: running, gate, names, tasks };
+        (running.wait(), command)
     });
     if waited.is_ok() {
         // After a failed start the source is not stopped: a buffer that was taken over goes on recording.
@@ -232,21 +261,20 @@ fn run(
     // The instance cannot be removed while its control files are open.
     drop(watcher);
     // Reported before the source is undone, which may take the rest of a second.
-    let cut = report_cut(output, waited.as_ref().ok(), outcomes.as_deref().ok());
+    let cut = report_cut(output, waited.as_ref().ok().map(|(stop, _)| stop), outcomes.as_deref().ok());
     names.add_lines(&source.comms());
     drop(source);
-    drop(score);
-    let ((stop, Started { child, priority }), outcomes) = (waited?, outcomes?);
-    drop(priority);
+    let ((stop, command), outcomes) = (waited?, outcomes?);
+    let running = launcher.zip(command);
     if let Some(status) = cut {
-        child.map(|child| command::leave(child, signals));
+        running.map(|(launcher, command)| command::leave(launcher, command, signals));
         return Ok(status);
     }
     let finished = names.finish(stop.reason);
     let whom = tasks::whom(args, tasks.as_deref());
     let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign, whom };
     let status = shutdown::close(args, output, &conditions, &ended, &outcomes, finished.err());
-    Ok(status_with_command(status, child, signals))
+    Ok(status_with_command(status, running, signals))
 }
 
 /// Line about a limit of which the symbols and texts take more than three quarters before the first event; those of the machine's memory
@@ -289,6 +317,7 @@ fn options(args: &Args, changes: ForeignChanges, own: Option<OwnThreads>) -> Rec
         changes,
         watermarks: args.served,
         own,
+        sandbox: args.sandbox,
     }
 }
 
@@ -320,17 +349,15 @@ fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, names: &mut
     source.stop();
 }
 
-/// The thread that starts COMMAND where COMMAND is recorded alone.
-fn launcher(args: &Args, knows_own: bool) -> anyhow::Result<Option<Launcher>> {
-    if !args.only_command {
-        return Ok(None);
-    }
+/// Id of the thread that starts COMMAND, where COMMAND is recorded alone.
+fn thread_of_command(args: &Args, knows_own: bool, launcher: Option<&mut Launcher>) -> anyhow::Result<Option<i32>> {
+    let Some(launcher) = launcher.filter(|_| args.only_command) else { return Ok(None) };
     if !knows_own {
         bail!(
             "--only-command: the kernel lists tasks by ids that are not known in a pid namespace: record outside of it"
         );
     }
-    Launcher::start(&args.command).map(Some)
+    launcher.prepare().map(Some).map_err(|error| not_started("launch", &error))
 }
 
 /// Name that the kernel gives COMMAND: that of its file.
@@ -357,7 +384,7 @@ fn put_threads(args: &Args, meta: &mut MetaFile, threads: &[i32], knows_own: boo
 
 /// Takes the name of an earlier recording, which has it until this one has begun.
 fn take_name(args: &Args, output: &mut Destination) {
-    warn(output.begin());
+    warn(output.begin(args.sandbox));
     if args.sync != Sync::Never {
         warn(output.sync().context("the trace directory's names are not on the disk"));
     }
@@ -367,19 +394,15 @@ fn take_name(args: &Args, output: &mut Destination) {
 }
 
 /// Reports a recording that a second signal cut short and returns its exit status; `None` where all files have their end.
-fn report_cut(
-    output: &Destination,
-    waited: Option<&(Stop, Started)>,
-    outcomes: Option<&[(u32, Outcome)]>,
-) -> Option<u8> {
-    let ((stop, _), outcomes) = waited.zip(outcomes)?;
+fn report_cut(output: &Destination, stop: Option<&Stop>, outcomes: Option<&[(u32, Outcome)]>) -> Option<u8> {
+    let (stop, outcomes) = stop.zip(outcomes)?;
     let is_cut = outcomes.iter().any(|(_, outcome)| outcome.unfinished);
     is_cut.then(|| shutdown::cut(output, &stop.why, outcomes))
 }
 
 /// COMMAND's exit status where the recording has nothing worse to report than lost events, else the recording's.
-fn status_with_command(status: u8, child: Option<Child>, signals: &Signals) -> u8 {
-    match child.and_then(|child| command::leave(child, signals)) {
+fn status_with_command(status: u8, command: Option<(&mut Launcher, Program)>, signals: &Signals) -> u8 {
+    match command.and_then(|(launcher, command)| command::leave(launcher, command, signals)) {
         Some(commands) if status <= 1 => commands,
         _ => status,
     }

@@ -20,8 +20,9 @@
 //! | `names` | adds names of threads and symbols of new modules to `meta.out`, so that a slow disk holds up no other thread |
 //! | `stream` | writes blocks to the pipe of the program that shows the recording, so that a slow one holds up no other thread |
 //! | `messages` | writes to standard error, so that a full pipe holds up no other thread |
-//! | `launch` | starts a COMMAND that is recorded alone, then ends |
 //! | `remove` | removes an earlier recording once the new one has begun |
+//!
+//! Each closes a sandbox of its own (`process/confine`). COMMAND is started by another process (`record/launcher`).
 //!
 //! Filled blocks go from reader to writer, empty ones come back.
 

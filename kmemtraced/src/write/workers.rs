@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES, Watermark};
+use kmemtrace_sandbox::{Mode, Role, Sandbox};
 use rustix::thread::CpuSet;
 
 use crate::choices::Priority;
 use crate::control::foreign::ForeignChanges;
 use crate::output::destination::Destination;
+use crate::process::confine;
 use crate::process::memory;
 use crate::process::messages;
 use crate::process::thread::{Granted, not_started, own_tid, prioritize};
@@ -109,6 +111,15 @@ pub(crate) struct RecordOptions {
     pub(crate) watermarks: bool,
     /// Counter of the recorder's own events, where they are to be counted.
     pub(crate) own: Option<OwnThreads>,
+    pub(crate) sandbox: Mode,
+}
+
+/// What a thread tells once it has begun.
+struct Ready {
+    tid: i32,
+    granted: Granted,
+    /// An error if its sandbox could not be closed.
+    closed: anyhow::Result<()>,
 }
 
 /// Blocks of a CPU's pool: all that it may have, of which the first exist from the start.
@@ -131,15 +142,15 @@ impl Blocks {
     }
 }
 
-/// Spawns a thread of this priority, on CPU `pinned` if given; it sends its thread id and the priority that it has, then works.
+/// Spawns a thread in this sandbox, on CPU `pinned` if given; it tells that it has begun, then works.
 fn start_thread<T: Send + 'static>(
     name: String,
     pinned: Option<u32>,
-    priority: Priority,
-    ready: &Sender<(i32, Granted)>,
+    sandbox: Sandbox,
+    spawner: &Spawner<'_>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<JoinHandle<T>> {
-    let ready = ready.clone();
+    let (ready, priority, mode) = (spawner.ready.clone(), spawner.options.priority, spawner.options.sandbox);
     let begin = move || {
         if let Some(cpu) = pinned.filter(|&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
             let mut set = CpuSet::new();
@@ -147,7 +158,11 @@ fn start_thread<T: Send + 'static>(
             // Fails for a CPU that is offline, whose buffer gets no events, either.
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        let _ = ready.send((own_tid(), prioritize(priority)));
+        // In the sandbox no priority can be raised.
+        let granted = prioritize(priority);
+        let closed = confine::close(&sandbox, mode).map(drop);
+        drop(sandbox);
+        let _ = ready.send(Ready { tid: own_tid(), granted, closed });
         drop(ready);
         work()
     };
@@ -160,8 +175,7 @@ struct Spawner<'a> {
     output: &'a Destination,
     description: &'a Arc<Description>,
     options: &'a RecordOptions,
-    /// Thread ids and priorities, sent by each thread.
-    ready: Sender<(i32, Granted)>,
+    ready: Sender<Ready>,
     /// Start message. A reader takes nothing from the kernel before it, and ends where it cannot come any more.
     go: Receiver<()>,
 }
@@ -190,7 +204,7 @@ impl Spawner<'_> {
         let Begun { cpu, writer, full, pool } = begun;
         let progress = Arc::clone(&writer.progress);
         let writer =
-            start_thread(format!("write{cpu}"), None, self.options.priority, &self.ready, move || writer.run())?;
+            start_thread(format!("write{cpu}"), None, confine::sandbox(Role::Writer), self, move || writer.run())?;
         workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
         // A CPU that was never online has no buffer: its file is complete and empty.
         if let Some(source) = self.source.cpu(cpu)? {
@@ -262,7 +276,9 @@ impl Spawner<'_> {
                 reader.run();
             }
         };
-        start_thread(format!("read{cpu}"), Some(cpu), self.options.priority, &self.ready, run)
+        let mut sandbox = confine::sandbox(Role::Drain);
+        self.source.allow_reading(&mut sandbox)?;
+        start_thread(format!("read{cpu}"), Some(cpu), sandbox, self, run)
     }
 }
 
@@ -305,11 +321,12 @@ impl Workers {
         let cpus = facts.cpus.iter().zip(blocks);
         let begun = cpus.map(|(&cpu, blocks)| spawner.begin_cpu(cpu, blocks, &workers));
         let begun = begun.collect::<anyhow::Result<Vec<Begun>>>();
-        let begun =
+        let mut begun =
             begun.and_then(|begun| begun.into_iter().try_for_each(|begun| spawner.start_cpu(begun, &mut workers)));
         drop(spawner);
-        for (tid, granted) in ready_out {
+        for Ready { tid, granted, closed } in ready_out {
             workers.tids.push(tid);
+            begun = begun.and(closed);
             // One that was refused what others have stands for all.
             if workers.granted.as_ref().is_none_or(|before| *before == Granted::Fifo) {
                 workers.granted = Some(granted);

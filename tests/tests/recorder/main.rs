@@ -15,6 +15,7 @@ mod old_kernels;
 mod output;
 mod promises;
 mod rights;
+mod sandbox;
 mod scope;
 mod signals;
 mod stacks;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         output::TESTS,
         promises::TESTS,
         rights::TESTS,
+        sandbox::TESTS,
         scope::TESTS,
         signals::TESTS,
         stacks::TESTS,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use kmemtrace_abi::disk::block::{GAP_CLEARED, GAP_FOREIGN, GapRecord, HEADER_BYTES, Header, MAGIC, kind};
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::programs::{check, json, program, run, run_to};
-use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
+use kmemtrace_tests::recorder::{Recorder, can_record, instance_name, kmemtraced, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::{load, views};
@@ -252,7 +252,7 @@ fn a_buffer_cleared_before_its_first_read_is_told() -> Result<(), Skip> {
 fn change_at_once(tracefs: &Tracefs, options: &[&str], what: &str, is_stopped: bool) -> (Output, Directory) {
     let (name, directory) = (instance_name(), Directory::new(&[]));
     let instance = tracefs.path().join("instances").join(&name);
-    let mut command = Command::new(program("kmemtraced"));
+    let mut command = kmemtraced();
     command.args(["-B", &name, "-b", "1M"]).args(options).arg("-o").arg(directory.file("trace"));
     let stderr = fs::File::create(directory.file("stderr")).unwrap();
     let mut child = command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
@@ -350,7 +350,7 @@ fn a_command_that_goes_on_hides_no_loss() -> Result<(), Skip> {
     let (name, directory) = (instance_name(), Directory::new(&[]));
     let off = format!("echo 0 >{}/instances/{name}/tracing_on", tracefs.path().display());
     let script = format!("trap '' TERM; {off}; i=0; while [ $i -lt 60 ]; do i=$((i+1)); sleep 0.1; done");
-    let mut command = Command::new(program("kmemtraced"));
+    let mut command = kmemtraced();
     command.args(["-B", &name, "-b", "1M", "-d", "0.5", "-o"]).arg(directory.file("trace"));
     let output = command.args(["--", "sh", "-c", &script]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
@@ -361,7 +361,7 @@ fn in_a_pid_namespace_no_thread_is_taken_for_another() -> Result<(), Skip> {
     can_record()?;
     let (name, directory) = (instance_name(), Directory::new(&[]));
     let mut command = Command::new("unshare");
-    command.args(["--pid", "--fork", "--mount-proc"]).arg(program("kmemtraced"));
+    command.args(["--pid", "--fork", "--mount-proc"]).arg(program("kmemtraced")).args(sandbox());
     command.args(["-v", "-B", &name, "-d", "0.5", "--compress", "none", "-o"]).arg(directory.file("trace"));
     let Ok(output) = command.output() else { return Err(Skip("needs unshare".to_owned())) };
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -382,7 +382,7 @@ fn a_command_keeps_its_status_and_the_loss_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
     let (name, directory) = (instance_name(), Directory::new(&[]));
     let script = format!("echo 0 >{}/instances/{name}/tracing_on; sleep 0.2; exit 7", tracefs.path().display());
-    let mut command = Command::new(program("kmemtraced"));
+    let mut command = kmemtraced();
     command.args(["-B", &name, "-o"]).arg(directory.file("trace")).args(["--", "sh", "-c", &script]);
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -431,7 +431,7 @@ fn a_source_that_is_removed_ends_it() -> Result<(), Skip> {
     for (name, text) in [("cpu0", ""), ("abi_version", "1\n"), ("enabled", "0\n")] {
         fs::write(channel.join(name), text).unwrap();
     }
-    let mut command = Command::new(program("kmemtraced"));
+    let mut command = kmemtraced();
     command.arg("--relay").arg(&channel).arg("-o").arg(directory.file("trace")).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -452,7 +452,7 @@ fn with_descriptors(limit: u32, name: &str, trace: &Path) -> Output {
     let script = format!("ulimit -n {limit}; exec \"$@\"");
     let mut command = Command::new("sh");
     command.args(["-c", &script, "sh"]).arg(program("kmemtraced")).args(["-B", name, "-b", "2M", "-d", "0.3", "-o"]);
-    command.arg(trace).output().unwrap()
+    command.arg(trace).args(sandbox()).output().unwrap()
 }
 
 fn few_descriptors_leave_no_cpu_out() -> Result<(), Skip> {
@@ -461,7 +461,7 @@ fn few_descriptors_leave_no_cpu_out() -> Result<(), Skip> {
     let mut load = spawn_load(&["mix", "120", "1000"]);
     let (mut refused, mut recorded) = (0, 0);
     let begun = Instant::now();
-    for limit in (3..=90).step_by(2).take_while(|_| begun.elapsed() < Duration::from_secs(80)) {
+    for limit in (3..=110).step_by(2).take_while(|_| begun.elapsed() < Duration::from_secs(80)) {
         let (name, directory) = (instance_name(), Directory::new(&[]));
         let trace = directory.file("trace");
         let output = with_descriptors(limit, &name, &trace);
@@ -499,7 +499,7 @@ fn without_any_option_it_records_what_the_help_says() -> Result<(), Skip> {
     if instance.exists() {
         return Err(Skip("another recorder uses the default instance".to_owned()));
     }
-    let mut command = Command::new(program("kmemtraced"));
+    let mut command = kmemtraced();
     let child = command.current_dir(directory.path()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let child = child.unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -540,7 +540,7 @@ fn without_any_option_it_records_what_the_help_says() -> Result<(), Skip> {
     }
     assert!(all > 100_000 && bytes < all * 30, "{bytes} bytes of {all} events: {found}");
     let second = directory.file("kmemtrace.data.old");
-    let mut again = Command::new(program("kmemtraced"));
+    let mut again = kmemtraced();
     let status = again.current_dir(directory.path()).args(["-q", "-d", "0.2"]).stderr(Stdio::null()).status();
     assert!(status.unwrap().success() && second.join("meta.out").exists(), "an earlier one is kept");
     Ok(())

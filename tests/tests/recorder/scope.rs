@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use kmemtrace_tests::load;
 use kmemtrace_tests::programs::{document, json_lines, program, run, run_to};
-use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name};
+use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name, kmemtraced};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use rustix::process::{Signal, kill_process};
@@ -288,7 +288,7 @@ fn terminal(columns: u16) -> Result<(OwnedFd, File), Skip> {
 fn on_terminal(columns: u16, command: &[&str]) -> Result<String, Skip> {
     let (shown, side) = terminal(columns)?;
     let directory = Directory::new(&[]);
-    let mut recorder = Command::new(program("kmemtraced"));
+    let mut recorder = kmemtraced();
     recorder.args(["-B", &instance_name(), "-o"]).arg(directory.file("trace")).args(command);
     recorder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(side);
     let mut child = recorder.spawn().unwrap();

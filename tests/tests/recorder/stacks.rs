@@ -1,12 +1,12 @@
 //! Tests of the recording of stacks, on the running kernel as root. Tests that cannot run here are listed as skipped at the end.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::programs::{document, json_lines, program, run, run_to};
-use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name};
+use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name, kmemtraced};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use rustix::process::Signal;
@@ -226,7 +226,7 @@ fn the_words_of_memstrack_leave_a_report_and_no_recording() -> Result<(), Skip> 
     let (directory, name) = (Directory::new(&[]), instance_name());
     let file = directory.file("report");
     let record_to = |file: &Path, options: &[&str]| {
-        let mut recorder = Command::new(program("kmemtraced"));
+        let mut recorder = kmemtraced();
         recorder.args(["--notui", "-B", &name]).args(options).arg("--output").arg(file).env("TMPDIR", directory.path());
         recorder.args(["--", "true"]).stdin(Stdio::null()).output().unwrap()
     };

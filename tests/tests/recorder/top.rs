@@ -16,7 +16,7 @@ use kmemtrace_tests::growing::Growing;
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::load;
 use kmemtrace_tests::programs::{data, document, json, program, run, run_to, until};
-use kmemtrace_tests::recorder::{Part, Recorder, can_record, instance_name};
+use kmemtrace_tests::recorder::{Part, Recorder, can_record, instance_name, kmemtraced, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::scenario::Scenario;
@@ -520,7 +520,7 @@ fn memory_that_grows_tops_the_list_within_five_seconds() -> Result<(), Skip> {
     let wait_for = |name: &str| format!("until [ -e {} ]; do sleep 0.1; done", place.file(name).display());
     let (go, end) = (wait_for("go"), wait_for("end"));
     let script = format!("trap 'rm -f {held}' EXIT; {go}; head -c 67108864 /dev/zero > {held}; {end}");
-    let mut recorder = Command::new(program("kmemtraced"));
+    let mut recorder = kmemtraced();
     recorder.args(["-e", "page", "--stack", "--flush", "200ms", "--only-command", "-B", &instance_name(), "-o"]);
     recorder.arg(place.file("trace")).args(["--", "sh", "-c", &script]).stderr(Stdio::piped());
     let recorder = recorder.spawn().unwrap();
@@ -564,7 +564,7 @@ impl Both {
     fn start(options: &str) -> Result<Both, Skip> {
         let tracefs = can_record()?;
         let instance = instance_name();
-        let line = format!("{} top -B {instance} {options}", program("kmemtraced").display());
+        let line = format!("{} top -B {instance} {} {options}", program("kmemtraced").display(), sandbox().join(" "));
         let terminal = Terminal::start(&line, (100, 24))?;
         Ok(Both { terminal, instance, tracefs })
     }
@@ -672,7 +672,7 @@ fn threads_that_have_ended_have_names() -> Result<(), Skip> {
     fs::copy("/bin/cp", place.file("gone-early")).unwrap();
     let [copies, end] = ["gone-early", "end"].map(|name| place.file(name).display().to_string());
     let script = format!("{copies} {copies} {copies}-2; touch {copies}-3; until [ -e {end} ]; do sleep 0.1; done");
-    let mut recorder = Command::new(program("kmemtraced"));
+    let mut recorder = kmemtraced();
     recorder.args(["--only-command", "-B", &instance_name(), "-o"]).arg(place.file("trace"));
     let recorder = recorder.args(["--", "sh", "-c", &script]).stderr(Stdio::piped()).spawn().unwrap();
     until("copy", || place.file("gone-early-3").exists());

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::programs::{data, program, run, run_to, text, until};
-use kmemtrace_tests::recorder::{Part, can_record, instance_name};
+use kmemtrace_tests::recorder::{Part, can_record, instance_name, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::terminal::Terminal;
@@ -61,7 +61,8 @@ impl Place {
     }
 
     fn line(&self, words: &str) -> String {
-        format!("{} {words} -B {}", self.directory.file("kmemtraced").display(), self.instance)
+        let (program, instance) = (self.directory.file("kmemtraced"), &self.instance);
+        format!("{} {words} -B {instance} {}", program.display(), sandbox().join(" "))
     }
 
     /// The live screen on a terminal.
@@ -72,7 +73,7 @@ impl Place {
     /// Lines of waits, through pipes.
     fn watch(&self, more: &[&str]) -> Child {
         let mut watch = Command::new(self.directory.file("kmemtraced"));
-        watch.args(["watch", "-B", &self.instance]).args(more).current_dir(self.directory.path());
+        watch.args(["watch", "-B", &self.instance]).args(sandbox()).args(more).current_dir(self.directory.path());
         watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 

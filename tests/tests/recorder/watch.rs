@@ -15,7 +15,7 @@ use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::load;
 use kmemtrace_tests::memory_group::MemoryGroup;
 use kmemtrace_tests::programs::{json, json_lines, program, run, run_to, text, until};
-use kmemtrace_tests::recorder::{can_record, instance_name};
+use kmemtrace_tests::recorder::{can_record, instance_name, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::terminal::Terminal;
@@ -96,7 +96,7 @@ impl<'a> Watch<'a> {
         allow("kmemtrace-report", 0o755);
         allow("", 0o711);
         let mut command = Command::new(me);
-        command.args(["watch", "-B", &name]).args(options).current_dir(directory.file("here"));
+        command.args(["watch", "-B", &name]).args(sandbox()).args(options).current_dir(directory.file("here"));
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.unwrap();
         let printed = child.stdout.take().map(read_all);
@@ -460,7 +460,7 @@ fn stalls_of_the_recording_are_printed_as_they_end() -> Result<(), Skip> {
     let load = group.shell(&format!("cp '{}' '{}' && sleep 2", from.display(), to.display()));
     let mut watch = Command::new(program("kmemtraced"));
     watch.args(["watch", "--threshold", "1us", "--format", "jsonl", "-b", "32M", "-B", &name, "-o"]);
-    watch.arg(files.file("trace")).arg("--").arg(load.get_program()).args(load.get_args());
+    watch.arg(files.file("trace")).args(sandbox()).arg("--").arg(load.get_program()).args(load.get_args());
     let spawned = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut watch = spawned.unwrap();
     let (mut printed, mut late) = (Vec::new(), Vec::new());
@@ -499,8 +499,15 @@ fn lines_have_the_names_of_commands_that_have_ended() -> Result<(), Skip> {
     fs::write(&from, vec![7; 2 << 20]).unwrap();
     let load = group.shell(&format!("for i in $(seq 40); do head -c 2M '{from}' >'{to}'$i; done; sleep 2"));
     let mut watch = Command::new(program("kmemtraced"));
-    watch.args(["watch", "--threshold", "1us", "--format", "jsonl", "-b", "32M", "-B", &instance_name(), "--"]);
-    let output = watch.arg(load.get_program()).args(load.get_args()).stdin(Stdio::null()).output().unwrap();
+    watch.args(["watch", "--threshold", "1us", "--format", "jsonl", "-b", "32M", "-B", &instance_name()]);
+    let output = watch
+        .args(sandbox())
+        .arg("--")
+        .arg(load.get_program())
+        .args(load.get_args())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let rows = json_lines(&output.stdout);
     let stalls = rows.iter().filter(|row| row["end"].is_u64());
     let (named, unnamed): (Vec<&Value>, Vec<&Value>) = stalls.partition(|row| row["comm"].is_string());
