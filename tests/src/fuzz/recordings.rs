@@ -376,7 +376,7 @@ fn follow(bytes: &[u8], at_once: usize) -> Result<(), Box<dyn std::error::Error>
             (Fed::Behind, None) => {}
             (_, Some(chunk)) => {
                 input.take(chunk)?;
-                follower.add_comms(input.take_comms());
+                follower.add_comms(input.take_later().comms);
             }
             (Fed::CaughtUp, None) if has_ended => break,
             (Fed::CaughtUp, None) => {
