@@ -9,14 +9,16 @@
 //! - `write`: threads that move bytes from a source into files;
 //! - `record`: a recording from start to end, and its exit status;
 //! - `top`: a recorder and the live screen as processes of one command;
+//! - `doctor`: what this machine offers;
 //! - `watch`: the command line of a recorder with a program that prints waits for memory meanwhile.
 
 mod args;
 mod choices;
 mod control;
+mod doctor;
 mod fs;
+mod of_perf;
 mod output;
-mod probe;
 mod process;
 mod record;
 mod recover;
@@ -38,7 +40,7 @@ fn main() -> ExitCode {
         Some(Verb::Top(args)) => return ExitCode::from(top::top(*args)),
         Some(Verb::Watch(args)) => watch::recording(*args).and_then(record),
         Some(Verb::Recover) => recover::recover(&args),
-        Some(Verb::Probe) => probe::probe(&args),
+        Some(Verb::Doctor { quick }) => doctor::doctor(&args, quick),
         Some(Verb::Completions { shell }) => {
             clap_complete::generate(shell, &mut args::program(), "kmemtraced", &mut std::io::stdout());
             return ExitCode::SUCCESS;
