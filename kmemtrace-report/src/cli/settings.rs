@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_setting_that_makes_no_sense_is_told() {
         for (view, key, values, said) in [
-            (None, "tpo", &["3"][..], "report.toml: tpo: no option has this name; did you mean top?"),
+            (None, "topp", &["3"][..], "report.toml: topp: no option has this name; did you mean top?"),
             (Some("site"), "top", &["3"], "report.toml: site: no view has this name; did you mean sites?"),
             (None, "top", &["many"], "report.toml: top: invalid value 'many'"),
             (None, "top", &[], "report.toml: top: it takes a value"),

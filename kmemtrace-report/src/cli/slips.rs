@@ -98,7 +98,9 @@ pub(super) fn of_perf(error: &clap::Error) -> Option<String> {
             let (_, remedy) = OPTIONS_OF_PERF.iter().find(|(names, _)| names.contains(&name))?;
             Some(format!("{name} is an option of perf: {remedy}"))
         }
-        (ErrorKind::InvalidValue, Some(ContextValue::String(given))) if option.starts_with("--sort") => {
+        (ErrorKind::InvalidValue | ErrorKind::ValueValidation, Some(ContextValue::String(given)))
+            if option.starts_with("--sort") =>
+        {
             let (key, ours) = SORT_KEYS_OF_PERF.iter().find(|(key, _)| key == given)?;
             Some(format!("--sort {key} is a key of perf: use {ours}, if the view has it"))
         }

@@ -118,8 +118,8 @@ fn what_people_of_perf_type_finds_its_twin() -> Result<(), Skip> {
         ("record -F 99 -a", "-F is an option of perf: every event is recorded"),
         ("record --call-graph fp", "--call-graph is an option of perf: use -g (--stack)"),
         ("record -C 0", "-C is an option of perf"),
-        ("record sleep 1", "put -- before the command: kmemtraced -- sleep 1"),
-        ("report --sort comm,dso", "--sort"),
+        ("record sleep 1", "kmemtraced -- sleep 1"),
+        ("report --sort comm,dso", "--sort comm is a key of perf: use --by comm"),
         ("sites --sort comm", "use --by comm"),
         ("report -g", "use tree --by stack"),
         ("kmem stat --caller", "kmemtrace sites (perf kmem stat --caller)"),
@@ -194,7 +194,7 @@ fn settings_hold_where_the_command_line_says_nothing() -> Result<(), Skip> {
     let table = sites(&["--no-config"]);
     assert!(stderr(0, &table).is_empty() && !text(&table.stdout).starts_with('{'));
     for (settings, said) in [
-        ("tpo = 3\n", "report.toml: tpo: no option has this name; did you mean top?"),
+        ("topp = 3\n", "report.toml: topp: no option has this name; did you mean top?"),
         ("top = \n", "report.toml: line 1: "),
         ("output = 'x'\n", "report.toml: output: it can be given on the command line alone"),
     ] {
