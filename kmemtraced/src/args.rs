@@ -432,7 +432,7 @@ pub(crate) enum Verb {
     /// Undo the changes of a killed recorder in the kernel
     #[command(after_long_help = RECOVER_END)]
     Recover,
-    /// Print what this machine can record, what is missing, and how to get it
+    /// Print what this machine can record, and how to get the rest
     ///
     /// Events, probes, clocks, symbols, rights, the layers of the sandbox, the cost of a stack; then a recording of two seconds in an
     /// instance of its own, as a test. The recording is removed. The old name, probe, still works.

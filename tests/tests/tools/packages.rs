@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kmemtrace_tests::programs::{json, text};
+use kmemtrace_tests::programs::{json, program, text};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
@@ -36,6 +36,7 @@ fn package(kind: &str) -> Result<(Directory, PathBuf), Skip> {
     }
     let mut build = Command::new(root().join("contrib/packages/build"));
     build.arg("--programs").arg(place.file("programs")).arg("--output").arg(place.file("out")).arg(kind);
+    build.arg("--manual").arg(program("kmemtrace-manual"));
     let output = build.env("SOURCE_DATE_EPOCH", "1700000000").output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     let made = fs::read_dir(place.file("out")).unwrap().map(|entry| entry.unwrap().path());
