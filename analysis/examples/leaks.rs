@@ -5,14 +5,14 @@ use kmemtrace::documents::leaks::{LeakOptions, LeakRow};
 use kmemtrace::documents::{self, Body};
 use kmemtrace::{Query, Shape, Trace};
 
-/// Function of a row's call-site, with the offset in it, else the address.
+/// Function of a row's call-site, with the offset in it.
 fn call_site(row: &LeakRow<'_>) -> String {
-    let sites = row.names.0.iter().filter_map(|member| match &member.value {
+    let mut sites = row.names.0.iter().filter_map(|member| match &member.value {
         KeyValue::Site(site) => Some(site),
         _ => None,
     });
     // Names are bytes that a stranger may have chosen.
-    let named = sites.last().and_then(|site| site.symbol.as_ref()).map(|symbol| symbol.escape_ascii().to_string());
+    let named = sites.next().and_then(|site| site.symbol.as_ref()).map(|symbol| symbol.escape_ascii().to_string());
     named.unwrap_or("a call-site without a name".to_owned())
 }
 
