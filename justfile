@@ -31,6 +31,14 @@ msrv:
 miri:
     CARGO_TARGET_DIR=target/miri cargo +nightly miri test --locked -p kmemtrace --lib -- zeroed prefetch
 
+# Licences, sources and duplicates of crates (needs cargo-deny)
+deny:
+    cargo deny --locked check bans licenses sources
+
+# Targets of fuzzing, each for so many seconds: just fuzz 60, just fuzz 600 meta
+fuzz seconds="60" *targets="":
+    ./fuzz/run {{seconds}} {{targets}}
+
 # The programs of this tree against those of a commit: the same documents, messages and exit statuses
 compare commit="main":
     ./tests/compare {{commit}}

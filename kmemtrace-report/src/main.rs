@@ -44,7 +44,9 @@ use kmemtrace::{AnalysisError, OpenError};
 use kmemtrace_abi::memory::{self, Limit};
 use kmemtrace_abi::text::escape::escape;
 
+use args::viewer;
 use cli::{CommandLine, Refusal, Request};
+use rustix::process::DumpableBehavior;
 use terminal::messages::say;
 use terminal::pager;
 use views::Run;
@@ -53,6 +55,10 @@ use views::Run;
 static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
 
 fn main() -> ExitCode {
+    if std::env::args_os().any(|word| word == viewer::WORD) {
+        // First of all: until then another process of this user could take this one over.
+        let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
     if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
         return pager::wait_for_text();
     }
@@ -139,6 +145,7 @@ fn limit_memory(request: &Request) {
 fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     limit_memory(request);
+    terminal::screen::set_copied(&args.viewer.copied);
     // A program that the view needs beside it is started here: in the sandbox nothing is.
     confine::close(request)?;
     match request.view.run {

@@ -244,15 +244,13 @@ pub(crate) struct Args {
     /// Print the enabled events, and the figures of each CPU
     #[arg(short, long, conflicts_with = "quiet", hide_short_help = true)]
     pub(crate) verbose: bool,
-    /// Bytes of all files that stay; older ones are given back to the file system.
-    #[arg(long, value_name = "SIZE", value_parser = size, hide = true)]
-    pub(crate) free_behind: Option<u64>,
-    /// User and group that the trace directory belongs to: those of the program that reads it.
-    #[arg(long, value_name = "UID:GID", value_parser = reader, hide = true)]
-    pub(crate) reader: Option<(u32, u32)>,
-    /// Words of the program that reads the stream of blocks; none without a stream.
+    /// Record for the viewer of `top` or `watch`, whose process has started this one: descriptor 3 takes the stream of blocks, 4 has
+    /// orders to stop.
+    #[arg(long, hide = true)]
+    pub(crate) served: bool,
+    /// The viewer prints lines as they come, and ends with the stream.
     #[arg(skip)]
-    pub(crate) viewer: Option<Vec<OsString>>,
+    pub(crate) prints_stream: bool,
     /// Command to run, after `--`; the recording ends with it
     #[arg(last = true, value_name = "COMMAND", hide_short_help = true)]
     pub(crate) command: Vec<OsString>,
@@ -423,7 +421,7 @@ fn as_typed(word: &OsStr) -> String {
 pub(crate) enum Verb {
     /// Record, and show who takes memory now: the live screen
     ///
-    /// The recording goes to a private directory that is removed at the end; --keep NAME keeps it.
+    /// No file is made; --keep NAME keeps the recording.
     Top(Box<TopArgs>),
     /// Record, and print each task's wait for memory as it ends
     ///
@@ -530,8 +528,7 @@ fn shaped_verb(command: Command) -> Command {
 pub(crate) struct TopArgs {
     /// Keep the whole recording in this directory
     ///
-    /// Without it the recording stands among the temporary files, older events are given back to the file system from 64 MiB on,
-    /// and all of it is removed at the end.
+    /// Without it no file is made.
     #[arg(long, value_name = "NAME")]
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
@@ -613,17 +610,6 @@ fn trace_dir(path: PathBuf) -> Result<PathBuf, &'static str> {
         return Err("a recording is a directory of several files: use -o DIR, then kmemtrace-report export DIR");
     }
     Ok(path)
-}
-
-/// Parses the ids of a user and a group.
-fn reader(text: &str) -> Result<(u32, u32), String> {
-    let ids = text.split_once(':').and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
-    ids.ok_or_else(|| "a reader is UID:GID".to_owned())
-}
-
-/// Parses a size that is not zero: `4096`, `64K`, `1.5M`, `1GiB`.
-fn size(text: &str) -> Result<u64, String> {
-    size::parse(text).filter(|&n| n > 0).ok_or_else(|| "a size is 4096, 64K, 1.5M or 1GiB".to_owned())
 }
 
 /// Parses a size that nobody means in single bytes.
@@ -712,12 +698,12 @@ mod tests {
 
     #[test]
     fn sizes_and_times_are_read() {
-        assert_eq!(size("64K"), Ok(65536));
-        assert_eq!(size("16M"), Ok(16 << 20));
-        assert_eq!(size("4096"), Ok(4096));
-        assert_eq!(size("1.5MiB"), Ok(3 << 19));
+        assert_eq!(large_size("64K"), Ok(65536));
+        assert_eq!(large_size("16M"), Ok(16 << 20));
+        assert_eq!(large_size("4096"), Ok(4096));
+        assert_eq!(large_size("1.5MiB"), Ok(3 << 19));
         for bad in ["", "K", "-1", "0", "99999999999G", "1T", "é"] {
-            assert!(size(bad).is_err() && large_size(bad).is_err(), "{bad}");
+            assert!(large_size(bad).is_err(), "{bad}");
         }
         assert_eq!(large_size("16"), Ok(16 << 20));
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));

@@ -8,9 +8,9 @@
 //! - `output`: the trace directory;
 //! - `write`: threads that move bytes from a source into files;
 //! - `record`: a recording from start to end, and its exit status;
-//! - `top`: a recorder and the live screen as processes of one command;
 //! - `doctor`: what this machine offers;
-//! - `watch`: the command line of a recorder with a program that prints waits for memory meanwhile.
+//! - `viewer`: a recorder and the program that shows what it records, as processes of one command;
+//! - `top` and `watch`: the command lines of a recorder with the live screen, and with a program that prints waits for memory.
 
 mod args;
 mod choices;
@@ -24,6 +24,7 @@ mod record;
 mod recover;
 mod source;
 mod top;
+mod viewer;
 mod watch;
 mod write;
 
@@ -36,9 +37,11 @@ use record::shutdown;
 fn main() -> ExitCode {
     let CommandLine { verb, args } = CommandLine::of_process();
     let done = match verb {
-        // The recorder is a process of its own there, with its own messages and signals.
-        Some(Verb::Top(args)) => return ExitCode::from(top::top(*args)),
-        Some(Verb::Watch(args)) => watch::recording(*args).and_then(record),
+        // The recorder is a process of its own there.
+        Some(Verb::Top(args)) if args.recording.served => top::recording(*args).and_then(record),
+        Some(Verb::Top(args)) => viewer::top(*args),
+        Some(Verb::Watch(args)) if args.recording.served => watch::recording(*args).and_then(record),
+        Some(Verb::Watch(args)) => viewer::watch(*args),
         Some(Verb::Recover) => recover::recover(&args),
         Some(Verb::Doctor { quick }) => doctor::doctor(&args, quick),
         Some(Verb::Completions { shell }) => {

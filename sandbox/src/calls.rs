@@ -45,9 +45,40 @@ const fn call_when(of: c_long, when: &'static [When]) -> Call {
 
 /// Calls of a role.
 pub(crate) fn of(role: Role) -> Vec<Call> {
-    let of_screen = if role == Role::Screen { SCREEN } else { &[call_when(libc::SYS_ioctl, ASKS_TERMINAL)] };
-    [READER, OF_MACHINE, of_screen].concat()
+    let of_screen = if role == Role::Reader { &[call_when(libc::SYS_ioctl, ASKS_TERMINAL)] } else { SCREEN };
+    let mut calls = [READER, OF_MACHINE, of_screen].concat();
+    if role == Role::Viewer {
+        calls.retain(|call| !NOT_OF_VIEWER.contains(&call.number));
+    }
+    calls
 }
+
+/// What a program without files of its own has no use for.
+const NOT_OF_VIEWER: &[u32] = &[
+    number(libc::SYS_pwrite64),
+    number(libc::SYS_pwritev),
+    number(libc::SYS_sendfile),
+    number(libc::SYS_splice),
+    number(libc::SYS_copy_file_range),
+    number(libc::SYS_ftruncate),
+    number(libc::SYS_fallocate),
+    number(libc::SYS_fsync),
+    number(libc::SYS_fdatasync),
+    number(libc::SYS_linkat),
+    number(libc::SYS_renameat2),
+    number(libc::SYS_unlinkat),
+    number(libc::SYS_flock),
+    number(libc::SYS_wait4),
+    number(libc::SYS_waitid),
+    #[cfg(target_arch = "x86_64")]
+    number(libc::SYS_rename),
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    number(libc::SYS_renameat),
+    #[cfg(target_arch = "x86_64")]
+    number(libc::SYS_unlink),
+    #[cfg(target_arch = "x86_64")]
+    number(libc::SYS_link),
+];
 
 /// `PROT_EXEC`.
 const EXECUTABLE: u32 = 4;

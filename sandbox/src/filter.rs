@@ -221,7 +221,21 @@ mod with_list {
         fn the_screen_may_do_more() {
             let set = [1, 0x5402, 0, 0, 0, 0];
             let of = |role| run(&program(&calls::of(role), 7), u32::try_from(libc::SYS_ioctl).unwrap(), set);
-            assert_eq!([of(Role::Reader), of(Role::Screen)], [7, ALLOW]);
+            assert_eq!([Role::Reader, Role::Screen, Role::Viewer].map(of), [7, ALLOW, ALLOW]);
+        }
+
+        #[test]
+        fn a_viewer_changes_no_file_and_pushes_no_key() {
+            let filter = program(&calls::of(Role::Viewer), 7);
+            let got = |number: libc::c_long, arguments| run(&filter, u32::try_from(number).unwrap(), arguments);
+            for number in
+                [libc::SYS_unlinkat, libc::SYS_renameat2, libc::SYS_linkat, libc::SYS_ftruncate, libc::SYS_execve]
+            {
+                assert_eq!(got(number, [0; 6]), 7, "{number}");
+            }
+            // TIOCSTI, and TCSETS.
+            assert_eq!([0x5412, 0x5402].map(|asked| got(libc::SYS_ioctl, [0, asked, 0, 0, 0, 0])), [7, ALLOW]);
+            assert_eq!(got(libc::SYS_write, [0; 6]), ALLOW);
         }
 
         #[test]

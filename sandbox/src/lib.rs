@@ -10,6 +10,7 @@
 
 mod calls;
 mod capabilities;
+pub mod child;
 mod filter;
 mod folders;
 mod kernel;
@@ -19,6 +20,7 @@ mod role;
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -175,6 +177,15 @@ impl Sandbox {
         }
         Ok(missing)
     }
+}
+
+/// Takes over a descriptor that the parent process has passed on ([`child::pass`]); to be called once for a number, before another file is
+/// opened.
+///
+/// # Errors
+/// There is none of this number.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    kernel::inherited(number)
 }
 
 /// True where an error may come from a system call that the sandbox refused: EPERM, and system calls outside of the list get that.

@@ -7,4 +7,6 @@ pub enum Role {
     Reader,
     /// A reader that draws on a terminal and takes keys from it.
     Screen,
+    /// A reader of a stream that opens no input and writes no file.
+    Viewer,
 }

@@ -10,6 +10,8 @@ pub mod archive;
 pub mod browser;
 pub mod cgroup_loads;
 pub mod corpus;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 pub mod generate;
 pub mod graph_text;
 pub mod growing;
@@ -19,7 +21,10 @@ pub mod interleaved;
 pub mod kernels;
 pub mod live;
 pub mod load;
+pub mod measured;
 pub mod memory_group;
+#[cfg(feature = "fuzz")]
+pub mod mutated;
 pub mod npm;
 pub mod old_kernel;
 pub mod programs;

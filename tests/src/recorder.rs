@@ -1,6 +1,6 @@
 //! Recorder: `kmemtraced` on the running kernel, in an instance of the test's own.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -180,5 +180,57 @@ impl Recorder {
         let whole = run("kmemtrace-check", &[], &[&ended.trace()]);
         assert_eq!(whole.status.code(), ended.status.code(), "{}", String::from_utf8_lossy(&whole.stdout));
         ended.directory
+    }
+}
+
+/// Process of `kmemtraced top` or `watch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The one that was started, which has the terminal.
+    First,
+    Recorder,
+    Viewer,
+}
+
+impl Part {
+    /// The process of the command that records in an instance; `None` where it is not there.
+    pub fn of(self, instance: &str) -> Option<Pid> {
+        let processes: Vec<Process> =
+            fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| Process::at(&entry.path())).collect();
+        let is_of_instance = |process: &&Process| process.has(instance) && (process.has("top") || process.has("watch"));
+        let of = |is_served: bool| {
+            processes.iter().filter(is_of_instance).find(move |process| process.has("--served") == is_served)
+        };
+        let found = match self {
+            Part::First => of(false),
+            Part::Recorder => of(true),
+            Part::Viewer => {
+                let first = of(false)?.id;
+                processes.iter().find(|process| process.parent == first && process.has("--viewer"))
+            }
+        };
+        Pid::from_raw(found?.id)
+    }
+}
+
+/// Process that runs.
+struct Process {
+    id: i32,
+    parent: i32,
+    words: Vec<String>,
+}
+
+impl Process {
+    fn at(path: &Path) -> Option<Process> {
+        let id = path.file_name()?.to_str()?.parse().ok()?;
+        let status = fs::read_to_string(path.join("status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+        let line = fs::read(path.join("cmdline")).ok()?;
+        let words = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        Some(Process { id, parent, words })
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|found| found == word)
     }
 }

@@ -452,6 +452,9 @@ pub const GAP_FULL: u32 = 3;
 pub const GAP_FOREIGN: u32 = 4;
 /// `GapRecord::reason`: the kernel's counters could not be read at the end, so loss since the last time is not known.
 pub const GAP_UNCOUNTED: u32 = 5;
+/// `GapRecord::reason`: the reader of a stream was too slow for blocks, which are in the recording's files where it has any. The block
+/// stands in streams alone and has the number of the last block that was left out; its interval is that of their events.
+pub const GAP_NOT_SENT: u32 = 6;
 
 /// Items: how a file header or meta payload holds its parts. Each is tag u16, flags u16, length u32, bytes.
 pub mod item {

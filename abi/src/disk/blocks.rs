@@ -6,10 +6,13 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use crate::disk::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
+use crate::disk::block::{
+    self, FLAG_OPTIONAL, FLAG_ZSTD, GAP_NOT_SENT, GapRecord, HEADER_BYTES, Header, LOST_UNKNOWN, MAGIC, Parsed,
+    RecordingId, kind,
+};
 use crate::disk::expand::expand;
 use crate::disk::feed::Feed;
-use crate::disk::hole;
+use crate::disk::hole::{self, Zeros};
 #[cfg(feature = "inputs")]
 use crate::disk::part::Part;
 use crate::disk::walk::{Known, Met, Walk, read_at};
@@ -61,6 +64,7 @@ pub(crate) struct Window {
     eof: bool,
     /// Error that stopped reading, where it was not the end.
     error: Option<io::Error>,
+    zeros: Zeros,
 }
 
 impl Window {
@@ -75,7 +79,8 @@ impl Window {
     }
 
     fn of(origin: Origin) -> Window {
-        Window { origin, buffer: Vec::new(), start: 0, end: 0, offset: 0, eof: false, error: None }
+        let zeros = Zeros::default();
+        Window { origin, buffer: Vec::new(), start: 0, end: 0, offset: 0, eof: false, error: None, zeros }
     }
 
     /// The bytes at hand, at least `want` of them unless the file ends before.
@@ -192,19 +197,20 @@ impl Window {
             if !all {
                 return false;
             }
-            self.skip_hole(1);
+            self.skip_hole(zeros, 1);
         }
     }
 
-    /// Passes over the hole that begins here, once all bytes at hand are taken: a file of some kilobytes may have holes of TiB. What is
-    /// passed over is a multiple of `unit`; returns its bytes.
-    pub(crate) fn skip_hole(&mut self, unit: usize) -> u64 {
+    /// Passes over the hole that begins here, once all bytes at hand are taken: a file of some kilobytes may have holes of TiB. The last
+    /// `zeros` bytes were zeros. What is passed over is a multiple of `unit`; returns its bytes.
+    pub(crate) fn skip_hole(&mut self, zeros: usize, unit: usize) -> u64 {
+        let zeros = self.zeros.add(self.offset, zeros as u64);
         let Origin::File(file) = &self.origin else { return 0 };
         if self.start < self.end || self.eof {
             return 0;
         }
         let offset = self.offset;
-        let data = match hole::behind(file, offset) {
+        let data = match hole::behind(file, offset, zeros) {
             Ok(Some(data)) => data,
             Ok(None) => file.metadata().map_or(offset, |data| data.len()),
             Err(_) => return 0,
@@ -249,6 +255,39 @@ struct FoundHeader {
     whole: usize,
 }
 
+/// Blocks of a growing file or of a stream that are missing at one place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hole {
+    /// Events in them, where the writer of a stream left them out and tells how many; else `None`.
+    pub events: Option<u64>,
+    /// Times of their first and last event, on the trace's clock.
+    pub span: Option<(u64, u64)>,
+    /// The writer of a stream left them out.
+    pub is_left_out: bool,
+}
+
+impl Hole {
+    /// What a mark in a stream tells.
+    fn of(gap: &GapRecord) -> Hole {
+        let events = Some(gap.lost.get()).filter(|&lost| lost != LOST_UNKNOWN);
+        let span = gap.interval.ends().map(|(from, to)| (from.unwrap_or(0), to.unwrap_or(u64::MAX)));
+        Hole { events, span, is_left_out: true }
+    }
+
+    /// Both together.
+    pub fn and(self, other: Hole) -> Hole {
+        let span = match (self.span, other.span) {
+            (Some((from, to)), Some((other_from, other_to))) => Some((from.min(other_from), to.max(other_to))),
+            (one, other) => one.or(other),
+        };
+        Hole {
+            events: self.events.zip(other.events).map(|(one, other)| one.saturating_add(other)),
+            span,
+            is_left_out: self.is_left_out || other.is_left_out,
+        }
+    }
+}
+
 /// Reads the blocks of one file.
 #[derive(Debug)]
 pub(crate) struct BlockReader {
@@ -271,8 +310,8 @@ pub(crate) struct BlockReader {
     over: Option<Ending>,
     /// Bytes that were passed over.
     passed: u64,
-    /// A hole was passed over.
-    has_passed_hole: bool,
+    /// Blocks that were passed over since the last call of `take_hole`.
+    hole: Option<Hole>,
 }
 
 impl BlockReader {
@@ -300,7 +339,7 @@ impl BlockReader {
             ended: false,
             over: None,
             passed: 0,
-            has_passed_hole: false,
+            hole: None,
         }
     }
 
@@ -368,6 +407,7 @@ impl BlockReader {
         self.is_expanded = false;
         self.window.eof = false;
         if let Some(is_open) = self.window.feed().map(Feed::is_open) {
+            self.pass_over_left_out();
             // A stream hands over whole blocks alone.
             return !is_open || !self.window.fill(1).is_empty();
         }
@@ -392,8 +432,9 @@ impl BlockReader {
             let zeros = self.window.bytes().iter().take_while(|&&byte| byte == 0).count();
             self.window.advance(zeros);
             let offset = self.window.offset();
+            let zeros = self.window.zeros.add(offset, zeros as u64);
             let Some(file) = self.window.file() else { return true };
-            match hole::behind(file, offset) {
+            match hole::behind(file, offset, zeros) {
                 Ok(Some(data)) if data > offset && self.window.enter(data).is_ok() => {}
                 Ok(Some(_)) => {}
                 // The writer goes on behind the hole.
@@ -405,7 +446,7 @@ impl BlockReader {
         match block::parse(self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES)), header_len) {
             Parsed::Header(header, _) => {
                 self.next_sequence = header.sequence.get();
-                self.has_passed_hole = true;
+                self.hole = Some(Hole::default());
                 self.has_next()
             }
             Parsed::Short(_) => self.window.enter(self.window.offset()).is_err(),
@@ -413,13 +454,44 @@ impl BlockReader {
         }
     }
 
-    /// True where blocks that their writer has given back were passed over since the last call.
-    pub(crate) fn take_hole(&mut self) -> bool {
-        std::mem::take(&mut self.has_passed_hole)
+    /// Passes over marks of blocks that the writer of the stream left out.
+    fn pass_over_left_out(&mut self) {
+        while let Some((whole, sequence, gap)) = self.left_out() {
+            self.window.advance(whole);
+            self.window.eof = false;
+            self.next_sequence = sequence.wrapping_add(1);
+            let hole = Hole::of(&gap);
+            self.hole = Some(self.hole.map_or(hole, |before| before.and(hole)));
+        }
+    }
+
+    /// The mark that stands here: its bytes, the number of the last block that was left out, and what it tells.
+    fn left_out(&mut self) -> Option<(usize, u64, GapRecord)> {
+        let header_len = self.known.map(|(len, ..)| len);
+        let bytes = self.window.fill(header_len.unwrap_or(HEADER_BYTES));
+        let Parsed::Header(header, len) = block::parse(bytes, header_len) else { return None };
+        let sequence = header.sequence.get();
+        if header.kind != kind::GAP || sequence < self.next_sequence {
+            return None;
+        }
+        let whole = len + header.payload_len.get() as usize;
+        let payload = self.window.fill(whole).get(len..whole)?;
+        let is_whole = block::crc32c(payload) == header.payload_crc.get();
+        let (gap, _) = GapRecord::parse(payload).filter(|(gap, _)| is_whole && gap.reason.get() == GAP_NOT_SENT)?;
+        Some((whole, sequence, gap))
+    }
+
+    /// Blocks that were passed over since the last call.
+    pub(crate) fn take_hole(&mut self) -> Option<Hole> {
+        self.hole.take()
     }
 
     /// Passes over the blocks that are there, up to the last whole one with events; false where that is none or the next one.
     pub(crate) fn skip_to_last(&mut self) -> io::Result<bool> {
+        if let Some(feed) = self.window.feed() {
+            // A mark stands for them.
+            return Ok(feed.leave_out());
+        }
         let Some((known, file)) = self.known.zip(self.window.file()) else { return Ok(false) };
         let from = self.window.offset() + self.current as u64;
         let mut walk = Walk::at(file, known, from, self.next_sequence)?;
@@ -689,7 +761,7 @@ impl BlockReader {
                 let zeros = bytes.iter().all(|&byte| byte == 0);
                 self.window.advance(there);
                 if zeros {
-                    self.window.skip_hole(1);
+                    self.window.skip_hole(there, 1);
                 }
                 continue;
             };

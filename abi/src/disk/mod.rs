@@ -9,6 +9,7 @@ pub mod end_block;
 mod expand;
 pub(crate) mod feed;
 mod hole;
+pub mod left_out;
 #[cfg(feature = "inputs")]
 pub(crate) mod part;
 pub mod salvage;

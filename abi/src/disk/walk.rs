@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::disk::block::{self, FLAG_ZSTD, Header, MAGIC, MAX_HEADER_BYTES, Parsed, RecordingId};
 use crate::disk::expand::expand;
-use crate::disk::hole;
+use crate::disk::hole::{self, Zeros};
 
 /// Bytes looked through at once for the next header behind damage, at most.
 const CHUNK: usize = 64 << 10;
@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
         let (header_len, recording, _) = self.known;
         // Small at first: damage that a hostile file repeats after every block must not cost a whole chunk each time.
         let mut size = 2 * MAX_HEADER_BYTES;
-        let mut chunk = Vec::new();
+        let (mut chunk, mut zeros) = (Vec::new(), Zeros::default());
         self.at += 1;
         loop {
             chunk.resize(size, 0);
@@ -111,7 +111,8 @@ impl<'a> Walk<'a> {
             }
             self.at += whole as u64;
             if bytes.iter().all(|&byte| byte == 0) {
-                self.at = hole::behind(self.file, self.at)?.unwrap_or(self.len);
+                let run = zeros.add(self.at, whole as u64);
+                self.at = hole::behind(self.file, self.at, run)?.unwrap_or(self.len);
             }
             if len < size {
                 self.at = self.len;

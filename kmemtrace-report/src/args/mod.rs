@@ -7,6 +7,7 @@ mod filters;
 mod keys;
 mod memstrack;
 mod top;
+pub(crate) mod viewer;
 
 use std::io::IsTerminal;
 use std::num::NonZero;
@@ -35,6 +36,7 @@ pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{SortBy, Word};
 pub(crate) use memstrack::ReportParser;
 pub(crate) use top::TopArgs;
+use viewer::ViewerArgs;
 
 /// Levels of a tree on a terminal.
 const TREE_DEPTH_ON_TERMINAL: usize = 2;
@@ -213,6 +215,8 @@ pub(crate) struct Args {
     pub(crate) level: Option<i32>,
     #[command(flatten)]
     pub(crate) live: TopArgs,
+    #[command(flatten)]
+    pub(crate) viewer: ViewerArgs,
     #[command(flatten)]
     pub(crate) filters: Filters,
     /// Show blocks of page_owner that were given back, too

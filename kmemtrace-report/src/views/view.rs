@@ -5,7 +5,7 @@ use kmemtrace::documents::Document;
 use kmemtrace::latency::Latency;
 use kmemtrace::{Analysis, GroupKey, Query, Shape};
 
-use crate::args::{Args, Format, SortBy};
+use crate::args::{Args, Format, SortBy, viewer};
 
 /// View of a trace, or another command that takes one.
 pub(crate) struct View {
@@ -119,6 +119,9 @@ impl View {
     /// True if the view takes the option; each takes inputs.
     pub(crate) fn takes(&self, option: &Arg) -> bool {
         let Some(long) = option.get_long() else { return true };
+        if viewer::OPTIONS.contains(&long) {
+            return matches!(self.run, Run::Top) || self.options.contains(&"follow");
+        }
         let takes_common = match self.run {
             Run::Static | Run::Names | Run::TraceAnalyze | Run::Pack | Run::Top => false,
             Run::Page | Run::Chart | Run::Export => !OF_TEXT.contains(&long),

@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use rustix::io::Errno;
 
 use crate::output::made_file::Size;
-use crate::output::stream::Stream;
+use crate::output::stream::{NotSent, Stream};
 use crate::output::trace_dir::{Place, TraceDir};
 
 /// Destination of all files of a recording.
@@ -87,11 +87,6 @@ impl Destination {
         self.dir.as_mut().map_or(Ok(()), TraceDir::finish_removal)
     }
 
-    /// See [`TraceDir::lend`].
-    pub(crate) fn lend(&mut self, reader: (u32, u32)) -> anyhow::Result<()> {
-        self.dir.as_mut().map_or(Ok(()), |dir| dir.lend(reader))
-    }
-
     /// See [`TraceDir::hand_over`].
     pub(crate) fn hand_over(&self, owner: (u32, u32)) -> anyhow::Result<()> {
         self.dir.as_ref().map_or(Ok(()), |dir| dir.hand_over(owner))
@@ -122,16 +117,21 @@ impl Destination {
         self.stream.as_ref().is_some_and(Stream::is_broken)
     }
 
-    /// Ends the stream.
-    pub(crate) fn close_stream(&self) {
-        if let Some(stream) = &self.stream {
-            stream.close();
-        }
+    /// Thread id of the thread that writes the stream.
+    pub(crate) fn stream_thread(&self) -> Option<i32> {
+        self.stream.as_ref().map(Stream::tid)
+    }
+
+    /// Ends the stream, see [`Stream::close`]; returns what its reader did not get.
+    pub(crate) fn close_stream(&self, goes_on: impl Fn() -> bool) -> NotSent {
+        let Some(stream) = &self.stream else { return NotSent::default() };
+        stream.close(goes_on);
+        stream.not_sent()
     }
 
     /// Ends the stream, and removes the directory if no recording has begun in it.
     pub(crate) fn discard(self) {
-        self.close_stream();
+        self.close_stream(|| false);
         if let Some(dir) = self.dir {
             dir.discard();
         }

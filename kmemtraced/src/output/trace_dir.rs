@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
-use rustix::fs::Mode;
 
 use crate::fs::held_dir::{HeldDir, joined, random_digits};
 use crate::output::earlier::{Earlier, Replaced, remove_trace};
@@ -16,9 +15,6 @@ use crate::output::made_file::{MadeFile, Size};
 
 /// Trace directory where the command line names none.
 const DEFAULT: &str = "kmemtrace.data";
-
-/// Mode of files that another user reads, in a directory that only this user may enter.
-const READABLE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 /// A trace directory, locked while it is written. Where an earlier recording has the asked name, the directory is made beside it
 /// under a temporary name, and takes the asked name once the recording has begun.
@@ -32,8 +28,6 @@ pub(crate) struct TraceDir {
     /// Earlier recording with the asked name, until the new one has begun.
     earlier: Option<Earlier>,
     has_begun: bool,
-    /// The directory belongs to another user, who reads the files.
-    is_lent: bool,
     /// Thread that removes the replaced recording.
     removal: Option<JoinHandle<anyhow::Result<()>>>,
     made: Mutex<Vec<MadeFile>>,
@@ -82,7 +76,6 @@ impl TraceDir {
             name,
             earlier,
             has_begun: false,
-            is_lent: false,
             removal: None,
             made: Mutex::default(),
             path: PathBuf::new(),
@@ -140,9 +133,6 @@ impl TraceDir {
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<(File, Arc<Size>)> {
         let shown = || format!("{}: cannot be made", self.dir.join(name).display());
         let file = self.held.create(name.as_ref()).with_context(shown)?;
-        if self.is_lent {
-            rustix::fs::fchmod(&file, READABLE).with_context(shown)?;
-        }
         let size = Arc::new(Size::default());
         let made = MadeFile::new(&self.held, name, &size).with_context(shown)?;
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
@@ -170,14 +160,6 @@ impl TraceDir {
             Err(_) if self.held.is_at(&self.parent, &self.name).unwrap_or(false) => Place::Here,
             Err(_) => Place::Unreached,
         }
-    }
-
-    /// Gives the directory, which no one else may enter, to the user and group who read it. The files stay the caller's.
-    pub(crate) fn lend(&mut self, (user, group): (u32, u32)) -> anyhow::Result<()> {
-        let shown = self.dir.display();
-        self.held.give_to(user, group).with_context(|| format!("{shown}: cannot be given to user {user}"))?;
-        self.is_lent = true;
-        Ok(())
     }
 
     /// Gives the directory, and the files that this run has made in it, to a user and a group: the files first, while no one else may

@@ -2,8 +2,8 @@
 //!
 //! `messages` writes to standard error without ever blocking a caller. `signals` turns signals into flags. `memory` reserves
 //! and locks memory, and lowers the OOM score.
-//! `thread` raises the priority of a thread and names the remedy where one cannot be started. `report` starts `kmemtrace-report`
-//! without privileges.
+//! `thread` raises the priority of a thread and names the remedy where one cannot be started. `report` finds `kmemtrace-report`,
+//! and the user for whom sudo runs this program.
 //!
 //! Room for more process-wide settings and limits. Recording itself is in `source`, `write` and `record`.
 

@@ -2,7 +2,7 @@
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
 //! reports the result and has the exit status. `command` deals with child processes, `launcher` starts a COMMAND that is
-//! recorded alone, `tasks` chooses other tasks to record alone, `losses` explains lost events, `viewer` with a program that shows the recording meanwhile, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
+//! recorded alone, `tasks` chooses other tasks to record alone, `losses` explains lost events, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
@@ -15,9 +15,9 @@ mod set_up;
 pub(crate) mod shutdown;
 mod start;
 mod tasks;
-mod viewer;
 mod wait;
 
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Child;
@@ -27,12 +27,12 @@ use std::thread;
 use anyhow::{Context, bail};
 use kmemtrace_abi::disk::block::END_ERROR;
 use kmemtrace_abi::text::size::whole_units;
-use kmemtrace_abi::text::units;
+use kmemtrace_abi::text::units::{self, counted};
 
 use crate::args::{Args, Sync};
 use crate::control::foreign::{ForeignChanges, Watcher};
 use crate::output::destination::Destination;
-use crate::output::stream::Stream;
+use crate::output::stream::{NotSent, Stream};
 use crate::output::trace_dir::TraceDir;
 use crate::process::memory;
 use crate::process::messages;
@@ -52,22 +52,24 @@ use losses::Conditions;
 use notices::{answer_counters, report_change, say_verbose, warn};
 use start::{Started, Whom};
 use tasks::Tasks;
-use viewer::Viewer;
 use wait::{Running, Stop};
 
-/// Bytes of a file that stay where old ones are given back to the file system, at least.
-const LEAST_KEPT: u64 = 4 << 20;
+/// Descriptor of the stream, and that of orders to stop, where a viewer shows the recording.
+const STREAM: i32 = kmemtrace_sandbox::child::FIRST_PASSED;
+const ORDERS: i32 = STREAM + 1;
 
 /// Records, in a thread that may hang in a system call; returns the exit status.
 pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     if let Some(line) = memstrack::translate(&mut args)? {
         notices::say(&args, &line);
     }
+    // First, so that no child process gets it.
+    let stream = args.served.then(|| passed(STREAM)).transpose()?;
     // Before set-up, so that a signal during set-up undoes it.
-    let signals = Arc::new(Signals::take()?);
+    let signals = Arc::new(if args.served { Signals::take_with(passed(ORDERS)?)? } else { Signals::take()? });
     let (watcher, taken, priority) = (thread::current(), Arc::clone(&signals), args.priority);
     let work = move || {
-        let status = record_until_stopped(&args, &taken);
+        let status = record_until_stopped(&args, stream, &taken);
         watcher.unpark();
         status
     };
@@ -75,7 +77,6 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     let started = thread::Builder::new().name(name.into()).spawn(work);
     let recording = started.map_err(|error| not_started(name, &error))?;
     if !signals.watch(priority, || recording.is_finished()) {
-        viewer::kill_running();
         shutdown::end_now();
     }
     recording.join().unwrap_or_else(|_| {
@@ -86,38 +87,29 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     })
 }
 
-fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
+fn record_until_stopped(args: &Args, stream: Option<OwnedFd>, signals: &Signals) -> anyhow::Result<u8> {
     let report_file = memstrack::report_file(args)?;
     let mut tasks = tasks::chosen(args)?;
     let source = set_up::set_up(args)?;
-    let (mut output, mut viewer) = destination(args, signals)?;
-    if let Some(reader) = args.reader {
-        // A recorder whose screen is gone has no purpose.
-        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
-        output.lend(reader)?;
-    }
-    let status = run(args, source, &mut output, viewer.as_mut(), signals, tasks.as_mut());
+    let mut output = destination(args, stream, signals)?;
+    let status = run(args, source, &mut output, signals, tasks.as_mut());
     warn(output.finish_removal());
     if status.is_err() {
-        // Before the stream's end, which it would report.
-        drop(viewer);
         output.discard();
         return status;
     }
-    output.close_stream();
-    let viewed = viewer.map_or(0, |viewer| viewer.finish(signals));
+    let status = status.map(|status| close_stream(args, &output, signals, status));
     if signals.is_second() {
-        hand_over(args, &output);
+        hand_over(&output);
         return status;
     }
-    let status = status.map(|status| if status == 0 { viewed } else { status });
     let Some(dir) = output.path_now() else { return status };
     let reported = command::report(args, &dir, report_file.as_ref(), signals);
     if memstrack::is_private(args) {
         remove_private(&dir, reported);
     }
     // The last step: until then no other user can change what the reports read.
-    hand_over(args, &output);
+    hand_over(&output);
     match reported {
         Reported::Interrupted => Ok(shutdown::ENDED_EARLY),
         // The reports are what was asked for.
@@ -126,28 +118,41 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     }
 }
 
-/// Destination of the recording, and the program that shows it where the command line names one: without a directory there are no
-/// files then.
-fn destination(args: &Args, signals: &Signals) -> anyhow::Result<(Destination, Option<Viewer>)> {
-    let create = || TraceDir::create(args.output.as_deref(), args.force);
-    let Some(words) = &args.viewer else { return Ok((Destination::new(Some(create()?), None), None)) };
-    let dir = args.output.is_some().then(create).transpose()?;
-    let started = Viewer::start(words).and_then(|(viewer, pipe)| {
-        let stream = Stream::new(pipe, &signals.abandon).context("a pipe cannot be set up")?;
-        Ok((viewer, stream))
-    });
-    match started {
-        Ok((viewer, stream)) => Ok((Destination::new(dir, Some(stream)), Some(viewer))),
-        Err(error) => {
-            Destination::new(dir, None).discard();
-            Err(error)
-        }
-    }
+/// Takes over a descriptor that the process of the viewer has passed on.
+fn passed(number: i32) -> anyhow::Result<OwnedFd> {
+    kmemtrace_sandbox::inherited(number).context("--served is for kmemtraced top and watch, which pass descriptors on")
 }
 
-/// Gives the recording to the user who called sudo; a directory that another user reads meanwhile has its owner.
-fn hand_over(args: &Args, output: &Destination) {
-    if let Some(caller) = report::caller().filter(|_| args.reader.is_none()) {
+/// Destination of the recording. Beside a viewer there are files only in a directory that was named.
+fn destination(args: &Args, stream: Option<OwnedFd>, signals: &Signals) -> anyhow::Result<Destination> {
+    let create = || TraceDir::create(args.output.as_deref(), args.force);
+    let Some(stream) = stream else { return Ok(Destination::new(Some(create()?), None)) };
+    let stream = Stream::new(stream, &signals.abandon, args.priority).context("the stream cannot be set up")?;
+    let dir = args.output.is_some().then(create).transpose()?;
+    Ok(Destination::new(dir, Some(stream)))
+}
+
+/// Ends the stream, and reports what its reader was too slow for; the exit status.
+fn close_stream(args: &Args, output: &Destination, signals: &Signals, status: u8) -> u8 {
+    // From here on the viewer has its time, and its end ends the stream.
+    signals.end_orders();
+    let NotSent { blocks, events } = output.close_stream(|| signals.stops() < 2 && !signals.is_orphan());
+    if blocks == 0 || !args.prints_stream {
+        return status;
+    }
+    let (remedy, is_lost) = match output.path() {
+        Some(_) => ("the files have them", false),
+        None => ("record less, or keep the recording (-o DIR)", true),
+    };
+    let events = counted(events, "event");
+    messages::say(format!("kmemtraced: {events} came faster than they were printed, and were left out: {remedy}"));
+    // As with events that the kernel lost, the status is COMMAND's where there is one.
+    if is_lost && args.command.is_empty() { status.max(shutdown::LOST) } else { status }
+}
+
+/// Gives the recording to the user who called sudo.
+fn hand_over(output: &Destination) {
+    if let Some(caller) = report::caller() {
         warn(output.hand_over(caller));
     }
 }
@@ -166,7 +171,6 @@ fn run(
     args: &Args,
     source: Box<dyn TraceSource>,
     output: &mut Destination,
-    viewer: Option<&mut Viewer>,
     signals: &Signals,
     mut tasks: Option<&mut Tasks>,
 ) -> anyhow::Result<u8> {
@@ -182,13 +186,13 @@ fn run(
         bail!("ended by a second signal before recording began: nothing is kept");
     }
     let knows_own = own_threads::has_ids_of_events();
-    let options = options(args, &facts, changes.clone(), own_threads(args, &facts, knows_own));
-    let mut names = Names::start(args.viewer.is_some() || args.reader.is_some(), args.lean)?;
+    let options = options(args, changes.clone(), own_threads(args, &facts, knows_own));
+    let mut names = Names::start(args.served, args.lean)?;
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let conditions = conditions(args, &facts, &mut workers);
     let launcher = launcher(args, knows_own);
     let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
-    workers.tids.extend(launcher_tid.into_iter().chain([names.tid]));
+    workers.tids.extend(launcher_tid.into_iter().chain([names.tid]).chain(output.stream_thread()));
     options.own.iter().for_each(|own| own.set(&workers.tids));
     let threads = put_threads(args, &mut meta, &workers.tids, knows_own);
     names.learn(&source.comms(), knows_own);
@@ -209,7 +213,7 @@ fn run(
         let (watcher, child, source) = (watcher.as_mut(), started.child.as_mut(), &*source);
         let (names, workers) = (&mut names, &workers);
         let tasks = tasks.as_deref_mut();
-        let stop = Running { args, workers, output, signals, source, watcher, child, names, viewer, tasks }.wait();
+        let stop = Running { args, workers, output, signals, source, watcher, child, names, tasks }.wait();
         (stop, started)
     });
     if waited.is_ok() {
@@ -275,8 +279,7 @@ fn begun(
 }
 
 /// Options of the threads that record.
-fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Option<OwnThreads>) -> RecordOptions {
-    let cpus = facts.cpus.len().max(1) as u64;
+fn options(args: &Args, changes: ForeignChanges, own: Option<OwnThreads>) -> RecordOptions {
     RecordOptions {
         pool: set_up::pool(args),
         flush: args.flush(),
@@ -284,8 +287,7 @@ fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Optio
         priority: args.priority,
         compress: args.compression(),
         changes,
-        keep: args.free_behind.map(|bytes| (bytes / cpus).max(LEAST_KEPT)),
-        watermarks: args.viewer.is_some() || args.reader.is_some(),
+        watermarks: args.served,
         own,
     }
 }
@@ -304,7 +306,7 @@ fn meta_options(args: &Args) -> MetaOptions {
     MetaOptions {
         compression: args.compression(),
         sync: args.sync != Sync::Never,
-        late_symbols: args.lean && args.viewer.is_none(),
+        late_symbols: args.lean && !args.served,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::source::undo;
 use crate::write::outcome::Outcome;
 
 /// Exit status of a recording that lost events.
-const LOST: u8 = 1;
+pub(crate) const LOST: u8 = 1;
 /// Exit status of a recording that ended early: disk full, I/O error, a second signal.
 pub(crate) const ENDED_EARLY: u8 = 3;
 /// Longest time that the end of the process waits for its messages to be written.

@@ -15,9 +15,9 @@ use crate::output::destination::Destination;
 use crate::output::trace_dir::Place;
 use crate::process::messages;
 use crate::process::signals::Signals;
+use crate::process::signals::VIEWER_ENDED;
 use crate::record::notices::{answer_counters, has_status_line, report_change};
 use crate::record::tasks::Tasks;
-use crate::record::viewer::Viewer;
 use crate::source::TraceSource;
 use crate::write::names::Names;
 use crate::write::outcome::Progress;
@@ -53,7 +53,6 @@ pub(crate) struct Running<'a> {
     pub(crate) watcher: Option<&'a mut Watcher>,
     pub(crate) child: Option<&'a mut Child>,
     pub(crate) names: &'a mut Names,
-    pub(crate) viewer: Option<&'a mut Viewer>,
     pub(crate) tasks: Option<&'a mut Tasks>,
 }
 
@@ -63,20 +62,13 @@ impl Running<'_> {
         let start = Instant::now();
         let show = has_status_line(self.args);
         let mut status = StatusLine { start, shown: Instant::now(), events: 0 };
-        let (mut has_told, mut looked) = (false, start);
+        let mut looked = start;
         let stop = loop {
             thread::sleep(POLL_INTERVAL);
             if let Some(stop) = self.asked(start).or_else(|| self.failed(&mut looked)) {
                 break stop;
             }
             answer_counters(self.workers, self.signals);
-            if !has_told && self.workers.progress().any(|(_, p)| p.keeps_all.load(Ordering::Acquire)) {
-                has_told = true;
-                let dir = self.output.shown();
-                messages::say(format!(
-                    "kmemtraced: {dir}: its file system takes no part of a file back: the recording grows until it is full, or to --max-size"
-                ));
-            }
             self.names.look(|| self.source.comms());
             if show && status.shown.elapsed() >= STATUS_INTERVAL {
                 status.show(&self);
@@ -97,8 +89,8 @@ impl Running<'_> {
         if let Some(why) = self.signals.limit() {
             return Stop::new(why, END_LIMIT);
         }
-        if self.output.is_broken() || self.viewer.as_mut().is_some_and(|viewer| viewer.has_ended()) {
-            return Stop::new("the viewer has ended", END_ASKED);
+        if self.output.is_broken() {
+            return Stop::new(VIEWER_ENDED, END_ASKED);
         }
         if let Some(Ok(Some(status))) = self.child.as_mut().map(|child| child.try_wait()) {
             let program = self.args.command_name();

@@ -2,16 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::Range;
 
 use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, RecordingId, kind};
-
-use rustix::fs::FallocateFlags;
 
 use crate::output::destination::TraceFile;
 use crate::write::block_buffer::BlockBuffer;
 use crate::write::compress::BlockCompressor;
-use crate::write::freeing::Freeing;
 use crate::write::tally::EventSpan;
 
 /// Storage of a trace file: its destination, or a test's stand-in with scripted failures.
@@ -20,8 +16,6 @@ pub(crate) trait Store: Write + Send {
     fn cut(&mut self, len: u64) -> io::Result<()>;
     /// Returns once all that was written survives a power cut.
     fn sync(&mut self) -> io::Result<()>;
-    /// Gives bytes back to the file system; they read as zeros then.
-    fn free(&mut self, bytes: Range<u64>) -> io::Result<()>;
 }
 
 impl Store for TraceFile {
@@ -31,12 +25,6 @@ impl Store for TraceFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.file().map_or(Ok(()), File::sync_data)
-    }
-
-    fn free(&mut self, bytes: Range<u64>) -> io::Result<()> {
-        let Some(file) = self.file() else { return Ok(()) };
-        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(file, how, bytes.start, bytes.end - bytes.start)?)
     }
 }
 
@@ -68,33 +56,11 @@ pub(crate) struct BlockFile {
     recording: RecordingId,
     sequence: u64,
     bytes: u64,
-    /// Blocks that are given back to the file system; none where all stay.
-    freeing: Option<Freeing>,
 }
 
 impl BlockFile {
     pub(crate) fn new(file: impl Store + 'static, cpu: u32, recording: RecordingId) -> BlockFile {
-        BlockFile { file: Box::new(file), cpu, recording, sequence: 0, bytes: 0, freeing: None }
-    }
-
-    /// Keeps the first block and the last `bytes` bytes, about; to be called before the first block.
-    pub(crate) fn keep_last(&mut self, bytes: u64) {
-        self.freeing = Some(Freeing::new(bytes));
-    }
-
-    /// Gives old blocks back to the file system, where the file keeps only the last ones. After an error it keeps all.
-    pub(crate) fn free_old(&mut self) -> io::Result<()> {
-        let Some(bytes) = self.freeing.as_mut().and_then(Freeing::take) else { return Ok(()) };
-        let freed = self.file.free(bytes);
-        if freed.is_err() {
-            self.freeing = None;
-        }
-        freed
-    }
-
-    /// Bytes that the file has on the disk, about.
-    pub(crate) fn stored(&self) -> u64 {
-        self.bytes - self.freeing.as_ref().map_or(0, Freeing::bytes)
+        BlockFile { file: Box::new(file), cpu, recording, sequence: 0, bytes: 0 }
     }
 
     /// Writes a block without events.
@@ -144,9 +110,6 @@ impl BlockFile {
         }
         self.sequence += 1;
         self.bytes += bytes.len() as u64;
-        if let Some(freeing) = &mut self.freeing {
-            freeing.add(self.bytes);
-        }
         Ok(())
     }
 

@@ -63,10 +63,6 @@ impl Store for Disk {
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }
-
-    fn free(&mut self, _: std::ops::Range<u64>) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 }
 
 /// Facts of a source of such a workload.

@@ -2,8 +2,7 @@
 //!
 //! `workers` starts and stops a reader and a writer thread per CPU. `reader` moves bytes out of the kernel into a `block_buffer`
 //! from the `block_pool`,
-//! `writer` counts them (`tally`), accounts for `loss` and appends to a `block_file`, with or without `compress`; `freeing` gives old
-//! blocks back to the file system where only a live screen reads them. `header` is the
+//! `writer` counts them (`tally`), accounts for `loss` and appends to a `block_file`, with or without `compress`. `header` is the
 //! first block of each file, `meta` the file that names things, from `host_texts` (with `line_hashes`, `module_info`, `new_modules` and
 //! `slab_aliases`, `reclaim_account`, `red_zones`, `cgroups`), `memory_texts` and `comms`; `names` is the thread that adds to it meanwhile.
 //! `overruns` tells why the kernel's buffer overran. `own_threads` counts the recorder's own events, `outcome` has the figures of a file.
@@ -19,6 +18,7 @@
 //! | `read`*N* | pinned to CPU *N*: moves bytes from the kernel into blocks, samples the counters |
 //! | `write`*N* | counts events, compresses, accounts for loss, writes `cpuN.out` |
 //! | `names` | adds names of threads and symbols of new modules to `meta.out`, so that a slow disk holds up no other thread |
+//! | `stream` | writes blocks to the pipe of the program that shows the recording, so that a slow one holds up no other thread |
 //! | `messages` | writes to standard error, so that a full pipe holds up no other thread |
 //! | `launch` | starts a COMMAND that is recorded alone, then ends |
 //! | `remove` | removes an earlier recording once the new one has begun |
@@ -33,7 +33,6 @@ pub(crate) mod comms;
 pub(crate) mod compress;
 #[cfg(test)]
 pub(crate) mod fixture;
-mod freeing;
 pub(crate) mod header;
 pub(crate) mod host_texts;
 mod line_hashes;

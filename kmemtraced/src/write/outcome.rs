@@ -14,8 +14,6 @@ pub(crate) struct Progress {
     pub(crate) lost: AtomicU64,
     /// True once the file cannot be written.
     pub(crate) failed: AtomicBool,
-    /// True once the file system has refused to take old blocks back.
-    pub(crate) keeps_all: AtomicBool,
 }
 
 /// Final figures of a CPU's file.

@@ -105,8 +105,6 @@ pub(crate) struct RecordOptions {
     pub(crate) priority: Priority,
     pub(crate) compress: Compression,
     pub(crate) changes: ForeignChanges,
-    /// Bytes of each file that stay, where older ones are given back to the file system.
-    pub(crate) keep: Option<u64>,
     /// True if a program reads the blocks meanwhile, and is told how far each CPU's events are taken while nothing happens, too.
     pub(crate) watermarks: bool,
     /// Counter of the recorder's own events, where they are to be counted.
@@ -215,10 +213,7 @@ impl Spawner<'_> {
     ) -> anyhow::Result<Writer> {
         let Spawner { output, description, options, .. } = *self;
         let name = format!("cpu{cpu}.out");
-        let mut file = BlockFile::new(output.file(&name)?, cpu, description.recording);
-        if let Some(bytes) = options.keep {
-            file.keep_last(bytes);
-        }
+        let file = BlockFile::new(output.file(&name)?, cpu, description.recording);
         let mut writer = Writer {
             file,
             description: Arc::clone(description),

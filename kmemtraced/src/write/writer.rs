@@ -167,10 +167,7 @@ impl Writing {
         self.loss.add_block(&tally, is_written);
         if is_written {
             self.writer.progress.events.store(self.loss.written().events, Ordering::Relaxed);
-            if self.writer.file.free_old().is_err() {
-                self.writer.progress.keeps_all.store(true, Ordering::Release);
-            }
-            self.writer.progress.bytes.store(self.writer.file.stored(), Ordering::Relaxed);
+            self.writer.progress.bytes.store(self.writer.file.bytes(), Ordering::Relaxed);
         }
     }
 

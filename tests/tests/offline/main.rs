@@ -29,6 +29,7 @@ mod relay;
 mod samples;
 mod samples_of_others;
 mod stack_text;
+mod supply;
 mod symbols;
 mod trace_analyze;
 mod trace_dat;

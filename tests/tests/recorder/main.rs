@@ -22,6 +22,7 @@ mod strangers;
 mod tasks;
 mod text_stacks;
 mod top;
+mod viewer;
 mod watch;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         tasks::TESTS,
         text_stacks::TESTS,
         top::TESTS,
+        viewer::TESTS,
         watch::TESTS,
     ])
 }

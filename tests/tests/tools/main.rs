@@ -7,6 +7,8 @@ mod command_line;
 mod data_frames;
 mod debug_info;
 mod fleet;
+mod fuzz;
+mod mutated;
 mod one_command;
 mod opening;
 mod packages;
@@ -27,6 +29,8 @@ fn main() -> ExitCode {
         data_frames::TESTS,
         debug_info::TESTS,
         fleet::TESTS,
+        fuzz::TESTS,
+        mutated::TESTS,
         one_command::TESTS,
         opening::TESTS,
         packages::TESTS,

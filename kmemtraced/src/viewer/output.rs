@@ -19,17 +19,25 @@ type Kept = Arc<Mutex<VecDeque<u8>>>;
 pub(super) struct Output {
     kept: Kept,
     end: Receiver<()>,
+    /// The end to write to, until the recorder has it.
+    writer: Option<PipeWriter>,
 }
 
 impl Output {
-    /// Starts to take lines, with two ends to write them to.
-    pub(super) fn new() -> io::Result<(Output, [PipeWriter; 2])> {
+    /// Starts to take lines.
+    pub(super) fn new() -> io::Result<Output> {
         let (reader, writer) = io::pipe()?;
         let (at_end, end) = channel();
         let kept = Kept::default();
         let into = Arc::clone(&kept);
         thread::Builder::new().name("output".into()).spawn(move || take(reader, &into, at_end))?;
-        Ok((Output { kept, end }, [writer.try_clone()?, writer]))
+        Ok(Output { kept, end, writer: Some(writer) })
+    }
+
+    /// Takes the two ends to write to off.
+    pub(super) fn ends(&mut self) -> io::Result<[PipeWriter; 2]> {
+        let writer = self.writer.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok([writer.try_clone()?, writer])
     }
 
     /// Writes the lines to standard error.
