@@ -185,7 +185,7 @@ mod tests {
             }
         }
         for (key, ours) in SORT_KEYS_OF_PERF {
-            let line = format!("kmemtrace-report sites --sort {key}");
+            let line = format!("kmemtrace-report caches --sort {key}");
             let error = told(&line).unwrap_or_else(|| panic!("{line}"));
             assert!(of_perf(&error).is_some_and(|line| line.contains(ours)), "{line}");
         }
