@@ -11,6 +11,8 @@ mod chart;
 mod classes;
 mod cli;
 mod columns;
+#[cfg(feature = "full")]
+mod config;
 mod confine;
 mod exit;
 #[cfg(feature = "full")]
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
         return pager::wait_for_text();
     }
-    let done = match cli::parse(std::env::args_os().collect()) {
+    let done = match cli::parse(std::env::args_os().collect(), settings) {
         Ok(CommandLine::Request(request)) => {
             if is_paged(&request) {
                 pager::start();
@@ -83,6 +85,14 @@ fn main() -> ExitCode {
             ExitCode::from(if is_no_trace(&error) { exit::BAD_TRACE } else { exit::UNUSABLE })
         }
     }
+}
+
+/// The user's settings.
+fn settings() -> Result<cli::settings::Settings, String> {
+    #[cfg(feature = "full")]
+    return config::read();
+    #[cfg(not(feature = "full"))]
+    Ok(cli::settings::Settings::default())
 }
 
 /// End of a message about a system call that the sandbox may have refused.

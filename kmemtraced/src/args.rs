@@ -17,6 +17,7 @@ use kmemtrace_abi::text::{memstrack, size};
 use kmemtrace_sandbox::Mode;
 
 use crate::choices::{Priority, StackWhen};
+use crate::of_perf;
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
@@ -44,7 +45,7 @@ const VIEWS: [&str; 20] = [
 ];
 
 /// Verbs: words that may stand in place of options and COMMAND.
-const VERBS: [&str; 5] = ["top", "watch", "recover", "probe", "completions"];
+const VERBS: [&str; 6] = ["top", "watch", "recover", "doctor", "probe", "completions"];
 
 /// Word of other recorders for what `kmemtrace-report` does.
 const REPORT: &str = "report";
@@ -112,7 +113,15 @@ pub(crate) struct Args {
     ///
     /// A stack costs the machine a few microseconds. With alloc and a filter, triggers write them, where the kernel
     /// writes a trigger's stacks into the recorder's instance; else all events have one.
-    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "alloc", conflicts_with_all = ["relay", "boot"])]
+    #[arg(
+        short = 'g',
+        long,
+        value_name = "WHEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "alloc",
+        conflicts_with_all = ["relay", "boot"]
+    )]
     pub(crate) stack: Option<StackWhen>,
     /// Record no call stacks with reclaim, compaction and vmalloc areas
     ///
@@ -131,12 +140,16 @@ pub(crate) struct Args {
     /// The recording has no events of other tasks: their frees are unseen, and live figures are upper bounds.
     #[arg(long, requires = "command", conflicts_with_all = ["relay", "boot"])]
     pub(crate) only_command: bool,
+    /// Record the whole machine: the default
+    #[arg(short, long, conflicts_with_all = ["only_command", "pid", "comm", "cgroup"], hide_short_help = true)]
+    #[allow(dead_code, reason = "it asks for what is done without it")]
+    pub(crate) all_cpus: bool,
     /// Record these processes alone, and children that they start from now on
     ///
     /// A process is recorded with all its threads, and the id of another thread stands for that thread. With --comm or --cgroup a thread
     /// must match each of them. The recording has no events of other tasks: their frees are unseen, and every live figure is an upper
     /// bound. To find a leak, record the whole machine, and give the filter to the report: kmemtrace-report leaks --comm nginx.
-    #[arg(long, value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short, long, value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Vec<i32>,
     /// Record threads of these names alone (* and ? allowed), and children that they start from now on
     ///
@@ -265,7 +278,8 @@ impl CommandLine {
     /// Parses the process's command line; ends the process after help, version and errors.
     pub(crate) fn of_process() -> CommandLine {
         let words: Vec<OsString> = std::env::args_os().collect();
-        parsed(&words).unwrap_or_else(|error| match without_dashes(&words, &error) {
+        let hint = |error: &clap::Error| without_dashes(&words, error).or_else(|| of_perf::hint(error));
+        parsed(&words).unwrap_or_else(|error| match hint(&error) {
             Some(line) => {
                 let _ = writeln!(io::stderr(), "kmemtraced: {line}");
                 std::process::exit(NOT_STARTED.into())
@@ -431,9 +445,16 @@ pub(crate) enum Verb {
     /// Undo the changes of a killed recorder in the kernel
     #[command(after_long_help = RECOVER_END)]
     Recover,
-    /// List the events, clocks and buffers of this kernel
-    #[command(after_long_help = PROBE_END)]
-    Probe,
+    /// Print what this machine can record, and how to get the rest
+    ///
+    /// Events, probes, clocks, symbols, rights, the layers of the sandbox, the cost of a stack; then a recording of two seconds in an
+    /// instance of its own, as a test. The recording is removed. The old name, probe, still works.
+    #[command(alias = "probe", after_long_help = DOCTOR_END)]
+    Doctor {
+        /// Leave out the recording of two seconds
+        #[arg(long)]
+        quick: bool,
+    },
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -485,14 +506,16 @@ Exit status:
   0  undone, or nothing to undo
   2  could not be undone; the message says why";
 
-const PROBE_END: &str = "\
+const DOCTOR_END: &str = "\
 Examples:
-  kmemtraced probe
-      What this kernel can record, and why not the rest
+  kmemtraced doctor
+      What this machine can record, and how to get the rest
+  kmemtraced doctor --quick
+      The same without the recording of two seconds
 
 Exit status:
-  0  printed
-  2  no tracefs, or no permission";
+  0  this machine can record
+  2  no tracefs, no permission, or the recording failed";
 
 /// Options of a recording that `top` has no use for.
 const NOT_OF_TOP: [&str; 8] =
@@ -662,11 +685,35 @@ mod tests {
         ] {
             assert_eq!(mended(typed).unwrap(), line);
         }
-        for other in
-            ["kmemtraced -- make", "kmemtraced --mak", "kmemtraced -b x make", "kmemtraced", "kmemtraced probe"]
-        {
+        for other in [
+            "kmemtraced -- make",
+            "kmemtraced --mak",
+            "kmemtraced -b x make",
+            "kmemtraced",
+            "kmemtraced probe",
+            "kmemtraced doctor",
+        ] {
             assert_eq!(mended(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn options_of_perf_are_told_and_none_is_ours() {
+        let told = |word: &str| of_perf::hint(&program().try_get_matches_from(["kmemtraced", word]).unwrap_err());
+        for (names, remedy) in of_perf::OPTIONS {
+            for name in names {
+                assert_eq!(told(name), Some(format!("{name} is an option of perf: {remedy}")));
+            }
+        }
+        assert!(
+            told("--call-graph=fp").is_some_and(|line| line.starts_with("--call-graph is an option of perf: use -g"))
+        );
+        assert_eq!(told("--nonsense"), None);
+        let args = Args::try_parse_from(["kmemtraced", "-ag", "-d", "5"]).unwrap();
+        assert_eq!(args.stack, Some(StackWhen::Alloc));
+        let args = Args::try_parse_from(["kmemtraced", "-g=all", "-p", "1,2"]).unwrap();
+        assert_eq!((args.stack, args.pid), (Some(StackWhen::All), vec![1, 2]));
+        assert!(Args::try_parse_from(["kmemtraced", "-a", "-p", "1"]).is_err());
     }
 
     #[test]

@@ -8,15 +8,17 @@
 //! - `output`: the trace directory;
 //! - `write`: threads that move bytes from a source into files;
 //! - `record`: a recording from start to end, and its exit status;
+//! - `doctor`: what this machine offers;
 //! - `viewer`: a recorder and the program that shows what it records, as processes of one command;
 //! - `top` and `watch`: the command lines of a recorder with the live screen, and with a program that prints waits for memory.
 
 mod args;
 mod choices;
 mod control;
+mod doctor;
 mod fs;
+mod of_perf;
 mod output;
-mod probe;
 mod process;
 mod record;
 mod recover;
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
         Some(Verb::Watch(args)) if args.recording.served => watch::recording(*args).and_then(record::record),
         Some(Verb::Watch(args)) => viewer::watch(*args),
         Some(Verb::Recover) => recover::recover(&args),
-        Some(Verb::Probe) => probe::probe(&args),
+        Some(Verb::Doctor { quick }) => doctor::doctor(&args, quick),
         Some(Verb::Completions { shell }) => {
             clap_complete::generate(shell, &mut args::program(), "kmemtraced", &mut std::io::stdout());
             return ExitCode::SUCCESS;

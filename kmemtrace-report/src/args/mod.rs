@@ -50,6 +50,16 @@ pub(crate) struct Args {
     /// Trace directory, or files out of one [default: ./kmemtrace.data]
     #[arg(value_name = "DIR|FILE", hide_short_help = true)]
     pub(crate) words: Vec<PathBuf>,
+    /// Trace directory or file, as perf names it; may be repeated
+    #[arg(
+        short,
+        long,
+        value_name = "DIR|FILE",
+        conflicts_with = "words",
+        help_heading = "Limits",
+        hide_short_help = true
+    )]
+    pub(crate) input: Vec<PathBuf>,
     /// Keys that group rows
     ///
     /// Several keys make a row for each combination of them.
@@ -247,6 +257,10 @@ pub(crate) struct Args {
     /// Columns of the screen; tests need no terminal
     #[arg(long, value_name = "N", help_heading = "Output", hide = true)]
     pub(crate) width: Option<usize>,
+    /// Tables on standard output, as they always are: perf has other ways, too
+    #[arg(long, help_heading = "Output", hide = true)]
+    #[allow(dead_code, reason = "it asks for what is done without it")]
+    pub(crate) stdio: bool,
     /// Exact bytes in tables
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) bytes: bool,
@@ -287,6 +301,12 @@ pub(crate) struct Args {
     /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
     pub(crate) no_index: bool,
+    /// Do not read ~/.config/kmemtrace/report.toml
+    ///
+    /// The file has values of options by their long names: top = 20, color = "never". A table [VIEW] has those of one view. The command
+    /// line wins. Under sudo it is not read.
+    #[arg(long, help_heading = "Limits", hide_short_help = true)]
+    pub(crate) no_config: bool,
     /// Events of one window of the analysis; tests make it small
     #[arg(long, value_name = "N", help_heading = "Limits", hide = true)]
     pub(crate) window_events: Option<usize>,

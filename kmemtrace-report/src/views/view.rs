@@ -104,8 +104,11 @@ const OF_OBJECTS: &[&str] = &[
     "sized-classes",
 ];
 
+/// Options of all commands.
+const EVERYWHERE: &[&str] = &["no-config"];
+
 /// Options of text, which pages, pictures and exported files do not have.
-const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width", "no-pager"];
+const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width", "no-pager", "stdio"];
 
 impl View {
     /// Second name on the command line.
@@ -126,6 +129,6 @@ impl View {
             _ => true,
         };
         let is_common = option.get_help_heading().is_some() || COMMON.contains(&long);
-        (is_common && takes_common) || self.options.contains(&long)
+        (is_common && takes_common) || EVERYWHERE.contains(&long) || self.options.contains(&long)
     }
 }

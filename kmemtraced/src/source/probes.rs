@@ -241,7 +241,7 @@ fn shown(rcu: &Seen, bulk: &Seen) -> String {
     format!("RCU frees: {}; bulk frees: {}", state(rcu), state(bulk))
 }
 
-/// Lines about what this kernel offers, for `kmemtraced probe`, as (name, text); defines nothing.
+/// Lines about what this kernel offers, for `kmemtraced doctor`, as (name, text); defines nothing.
 pub(crate) fn offer(top: &KernelFs) -> [(&'static str, String); 2] {
     let this = Kernel::this(top);
     let bulk = match this.form() {

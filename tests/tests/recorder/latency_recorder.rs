@@ -21,7 +21,7 @@ kmemtrace_tests::tests![
     functions_are_recorded_or_refused_in_a_sentence,
     a_killed_recorder_of_functions_leaves_nothing,
     a_trigger_of_a_begin_that_is_removed_is_told,
-    probe_tells_events_and_functions,
+    doctor_tells_events_and_functions,
     clean_spans_of_a_lossy_recording_are_those_of_a_whole_one => clean_spans_of_a_lossy_recording_are_true,
 ];
 
@@ -253,11 +253,12 @@ fn a_trigger_of_a_begin_that_is_removed_is_told() -> Result<(), Skip> {
     Ok(())
 }
 
-fn probe_tells_events_and_functions() -> Result<(), Skip> {
+fn doctor_tells_events_and_functions() -> Result<(), Skip> {
     let tracefs = can_record_latency()?;
     let before = top(&tracefs);
     let name = instance_name();
-    let printed = String::from_utf8_lossy(&run_to(0, "kmemtraced", &["probe", "-B", &name], &[])).into_owned();
+    let printed =
+        String::from_utf8_lossy(&run_to(0, "kmemtraced", &["doctor", "--quick", "-B", &name], &[])).into_owned();
     let line = |name: &str| printed.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default();
     assert!(line("latency ").contains("events"), "{printed}");
     assert!(line("functions ").contains("times of functions: "), "{printed}");

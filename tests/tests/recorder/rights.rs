@@ -63,11 +63,11 @@ fn hidden_symbols_are_reported_with_the_reason() -> Result<(), Skip> {
         let (stderr, status) = record(mounts, without, &[])?;
         assert!(stderr.lines().any(|said| said == format!("kmemtraced: {line}")), "{stderr}");
         assert!(matches!(status, Some(0 | 1)), "{status:?}: {stderr}");
-        let probe = run(&Directory::new(&[]), mounts, without, &["probe"])?;
+        let doctor = run(&Directory::new(&[]), mounts, without, &["doctor", "--quick"])?;
         assert!(
-            text(&probe.stdout).lines().any(|said| said == format!("symbols    {line}")),
+            text(&doctor.stdout).lines().any(|said| said == format!("symbols    {line}")),
             "{}",
-            text(&probe.stdout)
+            text(&doctor.stdout)
         );
     }
     Ok(())

@@ -1,37 +1,121 @@
-//! `kmemtraced probe`: events, clocks and buffers of this kernel, the memory and disk
-//! space of a recording, and the cost of a stack. Changes nothing but an instance that lasts for a moment.
+//! `kmemtraced doctor`: what this machine offers a recording, what is missing and how to get it, and a recording of two seconds
+//! as a test. Changes nothing but instances that last for a moment.
+
+mod self_test;
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::thread;
 
-use crate::args::Args;
+use kmemtrace_sandbox::{Mode, Role, Sandbox};
+
+use crate::args::{Args, NOT_STARTED};
 use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::fs::rights;
 use crate::fs::state;
-use crate::source::{buffer_size, events, functions, latency, probes, relay, stack_cost, tracefs};
+use crate::source::{buffer_size, events, functions, kernel, latency, probes, relay, stack_cost, tracefs};
 
 /// Bytes of an event in a trace, about; for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
 /// Events a second of a busy CPU.
 const BUSY_EVENTS: u64 = 1_000_000;
 
-/// Prints the list. An error only where nothing can be recorded.
-pub(crate) fn probe(args: &Args) -> anyhow::Result<u8> {
+/// Lines that report a lack: name of the line, begin of its text, and how to get what is missing.
+const REMEDIES: [(&str, &str, &str); 12] = [
+    ("user", "not root", "run kmemtraced as root (sudo kmemtraced doctor)"),
+    ("rights", "no ", "run with these capabilities (docker run --cap-add NAME)"),
+    ("instances", "no", "boot Linux 3.10 or later"),
+    ("events", "none", "boot a kernel with CONFIG_TRACING and CONFIG_EVENT_TRACING"),
+    (
+        "RCU frees",
+        "not seen",
+        "boot Linux 6.9 or later with CONFIG_FPROBE_EVENTS or CONFIG_KPROBE_EVENTS, and CONFIG_DEBUG_INFO_BTF",
+    ),
+    ("bulk frees", "not seen", "as for RCU frees; without both such objects look live until their address comes back"),
+    ("percpu", "no events", "boot Linux 4.13 or later"),
+    ("vmalloc", "no events", "boot Linux 6.2 or later"),
+    ("functions", "no times", "boot Linux 6.12 or later with CONFIG_FUNCTION_GRAPH_TRACER; only --functions needs it"),
+    ("symbols", "no ", "as the line above says; the recording itself is whole without them"),
+    ("sandbox", "without", "boot Linux 5.13 or later with landlock among its security modules (lsm=landlock,...)"),
+    ("self-test", "failed", "follow the message above; kmemtraced recover removes what is left"),
+];
+
+/// Lines of the report, as (name, text), printed as they come.
+#[derive(Default)]
+struct Report {
+    lines: Vec<(&'static str, String)>,
+}
+
+impl Report {
+    fn add(&mut self, (name, text): (&'static str, String)) {
+        let _ = writeln!(io::stdout(), "{name:<10} {text}");
+        self.lines.push((name, text));
+    }
+
+    /// Remedies for the lines that report a lack.
+    fn remedies(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let reports =
+            |name: &str, begin: &str| self.lines.iter().any(|(n, text)| *n == name && text.starts_with(begin));
+        let lacking = REMEDIES.into_iter().filter(move |(name, begin, _)| reports(name, begin));
+        lacking.map(|(name, _, remedy)| (name, remedy))
+    }
+}
+
+/// Prints the report. The status is 0 where this machine can record; an error says why there is no tracefs.
+pub(crate) fn doctor(args: &Args, is_quick: bool) -> anyhow::Result<u8> {
+    let mut report = Report::default();
     let root = rustix::process::geteuid().is_root();
-    let mut lines = vec![("user", if root { "root" } else { "not root: cannot record" }.to_owned())];
+    let machine = rustix::system::uname().machine().to_string_lossy().into_owned();
+    report.add(("kernel", format!("Linux {} {machine}", kernel::release())));
+    report.add(("user", if root { "root" } else { "not root: cannot record" }.to_owned()));
+    report.add(("rights", of_rights()));
     if let Some(channel) = relay::find() {
-        lines.push(("relay", format!("{}: recorded from by default", channel.path("").display())));
+        report.add(("relay", format!("{}: recorded from by default", channel.path("").display())));
     }
     let tracefs = tracefs::find(args.tracefs.as_deref());
     match &tracefs {
-        Ok(tracefs) => lines.extend(of_tracefs(tracefs, args)),
-        Err(error) => lines.push(("tracefs", format!("{error:#}"))),
+        Ok(tracefs) => of_tracefs(tracefs, args).into_iter().for_each(|line| report.add(line)),
+        Err(error) => report.add(("tracefs", format!("{error:#}"))),
     }
-    lines.push(("symbols", symbols()));
-    for (name, text) in lines {
-        let _ = writeln!(io::stdout(), "{name:<10} {text}");
+    report.add(("symbols", symbols()));
+    report.add(("sandbox", of_sandbox()));
+    if tracefs.is_ok() && !is_quick {
+        report.add(("self-test", self_test::run(args)));
     }
-    tracefs.map(|_| 0)
+    let mut remedies = report.remedies().peekable();
+    let _ = match remedies.peek() {
+        Some(_) => writeln!(io::stdout(), "\nmissing, and how to get it"),
+        None => writeln!(io::stdout(), "\nnothing is missing"),
+    };
+    let mut status = 0;
+    for (name, remedy) in remedies {
+        let _ = writeln!(io::stdout(), "{name:<10} {remedy}");
+        if name == "self-test" {
+            status = NOT_STARTED;
+        }
+    }
+    tracefs.map(|_| status)
+}
+
+/// Capabilities that a recording uses and this process lacks.
+fn of_rights() -> String {
+    let missing: Vec<String> = rights::missing().map(|(name, why)| format!("{name} ({why})")).collect();
+    if missing.is_empty() { "all that a recording uses".to_owned() } else { format!("no {}", missing.join(", no ")) }
+}
+
+/// Layers of the sandbox that this kernel has: each is closed around a thread that ends.
+fn of_sandbox() -> String {
+    let closed = thread::spawn(|| Sandbox::new(Role::Reader).close(Mode::Auto)).join();
+    let missing = match closed {
+        Ok(Ok(missing)) => missing,
+        Ok(Err(lack)) => vec![lack],
+        Err(_) => return "not known: the thread that tried it has panicked".to_owned(),
+    };
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    match missing.is_empty() {
+        true => "all layers: capabilities, landlock, system calls".to_owned(),
+        false => format!("without {}", missing.join("; ")),
+    }
 }
 
 /// Lines about tracefs, as (name, text).
