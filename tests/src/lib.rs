@@ -10,6 +10,7 @@ pub mod archive;
 pub mod browser;
 pub mod cgroup_loads;
 pub mod corpus;
+pub mod encoded;
 pub mod generate;
 pub mod graph_text;
 pub mod growing;

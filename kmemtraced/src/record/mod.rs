@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, bail};
-use kmemtrace_abi::disk::block::END_ERROR;
+use kmemtrace_abi::disk::block::{END_ERROR, Major};
 use kmemtrace_abi::text::size::whole_units;
 use kmemtrace_abi::text::units;
 
@@ -45,6 +45,7 @@ use crate::write::meta::{MetaFile, MetaOptions};
 use crate::write::names::Names;
 use crate::write::outcome::Outcome;
 use crate::write::own_threads::{self, OwnThreads};
+use crate::write::records;
 use crate::write::workers::{RecordOptions, Workers};
 use command::Reported;
 use launcher::Launcher;
@@ -174,7 +175,7 @@ fn run(
     let description = Arc::new(Description::new(&facts, !args.no_host)?);
     let changes = ForeignChanges::default();
     let mut watcher = source.control().map(|control| Watcher::new(control, changes.clone()));
-    let mut meta = MetaFile::begin(output, &description, &meta_options(args))?;
+    let mut meta = MetaFile::begin(output, &description, &meta_options(args, &facts))?;
     if let Some(line) = names_fill_limit(args, &meta) {
         messages::say(format!("kmemtraced: {line}"));
     }
@@ -283,11 +284,18 @@ fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Optio
         sync: args.sync.resolve(args.flush()),
         priority: args.priority,
         compress: args.compression(),
+        major: major(args, facts),
         changes,
         keep: args.free_behind.map(|bytes| (bytes / cpus).max(LEAST_KEPT)),
         watermarks: args.viewer.is_some() || args.reader.is_some(),
         own,
     }
+}
+
+/// Version of the format of the recording's files; what is read meanwhile is a stream.
+fn major(args: &Args, facts: &SourceFacts) -> Major {
+    let is_read = args.viewer.is_some() || args.reader.is_some() || args.free_behind.is_some();
+    records::major(args.compression(), facts, is_read)
 }
 
 /// Conditions of a loss; prints the threads' priority for --verbose.
@@ -300,9 +308,10 @@ fn conditions<'a>(args: &Args, facts: &'a SourceFacts, workers: &mut Workers) ->
 }
 
 /// Options of the file of names.
-fn meta_options(args: &Args) -> MetaOptions {
+fn meta_options(args: &Args, facts: &SourceFacts) -> MetaOptions {
     MetaOptions {
         compression: args.compression(),
+        major: major(args, facts),
         sync: args.sync != Sync::Never,
         late_symbols: args.lean && args.viewer.is_none(),
     }

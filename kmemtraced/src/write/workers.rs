@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use crossbeam_channel::{Receiver, Sender};
-use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES, Watermark};
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Major, Watermark};
 use rustix::thread::CpuSet;
 
 use crate::choices::Priority;
@@ -17,13 +17,16 @@ use crate::process::memory;
 use crate::process::messages;
 use crate::process::thread::{Granted, not_started, own_tid, prioritize};
 use crate::source::{CpuSource, Framing, TraceSource};
+use crate::write::block_buffer::HEADER_ROOM;
 use crate::write::block_file::BlockFile;
 use crate::write::block_pool::{BlockPool, FIRST_BLOCKS};
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
+use crate::write::load::{Business, LoadWatch};
 use crate::write::outcome::{Outcome, Progress};
 use crate::write::own_threads::OwnThreads;
 use crate::write::reader::{self, BLOCK_BYTES, Message, Reader};
+use crate::write::records::RecordEncoder;
 use crate::write::writer::Writer;
 
 /// Greatest block pool of a CPU, bytes: the pool grows when the writer falls behind.
@@ -104,6 +107,8 @@ pub(crate) struct RecordOptions {
     pub(crate) sync: Option<Duration>,
     pub(crate) priority: Priority,
     pub(crate) compress: Compression,
+    /// Version of the files' format: records are encoded in version 2.
+    pub(crate) major: Major,
     pub(crate) changes: ForeignChanges,
     /// Bytes of each file that stay, where older ones are given back to the file system.
     pub(crate) keep: Option<u64>,
@@ -215,18 +220,25 @@ impl Spawner<'_> {
     ) -> anyhow::Result<Writer> {
         let Spawner { output, description, options, .. } = *self;
         let name = format!("cpu{cpu}.out");
-        let mut file = BlockFile::new(output.file(&name)?, cpu, description.recording);
+        let file = BlockFile::new(output.file(&name)?, cpu, description.recording);
+        let mut file = file.in_major(options.major);
+        let progress = Arc::<Progress>::default();
         if let Some(bytes) = options.keep {
             file.keep_last(bytes);
         }
         let mut writer = Writer {
             file,
             description: Arc::clone(description),
+            compression: options.compress,
             compressor: BlockCompressor::new(options.compress),
+            records: (options.major == Major::Two)
+                .then(|| RecordEncoder::new(&description.facts, options.pool == PoolSize::Lean))
+                .flatten(),
+            business: Business::new(progress.load.clone()),
             sync: options.sync,
             full,
             free,
-            progress: Arc::default(),
+            progress,
             reason: Arc::clone(&workers.reason),
             changes: options.changes.clone(),
             own: options.own.clone(),
@@ -295,8 +307,8 @@ impl Workers {
             granted: None,
         };
         let block_bytes = match &*facts.framing {
-            Framing::SubBuffers(shape) => options.pool.block_bytes().max(shape.size) + HEADER_BYTES,
-            Framing::Relay(_) => options.pool.block_bytes() + HEADER_BYTES,
+            Framing::SubBuffers(shape) => options.pool.block_bytes().max(shape.size) + HEADER_ROOM,
+            Framing::Relay(_) => options.pool.block_bytes() + HEADER_ROOM,
         };
         // Before the threads, whose stacks take address space that the pools need more.
         let blocks = facts
@@ -343,6 +355,11 @@ impl Workers {
                 let _ = go.send(());
             }
         }
+    }
+
+    /// Reads the load of each CPU for its writer from now on.
+    pub(crate) fn load_watch(&self) -> LoadWatch {
+        LoadWatch::new(self.progress().map(|(cpu, progress)| (cpu, progress.load.clone())))
     }
 
     /// Figures of each CPU up to now.
