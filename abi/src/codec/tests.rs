@@ -369,6 +369,28 @@ fn usual_records_take_a_few_bytes() {
 }
 
 #[test]
+fn two_frees_are_encoded_as_the_format_says() {
+    let machine = Machine::new(Endian::Little, 8, false, 4096);
+    let mut raw = [1000u64, 56].map(u64::to_le_bytes).concat();
+    for (delta, pointer) in [(10, 0xffff_8880_1234_0000), (90, 0xffff_8880_1234_0040)] {
+        machine.word(&mut raw, 6, delta);
+        raw.extend((12u64 | 1000 << 32).to_le_bytes());
+        raw.extend([0xffff_ffff_8100_0040u64, pointer].map(u64::to_le_bytes).concat());
+    }
+    let (block, _) = encoded(&mut machine.encoder(Limits::USUAL), &raw);
+    let want = [
+        &[2, 16, 8, 4][..],
+        &[0],
+        &raw[..16],
+        &[0x82, 6, 0x36, 4, 0x0d, 12, 0, 0, 0, 0x40, 0, 0, 0x81, 0xff, 0xff, 0xff, 0xff],
+        &[0x4a, 10, 0xe8, 3, 0, 0, 0, 0, 0x34, 0x12, 0x80, 0x88, 0xff, 0xff],
+        &[0x0e, 90, 8],
+        &[0x80, 0],
+    ];
+    assert_eq!(block, want.concat());
+}
+
+#[test]
 fn a_block_without_room_is_not_encoded_and_counted_all_the_same() {
     let mut random = Random::new(7);
     let machine = Machine::new(Endian::Little, 8, false, 4096);

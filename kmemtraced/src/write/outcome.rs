@@ -1,7 +1,8 @@
 //! Figures of a CPU's file: while it is written, and at its end.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::write::block_file::Stored;
@@ -20,6 +21,8 @@ pub(crate) struct Progress {
     pub(crate) keeps_all: AtomicBool,
     /// Load of the CPU, for the writer.
     pub(crate) load: CpuLoad,
+    /// Blocks that wait for the writer.
+    pub(crate) waiting: Arc<AtomicUsize>,
 }
 
 /// Blocks of events by the way they are stored.

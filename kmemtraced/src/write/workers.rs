@@ -201,7 +201,9 @@ impl Spawner<'_> {
         workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
         // A CPU that was never online has no buffer: its file is complete and empty.
         if let Some(source) = self.source.cpu(cpu)? {
-            let reader = self.start_reader(cpu, source, full, pool, workers)?;
+            let waiting = workers.threads.last().map(|threads| Arc::clone(&threads.progress.waiting));
+            let state = reader::State::new(waiting.unwrap_or_default());
+            let reader = self.start_reader(cpu, (source, state), full, pool, workers)?;
             if let Some(threads) = workers.threads.last_mut() {
                 threads.reader = Some(reader);
             }
@@ -251,14 +253,13 @@ impl Spawner<'_> {
     fn start_reader(
         &self,
         cpu: u32,
-        source: Box<dyn CpuSource>,
+        (source, mut state): (Box<dyn CpuSource>, reader::State),
         full: Sender<Message>,
         pool: BlockPool,
         workers: &Workers,
     ) -> anyhow::Result<JoinHandle<()>> {
         // Counters from before events are enabled: loss up to here is not loss of the recording.
         let before = source.sample();
-        let mut state = reader::State::default();
         state.overruns.set_base(before.as_ref().map_or(0, |sample| sample.stats.overrun));
         let _ = full.send(Message::Counters(before));
         let reader = Reader {

@@ -75,9 +75,6 @@ struct Writing {
     blocks: BlockCounts,
 }
 
-/// Messages that a reader sends besides one block, at most, before the next one: counters, a watermark.
-const MESSAGES_PER_BLOCK: usize = 3;
-
 impl Writer {
     /// Writes the header block, unless the layout of relay records is not known yet.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
@@ -97,14 +94,14 @@ impl Writer {
 
     /// True if there is time to compress the block at hand, where that is not asked for come what may.
     fn compresses_now(&mut self) -> bool {
-        let waiting = self.full.len();
         match self.compression {
             Compression::None | Compression::Records => false,
             Compression::Zstd(_) => true,
             Compression::Auto if self.records.is_some() => {
-                !self.business.is_busy(waiting / MESSAGES_PER_BLOCK, Instant::now())
+                let waiting = self.progress.waiting.load(Ordering::Relaxed);
+                !self.business.is_busy(waiting, Instant::now())
             }
-            Compression::Auto => waiting * 4 <= self.full.capacity().unwrap_or(1),
+            Compression::Auto => self.full.len() * 4 <= self.full.capacity().unwrap_or(1),
         }
     }
 
@@ -169,6 +166,8 @@ impl Writing {
             }
             match message {
                 Message::Data(mut buffer) => {
+                    let waiting = &self.writer.progress.waiting;
+                    let _ = waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |blocks| blocks.checked_sub(1));
                     self.data(&mut buffer);
                     // Fails where the reader has ended.
                     let _ = self.writer.free.send(buffer.into_memory());
