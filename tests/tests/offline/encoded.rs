@@ -120,6 +120,39 @@ fn items(file: &[u8]) -> (Vec<StreamItem>, Verdict, Vec<Code>) {
     (all, report.verdict, report.faults.iter().map(|fault| fault.code).collect())
 }
 
+/// Events of a file that grows: `there` of its bytes at first, then the rest.
+fn followed(file: &[u8], there: usize) -> Vec<StreamItem> {
+    let dir = Directory::new(&[("cpu0.out".to_owned(), file[..there].to_vec())]);
+    let mut trace = Trace::open(&[dir.file("cpu0.out")]).unwrap();
+    trace.streams[0].follow(true);
+    let (mut all, mut items) = (Vec::new(), Vec::new());
+    for grown in [None, Some(file)] {
+        if let Some(whole) = grown {
+            dir.write("cpu0.out", whole);
+        }
+        while trace.streams[0].fill(&mut trace.names, &mut items) {
+            all.extend(items.drain(..).filter(|item| matches!(item, StreamItem::Event(_))));
+        }
+    }
+    assert!(trace.streams[0].has_ended());
+    all
+}
+
+#[test]
+fn a_file_with_encoded_records_that_grows_is_followed() {
+    for seed in 0..4 {
+        let files = trace_dir(&workload(seed, &Options::plain(Shape::plain(), 1, 2000)), seed);
+        let (_, raw) = files.iter().find(|(name, _)| name == "cpu0.out").unwrap();
+        let want: Vec<StreamItem> =
+            items(raw).0.into_iter().filter(|item| matches!(item, StreamItem::Event(_))).collect();
+        let file = encoded_file(raw, seed % 2 == 0);
+        let begin = pieces(&file).next().unwrap().bytes().len();
+        for part in 0..6 {
+            assert_eq!(followed(&file, begin + (file.len() - begin) * part / 6), want, "seed {seed}, part {part}");
+        }
+    }
+}
+
 /// Files with damage in the encoded records of one block; their checksums are right.
 fn damaged(file: &[u8], random: &mut Random) -> Vec<u8> {
     let blocks: Vec<Piece<'_>> = pieces(file).collect();
