@@ -178,7 +178,8 @@ fn run_full(request: &Request) -> anyhow::Result<u8> {
         Run::Chart => chart::chart(request),
         Run::Export => export::export(request),
         _ => {
-            let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
+            let level = (!args.raw).then(|| args.level.unwrap_or(pack::LEVEL));
+            let threads = report::threads(args);
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };
             pack::pack(&request.inputs(), how)?;
             Ok(exit::OK)

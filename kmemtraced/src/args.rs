@@ -176,9 +176,11 @@ pub(crate) struct Args {
     /// unit are MiB.
     #[arg(long, value_name = "SIZE", value_parser = large_size)]
     pub(crate) max_size: Option<u64>,
-    /// Compress blocks: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
+    /// Store records in less room: auto, records, zstd, zstd:LEVEL or none
     ///
-    /// The default is auto.
+    /// records stores what is different in each record, zstd compresses all blocks besides, and auto (the default) does so while the
+    /// CPU has time to spare. Bytes of records that no field covers become zeros: they hold what the kernel's buffer held before.
+    /// none stores blocks as the kernel wrote them, with these bytes, and older versions of kmemtrace read them.
     #[arg(long, value_name = "HOW", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) compress: Option<Compression>,
     /// Take little memory: 3 blocks of 64 KiB a CPU, -b 256K, --compress zstd:1, symbols at the end only

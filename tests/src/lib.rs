@@ -10,6 +10,7 @@ pub mod archive;
 pub mod browser;
 pub mod cgroup_loads;
 pub mod corpus;
+pub mod encoded;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 pub mod generate;

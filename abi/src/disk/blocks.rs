@@ -7,10 +7,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::disk::block::{
-    self, FLAG_OPTIONAL, FLAG_ZSTD, GAP_NOT_SENT, GapRecord, HEADER_BYTES, Header, LOST_UNKNOWN, MAGIC, Parsed,
-    RecordingId, kind,
+    self, FLAG_OPTIONAL, GAP_NOT_SENT, GapRecord, HEADER_BYTES, Header, LOST_UNKNOWN, MAGIC, Parsed, RecordingId, kind,
 };
-use crate::disk::expand::expand;
+use crate::disk::expand::{Expander, Unexpanded, is_stored_otherwise};
 use crate::disk::feed::Feed;
 use crate::disk::hole::{self, Zeros};
 #[cfg(feature = "inputs")]
@@ -230,6 +229,8 @@ pub(crate) struct Block {
     pub(crate) offset: u64,
     /// Bytes or blocks before it are damaged or missing.
     pub(crate) damage_before: bool,
+    /// The payload ends before damage in its records.
+    pub(crate) ends_early: bool,
 }
 
 /// Ending of a file's blocks.
@@ -253,6 +254,8 @@ struct FoundHeader {
     len: usize,
     /// Bytes of the block: header and stored payload.
     whole: usize,
+    /// Length of the codec's output.
+    coded_len: usize,
 }
 
 /// Blocks of a growing file or of a stream that are missing at one place.
@@ -303,7 +306,7 @@ pub(crate) struct BlockReader {
     current: usize,
     /// Start and end of its payload in the window.
     payload: (usize, usize),
-    expanded: Vec<u8>,
+    expander: Expander,
     is_expanded: bool,
     ended: bool,
     /// Ending of the file, once it was met: its findings are told only then.
@@ -334,7 +337,7 @@ impl BlockReader {
             version: (0, 0),
             current: 0,
             payload: (0, 0),
-            expanded: Vec::new(),
+            expander: Expander::default(),
             is_expanded: false,
             ended: false,
             over: None,
@@ -508,13 +511,13 @@ impl BlockReader {
 
     /// Gives the memory of an expanded payload back; it is empty from now on.
     pub(crate) fn forget_payload(&mut self) {
-        self.expanded = Vec::new();
+        self.expander = Expander::default();
     }
 
     /// Payload of the current block, expanded.
     pub(crate) fn payload(&self) -> &[u8] {
         if self.is_expanded {
-            &self.expanded
+            self.expander.payload()
         } else {
             self.window.bytes().get(self.payload.0..self.payload.1).unwrap_or_default()
         }
@@ -543,7 +546,7 @@ impl BlockReader {
                 damage_before = true;
                 continue;
             }
-            let FoundHeader { header, offset, len, whole } = found;
+            let FoundHeader { header, offset, len, whole, .. } = found;
             let sequence = header.sequence.get();
             if sequence != self.next_sequence {
                 self.tell_out_of_sequence(&found, damage_before, faults);
@@ -560,14 +563,15 @@ impl BlockReader {
                 continue;
             }
             self.payload = (len, whole);
-            if header.flags & FLAG_ZSTD != 0 && !self.expand_payload(&found, faults) {
+            let expanded = if is_stored_otherwise(&header) { self.expand_payload(&found, faults) } else { Ok(false) };
+            let Ok(ends_early) = expanded else {
                 damage_before = true;
                 continue;
-            }
+            };
             self.current = whole;
             self.blocks += 1;
             self.ended = header.kind == kind::END;
-            return Ok(Block { header, offset, damage_before });
+            return Ok(Block { header, offset, damage_before, ends_early });
         }
     }
 
@@ -590,7 +594,7 @@ impl BlockReader {
         match block::parse(bytes, header_len) {
             Parsed::Header(header, len) => {
                 let whole = len + header.payload_len.get() as usize;
-                Ok(Some(FoundHeader { header, offset, len, whole }))
+                Ok(Some(FoundHeader { header, offset, len, whole, coded_len: block::coded_len(bytes) }))
             }
             Parsed::Newer(major) if self.known.is_none() => {
                 self.newer = Some(major);
@@ -626,7 +630,7 @@ impl BlockReader {
 
     /// Reads all of a block; false where its checksum differs: it was passed over then.
     fn take_in(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> Result<bool, Ending> {
-        let FoundHeader { header, offset, len, whole } = *found;
+        let FoundHeader { header, offset, len, whole, .. } = *found;
         let sequence = header.sequence.get();
         let there = self.window.fill(whole).len();
         if there < whole {
@@ -674,17 +678,28 @@ impl BlockReader {
         self.window.advance(*whole);
     }
 
-    /// Expands the payload of a block; false where it cannot be: the block was passed over then.
-    fn expand_payload(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> bool {
-        let FoundHeader { header, offset, len, whole } = *found;
-        let expanded = expand(&self.window.bytes()[len..whole], header.raw_len.get() as usize, &mut self.expanded);
-        self.is_expanded = expanded.is_ok();
-        if let Err(code) = expanded {
-            let message = not_expanded(code, offset, &header);
-            faults(fault(code, offset, Some(header.sequence.get()), message));
+    /// Expands the payload of a block; true where it ends before damage in its records. An error where nothing of it comes back:
+    /// the block was passed over then.
+    fn expand_payload(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> Result<bool, ()> {
+        let FoundHeader { header, offset, len, whole, coded_len } = *found;
+        let expanded = self.expander.expand(&header, coded_len, &self.window.bytes()[len..whole]);
+        self.is_expanded = !matches!(expanded, Err(Unexpanded::Whole(_)));
+        let (code, message) = match expanded {
+            Ok(()) => return Ok(false),
+            Err(Unexpanded::Whole(code)) => (code, not_expanded(code, offset, &header)),
+            Err(Unexpanded::End(error)) => {
+                let sequence = header.sequence.get();
+                (
+                    Code::BadCompression,
+                    format!("block {sequence} at byte {offset}: {error}; every earlier record is good"),
+                )
+            }
+        };
+        faults(fault(code, offset, Some(header.sequence.get()), message));
+        if !self.is_expanded {
             self.window.advance(whole);
         }
-        self.is_expanded
+        self.is_expanded.then_some(true).ok_or(())
     }
 
     fn end_of_file(&mut self, damage_before: bool, faults: &mut dyn FnMut(Fault)) -> Ending {
@@ -809,7 +824,7 @@ mod without_zstd {
     use std::io::Write;
 
     use super::*;
-    use crate::disk::block::{BlockInfo, block};
+    use crate::disk::block::{BlockInfo, FLAG_ZSTD, block};
 
     #[test]
     fn a_compressed_block_is_left_out_with_its_remedy() {

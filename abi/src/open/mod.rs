@@ -3,6 +3,7 @@
 
 #[cfg(feature = "inputs")]
 mod archive;
+pub mod encoder;
 #[cfg(feature = "inputs")]
 mod event_formats;
 mod foreign;

@@ -86,6 +86,9 @@ impl CpuStream {
                         let next = self.state.payload(reader.payload(), from, &block, &self.format, names, items);
                         self.block = next.map(|from| (block, from));
                         if next.is_none() {
+                            if block.ends_early {
+                                self.state.damage();
+                            }
                             self.state.end_of_data(&block);
                             self.state.compare_times(&block, reader.payload(), &self.format);
                         }

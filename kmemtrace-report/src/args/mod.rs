@@ -213,6 +213,9 @@ pub(crate) struct Args {
     /// zstd level [default: 9]
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<i32>,
+    /// Store blocks as the kernel wrote them, in format version 1, which older versions of kmemtrace read
+    #[arg(long, conflicts_with = "level")]
+    pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) live: TopArgs,
     #[command(flatten)]

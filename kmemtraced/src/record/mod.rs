@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, bail};
-use kmemtrace_abi::disk::block::END_ERROR;
+use kmemtrace_abi::disk::block::{END_ERROR, Major};
 use kmemtrace_abi::text::size::whole_units;
 use kmemtrace_abi::text::units::{self, counted};
 
@@ -44,6 +44,7 @@ use crate::write::meta::{MetaFile, MetaOptions};
 use crate::write::names::Names;
 use crate::write::outcome::Outcome;
 use crate::write::own_threads::{self, OwnThreads};
+use crate::write::records;
 use crate::write::workers::{RecordOptions, Workers};
 use command::Reported;
 use gate::Gate;
@@ -208,7 +209,7 @@ fn run(
     let description = Arc::new(Description::new(&facts, !args.no_host)?);
     let changes = ForeignChanges::default();
     let mut watcher = source.control().map(|control| Watcher::new(control, changes.clone()));
-    let mut meta = MetaFile::begin(output, &description, &meta_options(args))?;
+    let mut meta = MetaFile::begin(output, &description, &meta_options(args, &facts))?;
     if let Some(line) = names_fill_limit(args, &meta) {
         messages::say(format!("kmemtraced: {line}"));
     }
@@ -216,7 +217,7 @@ fn run(
         bail!("ended by a second signal before recording began: nothing is kept");
     }
     let knows_own = own_threads::has_ids_of_events();
-    let options = options(args, changes.clone(), own_threads(args, &facts, knows_own));
+    let options = options(args, &facts, changes.clone(), own_threads(args, &facts, knows_own));
     let mut names = Names::start(args.served, args.lean, args.sandbox)?;
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let conditions = conditions(args, &facts, &mut workers);
@@ -307,18 +308,24 @@ fn begun(
 }
 
 /// Options of the threads that record.
-fn options(args: &Args, changes: ForeignChanges, own: Option<OwnThreads>) -> RecordOptions {
+fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Option<OwnThreads>) -> RecordOptions {
     RecordOptions {
         pool: set_up::pool(args),
         flush: args.flush(),
         sync: args.sync.resolve(args.flush()),
         priority: args.priority,
         compress: args.compression(),
+        major: major(args, facts),
         changes,
         watermarks: args.served,
         own,
         sandbox: args.sandbox,
     }
+}
+
+/// Version of the format of the recording's files; what is read meanwhile is a stream.
+fn major(args: &Args, facts: &SourceFacts) -> Major {
+    records::major(args.compression(), facts, args.served)
 }
 
 /// Conditions of a loss; prints the threads' priority for --verbose.
@@ -331,9 +338,10 @@ fn conditions<'a>(args: &Args, facts: &'a SourceFacts, workers: &mut Workers) ->
 }
 
 /// Options of the file of names.
-fn meta_options(args: &Args) -> MetaOptions {
+fn meta_options(args: &Args, facts: &SourceFacts) -> MetaOptions {
     MetaOptions {
         compression: args.compression(),
+        major: major(args, facts),
         sync: args.sync != Sync::Never,
         late_symbols: args.lean && !args.served,
     }

@@ -16,7 +16,8 @@ use crate::record::losses::{self, Conditions};
 use crate::source::SourceFacts;
 use crate::source::latency;
 use crate::source::undo;
-use crate::write::outcome::Outcome;
+use crate::write::compress::Compression;
+use crate::write::outcome::{BlockCounts, Outcome};
 
 /// Exit status of a recording that lost events.
 pub(crate) const LOST: u8 = 1;
@@ -139,6 +140,13 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
     for (cpu, o) in outcomes.iter().filter(|_| args.verbose) {
         let events = counted(o.events, "event");
         say(format!("CPU {cpu}: {events}   {} KiB   {} lost", o.bytes >> 10, o.lost));
+    }
+    let blocks = outcomes.iter().map(|(_, o)| o.blocks).fold(BlockCounts::default(), BlockCounts::plus);
+    if args.verbose && args.compression() != Compression::None {
+        let BlockCounts { encoded, compressed, plain } = blocks;
+        say(format!(
+            "blocks of events: {encoded} with encoded records, {compressed} compressed, too, {plain} as they are"
+        ));
     }
     if let Some(own) = outcomes.iter().filter_map(|(_, o)| o.own).reduce(u64::saturating_add) {
         let share = own as f64 * 100.0 / events.max(1) as f64;

@@ -20,6 +20,7 @@ use crate::record::launcher::{Launcher, Program};
 use crate::record::notices::{answer_counters, has_status_line, report_change};
 use crate::record::tasks::Tasks;
 use crate::source::TraceSource;
+use crate::write::compress::Compression;
 use crate::write::names::Names;
 use crate::write::outcome::Progress;
 use crate::write::workers::Workers;
@@ -65,6 +66,7 @@ impl Running<'_> {
         let show = has_status_line(self.args);
         let mut status = StatusLine { start, shown: Instant::now(), events: 0 };
         let mut looked = start;
+        let mut load = (self.args.compression() == Compression::Auto).then(|| self.workers.load_watch());
         let stop = loop {
             thread::sleep(POLL_INTERVAL);
             if let Some(stop) = self.asked(start).or_else(|| self.failed(&mut looked)) {
@@ -74,6 +76,9 @@ impl Running<'_> {
             let Running { args, source, output, .. } = self;
             self.gate.narrow(Allowed { args, source, output, tasks: self.tasks.as_deref() });
             self.names.look(|| self.source.comms());
+            if let Some(load) = &mut load {
+                load.look();
+            }
             if show && status.shown.elapsed() >= STATUS_INTERVAL {
                 status.show(&self);
             }

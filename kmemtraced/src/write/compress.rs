@@ -1,4 +1,4 @@
-//! Compression of block payloads, each as one zstd frame.
+//! Ways to store blocks in less room, and payloads as zstd frames.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,10 +15,13 @@ const RECORD_PARAMETERS: [CParameter; 2] = [CParameter::HashLog(12), CParameter:
 /// Compression of a recording, from `--compress`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
+    /// Blocks are stored as the kernel wrote them.
     None,
-    /// Blocks are compressed while the writers keep up, and stored as they are while more blocks wait.
+    /// Records are encoded; blocks are compressed, too, while the machine is not busy.
     Auto,
-    /// All blocks are compressed, at this level; the kernel's buffer fills while the writers work.
+    /// Records are encoded.
+    Records,
+    /// Records are encoded, and all blocks are compressed, at this level; the kernel's buffer fills while the writers work.
     Zstd(i32),
 }
 
@@ -30,18 +33,18 @@ impl FromStr for Compression {
         match text {
             "none" => Ok(Compression::None),
             "auto" => Ok(Compression::Auto),
+            "records" => Ok(Compression::Records),
             "zstd" => Ok(Compression::Zstd(LEVEL)),
             _ => match level.filter(|level| zstd::compression_level_range().contains(level)) {
                 Some(level) => Ok(Compression::Zstd(level)),
-                None => Err("compression is auto, none, zstd or zstd:LEVEL".to_owned()),
+                None => Err("compression is auto, records, zstd, zstd:LEVEL or none".to_owned()),
             },
         }
     }
 }
 
-/// Compresses blocks into a buffer of its own.
+/// Compresses payloads into a buffer of its own.
 pub(crate) struct BlockCompressor {
-    mode: Compression,
     compressor: Compressor<'static>,
     /// Header room, then the frame.
     output: Vec<u8>,
@@ -49,7 +52,7 @@ pub(crate) struct BlockCompressor {
 
 impl fmt::Debug for BlockCompressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockCompressor").field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("BlockCompressor").finish_non_exhaustive()
     }
 }
 
@@ -58,23 +61,20 @@ impl BlockCompressor {
     pub(crate) fn new(mode: Compression) -> Option<BlockCompressor> {
         let level = match mode {
             Compression::None => return None,
-            Compression::Auto => LEVEL,
+            Compression::Auto | Compression::Records => LEVEL,
             Compression::Zstd(level) => level,
         };
         let mut compressor = Compressor::new(level).ok()?;
         if level == LEVEL {
             RECORD_PARAMETERS.into_iter().try_for_each(|parameter| compressor.set_parameter(parameter)).ok()?;
         }
-        Some(BlockCompressor { mode, compressor, output: Vec::new() })
+        Some(BlockCompressor { compressor, output: Vec::new() })
     }
 
-    /// Compresses the payload behind `room` bytes of `block`; returns the frame behind as much room. `None` where the block is to
-    /// be stored as it is: the frame would not be smaller, or the writer `is_late` and compression is optional.
-    pub(crate) fn compress(&mut self, block: &[u8], room: usize, is_late: bool) -> Option<&mut [u8]> {
+    /// Compresses the payload behind `room` bytes of `block`; returns the frame behind as much room, `None` where it would not be
+    /// smaller.
+    pub(crate) fn compress(&mut self, block: &[u8], room: usize) -> Option<&mut [u8]> {
         let payload = block.get(room..)?;
-        if self.mode == Compression::Auto && is_late {
-            return None;
-        }
         self.output.resize(room + zstd::zstd_safe::compress_bound(payload.len()), 0);
         let len = self.compressor.compress_to_buffer(payload, &mut self.output[room..]).ok()?;
         (len < payload.len()).then(|| &mut self.output[..room + len])
@@ -86,21 +86,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_gets_smaller_and_has_time_is_compressed() {
+    fn only_what_gets_smaller_is_compressed() {
         assert_eq!("zstd:19".parse(), Ok(Compression::Zstd(19)));
+        assert_eq!("records".parse(), Ok(Compression::Records));
         for bad in ["", "zstd:", "zstd:99", "gzip", "AUTO"] {
             assert!(bad.parse::<Compression>().is_err(), "{bad}");
         }
         assert!(BlockCompressor::new(Compression::None).is_none());
         let mut compressor = BlockCompressor::new(Compression::Auto).unwrap();
         let block = [7; 10_000];
-        let frame = compressor.compress(&block, 96, false).unwrap();
-        assert_eq!(zstd::bulk::decompress(&frame[96..], 20_000).unwrap(), &block[96..]);
-        assert!(compressor.compress(&block, 96, true).is_none(), "others wait");
-        assert!(compressor.compress(&block[..97], 96, false).is_none(), "one byte gets no smaller");
-        assert!(
-            BlockCompressor::new(Compression::Zstd(1)).unwrap().compress(&block, 96, true).is_some(),
-            "asked for, come what may"
-        );
+        let frame = compressor.compress(&block, 96).unwrap();
+        assert_eq!(zstd::bulk::decompress(&frame[96..], 20_000).unwrap(), block[96..]);
+        assert!(compressor.compress(&block[..97], 96).is_none(), "one byte gets no smaller");
     }
 }

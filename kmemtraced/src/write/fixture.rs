@@ -21,6 +21,7 @@ use crate::write::block_buffer::BlockBuffer;
 use crate::write::block_file::{BlockFile, Store};
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
+use crate::write::load::Business;
 use crate::write::outcome::Outcome;
 use crate::write::reader::Message;
 use crate::write::writer::Writer;
@@ -144,7 +145,10 @@ pub(super) fn written(room: usize, later: usize, seed: u64) -> (Vec<u8>, Outcome
     let writer = Writer {
         file: BlockFile::new(disk, 0, [7; 16]),
         description: Arc::new(description(&workload)),
+        compression: Compression::Zstd(1),
         compressor: (seed % 3 == 2).then(|| BlockCompressor::new(Compression::Zstd(1))).flatten(),
+        records: None,
+        business: Business::default(),
         sync: None,
         full,
         free,
@@ -195,11 +199,15 @@ pub(super) fn written_with(
     let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
     let file = BlockFile::new(disk, 0, [7; 16]);
     let (description, reason) = (Arc::new(description), Arc::new(u64::from(END_ASKED).into()));
-    let (compressor, sync, progress, abandon, own) = (None, None, Arc::default(), Arc::default(), None);
+    let (compressor, records, sync, progress, abandon) = (None, None, None, Arc::default(), Arc::default());
+    let (compression, business, own) = (Compression::None, Business::default(), None);
     let writer = Writer {
         file,
         description,
+        compression,
         compressor,
+        records,
+        business,
         sync,
         full,
         free,

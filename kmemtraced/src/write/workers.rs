@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use crossbeam_channel::{Receiver, Sender};
-use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES, Watermark};
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Major, Watermark};
 use kmemtrace_sandbox::{Mode, Role, Sandbox};
 use rustix::thread::CpuSet;
 
@@ -19,13 +19,16 @@ use crate::process::memory;
 use crate::process::messages;
 use crate::process::thread::{Granted, not_started, own_tid, prioritize};
 use crate::source::{CpuSource, Framing, TraceSource};
+use crate::write::block_buffer::HEADER_ROOM;
 use crate::write::block_file::BlockFile;
 use crate::write::block_pool::{BlockPool, FIRST_BLOCKS};
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
+use crate::write::load::{Business, LoadWatch};
 use crate::write::outcome::{Outcome, Progress};
 use crate::write::own_threads::OwnThreads;
 use crate::write::reader::{self, BLOCK_BYTES, Message, Reader};
+use crate::write::records::RecordEncoder;
 use crate::write::writer::Writer;
 
 /// Greatest block pool of a CPU, bytes: the pool grows when the writer falls behind.
@@ -106,6 +109,8 @@ pub(crate) struct RecordOptions {
     pub(crate) sync: Option<Duration>,
     pub(crate) priority: Priority,
     pub(crate) compress: Compression,
+    /// Version of the files' format: records are encoded in version 2.
+    pub(crate) major: Major,
     pub(crate) changes: ForeignChanges,
     /// True if a program reads the blocks meanwhile, and is told how far each CPU's events are taken while nothing happens, too.
     pub(crate) watermarks: bool,
@@ -208,7 +213,9 @@ impl Spawner<'_> {
         workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
         // A CPU that was never online has no buffer: its file is complete and empty.
         if let Some(source) = self.source.cpu(cpu)? {
-            let reader = self.start_reader(cpu, source, full, pool, workers)?;
+            let waiting = workers.threads.last().map(|threads| Arc::clone(&threads.progress.waiting));
+            let state = reader::State::new(waiting.unwrap_or_default());
+            let reader = self.start_reader(cpu, (source, state), full, pool, workers)?;
             if let Some(threads) = workers.threads.last_mut() {
                 threads.reader = Some(reader);
             }
@@ -228,14 +235,21 @@ impl Spawner<'_> {
         let Spawner { output, description, options, .. } = *self;
         let name = format!("cpu{cpu}.out");
         let file = BlockFile::new(output.file(&name)?, cpu, description.recording);
+        let file = file.in_major(options.major);
+        let progress = Arc::<Progress>::default();
         let mut writer = Writer {
             file,
             description: Arc::clone(description),
+            compression: options.compress,
             compressor: BlockCompressor::new(options.compress),
+            records: (options.major == Major::Two)
+                .then(|| RecordEncoder::new(&description.facts, options.pool == PoolSize::Lean))
+                .flatten(),
+            business: Business::new(progress.load.clone()),
             sync: options.sync,
             full,
             free,
-            progress: Arc::default(),
+            progress,
             reason: Arc::clone(&workers.reason),
             changes: options.changes.clone(),
             own: options.own.clone(),
@@ -248,14 +262,13 @@ impl Spawner<'_> {
     fn start_reader(
         &self,
         cpu: u32,
-        source: Box<dyn CpuSource>,
+        (source, mut state): (Box<dyn CpuSource>, reader::State),
         full: Sender<Message>,
         pool: BlockPool,
         workers: &Workers,
     ) -> anyhow::Result<JoinHandle<()>> {
         // Counters from before events are enabled: loss up to here is not loss of the recording.
         let before = source.sample();
-        let mut state = reader::State::default();
         state.overruns.set_base(before.as_ref().map_or(0, |sample| sample.stats.overrun));
         let _ = full.send(Message::Counters(before));
         let reader = Reader {
@@ -306,8 +319,8 @@ impl Workers {
             granted: None,
         };
         let block_bytes = match &*facts.framing {
-            Framing::SubBuffers(shape) => options.pool.block_bytes().max(shape.size) + HEADER_BYTES,
-            Framing::Relay(_) => options.pool.block_bytes() + HEADER_BYTES,
+            Framing::SubBuffers(shape) => options.pool.block_bytes().max(shape.size) + HEADER_ROOM,
+            Framing::Relay(_) => options.pool.block_bytes() + HEADER_ROOM,
         };
         // Before the threads, whose stacks take address space that the pools need more.
         let blocks = facts
@@ -355,6 +368,11 @@ impl Workers {
                 let _ = go.send(());
             }
         }
+    }
+
+    /// Reads the load of each CPU for its writer from now on.
+    pub(crate) fn load_watch(&self) -> LoadWatch {
+        LoadWatch::new(self.progress().map(|(cpu, progress)| (cpu, progress.load.clone())))
     }
 
     /// Figures of each CPU up to now.

@@ -9,6 +9,7 @@ mod contract;
 mod damage;
 mod decoder;
 mod documents;
+mod encoded;
 mod escapes;
 mod follow;
 mod ftrace_text;

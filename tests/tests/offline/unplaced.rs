@@ -251,7 +251,7 @@ fn an_end_that_hides_blocks_with_times_is_found() {
     let dir = Directory::new(&files);
     let bytes = fs::read(dir.file("cpu1.out")).unwrap();
     let sealed = pieces(&bytes).map(|piece| match piece {
-        Piece::Block { info, payload, .. } if payload.len() == End::TAIL_BYTES - HEADER_BYTES => {
+        Piece::Block { info, payload, .. } if payload.len() == size_of::<End>() => {
             let mut payload = payload.to_vec();
             payload[84..88].fill(0);
             kmemtrace_abi::disk::block::block(&info, &payload)

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use kmemtrace_abi::disk::block::{GAP_CLEARED, GAP_FOREIGN, GapRecord, HEADER_BYTES, Header, MAGIC, kind};
+use kmemtrace_abi::disk::block::{GAP_CLEARED, GAP_FOREIGN, GapRecord, Header, MAGIC, kind};
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::programs::{check, json, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name, kmemtraced, sandbox};
@@ -188,7 +188,10 @@ fn a_foreign_hand_on_each_control_file_is_told() -> Result<(), Skip> {
 fn gaps(path: &Path) -> Vec<(GapRecord, String)> {
     let bytes = fs::read(path).unwrap();
     let starts = bytes.windows(MAGIC.len()).enumerate().filter(|(_, bytes)| *bytes == MAGIC).map(|(at, _)| at);
-    let blocks = starts.filter_map(|at| Some((Header::read_from_prefix(&bytes[at..]).ok()?.0, at + HEADER_BYTES)));
+    let blocks = starts.filter_map(|at| {
+        let (header, _) = Header::read_from_prefix(&bytes[at..]).ok()?;
+        Some((header, at + usize::from(header.header_len.get())))
+    });
     let payloads = blocks.filter(|(header, _)| header.kind == kind::GAP);
     let payloads = payloads.filter_map(|(header, at)| bytes.get(at..at + header.payload_len.get() as usize));
     payloads
