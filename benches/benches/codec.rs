@@ -126,7 +126,7 @@ fn measure(recording: &Path) {
         (bytes, ns)
     };
     let [of_raw, of_coded, packed] = [frames(&raw, 1), frames(&coded, 1), frames(&coded, 9)];
-    let title = format!("{events} events of CPU 0, blocks of {} KiB", len(&raw) / raw.len().max(1) >> 10);
+    let title = format!("{events} events of CPU 0, blocks of {} KiB", (len(&raw) / raw.len().max(1)) >> 10);
     let rows = [
         row("as the kernel wrote them, counted", len(&raw), tallied),
         row("encoded and counted", len(&coded), encoded),

@@ -306,8 +306,8 @@ pub(crate) struct Args {
     pub(crate) no_index: bool,
     /// Do not read ~/.config/kmemtrace/report.toml
     ///
-    /// The file has values of options by their long names: top = 20, color = "never". A table [VIEW] has those of one view. The command
-    /// line wins. Under sudo it is not read.
+    /// The file has values of options by their long names: top = 20, color = "never". A table with the name of a view, as "sites", has
+    /// those of that view. The command line wins. Under sudo it is not read.
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
     pub(crate) no_config: bool,
     /// Events of one window of the analysis; tests make it small

@@ -37,7 +37,7 @@ const UNNAMED: &str = "live";
 
 /// Source of a trace.
 pub(super) enum Source {
-    Files(Files),
+    Files(Box<Files>),
     Stream(Box<Stream>, String),
 }
 
@@ -48,7 +48,7 @@ impl Source {
             let title = args.viewer.title.as_deref().unwrap_or(UNNAMED);
             return Ok(Source::Stream(Box::new(Stream::open()?), escape(title.as_bytes()).into_owned()));
         }
-        Ok(Source::Files(Files::open(&args.words, report::text_options(args))?))
+        Ok(Source::Files(Box::new(Files::open(&args.words, report::text_options(args))?)))
     }
 
     /// A recorder is writing the trace.

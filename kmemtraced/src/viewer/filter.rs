@@ -2,7 +2,7 @@
 //!
 //! A terminal answers to some other sequences, and types the answer as if the user had: into root's shell, once the viewer is gone. So
 //! sequences are known here by what is allowed, and dropped as a whole otherwise. They are told apart as terminals do
-//! (https://vt100.net/emu/dec_ansi_parser).
+//! (<https://vt100.net/emu/dec_ansi_parser>).
 
 /// Bytes of a sequence's parameters at most.
 const MAX_PARAMETERS: usize = 40;

@@ -137,7 +137,7 @@ fn run_index(input: &[u8]) {
     let path = indexed.dir.file("report.index");
     fs::write(&path, &bytes).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    let window = (read::sum(input) % 3 == 0).then(|| "10%,90%".parse().unwrap());
+    let window = (read::sum(input).is_multiple_of(3)).then(|| "10%,90%".parse().unwrap());
     let query = match read::sum(input) % 4 {
         0 => Query::by_site().with_live_objects(true),
         1 => Query::by_kind(),

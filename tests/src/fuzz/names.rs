@@ -231,7 +231,9 @@ fn run_map(input: &[u8]) {
     let dir = Directory::new(&[("map".to_owned(), map_file(input))]);
     let path = dir.file("map");
     match NameMap::read(&path) {
-        Ok(map) => assert!(map.is_empty() == (map.len() == 0)),
+        Ok(map) => {
+            std::hint::black_box(map.len());
+        }
         Err(error) => read::sentence(&error.to_string()),
     }
     let symbols = lists().remove(0);

@@ -91,8 +91,11 @@ fn entries(machine: Machine, data: &[u8], begin: u64) -> Vec<(u64, Vec<u8>)> {
     out
 }
 
+/// Time of a sub-buffer, and its records: time and payload of each.
+type Records = (u64, Vec<(u64, Vec<u8>)>);
+
 /// Records of a sub-buffer up to the first that makes no sense, as the decoder has them.
-fn records(shape: &PageShape, bytes: &[u8]) -> Result<(u64, Vec<(u64, Vec<u8>)>), SubBufferError> {
+fn records(shape: &PageShape, bytes: &[u8]) -> Result<Records, SubBufferError> {
     macro_rules! records {
         ($order:ty) => {{
             let parsed = SubBuffer::parse::<$order>(shape, bytes)?;

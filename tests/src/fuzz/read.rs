@@ -44,7 +44,7 @@ pub fn whole(paths: &[PathBuf], options: &OpenOptions, choice: u64) {
         Some((query, make)) => {
             let shape = Shape { sort: Vec::new(), top: Some(20) };
             let one = answer(query(), *make, &shape, trace, 1);
-            if choice / kinds % 4 == 0 {
+            if (choice / kinds).is_multiple_of(4) {
                 let Ok(trace) = open() else { panic!("the input opens twice and not thrice") };
                 let three = answer(query(), *make, &shape, trace, 3);
                 assert_eq!(one, three, "one thread and three answer differently");

@@ -94,7 +94,7 @@ fn run_blocks(input: &[u8]) {
     let (_, bytes) = choice(input);
     let dir = Directory::new(&with_cpu_file(input));
     read::whole(&[dir.path().to_owned()], &OpenOptions::default(), read::sum(bytes) / 8);
-    if read::sum(bytes) % 4 == 0 {
+    if read::sum(bytes).is_multiple_of(4) {
         compare(dir.path(), read::sum(bytes) / 4);
     }
 }

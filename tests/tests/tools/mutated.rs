@@ -31,7 +31,7 @@ fn readers_keep_to_their_limits_whatever_the_file_is() -> Result<(), Skip> {
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(input) = INPUTS.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let most = seeds.clone().map(|seed| try_file(input, seed)).max_by(|a, b| a.total_cmp(b));
+            let most = seeds.clone().map(|seed| try_file(input, seed)).max_by(f64::total_cmp);
             println!("{}: at most {:.2} of its processor time", input.name, most.unwrap_or_default());
         }
     };
@@ -48,7 +48,7 @@ fn readers_keep_to_their_limits_whatever_the_file_is() -> Result<(), Skip> {
 /// Has the readers read the file of a seed; returns the largest part of the processor time that it may take.
 fn try_file(input: &FileInput, seed: u64) -> f64 {
     let written = input.write(seed);
-    let mib = if seed % 2 == 0 { 64 } else { 256 };
+    let mib = if seed.is_multiple_of(2) { 64 } else { 256 };
     let allowed = 10.0 * written.stored as f64 / f64::from(1 << 20) + 2.0;
     let mut most = 0.0f64;
     for mut command in written.commands() {
