@@ -34,6 +34,7 @@ pub mod recorder;
 pub mod recording;
 pub mod reference;
 pub mod runner;
+pub mod sandbox_layers;
 pub mod scenario;
 pub mod spaces;
 pub mod terminal;

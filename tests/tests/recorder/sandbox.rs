@@ -14,6 +14,7 @@ use kmemtrace_tests::programs::{program, run, stderr, text, until};
 use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::sandbox_layers::{LAYERS, SIGSYS};
 use rustix::process::{Pid, Signal, kill_process};
 
 kmemtrace_tests::tests![
@@ -25,8 +26,6 @@ kmemtrace_tests::tests![
     options_that_record_do_so_in_it,
 ];
 
-/// Number of SIGSYS, which ends the recorder in the mode strict, on the machines that have a list of system calls.
-const SIGSYS: i32 = 31;
 /// Capabilities that threads keep, by their bits: CAP_DAC_READ_SEARCH, CAP_IPC_LOCK and CAP_SYSLOG.
 const LOOKS: u64 = 1 << 2;
 const MEMORY: u64 = 1 << 14;
@@ -196,14 +195,6 @@ fn with_failure(fault: &str, options: &[&str], sudo: bool) -> Result<(Option<i32
     let ran = ran.map_err(|error| Skip(format!("strace cannot be run: {error}")))?;
     Ok((ran.status.code(), text(&ran.stderr), directory))
 }
-
-/// Calls that close a layer, with an error of a kernel without it, and the layer's name.
-const LAYERS: [(&str, &str); 4] = [
-    ("capset:error=EPERM", "capabilities"),
-    ("landlock_create_ruleset:error=ENOSYS", "landlock"),
-    ("landlock_restrict_self:error=EOPNOTSUPP", "landlock"),
-    ("seccomp:error=EINVAL", "seccomp"),
-];
 
 fn a_layer_that_is_missing_is_told_or_refused() -> Result<(), Skip> {
     let tracefs = has_all_layers()?;
