@@ -44,6 +44,7 @@ kmemtrace_tests::tests![
     a_text_of_page_owner_stands_still,
     buffers_are_shown_beside_any_recorder,
     the_screen_shows_itself_with_own_alone,
+    the_recorder_of_a_screen_is_no_row_of_it,
     threads_that_have_ended_have_names,
     what_is_no_terminal_is_refused_with_the_way_out,
     a_clock_without_seconds_is_named_with_the_way_out,
@@ -662,6 +663,25 @@ fn the_screen_shows_itself_with_own_alone() -> Result<(), Skip> {
         assert_eq!(holds_much, own, "{itself}: {last}");
     }
     recorder.stop_whole();
+    Ok(())
+}
+
+fn the_recorder_of_a_screen_is_no_row_of_it() -> Result<(), Skip> {
+    let both = Both::start("-e slab")?;
+    both.terminal.wait_for("REC +");
+    let recorder = both.process(Part::Recorder).unwrap_or_else(|| panic!("no recorder"));
+    let threads = fs::read_dir(format!("/proc/{}/task", recorder.as_raw_nonzero())).unwrap();
+    let threads: Vec<String> = threads.map(|entry| entry.unwrap().file_name().display().to_string()).collect();
+    both.terminal.press(&["m", "m"]);
+    both.terminal.wait_for("[tasks]");
+    // Its names are written, and the texts of the machine read, in the first second.
+    both.terminal.wait_for("REC +00:00:03");
+    let screen = both.terminal.wait_for(">");
+    let own = threads.iter().filter(|thread| screen.contains(&format!("({thread})")));
+    assert_eq!(own.collect::<Vec<_>>(), Vec::<&String>::new(), "{screen}");
+    both.terminal.press(&["q"]);
+    both.terminal.wait_for("left with 0");
+    both.assert_clean();
     Ok(())
 }
 
