@@ -666,7 +666,10 @@ fn function(text: &str) -> Result<String, String> {
 
 /// Parses the id of a process or a thread.
 fn process(text: &str) -> Result<i32, String> {
-    text.parse().ok().filter(|id| *id > 0).ok_or_else(|| "a process id is a number; --comm takes names of commands".to_owned())
+    text.parse()
+        .ok()
+        .filter(|id| *id > 0)
+        .ok_or_else(|| "a process id is a number; --comm takes names of commands".to_owned())
 }
 
 /// Parses a time that is not zero: `10s`, `5min`, `1h30m`, `250ms`; a bare number is seconds.

@@ -35,7 +35,10 @@ pub(crate) const OF_TRACE_CMD: [(&[&str], &str); 4] = [
 
 /// Options of `kmemtrace-report top`, which people give to `kmemtraced top`.
 pub(crate) const OF_REPORT: [(&[&str], &str); 2] = [
-    (&["--once", "--batch", "--from", "--speed", "--script"], "use it with kmemtrace-report top, which shows a recording"),
+    (
+        &["--once", "--batch", "--from", "--speed", "--script"],
+        "use it with kmemtrace-report top, which shows a recording",
+    ),
     (&["--by"], "leave it out: the key m changes what rows are, and kmemtrace-report live --by shows a recording"),
 ];
 

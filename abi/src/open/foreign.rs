@@ -50,7 +50,8 @@ const BY_INPUTS: &str = if cfg!(feature = "inputs") {
 };
 const OTHER_TRACER: &str = "it is not read here; record with kmemtraced, trace-cmd or perf";
 const UNPACK: &str = "unpack it, and name what comes out";
-const CRASH_DUMP: &str = "name a text of it: what crash prints for kmem -s or owner -l, or drgn's page_owner.py; see docs/texts.md";
+const CRASH_DUMP: &str =
+    "name a text of it: what crash prints for kmem -s or owner -l, or drgn's page_owner.py; see docs/texts.md";
 const NO_TRACE: &str = "not a trace: name a trace directory, or files out of one";
 
 /// Description of a file with these first bytes, if its format is known: what it is, and what to do.

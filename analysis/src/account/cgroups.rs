@@ -400,7 +400,8 @@ mod tests {
     #[test]
     fn threads_of_a_trace_that_grows_are_where_the_events_up_to_now_put_them() {
         let mut live = LiveCgroups::new(TEXT);
-        let path = |live: &LiveCgroups, pid, at| live.path(pid, at).map(|path| String::from_utf8_lossy(path).into_owned());
+        let path =
+            |live: &LiveCgroups, pid, at| live.path(pid, at).map(|path| String::from_utf8_lossy(path).into_owned());
         live.add(TaskEvent::Attach { at: 40, pid: 30, root: 0, id: 3, path: b"/small" });
         live.add(TaskEvent::New { at: 20, parent: 10, pid: 30, clone_flags: 0 });
         live.add(TaskEvent::New { at: 21, parent: 10, pid: 31, clone_flags: CLONE_INTO_CGROUP });

@@ -252,7 +252,9 @@ impl Request {
     pub(crate) fn hint(&self) -> Option<String> {
         let words = &self.args.words;
         let Some(first) = words.first() else {
-            return Some("no trace is named, and kmemtraced has left none here; kmemtraced -d 10 records one".to_owned());
+            return Some(
+                "no trace is named, and kmemtraced has left none here; kmemtraced -d 10 records one".to_owned(),
+            );
         };
         let is_name = |path: &Path| path.components().count() == 1 && !path.exists();
         (!self.is_named && is_name(first)).then(|| no_view(first.as_os_str()))

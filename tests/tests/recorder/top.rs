@@ -563,9 +563,14 @@ struct Both {
 
 impl Both {
     fn start(options: &str) -> Result<Both, Skip> {
+        Both::start_with("", options)
+    }
+
+    /// With variables of the environment, as sudo sets them.
+    fn start_with(variables: &str, options: &str) -> Result<Both, Skip> {
         let tracefs = can_record()?;
-        let instance = instance_name();
-        let line = format!("{} top -B {instance} {} {options}", program("kmemtraced").display(), sandbox().join(" "));
+        let (instance, program) = (instance_name(), program("kmemtraced"));
+        let line = format!("{variables} {} top -B {instance} {} {options}", program.display(), sandbox().join(" "));
         let terminal = Terminal::start(&line, (100, 24))?;
         Ok(Both { terminal, instance, tracefs })
     }
@@ -774,15 +779,17 @@ fn a_screen_that_is_killed_ends_the_recorder() -> Result<(), Skip> {
 
 fn a_recording_is_kept_whole_where_that_is_asked_for() -> Result<(), Skip> {
     use std::os::unix::fs::MetadataExt;
-    let both = Both::start("--keep kept -- sh -c 'echo said; sleep 2'")?;
-    both.terminal.wait_for("the recorder was stopped");
-    both.terminal.press(&["q"]);
-    let screen = both.terminal.wait_for("left with 0");
-    assert!(screen.contains("said") && screen.contains("0 lost"), "{screen}");
-    let kept = both.terminal.directory.file("kept");
-    run_to(0, "kmemtrace-check", &[], &[&kept]);
-    let owner = fs::metadata(&kept).unwrap();
-    assert_eq!((owner.uid(), owner.mode() & 0o777), (0, 0o700));
-    both.assert_clean();
+    for (variables, user) in [("", 0), ("SUDO_UID=64242 SUDO_GID=64242", 64_242)] {
+        let both = Both::start_with(variables, "--keep kept -- sh -c 'echo said; sleep 2'")?;
+        both.terminal.wait_for("the recorder was stopped");
+        both.terminal.press(&["q"]);
+        let screen = both.terminal.wait_for("left with 0");
+        assert!(screen.contains("said") && screen.contains("0 lost"), "{screen}");
+        let kept = both.terminal.directory.file("kept");
+        run_to(0, "kmemtrace-check", &[], &[&kept]);
+        let [dir, file] = [kept.clone(), kept.join("meta.out")].map(|path| fs::metadata(path).unwrap());
+        assert_eq!((dir.uid(), dir.mode() & 0o777, file.uid()), (user, 0o700, user));
+        both.assert_clean();
+    }
     Ok(())
 }

@@ -13,9 +13,9 @@ use kmemtrace_abi::text::escape::escape;
 
 use super::options::TableOptions;
 use super::{cells, figures, heading, leaks};
-use crate::of_text;
 use crate::columns::column::{Column, Holds, Shows};
 use crate::columns::{KINDS, TOP_CHURN, TOP_LIVE, TOP_LIVE_WASTE};
+use crate::of_text;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::{Cell, Notes};
 use crate::terminal::screen::{self, Paint};
