@@ -66,9 +66,9 @@ pub enum RowExtras {
     Nothing,
     /// A line of `alloc_traces` or `alloc_calls`.
     Traces {
-        /// Least, mean and greatest age, in jiffies.
+        /// Least, mean and largest age, in jiffies.
         age_jiffies: Option<[u64; 3]>,
-        /// Least and greatest thread id.
+        /// Least and largest thread id.
         pids: Option<[i64; 2]>,
         /// CPUs as a list of numbers, as printed: `0-1,4`.
         cpus: Option<Box<[u8]>>,

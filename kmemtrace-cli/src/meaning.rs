@@ -26,10 +26,15 @@ pub(crate) fn of(words: &[OsString]) -> Meaning {
         Some("-V" | "--version") => Meaning::Text(format!("kmemtrace {}\n", env!("CARGO_PKG_VERSION"))),
         Some("help") => of_help(rest),
         Some("completions") => of_completions(rest),
-        Some(option) if option.starts_with('-') && option != "-" => Meaning::Refused(format!(
-            "{}: a word stands before its options: kmemtrace record {0} to record, kmemtrace summary {0} to report",
-            option.escape_debug()
-        )),
+        Some(option) if option.starts_with('-') && option != "-" => {
+            let line: Vec<String> = words.iter().map(|word| word.display().to_string()).collect();
+            let line = line.join(" ");
+            Meaning::Refused(format!(
+                "{}: put a word before its options: kmemtrace record {1} to record, kmemtrace summary {1} to report",
+                option.escape_debug(),
+                line.escape_debug()
+            ))
+        }
         Some(name) => match Word::named(name) {
             Some(word) => of_word(word, rest),
             None => of_view(name, words),
@@ -90,11 +95,11 @@ fn of_view(name: &str, words: &[OsString]) -> Meaning {
     program(REPORT, words)
 }
 
-/// The word that differs from a mistyped one by a letter, or by two of a long one.
+/// The word that differs from a mistyped one by a letter, or by two of a long one. `export`, a view, differs from `report` by two.
 fn nearest(name: &str) -> Option<&'static str> {
     let own = WORDS.iter().map(|word| word.name).chain(OWN.map(|(name, _)| name));
     let distance = |word: &&str| strsim::osa_distance(name, word);
-    own.min_by_key(distance).filter(|word| distance(word) <= if word.len() < 5 { 1 } else { 2 })
+    own.min_by_key(distance).filter(|word| distance(word) <= if word.len() < 7 { 1 } else { 2 })
 }
 
 fn program(name: &'static str, words: &[impl AsRef<OsStr>]) -> Meaning {
@@ -141,17 +146,18 @@ mod tests {
             ("docter", "docter: not a word of kmemtrace; did you mean kmemtrace doctor?"),
             ("chek", "chek: not a word of kmemtrace; did you mean kmemtrace check?"),
             ("script x", "script: not a word of kmemtrace; type kmemtrace events"),
+            ("start", "start: not a word of kmemtrace; type kmemtrace record, which Ctrl-C ends"),
             ("diff a b", "diff: not a word of kmemtrace; type kmemtrace compare BEFORE AFTER"),
             ("completions tcsh", "completions: name a shell: bash, zsh or fish"),
             ("record top", "record top: type kmemtrace top, or for the command of that name kmemtrace record -- top"),
             (
-                "-d",
-                "-d: a word stands before its options: kmemtrace record -d to record, kmemtrace summary -d to report",
+                "-d 5",
+                "-d: put a word before its options: kmemtrace record -d 5 to record, kmemtrace summary -d 5 to report",
             ),
         ] {
             assert_eq!(meaning(line), Meaning::Refused(said.to_owned()), "{line}");
         }
-        for view in ["waits", "chart", "tree", "tasks", "events", "stalls", "leaks", "cross"] {
+        for view in ["waits", "chart", "tree", "tasks", "events", "stalls", "leaks", "cross", "export", "pack"] {
             assert_eq!(meaning(view), program(REPORT, &[view]), "{view} is a view");
         }
     }

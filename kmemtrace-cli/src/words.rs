@@ -48,19 +48,28 @@ pub(crate) const OWN: [(&str, &str); 2] = [
     ("completions", "Print completions for a shell: bash, zsh or fish"),
 ];
 
-/// Words of perf, trace-cmd and version control, and what to type in their place.
-pub(crate) const WORDS_OF_OTHERS: [(&str, &str); 11] = [
+/// Words of perf, trace-cmd, memstrack and version control, and what to type in their place.
+pub(crate) const WORDS_OF_OTHERS: [(&str, &str); 20] = [
     ("kmem", "kmemtrace record, then kmemtrace sites (perf kmem stat --caller), caches, or live"),
     ("stat", "kmemtrace summary"),
     ("script", "kmemtrace events"),
     ("show", "kmemtrace events"),
-    ("list", "kmemtrace doctor, which lists the events of this kernel"),
+    ("list", "kmemtrace doctor, which lists what this kernel records"),
     ("annotate", "kmemtrace sites --by source"),
     ("archive", "kmemtrace pack"),
     ("evlist", "kmemtrace check"),
     ("diff", "kmemtrace compare BEFORE AFTER"),
     ("leak", "kmemtrace leaks"),
     ("stream", "kmemtrace watch"),
+    ("start", "kmemtrace record, which Ctrl-C ends"),
+    ("stop", "Ctrl-C where kmemtrace record runs; kmemtrace recover removes what a killed recorder left"),
+    ("extract", "kmemtrace record, which writes while it records"),
+    ("reset", "kmemtrace recover"),
+    ("restore", "kmemtrace recover"),
+    ("dump", "kmemtrace events"),
+    ("slabtop", "kmemtrace caches, or kmemtrace top"),
+    ("memstrack", "kmemtrace record -e page --stack, then kmemtrace modules"),
+    ("version", "kmemtrace --version"),
 ];
 
 /// What people want, and the command for it.

@@ -102,6 +102,20 @@ impl Text<'_> {
     }
 }
 
+/// Names of the views that a text has, the summary left out; the first one to look at comes first.
+pub(crate) fn views(input: &'static str, info: &TextInfo) -> Vec<&'static str> {
+    let mut views = Text { input, info }.views();
+    views.retain(|view| *view != VIEWS[0].0);
+    let first = match input {
+        "meminfo" => "balance",
+        "slabinfo" => "caches",
+        "page_owner" if views.contains(&"modules") => "modules",
+        _ => "sites",
+    };
+    views.sort_by_key(|view| *view != first);
+    views
+}
+
 /// A name with its article: `a page_owner dump`, `an allocinfo`.
 pub(crate) fn with_article(name: &str) -> String {
     let article = if name.starts_with(['a', 'e', 'i', 'o', 'u', 'O']) { "an" } else { "a" };

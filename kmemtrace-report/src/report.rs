@@ -167,6 +167,8 @@ const STACKS_UNASKED: [&str; 3] = ["trigger vmalloc", "trigger percpu", "trigger
 #[derive(Clone, Copy, Default)]
 struct Beside {
     has_stacks: bool,
+    /// Events of reclaim were recorded.
+    has_reclaim: bool,
     /// Number of caches whose objects have red zones.
     red_zones: usize,
 }
@@ -178,7 +180,8 @@ impl Beside {
         // Without a request the recorder gets stacks of areas alone, whose call-site nothing else tells.
         let is_asked = asked.is_some_and(|asked| asked.lines().any(|line| !STACKS_UNASKED.contains(&line)));
         let may_have = trace.info.input != InputKind::Kmemtrace || is_asked;
-        Beside { has_stacks: may_have && trace.may_have_stacks(), red_zones }
+        let has_reclaim = trace.records_reclaim();
+        Beside { has_stacks: may_have && trace.may_have_stacks(), has_reclaim, red_zones }
     }
 }
 
@@ -196,7 +199,7 @@ fn print_view(
 fn print_document<'a>(
     request: &Request,
     analysis: &'a Analysis,
-    (below, Beside { has_stacks, red_zones }): (&[(&'static str, Analysis)], Beside),
+    (below, Beside { has_stacks, has_reclaim, red_zones }): (&[(&'static str, Analysis)], Beside),
     make: impl Fn(&Shape) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     let args = &request.args;
@@ -215,6 +218,7 @@ fn print_document<'a>(
         allocinfo,
         ranked,
         has_stacks,
+        has_reclaim,
         red_zones,
         ..table_options(request, &request.inputs()[0])
     };
@@ -830,7 +834,9 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         time: asked.time.as_ref().map(shown),
         title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
         is_default_input: args.words.is_empty(),
+        more_inputs: args.words.len().saturating_sub(1),
         has_stacks: false,
+        has_reclaim: false,
         red_zones: 0,
     }
 }

@@ -1,9 +1,9 @@
-//! Options of perf that this program has under another name, or not at all.
+//! Options of other programs that this one has under another name, or not at all.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Options of `perf record`, and what to use in their place.
-pub(crate) const OPTIONS: [(&[&str], &str); 14] = [
+/// Options of `perf record` and `perf kmem record`, and what to use in their place.
+pub(crate) const OF_PERF: [(&[&str], &str); 16] = [
     (&["--call-graph"], "use -g (--stack): the kernel walks its own stack, in one way"),
     (&["-F", "--freq", "-c", "--count"], "every event is recorded, none is sampled; leave it out"),
     (&["-C", "--cpu"], "all CPUs are recorded, as an object may be freed on any; leave it out"),
@@ -17,13 +17,32 @@ pub(crate) const OPTIONS: [(&[&str], &str); 14] = [
     (&["-D", "--delay"], "start kmemtraced later, or select a time in the report with --time"),
     (&["-i", "--no-inherit"], "children of recorded processes are always recorded"),
     (&["--exclude-perf"], "the report leaves out the recorder's own allocations unless --own is given"),
+    (&["--slab"], "use -e slab, the default"),
+    (&["--page"], "use -e page --stack"),
     (
-        &["-R", "--raw-samples", "-N", "--no-buildid-cache", "-s", "--stat", "-T", "--timestamp"],
+        &["-R", "--raw-samples", "-N", "--no-buildid-cache", "-s", "--stat", "--timestamp"],
         "it is not needed here; leave it out",
     ),
 ];
 
-/// Line about an option of perf that the parser has refused.
+/// Options of `trace-cmd record`, likewise.
+pub(crate) const OF_TRACE_CMD: [(&[&str], &str); 4] = [
+    (&["-T"], "use -g (--stack); times are always recorded"),
+    (&["-P"], "use -p PID"),
+    (&["-l", "-n"], "use --functions LIST, or the name of an event with -e"),
+    (&["-k", "-M", "-O"], "it is not needed here; leave it out"),
+];
+
+/// Options of `kmemtrace-report top`, which people give to `kmemtraced top`.
+pub(crate) const OF_REPORT: [(&[&str], &str); 2] = [
+    (
+        &["--once", "--batch", "--from", "--speed", "--script"],
+        "use it with kmemtrace-report top, which shows a recording",
+    ),
+    (&["--by"], "leave it out: the key m changes what rows are, and kmemtrace-report live --by shows a recording"),
+];
+
+/// Line about an option of another program that the parser has refused.
 pub(crate) fn hint(error: &clap::Error) -> Option<String> {
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
@@ -31,6 +50,10 @@ pub(crate) fn hint(error: &clap::Error) -> Option<String> {
         return None;
     };
     let name = given.split('=').next().unwrap_or(given);
-    let (_, remedy) = OPTIONS.iter().find(|(names, _)| names.contains(&name))?;
-    Some(format!("{name} is an option of perf: {remedy}"))
+    let tables: [(&str, &[(&[&str], &str)]); 3] =
+        [("perf", &OF_PERF), ("trace-cmd", &OF_TRACE_CMD), ("kmemtrace-report", &OF_REPORT)];
+    tables.into_iter().find_map(|(program, table)| {
+        let (_, remedy) = table.iter().find(|(names, _)| names.contains(&name))?;
+        Some(format!("{name} is an option of {program}: {remedy}"))
+    })
 }

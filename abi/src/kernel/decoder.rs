@@ -81,7 +81,7 @@ struct Plan {
     fields: Arc<[FieldPlace]>,
 }
 
-/// Greatest order of a block of pages: that of `MAX_ORDER` 17, the largest that a kernel was built with. Kernels of today go to
+/// Largest order of a block of pages: that of `MAX_ORDER` 17, the largest that a kernel was built with. Kernels of today go to
 /// 13, most to 10.
 const MAX_ORDER: u64 = 16;
 

@@ -72,7 +72,7 @@ impl NamePlace {
     }
 }
 
-/// Place of a name that stands behind the fields of a record.
+/// Place of a name that follows the fields of a record.
 pub(super) fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace> {
     format.field(field).filter(|field| field.place != FieldAddressing::Fixed).map(|field| {
         let location = Slot::new(field.offset as u32, 4);
@@ -82,5 +82,5 @@ pub(super) fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace>
 
 /// A record's fields begin before this offset, on every kernel that was seen.
 pub(super) const NEAR: usize = 64;
-/// The start of a record and what stands behind it, so that a field can be loaded without asking for its size.
+/// The start of a record and what follows it, so that a field can be loaded without asking for its size.
 pub(super) type Head = [u8; NEAR + 8];

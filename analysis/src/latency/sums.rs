@@ -134,7 +134,7 @@ pub(super) type Nesting = (TaskNumber, Span, Option<Span>, SpanClass);
 pub(super) struct LatencySums {
     pub(super) spans: HashMap<Span, SpanSums>,
     pub(super) nesting: HashMap<Nesting, (u64, u64)>,
-    /// Number, sum and greatest duration of each task's stalls.
+    /// Number, sum and largest duration of each task's stalls.
     pub(super) tasks: HashMap<TaskNumber, (u64, u64, u64)>,
     pub(super) shrinkers: HashMap<ShrinkerKey, ShrinkerSums>,
     pub(super) waits: HashMap<WaitKey, WaitSums>,

@@ -110,7 +110,7 @@ pub struct LiveRow {
     pub cache: Option<Arc<LiveName>>,
     /// Live bytes.
     pub live: u64,
-    /// Greatest number of live bytes so far.
+    /// Largest number of live bytes so far.
     pub peak: u64,
     /// Change of the live bytes over the window.
     pub growth: i64,
@@ -145,7 +145,7 @@ pub struct LiveRow {
 pub struct Totals {
     /// Live bytes.
     pub live: u64,
-    /// Greatest number of live bytes so far.
+    /// Largest number of live bytes so far.
     pub peak: u64,
     /// Time from the begin of the trace to the peak, in nanoseconds.
     pub peak_after: u64,
@@ -297,7 +297,7 @@ pub struct Snapshot {
     pub rows: Vec<LiveRow>,
     /// Stacks below the rows of modules; none in other groupings, or without stacks.
     pub below: Vec<LiveRow>,
-    /// Greatest number of live bytes of each node of the trees.
+    /// Largest number of live bytes of each node of the trees.
     pub node_peaks: Vec<u64>,
     /// More about the row that was asked for.
     pub detail: Option<Detail>,

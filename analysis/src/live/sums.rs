@@ -41,7 +41,7 @@ impl LiveSums {
         &self.rows[group as usize]
     }
 
-    /// Greatest number of live bytes of each node.
+    /// Largest number of live bytes of each node.
     pub(super) fn peaks(&self) -> Vec<u64> {
         self.nodes.iter().map(|node| node.peak).collect()
     }

@@ -339,7 +339,7 @@ impl FromStr for Site {
 pub struct SizeRange {
     /// Least.
     pub from: u64,
-    /// Greatest.
+    /// Largest.
     pub to: u64,
 }
 

@@ -51,7 +51,7 @@ const PROFILES: [Profile; 6] = [
     Profile { name: "page", since: None, events: &[&PAGE, &MODULES, &CGROUPS] },
     Profile { name: "percpu", since: Some(kernel::PERCPU_EVENTS), events: &[&PERCPU, &MODULES] },
     Profile { name: "vmalloc", since: Some(kernel::VMALLOC_EVENTS), events: &[&VMALLOC, &MODULES] },
-    Profile { name: latency::PROFILE, since: None, events: &[&latency::EVENTS] },
+    Profile { name: latency::PROFILE, since: None, events: &[&latency::EVENTS, &CGROUPS] },
     Profile { name: "all", since: None, events: &[&SLAB, &PAGE, &PERCPU, &VMALLOC, &MODULES, &CGROUPS] },
 ];
 
@@ -193,6 +193,17 @@ fn with_system(given: &str) -> String {
     known.map_or_else(|| format!("kmem/{given}"), str::to_owned)
 }
 
+/// True for an event of slab objects or pages that the profiles record.
+pub(crate) fn is_of_objects(event: &str) -> bool {
+    SLAB.contains(&event) || PAGE.contains(&event)
+}
+
+/// True where all of `events` are of the profile `latency`, so that a recording has no objects.
+pub(crate) fn are_of_latency(events: &[String]) -> bool {
+    let of_profile = profile(latency::PROFILE).map(|profile| profile.events.concat()).unwrap_or_default();
+    !events.is_empty() && events.iter().all(|event| of_profile.contains(&event.as_str()))
+}
+
 /// Names of the events of `system`. Control files of the whole system (`enable`, `filter`) are in its directory, too; before Linux
 /// 5.11 even in that of `ftrace`.
 pub(crate) fn of_system(fs: &KernelFs, system: &str) -> anyhow::Result<Vec<String>> {
@@ -211,6 +222,9 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
     for name in asked {
         let Some(profile) = profile(name) else {
             let event = with_system(&name.replace(':', "/"));
+            if name == "kmem" || name.contains('*') {
+                bail!("-e {name}: names of events have no patterns; use -e slab, -e page, or -e all for both and more");
+            }
             if event.contains("..") || !is_there(fs, &event)? {
                 let like = nearest(fs, name).map_or(String::new(), |like| format!("did you mean {like}? "));
                 bail!(
@@ -417,8 +431,14 @@ mod tests {
         ["vmscan/mm_vmscan_direct_reclaim_end", "kmem/kmalloc"].into_iter().for_each(add);
         let direct = ["vmscan/mm_vmscan_direct_reclaim_begin", "vmscan/mm_vmscan_direct_reclaim_end"];
         assert_eq!(choose(&["latency"]).unwrap(), direct);
+        assert!(are_of_latency(&choose(&["latency"]).unwrap()) && !are_of_latency(&[]));
         assert_eq!(choose(&["latency", "slab"]).unwrap(), [&["kmem/kmalloc"][..], &direct].concat());
-        assert_eq!(missing(&fs, &["latency"]).unwrap().len(), latency::EVENTS.len() - 2);
+        assert!(!are_of_latency(&choose(&["latency", "slab"]).unwrap()));
+        for pattern in ["kmem", "kmem:*"] {
+            let error = format!("{:#}", choose(&[pattern]).unwrap_err());
+            assert!(error.contains("names of events have no patterns; use -e slab"), "{error}");
+        }
+        assert_eq!(missing(&fs, &["latency"]).unwrap().len(), latency::EVENTS.len() + CGROUPS.len() - 2);
         let error = format!("{:#}", choose(&["latenzy"]).unwrap_err());
         assert!(error.contains("did you mean latency? there are slab, page, percpu, vmalloc, latency, all"), "{error}");
     }

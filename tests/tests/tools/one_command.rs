@@ -18,6 +18,7 @@ const STRANGER: u32 = 64_242;
 
 kmemtrace_tests::tests![
     each_word_prints_and_ends_as_its_program,
+    each_view_of_the_help_is_a_word,
     programs_are_found_beside_the_command_and_then_in_path,
     what_people_of_perf_type_finds_its_twin,
     completions_are_those_of_the_programs,
@@ -70,6 +71,25 @@ fn each_word_prints_and_ends_as_its_program() -> Result<(), Skip> {
         let word = line.1.split(' ').next().unwrap_or_default();
         let help = run(COMMAND, &[word, "--help"], &[]);
         assert_eq!(stderr(0, &help), "", "{word}");
+    }
+    Ok(())
+}
+
+/// A view whose name is like that of a word would be taken for a mistyped word.
+fn each_view_of_the_help_is_a_word() -> Result<(), Skip> {
+    let help = text(&run(REPORT, &["-h"], &[]).stdout);
+    let views: Vec<&str> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Views"))
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| !["help", "completions", "top"].contains(name))
+        .collect();
+    assert!(views.len() > 25 && views.contains(&"export"), "{help}");
+    for view in views {
+        let [ours, theirs] = [COMMAND, REPORT].map(|name| run(name, &[view, "-h"], &[]));
+        assert_eq!((stderr(0, &ours), text(&ours.stdout)), (String::new(), text(&theirs.stdout)), "{view}");
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use crate::trace::{HANDLES, InputCapabilities, Metadata, NO_SITE, OpenError, Pag
 
 /// Bytes of a page where neither the text nor the caller tells.
 const USUAL_PAGE_BYTES: u64 = 4096;
-/// Greatest number, and greatest number of bytes, that an entry may have.
+/// Largest number, and largest number of bytes, that an entry may have.
 const MAX_BYTES: u64 = i64::MAX as u64;
 /// Events handed over at once.
 const AT_ONCE: usize = 1024;
@@ -236,7 +236,7 @@ impl Collector {
         self.line = (number, offset);
     }
 
-    /// Counts a line that is none of the form's.
+    /// Counts a line that does not belong to the form.
     pub(crate) fn skip_line(&mut self) {
         self.info.skipped_lines += 1;
     }

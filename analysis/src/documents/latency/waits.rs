@@ -57,7 +57,7 @@ pub struct Waits<'a> {
     pub allocs: u64,
     /// Allocations that waited.
     pub waited: u64,
-    /// Rows with the greatest sum of waits first.
+    /// Rows with the largest sum of waits first.
     #[serde(flatten)]
     pub listing: Listing<'a, WaitRow<'a>, OtherWaits>,
     /// Stalls of memory cgroups: a charge waits in them, and no allocation of pages.
