@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::completions;
 use crate::help;
-use crate::words::{OWN, RECORDER, REPORT, WORDS, WORDS_OF_OTHERS, Word};
+use crate::kmem;
+use crate::words::{OWN, PERF, RECORDER, REPORT, WORDS, WORDS_OF_OTHERS, Word};
 
 /// Meaning of a command line.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,6 +49,7 @@ fn of_help(rest: &[OsString]) -> Meaning {
             Meaning::Program { name: word.program, words }
         }
         None if OWN.iter().any(|(own, _)| name == own) => Meaning::Text(help::all()),
+        None if name == PERF => Meaning::Text(help::of_perf()),
         None => program(REPORT, &[&[OsString::from("help")], rest].concat()),
     }
 }
@@ -77,7 +79,8 @@ fn of_word(word: &'static Word, rest: &[OsString]) -> Meaning {
 /// A view, a recording, or a mistyped word.
 fn of_view(name: &str, words: &[OsString]) -> Meaning {
     if !Path::new(name).exists() {
-        if let Some((_, line)) = WORDS_OF_OTHERS.iter().find(|(other, _)| *other == name) {
+        let texts: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        if let Some(line) = line_for(&texts.iter().map(AsRef::as_ref).collect::<Vec<&str>>()) {
             return Meaning::Refused(format!("{name}: not a word of kmemtrace; type {line}"));
         }
         if let Some(near) = nearest(name) {
@@ -90,11 +93,23 @@ fn of_view(name: &str, words: &[OsString]) -> Meaning {
     program(REPORT, words)
 }
 
-/// The word that differs from a mistyped one by a letter, or by two of a long one.
+/// What to type for a command line of another tool.
+fn line_for(words: &[&str]) -> Option<String> {
+    let (first, rest) = words.split_first()?;
+    match *first {
+        PERF if rest.is_empty() => Some(format!("kmemtrace help {PERF}")),
+        PERF => line_for(rest).or_else(|| Some(format!("kmemtrace {}", rest.join(" ").escape_debug()))),
+        "kmem" => Some(kmem::twin(rest)),
+        "stat" if kmem::is_meant(rest) => Some(kmem::twin(words)),
+        name => WORDS_OF_OTHERS.iter().find(|(other, _)| *other == name).map(|(_, line)| (*line).to_owned()),
+    }
+}
+
+/// The word that differs from a mistyped one by a letter, or by two of a long one: `export` is a view, and no mistyped `report`.
 fn nearest(name: &str) -> Option<&'static str> {
     let own = WORDS.iter().map(|word| word.name).chain(OWN.map(|(name, _)| name));
     let distance = |word: &&str| strsim::osa_distance(name, word);
-    own.min_by_key(distance).filter(|word| distance(word) <= if word.len() < 5 { 1 } else { 2 })
+    own.min_by_key(distance).filter(|word| distance(word) <= if word.len() < 7 { 1 } else { 2 })
 }
 
 fn program(name: &'static str, words: &[impl AsRef<OsStr>]) -> Meaning {
@@ -141,6 +156,14 @@ mod tests {
             ("docter", "docter: not a word of kmemtrace; did you mean kmemtrace doctor?"),
             ("chek", "chek: not a word of kmemtrace; did you mean kmemtrace check?"),
             ("script x", "script: not a word of kmemtrace; type kmemtrace events"),
+            ("kmem stat --caller -l 5", "kmem: not a word of kmemtrace; type kmemtrace sites -n 5"),
+            ("perf kmem stat --live", "perf: not a word of kmemtrace; type kmemtrace live"),
+            ("perf record -a", "perf: not a word of kmemtrace; type kmemtrace record -a"),
+            ("stat --page --live", "stat: not a word of kmemtrace; type kmemtrace live --kind pages"),
+            (
+                "stat -e kmem:*",
+                "stat: not a word of kmemtrace; type kmemtrace record -- COMMAND, then kmemtrace summary",
+            ),
             ("diff a b", "diff: not a word of kmemtrace; type kmemtrace compare BEFORE AFTER"),
             ("completions tcsh", "completions: name a shell: bash, zsh or fish"),
             ("record top", "record top: type kmemtrace top, or for the command of that name kmemtrace record -- top"),
@@ -151,9 +174,15 @@ mod tests {
         ] {
             assert_eq!(meaning(line), Meaning::Refused(said.to_owned()), "{line}");
         }
-        for view in ["waits", "chart", "tree", "tasks", "events", "stalls", "leaks", "cross"] {
+        for view in ["waits", "chart", "tree", "tasks", "events", "export", "stalls", "leaks", "cross"] {
             assert_eq!(meaning(view), program(REPORT, &[view]), "{view} is a view");
         }
+    }
+
+    #[test]
+    fn words_of_perf_are_listed() {
+        let Meaning::Text(text) = meaning("help perf") else { panic!("no text") };
+        assert!(text.contains("perf kmem stat --caller") && text.contains("kmemtrace sites"), "{text}");
     }
 
     #[test]

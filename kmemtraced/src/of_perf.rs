@@ -3,13 +3,17 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Options of `perf record`, and what to use in their place.
-pub(crate) const OPTIONS: [(&[&str], &str); 14] = [
+pub(crate) const OPTIONS: [(&[&str], &str); 18] = [
     (&["--call-graph"], "use -g (--stack): the kernel walks its own stack, in one way"),
     (&["-F", "--freq", "-c", "--count"], "every event is recorded, none is sampled; leave it out"),
     (&["-C", "--cpu"], "all CPUs are recorded, as an object may be freed on any; leave it out"),
     (&["-t", "--tid"], "use -p: the id of a thread that leads no process stands for that thread"),
     (&["-u", "--uid"], "use --cgroup user.slice/user-UID.slice, or -p"),
     (&["-G"], "use --cgroup PATH"),
+    (&["--page"], "use -e page"),
+    (&["--slab"], "use -e slab, the default"),
+    (&["--caller", "--alloc", "--live"], "record first, then use kmemtrace-report sites, or live"),
+    (&["-k", "--clockid"], "use --clock NAME"),
     (&["-m", "--mmap-pages"], "use -b SIZE, the kernel's buffer of each CPU"),
     (&["-z", "--compression-level"], "use --compress zstd:LEVEL"),
     (&["-r", "--realtime"], "use --priority fifo, the default"),
@@ -25,6 +29,12 @@ pub(crate) const OPTIONS: [(&[&str], &str); 14] = [
 
 /// Line about an option of perf that the parser has refused.
 pub(crate) fn hint(error: &clap::Error) -> Option<String> {
+    if let (ErrorKind::ArgumentConflict, Some(ContextValue::String(given))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    {
+        return (given == "--all-cpus")
+            .then(|| "-a records the whole machine, and another option some tasks alone: leave one out".to_owned());
+    }
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
     else {
