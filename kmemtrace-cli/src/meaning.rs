@@ -50,7 +50,8 @@ fn of_help(rest: &[OsString]) -> Meaning {
         }
         None if OWN.iter().any(|(own, _)| name == own) => Meaning::Text(help::all()),
         None if name == PERF => Meaning::Text(help::of_perf()),
-        None => program(REPORT, &[&[OsString::from("help")], rest].concat()),
+        None => refused_as_of_others(name, rest)
+            .unwrap_or_else(|| program(REPORT, &[&[OsString::from("help")], rest].concat())),
     }
 }
 
@@ -79,9 +80,8 @@ fn of_word(word: &'static Word, rest: &[OsString]) -> Meaning {
 /// A view, a recording, or a mistyped word.
 fn of_view(name: &str, words: &[OsString]) -> Meaning {
     if !Path::new(name).exists() {
-        let texts: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-        if let Some(line) = line_for(&texts.iter().map(AsRef::as_ref).collect::<Vec<&str>>()) {
-            return Meaning::Refused(format!("{name}: not a word of kmemtrace; type {line}"));
+        if let Some(refused) = refused_as_of_others(OsStr::new(name), words) {
+            return refused;
         }
         if let Some(near) = nearest(name) {
             return Meaning::Refused(format!(
@@ -91,6 +91,13 @@ fn of_view(name: &str, words: &[OsString]) -> Meaning {
         }
     }
     program(REPORT, words)
+}
+
+/// Refusal of a command line of another tool, which begins with the word `name`.
+fn refused_as_of_others(name: &OsStr, words: &[OsString]) -> Option<Meaning> {
+    let texts: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    let line = line_for(&texts.iter().map(AsRef::as_ref).collect::<Vec<&str>>())?;
+    Some(Meaning::Refused(format!("{}: not a word of kmemtrace; type {line}", name.to_string_lossy())))
 }
 
 /// What to type for a command line of another tool.
@@ -164,6 +171,7 @@ mod tests {
                 "stat -e kmem:*",
                 "stat: not a word of kmemtrace; type kmemtrace record -- COMMAND, then kmemtrace summary",
             ),
+            ("help script", "script: not a word of kmemtrace; type kmemtrace events"),
             ("diff a b", "diff: not a word of kmemtrace; type kmemtrace compare BEFORE AFTER"),
             ("completions tcsh", "completions: name a shell: bash, zsh or fish"),
             ("record top", "record top: type kmemtrace top, or for the command of that name kmemtrace record -- top"),
