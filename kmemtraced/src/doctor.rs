@@ -142,11 +142,8 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let disk = match free {
         Ok(bytes) => {
             let seconds = bytes / (EVENT_BYTES * BUSY_EVENTS * cpus.max(1) as u64);
-            format!(
-                "{} MiB free: {} min at a million events a second on each CPU, longer at a lower rate",
-                bytes >> 20,
-                seconds / 60
-            )
+            let time = if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) };
+            format!("{} MiB free: {time} at a million events a second on each CPU, longer at a lower rate", bytes >> 20)
         }
         Err(error) => format!("{}: {error}", dir.display()),
     };

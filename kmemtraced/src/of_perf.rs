@@ -3,13 +3,17 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Options of `perf record` and `perf kmem record`, and what to use in their place.
-pub(crate) const OF_PERF: [(&[&str], &str); 16] = [
+pub(crate) const OF_PERF: [(&[&str], &str); 18] = [
     (&["--call-graph"], "use -g (--stack): the kernel walks its own stack, in one way"),
     (&["-F", "--freq", "-c", "--count"], "every event is recorded, none is sampled; leave it out"),
     (&["-C", "--cpu"], "all CPUs are recorded, as an object may be freed on any; leave it out"),
     (&["-t", "--tid"], "use -p: the id of a thread that leads no process stands for that thread"),
     (&["-u", "--uid"], "use --cgroup user.slice/user-UID.slice, or -p"),
     (&["-G"], "use --cgroup PATH"),
+    (&["--page"], "use -e page"),
+    (&["--slab"], "use -e slab, the default"),
+    (&["--caller", "--alloc", "--live"], "record first, then use kmemtrace-report sites, or live"),
+    (&["-k", "--clockid"], "use --clock NAME"),
     (&["-m", "--mmap-pages"], "use -b SIZE, the kernel's buffer of each CPU"),
     (&["-z", "--compression-level"], "use --compress zstd:LEVEL"),
     (&["-r", "--realtime"], "use --priority fifo, the default"),
@@ -17,8 +21,6 @@ pub(crate) const OF_PERF: [(&[&str], &str); 16] = [
     (&["-D", "--delay"], "start kmemtraced later, or select a time in the report with --time"),
     (&["-i", "--no-inherit"], "children of recorded processes are always recorded"),
     (&["--exclude-perf"], "the report leaves out the recorder's own allocations unless --own is given"),
-    (&["--slab"], "use -e slab, the default"),
-    (&["--page"], "use -e page --stack"),
     (
         &["-R", "--raw-samples", "-N", "--no-buildid-cache", "-s", "--stat", "--timestamp"],
         "it is not needed here; leave it out",
@@ -30,7 +32,7 @@ pub(crate) const OF_TRACE_CMD: [(&[&str], &str); 4] = [
     (&["-T"], "use -g (--stack); times are always recorded"),
     (&["-P"], "use -p PID"),
     (&["-l", "-n"], "use --functions LIST, or the name of an event with -e"),
-    (&["-k", "-M", "-O"], "it is not needed here; leave it out"),
+    (&["-M", "-O"], "it is not needed here; leave it out"),
 ];
 
 /// Options of `kmemtrace-report top`, which people give to `kmemtraced top`.
@@ -44,6 +46,12 @@ pub(crate) const OF_REPORT: [(&[&str], &str); 2] = [
 
 /// Line about an option of another program that the parser has refused.
 pub(crate) fn hint(error: &clap::Error) -> Option<String> {
+    if let (ErrorKind::ArgumentConflict, Some(ContextValue::String(given))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    {
+        return (given == "--all-cpus")
+            .then(|| "-a records the whole machine, and another option some tasks alone: leave one out".to_owned());
+    }
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
     else {

@@ -5,6 +5,7 @@
 pub(crate) mod commands;
 pub(crate) mod nearest;
 pub(crate) mod old;
+pub(crate) mod scripts;
 pub(crate) mod settings;
 mod slips;
 
@@ -78,7 +79,7 @@ pub(crate) fn parse(
             Some(view) => (view, true, of_view),
             None => {
                 let shell = of_view.get_one("shell").copied().unwrap_or(Shell::Bash);
-                return Ok(CommandLine::Text(commands::script(shell, commands::completed(), PROGRAM)));
+                return Ok(CommandLine::Text(scripts::script(shell, commands::completed(), PROGRAM)));
             }
         },
     };

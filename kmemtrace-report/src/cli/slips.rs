@@ -38,7 +38,7 @@ const SORT_KEYS_OF_PERF: [(&str, &str); 14] = [
 ];
 
 /// Options of perf that no view has, and what to use in their place.
-const OPTIONS_OF_PERF: [(&[&str], &str); 16] = [
+const OPTIONS_OF_PERF: [(&[&str], &str); 17] = [
     (&["--tui", "--gtk"], "tables are text; kmemtraced top shows a screen, html makes a page"),
     (&["-S", "--symbols", "--symbol-filter"], "use --site FUNCTION"),
     (&["-C", "--comms"], "use --comm NAME"),
@@ -52,9 +52,10 @@ const OPTIONS_OF_PERF: [(&[&str], &str); 16] = [
     (&["-l", "--line"], "use -n N"),
     (&["--caller"], "use the view sites"),
     (&["--alloc"], "use live --objects"),
-    (&["--slab", "--page"], "use --kind kmalloc,cache or --kind pages"),
-    (&["--raw-ip"], "use --show-addresses"),
     (&["--live"], "use the view live"),
+    (&["--slab"], "use --kind kmalloc,cache"),
+    (&["--page"], "use --kind pages"),
+    (&["--raw-ip"], "use --show-addresses"),
 ];
 
 /// Options that people expect and no view has, and what to use in their place.

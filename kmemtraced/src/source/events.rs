@@ -216,11 +216,25 @@ fn is_there(fs: &KernelFs, event: &str) -> anyhow::Result<bool> {
     Ok(fs.is_dir(&dir)? && fs.has(&format!("{dir}/enable"))?)
 }
 
+/// Names for a pattern such as `kmem:*`, which perf takes: the profiles that have events of its system.
+fn for_pattern(pattern: &str) -> String {
+    let system = pattern.split([':', '/']).next().unwrap_or(pattern);
+    let is_of_system = |event: &&str| event.split_once('/').is_some_and(|(of_event, _)| of_event == system);
+    let has =
+        |profile: &&Profile| profile.events.concat().iter().any(|event| is_of_system(event) && !is_of_names(event));
+    let found: Vec<&str> = PROFILES.iter().filter(has).map(|profile| profile.name).collect();
+    let all = || PROFILES.iter().map(|profile| profile.name).collect();
+    (if found.is_empty() { all() } else { found }).join(", ")
+}
+
 /// Events of this kernel that the names and profiles in `asked` stand for, as sorted `system/event`.
 pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<String>> {
     let mut events = Vec::new();
     for name in asked {
         let Some(profile) = profile(name) else {
+            if name.contains(['*', '?']) {
+                bail!("-e {name}: an event is given by its whole name; for several use {}", for_pattern(name));
+            }
             let event = with_system(&name.replace(':', "/"));
             if name == "kmem" || name.contains('*') {
                 bail!("-e {name}: names of events have no patterns; use -e slab, -e page, or -e all for both and more");
@@ -416,6 +430,14 @@ mod tests {
         for file in ["enable", "kmem/filter", "ftrace:enable"] {
             let error = format!("{:#}", choose(&fs, &[file.to_owned()]).unwrap_err());
             assert!(error.starts_with(&format!("-e {file}: this kernel has no such event")), "{error}");
+        }
+        for (pattern, names) in [
+            ("kmem:*", "slab, page, all"),
+            ("vmscan:mm_vmscan_*", "latency"),
+            ("sched:*", "slab, page, percpu, vmalloc, latency, all"),
+        ] {
+            let error = format!("{:#}", choose(&fs, &[pattern.to_owned()]).unwrap_err());
+            assert!(error.ends_with(&format!("for several use {names}")), "{error}");
         }
     }
 
