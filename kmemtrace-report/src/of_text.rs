@@ -97,7 +97,9 @@ impl Text<'_> {
 
     /// Names of the views that the text has.
     fn views(&self) -> Vec<&'static str> {
-        let others = |name: &str| !name.starts_with('-');
+        // Every format of `export` has stacks, or single objects.
+        let is_exported = self.has(Needs::Stacks) || self.has(Needs::Objects);
+        let others = |name: &str| !name.starts_with('-') && (name != "export" || is_exported);
         VIEWS.iter().filter(|(name, needs)| self.has(*needs) && others(name)).map(|(name, _)| *name).collect()
     }
 }

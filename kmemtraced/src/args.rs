@@ -711,10 +711,7 @@ mod tests {
             ("kmemtraced report x", "report: another program reads recordings: kmemtrace-report x"),
             ("kmemtraced 5", "5: is not a command; type: kmemtraced -d 5"),
             ("kmemtraced -g 10s", "10s: is not a command; type: kmemtraced -g -d 10s"),
-            (
-                "kmemtraced -f bytes_req_>_100 -d 1",
-                "bytes_req > 100: is not a command; type: kmemtraced --filter 'bytes_req > 100' -d 1",
-            ),
+            ("kmemtraced -f order_>_0 -d 1", "order > 0: is not a command; type: kmemtraced --filter 'order > 0' -d 1"),
         ] {
             assert_eq!(mended(typed).unwrap(), line);
         }

@@ -162,11 +162,11 @@ pub(crate) struct LiveCgroups {
 }
 
 /// Changes between two times at which old ones are forgotten.
-const MANY_CHANGES: usize = 1 << 16;
+const MANY_CHANGES: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
 /// Changes of a thread that are kept.
 const KEPT_CHANGES: usize = 4;
 /// Threads that are kept: no event tells that one has ended.
-const MAX_LIVE_THREADS: usize = 1 << 18;
+const MAX_LIVE_THREADS: usize = if cfg!(test) { 1 << 10 } else { 1 << 18 };
 
 impl LiveCgroups {
     /// The threads of the text that a recording begins with.

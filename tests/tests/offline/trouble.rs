@@ -191,7 +191,7 @@ fn a_mistyped_command_line_is_told_from_a_bad_trace() {
     let (cpu0, theirs) = (cpu0.to_str().unwrap(), other.file("cpu1.out"));
     let cases: &[(&[&str], i32, &str)] = &[
         (&[], 2, "kmemtraced -d 10 records one: kmemtrace.data: No such file"),
-        (&["start"], 2, "start is not a view (kmemtrace-report -h lists them)"),
+        (&["xyzzy"], 2, "xyzzy is not a view (kmemtrace-report -h lists them)"),
         (&["live", "--stack", dir], 2, "--stack: no view has this option: use --by stack"),
         (&["live", "--since=3s", dir], 2, "--since: no view has this option: use --time FROM,TO"),
         (&["site", dir], 2, "site is not a view (did you mean sites?)"),
