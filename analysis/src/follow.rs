@@ -122,7 +122,7 @@ impl FollowerBase {
             source_paths: self.names.places.paths(),
         };
         let names = KnownNames { trace_names: std::mem::take(&mut trace.names), ..self.names };
-        rows.answer((observed, self.info, names), self.gfp_names, self.sums, self.given, None)
+        rows.answer((observed, self.info, names), (self.gfp_names, None), self.sums, self.given, None)
     }
 }
 
@@ -175,7 +175,8 @@ pub struct Follower<'a> {
 impl<'a> Follower<'a> {
     /// Follower of the trace that `base` was made of.
     pub fn new(base: &'a FollowerBase, trace: &Trace) -> Follower<'a> {
-        let mut pass = Pass::new(&base.sums, &base.select, &base.names, &base.info);
+        let pass = Pass::new(&base.sums, &base.select, &base.names, &base.info);
+        let mut pass = pass.with_cgroups(Some(&base.cgroups));
         let clock = TraceClock::of(&base.info);
         let grows = trace.streams.iter().any(CpuStream::follows);
         pass.follow(&base.request, grows && clock.now().is_some(), base.names.comms.clone());

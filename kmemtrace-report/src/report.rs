@@ -42,7 +42,7 @@ const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 /// View of the calls that the tracer function_graph timed.
 const FUNCTIONS: &str = "functions";
 /// Views of counts and sums.
-const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
+const OF_SUMS: [&str; 8] = ["summary", "sites", "tasks", "modules", "uses", "tree", "compare", "account"];
 /// Rows of each table below that of `caches --cache`.
 const ROWS_BELOW: usize = 10;
 
@@ -595,7 +595,8 @@ fn is_of_free(sort: &SortBy) -> bool {
 /// True where neither the time nor the address of an allocation changes the document.
 fn is_of_sums(request: &Request) -> bool {
     let args = &request.args;
-    OF_SUMS.contains(&request.view.name) && args.time.is_none() && args.at.is_none()
+    let asks_times = [args.time, args.before, args.after].iter().any(Option::is_some) || args.at.is_some();
+    OF_SUMS.contains(&request.view.name) && !asks_times
 }
 
 /// Refuses options that need a text of page_owner, for any other input, and an order by keys that rows are not made of.

@@ -43,6 +43,7 @@ fn key(row: &LiveRow) -> String {
         }
         LiveName::Module(name) => format!("{:?} {:?}", row.kind, module(name)),
         LiveName::Task(pid, _) => format!("{:?} {pid:?}", row.kind),
+        LiveName::Cgroup(path) => format!("{:?} {:?}", row.kind, module(path)),
         LiveName::Cache(_) => format!("{:?}", row.kind),
         LiveName::Use(name) => format!("{:?} {}", row.kind, name.is_some()),
     }
@@ -55,6 +56,7 @@ fn expected_key(known: &Known, group: LiveGroup) -> String {
         LiveGroup::Stacks => format!("{folded:?} {:x?}", known.stack),
         LiveGroup::Modules => format!("{folded:?} {:?}", known.modules(ModuleRule::Innermost)[0]),
         LiveGroup::Tasks => format!("{folded:?} {:?}", Some(known.pid)),
+        LiveGroup::Cgroups => format!("{folded:?} {:?}", None::<String>),
         LiveGroup::Caches => format!("{:?}", known.kind),
         LiveGroup::Uses => format!("{folded:?} {}", known.is_pages),
     }
@@ -124,6 +126,10 @@ impl Selection for SomeObjects {
 
     fn takes_thread(&self, task: &LiveName) -> bool {
         matches!(task, LiveName::Task(Some(pid), _) if self.takes_pid(*pid))
+    }
+
+    fn takes_cgroup(&self, _: &LiveName) -> bool {
+        true
     }
 }
 

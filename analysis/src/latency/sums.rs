@@ -6,6 +6,7 @@ use kmemtrace_abi::stack::StackId;
 
 use super::figures::DurationFigures;
 use super::task::{Closed, InsideEvent, InsideSpans, ShrinkerKey, SpanClass, sum};
+use crate::account::cgroups::CgroupNumber;
 
 /// Number of a task in its list.
 pub(super) type TaskNumber = u32;
@@ -56,6 +57,8 @@ pub struct WaitKey {
     pub order: Option<u8>,
     /// Flags of the allocation.
     pub gfp: Option<u64>,
+    /// Number of the thread's cgroup.
+    pub(crate) cgroup: Option<CgroupNumber>,
 }
 
 /// Figures of the waits of allocations.

@@ -19,6 +19,8 @@ pub enum LiveGroup {
     Modules,
     /// Threads that allocated.
     Tasks,
+    /// Cgroups of these, where the trace tells them.
+    Cgroups,
     /// Caches, and size classes of `kmalloc`.
     Caches,
     /// Uses of pages.
@@ -27,8 +29,15 @@ pub enum LiveGroup {
 
 impl LiveGroup {
     /// All groupings, in the order of screens.
-    pub const ALL: [LiveGroup; 6] =
-        [LiveGroup::Sites, LiveGroup::Stacks, LiveGroup::Modules, LiveGroup::Tasks, LiveGroup::Caches, LiveGroup::Uses];
+    pub const ALL: [LiveGroup; 7] = [
+        LiveGroup::Sites,
+        LiveGroup::Stacks,
+        LiveGroup::Modules,
+        LiveGroup::Tasks,
+        LiveGroup::Cgroups,
+        LiveGroup::Caches,
+        LiveGroup::Uses,
+    ];
 
     /// Word for people.
     pub fn name(self) -> &'static str {
@@ -38,6 +47,7 @@ impl LiveGroup {
             LiveGroup::Uses => "uses",
             LiveGroup::Modules => "modules",
             LiveGroup::Tasks => "tasks",
+            LiveGroup::Cgroups => "cgroups",
             LiveGroup::Caches => "caches",
         }
     }
@@ -54,6 +64,8 @@ pub enum LiveKey {
     Module(u32),
     /// Thread id.
     Task(u32),
+    /// Number of a cgroup; 0 where it is not known.
+    Cgroup(u32),
     /// Number of a cache; 0 where it is not known.
     Cache(u32),
     /// Number of a use; 0 for slab objects.
@@ -91,6 +103,8 @@ pub enum LiveName {
     Module(Option<Box<[u8]>>),
     /// Thread, where it is known, and its command name.
     Task(Option<i32>, Option<Box<[u8]>>),
+    /// Path of a cgroup; `None` where it is not known.
+    Cgroup(Option<Box<[u8]>>),
     /// Cache; `None` where it is not known.
     Cache(Option<Box<[u8]>>),
     /// Use of pages; `None` for slab objects.
@@ -232,6 +246,9 @@ pub trait Selection: Debug + Send + Sync {
 
     /// True where allocations of a thread are taken.
     fn takes_thread(&self, task: &LiveName) -> bool;
+
+    /// True where allocations by threads of a cgroup are taken.
+    fn takes_cgroup(&self, cgroup: &LiveName) -> bool;
 }
 
 /// Contents that a snapshot should have.

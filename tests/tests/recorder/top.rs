@@ -614,6 +614,8 @@ fn a_text_of_page_owner_stands_still() -> Result<(), Skip> {
         assert!(!screen.contains("PEAK") && !screen.contains("NOW/s") && !screen.contains("frees  "), "{screen}");
     }
     assert!(once.contains("before page_owner ") && once.contains("sort live v"), "{once}");
+    // The site is the one that the other views show, and no allocator of slabs.
+    assert!(once.contains("shmem_alloc_inode+0x18 ") && !once.contains("slob_new_pages"), "{once}");
     let cut = directory.file("cut");
     fs::write(&cut, &fs::read(&owners).unwrap()[..20_000]).unwrap();
     let output = run(REPORT, &["top", "--once"], &[&cut]);

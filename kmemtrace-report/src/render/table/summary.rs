@@ -82,8 +82,9 @@ pub(crate) fn summary(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if view.events.total > 0 && view.events.used == 0 {
-        const NO_OBJECTS: &str = "The recording has no slab or page events. Events of reclaim, compaction and shrinkers: \
-                                  kmemtrace-report latency, shrinkers, stalls and waits.";
+        const NO_OBJECTS: &str = "The recording has no slab or page events. If it has events of reclaim, compaction or shrinkers, use \
+                                  kmemtrace-report latency, shrinkers, stalls and waits; to see who allocates memory, \
+                                  record with kmemtraced, or with trace-cmd record -e kmem.";
         return heading::text(NO_OBJECTS, options, out);
     }
     if head.trace.text.is_some() {
