@@ -106,6 +106,28 @@ fn damage_is_kept_as_it_is() {
 }
 
 #[test]
+fn a_file_is_packed_alone_only_where_all_files_keep_one_version() {
+    let files = trace_dir(&workload(4, &Options::plain(Shape::plain(), 2, 1000)), 4);
+    let dir = Directory::new(&files);
+    let cpu = dir.file("cpu0.out");
+    let output = run("kmemtrace-report", &["pack"], &[&cpu]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    let want =
+        "cpu0.out: would be in version 2 of the format, and cpu1.out is in version 1: pack the directory, not one file";
+    assert!(error.contains(want), "{error}");
+    assert!(files.iter().all(|(name, bytes)| fs::read(dir.file(name)).unwrap() == *bytes));
+    run_to(0, "kmemtrace-report", &["pack", "--raw"], &[&cpu]);
+    run_to(0, "kmemtrace-report", &["pack"], &[dir.path()]);
+    run_to(0, "kmemtrace-report", &["pack", "--level", "1"], &[&cpu]);
+    run_to(2, "kmemtrace-report", &["pack", "--raw"], &[&cpu]);
+    // Alone in its directory, or beside another recording.
+    let other = trace_dir(&workload(5, &Options::plain(Shape::plain(), 2, 1000)), 5);
+    let alone = Directory::new(&[files[0].clone(), other[1].clone()]);
+    run_to(0, "kmemtrace-report", &["pack"], &[&alone.file(&files[0].0)]);
+}
+
+#[test]
 fn an_unfinished_file_is_left_alone() {
     let mut files = trace_dir(&workload(1, &Options::plain(Shape::plain(), 1, 1000)), 1);
     let len = files[0].1.len();
