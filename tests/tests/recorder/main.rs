@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod boot;
+mod encoded;
 mod faults;
 mod latency_recorder;
 mod live;
@@ -31,6 +32,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     kmemtrace_tests::runner::main(&[
         boot::TESTS,
+        encoded::TESTS,
         faults::TESTS,
         latency_recorder::TESTS,
         live::TESTS,
