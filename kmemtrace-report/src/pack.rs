@@ -144,11 +144,11 @@ fn files(input: &Path, how: How) -> anyhow::Result<(Arc<Directory>, Vec<OsString
     }
     let mut names = dir.names().with_context(shown)?;
     names.retain(|name| Path::new(name).extension().is_some_and(|extension| extension == "out"));
+    names.sort();
     if let Some(name) = single {
         refuse_two_majors(&dir, name, &names, how)?;
         return Ok((dir, vec![name.to_owned()]));
     }
-    names.sort();
     if names.is_empty() {
         bail!("{}: not a recording: it has no cpuN.out", input.display());
     }
