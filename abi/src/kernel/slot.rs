@@ -3,6 +3,7 @@
 use byteorder::ByteOrder;
 
 use crate::kernel::format::{EventFormat, Field, FieldAddressing};
+use crate::kernel::subbuffer::LOADED;
 use crate::target::{Endian, TargetOrder, u32_at, uint_at};
 
 /// Place of a number in a record.
@@ -81,6 +82,6 @@ pub(super) fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace>
 }
 
 /// A record's fields begin before this offset, on every kernel that was seen.
-pub(super) const NEAR: usize = 64;
-/// The start of a record and what follows it, so that a field can be loaded without asking for its size.
-pub(super) type Head = [u8; NEAR + 8];
+pub(super) const NEAR: usize = LOADED - 8;
+/// The start of a record and what stands behind it, so that a field can be loaded without asking for its size.
+pub(super) type Head = [u8; LOADED];

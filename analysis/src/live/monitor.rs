@@ -337,7 +337,7 @@ impl<'a> Monitor<'a> {
         if let (Some(cgroups), Some(read), Some(last)) = (&mut self.ledger.numbering.cgroups, self.reader.tasks(), last)
         {
             cgroups.take(read);
-            cgroups.advance(last);
+            cgroups.pass(last);
         }
         self.pairing.take(window, &mut LedgerSink { ledger: &mut self.ledger, events: &window.events });
         self.frontier = self.frontier.max(last.max(window.complete_until.filter(|_| !is_at_end)).unwrap_or(0));

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod boot;
+mod encoded;
 mod faults;
 mod latency_recorder;
 mod live;
@@ -30,6 +31,7 @@ use std::process::ExitCode;
 
 /// Recordings, whose events are counted exactly, and their files.
 const RECORDINGS: &[&[kmemtrace_tests::runner::Test]] = &[
+    encoded::TESTS,
     promises::TESTS,
     output::TESTS,
     faults::TESTS,
