@@ -12,7 +12,7 @@ use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::stream::{CpuStream, Hole};
 use kmemtrace_abi::trace::{Trace, TraceInfo};
 
-use crate::account::cgroups::LiveCgroups;
+use crate::account::cgroups::{CgroupBuilder, Cgroups, LiveCgroups};
 use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
 use crate::documents::latency::{EndedRow, Naming};
@@ -49,6 +49,8 @@ pub struct FollowerBase {
     own_threads: Option<Vec<i32>>,
     /// Cgroups of the threads that the recording began with, as the recorder found them.
     cgroups: Vec<u8>,
+    /// The same as a filter asks for them: those that threads had when the trace was opened.
+    first_cgroups: Cgroups,
 }
 
 /// Answer of a follower at the end of its trace.
@@ -84,6 +86,7 @@ impl Query {
             gfp_names: trace.metadata.gfp_names.clone(),
             given: self.given.clone(),
             own_threads,
+            first_cgroups: CgroupBuilder::new(&trace.metadata.cgroups).finish(),
             cgroups: std::mem::take(&mut trace.metadata.cgroups),
         })
     }
@@ -176,7 +179,7 @@ impl<'a> Follower<'a> {
     /// Follower of the trace that `base` was made of.
     pub fn new(base: &'a FollowerBase, trace: &Trace) -> Follower<'a> {
         let pass = Pass::new(&base.sums, &base.select, &base.names, &base.info);
-        let mut pass = pass.with_cgroups(Some(&base.cgroups));
+        let mut pass = pass.with_cgroups(Some(&base.first_cgroups));
         let clock = TraceClock::of(&base.info);
         let grows = trace.streams.iter().any(CpuStream::follows);
         pass.follow(&base.request, grows && clock.now().is_some(), base.names.comms.clone());
