@@ -44,7 +44,7 @@ impl Word {
 
 /// Words that the command answers itself.
 pub(crate) const OWN: [(&str, &str); 2] = [
-    ("help", "Explain a word, a view, or the words of perf: kmemtrace help perf"),
+    ("help", "Explain a word or a view; help perf lists words of perf"),
     ("completions", "Print completions for a shell: bash, zsh or fish"),
 ];
 

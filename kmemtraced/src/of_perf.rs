@@ -2,8 +2,11 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+/// Options, and what to use in their place.
+type Entry = (&'static [&'static str], &'static str);
+
 /// Options of `perf record` and `perf kmem record`, and what to use in their place.
-pub(crate) const OF_PERF: [(&[&str], &str); 18] = [
+pub(crate) const OF_PERF: [Entry; 18] = [
     (&["--call-graph"], "use -g (--stack): the kernel walks its own stack, in one way"),
     (&["-F", "--freq", "-c", "--count"], "every event is recorded, none is sampled; leave it out"),
     (&["-C", "--cpu"], "all CPUs are recorded, as an object may be freed on any; leave it out"),
@@ -28,7 +31,7 @@ pub(crate) const OF_PERF: [(&[&str], &str); 18] = [
 ];
 
 /// Options of `trace-cmd record`, likewise.
-pub(crate) const OF_TRACE_CMD: [(&[&str], &str); 4] = [
+pub(crate) const OF_TRACE_CMD: [Entry; 4] = [
     (&["-T"], "use -g (--stack); times are always recorded"),
     (&["-P"], "use -p PID"),
     (&["-l", "-n"], "use --functions LIST, or the name of an event with -e"),
@@ -36,7 +39,7 @@ pub(crate) const OF_TRACE_CMD: [(&[&str], &str); 4] = [
 ];
 
 /// Options of `kmemtrace-report top`, which people give to `kmemtraced top`.
-pub(crate) const OF_REPORT: [(&[&str], &str); 2] = [
+pub(crate) const OF_REPORT: [Entry; 2] = [
     (
         &["--once", "--batch", "--from", "--speed", "--script"],
         "use it with kmemtrace-report top, which shows a recording",
@@ -58,7 +61,7 @@ pub(crate) fn hint(error: &clap::Error) -> Option<String> {
         return None;
     };
     let name = given.split('=').next().unwrap_or(given);
-    let tables: [(&str, &[(&[&str], &str)]); 3] =
+    let tables: [(&str, &[Entry]); 3] =
         [("perf", &OF_PERF), ("trace-cmd", &OF_TRACE_CMD), ("kmemtrace-report", &OF_REPORT)];
     tables.into_iter().find_map(|(program, table)| {
         let (_, remedy) = table.iter().find(|(names, _)| names.contains(&name))?;

@@ -2,8 +2,7 @@
 //! its reason at the end; it never passes quietly.
 //!
 //! Arguments are those of `cargo test -- …` that make sense here: names to select by, `--exact`, `--skip NAME`,
-//! `--list`. With `KMEMTRACE_NO_SKIP=1` a skipped test is a failed one. `--track N` runs one list of a program that has
-//! several ([`main_of_tracks`]).
+//! `--list`. With `KMEMTRACE_NO_SKIP=1` a skipped test is a failed one.
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -30,19 +29,9 @@ macro_rules! tests {
 /// Runs the tests of these modules that the command line selects, one after the other. A test's name is its path in the
 /// program: `module::test`.
 pub fn main(modules: &[&[Test]]) -> ExitCode {
-    main_of_tracks(&[modules])
-}
-
-/// Like [`main`] for lists of modules that two processes may run at the same time: nothing that a test of one list does or
-/// looks at is changed by those of another. `--track 1` runs the first list; without it all run one after the other.
-pub fn main_of_tracks(tracks: &[&[&[Test]]]) -> ExitCode {
     let selection = Selection::parse(std::env::args().skip(1));
-    let Some(tracks) = selection.track.map_or(Some(tracks), |number| tracks.get(number.wrapping_sub(1)..number)) else {
-        eprintln!("--track: this program has {} of them", tracks.len());
-        return ExitCode::FAILURE;
-    };
-    let tests = tracks.concat().concat();
-    let tests = tests.into_iter().map(|(path, test)| (path.split_once("::").map_or(path, |(_, name)| name), test));
+    let tests =
+        modules.concat().into_iter().map(|(path, test)| (path.split_once("::").map_or(path, |(_, name)| name), test));
     let selected: Vec<Test> = tests.filter(|(name, _)| selection.takes(name)).collect();
     if selection.list {
         selected.iter().for_each(|(name, _)| println!("{name}: test"));
@@ -89,8 +78,6 @@ pub fn main_of_tracks(tracks: &[&[&[Test]]]) -> ExitCode {
 struct Selection {
     list: bool,
     exact: bool,
-    /// Number of the list of modules, from 1.
-    track: Option<usize>,
     /// `--ignored`: no test is marked so, so none runs.
     none: bool,
     names: Vec<String>,
@@ -105,8 +92,6 @@ impl Selection {
                 "--list" => selection.list = true,
                 "--exact" => selection.exact = true,
                 "--ignored" => selection.none = true,
-                // A number that is none names no list.
-                "--track" => selection.track = Some(arguments.next().and_then(|n| n.parse().ok()).unwrap_or(0)),
                 "--skip" => selection.without.extend(arguments.next()),
                 "--test-threads" | "--format" | "--color" | "--logfile" => drop(arguments.next()),
                 option if option.starts_with('-') => {}

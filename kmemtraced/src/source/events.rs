@@ -232,13 +232,10 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
     let mut events = Vec::new();
     for name in asked {
         let Some(profile) = profile(name) else {
-            if name.contains(['*', '?']) {
+            if name == "kmem" || name.contains(['*', '?']) {
                 bail!("-e {name}: an event is given by its whole name; for several use {}", for_pattern(name));
             }
             let event = with_system(&name.replace(':', "/"));
-            if name == "kmem" || name.contains('*') {
-                bail!("-e {name}: names of events have no patterns; use -e slab, -e page, or -e all for both and more");
-            }
             if event.contains("..") || !is_there(fs, &event)? {
                 let like = nearest(fs, name).map_or(String::new(), |like| format!("did you mean {like}? "));
                 bail!(
@@ -432,6 +429,7 @@ mod tests {
             assert!(error.starts_with(&format!("-e {file}: this kernel has no such event")), "{error}");
         }
         for (pattern, names) in [
+            ("kmem", "slab, page, all"),
             ("kmem:*", "slab, page, all"),
             ("vmscan:mm_vmscan_*", "latency"),
             ("sched:*", "slab, page, percpu, vmalloc, latency, all"),
@@ -456,10 +454,6 @@ mod tests {
         assert!(are_of_latency(&choose(&["latency"]).unwrap()) && !are_of_latency(&[]));
         assert_eq!(choose(&["latency", "slab"]).unwrap(), [&["kmem/kmalloc"][..], &direct].concat());
         assert!(!are_of_latency(&choose(&["latency", "slab"]).unwrap()));
-        for pattern in ["kmem", "kmem:*"] {
-            let error = format!("{:#}", choose(&[pattern]).unwrap_err());
-            assert!(error.contains("names of events have no patterns; use -e slab"), "{error}");
-        }
         assert_eq!(missing(&fs, &["latency"]).unwrap().len(), latency::EVENTS.len() + CGROUPS.len() - 2);
         let error = format!("{:#}", choose(&["latenzy"]).unwrap_err());
         assert!(error.contains("did you mean latency? there are slab, page, percpu, vmalloc, latency, all"), "{error}");

@@ -625,10 +625,10 @@ fn waits_and_the_screen_go_by_cgroup() {
         groups.lines().find(is_its).is_some_and(|line| line.contains(objects))
     };
     assert!(groups.contains("[cgroups]"), "{groups}");
-    assert!(row("/a", "12.0 K") && row("/b", "4096") && row("(unknown)", "4096"), "{groups}");
+    assert!(row("/a", "12.0 K") && row("/b", "4.00 K") && row("(unknown)", "4.00 K"), "{groups}");
     let typed: String = "/cgroup=/b".chars().map(|key| format!("{key}\n")).collect();
     let filtered = screen(&(typed + "enter\n"));
-    assert!(filtered.lines().any(|line| line.contains("4096") && line.contains("pages")), "{filtered}");
+    assert!(filtered.lines().any(|line| line.contains("4.00 K") && line.contains("pages")), "{filtered}");
 }
 
 /// Shrinkers inside spans of a kind are those that the nesting of all spans has there.

@@ -29,39 +29,30 @@ mod watch;
 
 use std::process::ExitCode;
 
-/// Recordings, whose events are counted exactly, and their files.
-const RECORDINGS: &[&[kmemtrace_tests::runner::Test]] = &[
-    encoded::TESTS,
-    promises::TESTS,
-    output::TESTS,
-    faults::TESTS,
-    scope::TESTS,
-    tasks::TESTS,
-    latency_recorder::TESTS,
-    stacks::TESTS,
-    live::TESTS,
-    live_pages::TESTS,
-    machine::TESTS,
-    text_stacks::TESTS,
-];
-
-/// How programs begin and end, and their screens. Viewers take numbers of users, which a test of theirs looks at afterwards: all
-/// tests with a viewer are in this list.
-const PROGRAMS: &[&[kmemtrace_tests::runner::Test]] = &[
-    boot::TESTS,
-    signals::TESTS,
-    nth_call::TESTS,
-    viewer::TESTS,
-    top::TESTS,
-    watch::TESTS,
-    sandbox::TESTS,
-    strangers::TESTS,
-    old_kernels::TESTS,
-    memstrack::TESTS,
-    rights::TESTS,
-];
-
-/// Most of these tests wait for something: `tests/run` runs the two lists side by side.
 fn main() -> ExitCode {
-    kmemtrace_tests::runner::main_of_tracks(&[RECORDINGS, PROGRAMS])
+    kmemtrace_tests::runner::main(&[
+        boot::TESTS,
+        encoded::TESTS,
+        faults::TESTS,
+        latency_recorder::TESTS,
+        live::TESTS,
+        live_pages::TESTS,
+        machine::TESTS,
+        memstrack::TESTS,
+        nth_call::TESTS,
+        old_kernels::TESTS,
+        output::TESTS,
+        promises::TESTS,
+        rights::TESTS,
+        sandbox::TESTS,
+        scope::TESTS,
+        signals::TESTS,
+        stacks::TESTS,
+        strangers::TESTS,
+        tasks::TESTS,
+        text_stacks::TESTS,
+        top::TESTS,
+        viewer::TESTS,
+        watch::TESTS,
+    ])
 }

@@ -364,7 +364,6 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
             "--context",
             "--branch",
             "--reclaimable",
-            "--cgroup",
             "--accounted",
             "--own",
         ];
