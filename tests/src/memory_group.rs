@@ -57,10 +57,11 @@ impl MemoryGroup {
         &self.path
     }
 
-    /// Path of the group in recordings.
-    pub fn shown(&self) -> String {
-        let path = self.twin.as_ref().unwrap_or(&self.path);
-        format!("/{}", path.file_name().unwrap_or_default().display())
+    /// Path of the group in recordings; `None` on a machine without version 2.
+    pub fn shown(&self) -> Option<String> {
+        let is_second = self.path.join("cgroup.controllers").exists();
+        let path = self.twin.as_ref().or(Some(&self.path).filter(|_| is_second))?;
+        Some(format!("/{}", path.file_name()?.display()))
     }
 
     /// Command that runs `command` of a shell within the group.
