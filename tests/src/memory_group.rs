@@ -14,8 +14,6 @@ use crate::runner::Skip;
 #[derive(Debug)]
 pub struct MemoryGroup {
     path: PathBuf,
-    /// Group of version 2 of the same name, beside one of version 1: recordings have the paths of version 2.
-    twin: Option<PathBuf>,
 }
 
 impl MemoryGroup {
@@ -39,13 +37,9 @@ impl MemoryGroup {
             // In the second version the parent names the controllers of its groups.
             let _ = fs::write(parent.join("cgroup.subtree_control"), "+memory");
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("kmemtrace-test-{}-{number}", std::process::id());
-            let mut group = MemoryGroup { path: parent.join(&name), twin: None };
+            let group = MemoryGroup { path: parent.join(format!("kmemtrace-test-{}-{number}", std::process::id())) };
             let is_made = fs::create_dir(&group.path).is_ok();
             if is_made && fs::write(group.path.join(file), limit.to_string()).is_ok() {
-                let other = mounts.lines().filter_map(|line| line.split_once(" cgroup2 ")?.0.split(' ').nth(1));
-                let twin = other.map(|mount| Path::new(mount).join(&name)).next();
-                group.twin = twin.filter(|twin| *twin != group.path && fs::create_dir(twin).is_ok());
                 return Ok(group);
             }
         }
@@ -57,37 +51,23 @@ impl MemoryGroup {
         &self.path
     }
 
-    /// Path of the group in recordings; `None` on a machine without version 2.
-    pub fn shown(&self) -> Option<String> {
-        let is_second = self.path.join("cgroup.controllers").exists();
-        let path = self.twin.as_ref().or(Some(&self.path).filter(|_| is_second))?;
-        Some(format!("/{}", path.file_name()?.display()))
-    }
-
     /// Command that runs `command` of a shell within the group.
     pub fn shell(&self, command: &str) -> Command {
-        let groups = [Some(&self.path), self.twin.as_ref()].into_iter().flatten();
-        let enter = groups.map(|group| format!("echo $$ >'{}' && ", group.join("cgroup.procs").display()));
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("{}{command}", enter.collect::<String>())]);
+        shell.args(["-c", &format!("echo $$ >'{}' && {command}", self.path.join("cgroup.procs").display())]);
         shell
     }
 }
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        for path in [Some(&self.path), self.twin.as_ref()].into_iter().flatten() {
-            // The kernel may still take leave of the group's last task.
-            let is_gone = (0..50).any(|_| {
-                let is_gone = fs::remove_dir(path).is_ok() || !path.exists();
-                if !is_gone {
-                    sleep(Duration::from_millis(20));
-                }
-                is_gone
-            });
-            if !is_gone {
-                eprintln!("{} stays behind", path.display());
+        // The kernel may still take leave of the group's last task.
+        for _ in 0..50 {
+            if fs::remove_dir(&self.path).is_ok() || !self.path.exists() {
+                return;
             }
+            sleep(Duration::from_millis(20));
         }
+        eprintln!("{} stays behind", self.path.display());
     }
 }
