@@ -454,7 +454,7 @@ mod tests {
         assert!(are_of_latency(&choose(&["latency"]).unwrap()) && !are_of_latency(&[]));
         assert_eq!(choose(&["latency", "slab"]).unwrap(), [&["kmem/kmalloc"][..], &direct].concat());
         assert!(!are_of_latency(&choose(&["latency", "slab"]).unwrap()));
-        assert_eq!(missing(&fs, &["latency"]).unwrap().len(), latency::EVENTS.len() + CGROUPS.len() - 2);
+        assert_eq!(missing(&fs, &["latency"]).unwrap().len(), latency::EVENTS.len() - 2);
         let error = format!("{:#}", choose(&["latenzy"]).unwrap_err());
         assert!(error.contains("did you mean latency? there are slab, page, percpu, vmalloc, latency, all"), "{error}");
     }
