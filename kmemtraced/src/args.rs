@@ -17,7 +17,7 @@ use kmemtrace_abi::text::{memstrack, size};
 use kmemtrace_sandbox::Mode;
 
 use crate::choices::{Priority, StackWhen};
-use crate::of_perf;
+use crate::options_of_others;
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
@@ -280,7 +280,7 @@ impl CommandLine {
     /// Parses the process's command line; ends the process after help, version and errors.
     pub(crate) fn of_process() -> CommandLine {
         let words: Vec<OsString> = std::env::args_os().collect();
-        let hint = |error: &clap::Error| without_dashes(&words, error).or_else(|| of_perf::hint(error));
+        let hint = |error: &clap::Error| without_dashes(&words, error).or_else(|| options_of_others::hint(error));
         parsed(&words).unwrap_or_else(|error| match hint(&error) {
             Some(line) => {
                 let _ = writeln!(io::stderr(), "kmemtraced: {line}");
@@ -729,10 +729,11 @@ mod tests {
 
     #[test]
     fn options_of_other_programs_are_told_and_none_is_ours() {
-        let told = |word: &str| of_perf::hint(&program().try_get_matches_from(["kmemtraced", word]).unwrap_err());
-        let of_perf = of_perf::OF_PERF.iter().map(|entry| ("perf", entry));
-        let of_trace_cmd = of_perf::OF_TRACE_CMD.iter().map(|entry| ("trace-cmd", entry));
-        let of_report = of_perf::OF_REPORT.iter().map(|entry| ("kmemtrace-report", entry));
+        let told =
+            |word: &str| options_of_others::hint(&program().try_get_matches_from(["kmemtraced", word]).unwrap_err());
+        let of_perf = options_of_others::OF_PERF.iter().map(|entry| ("perf", entry));
+        let of_trace_cmd = options_of_others::OF_TRACE_CMD.iter().map(|entry| ("trace-cmd", entry));
+        let of_report = options_of_others::OF_REPORT.iter().map(|entry| ("kmemtrace-report", entry));
         for (program, (names, remedy)) in of_perf.chain(of_trace_cmd).chain(of_report) {
             for name in *names {
                 assert_eq!(told(name), Some(format!("{name} is an option of {program}: {remedy}")));
@@ -747,7 +748,7 @@ mod tests {
         let args = Args::try_parse_from(["kmemtraced", "-g=all", "-p", "1,2"]).unwrap();
         assert_eq!((args.stack, args.pid), (Some(StackWhen::All), vec![1, 2]));
         let both = program().try_get_matches_from(["kmemtraced", "-a", "-p", "1"]).unwrap_err();
-        assert!(of_perf::hint(&both).is_some_and(|line| line.ends_with("leave one out")), "{both}");
+        assert!(options_of_others::hint(&both).is_some_and(|line| line.ends_with("leave one out")), "{both}");
     }
 
     #[test]

@@ -44,9 +44,9 @@ mod check_options;
 #[path = "../../kmemtraced/src/choices.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod choices;
-#[path = "../../kmemtraced/src/of_perf.rs"]
+#[path = "../../kmemtraced/src/options_of_others.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
-mod of_perf;
+mod options_of_others;
 #[path = "../../kmemtraced/src/args.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod recorder_args;

@@ -1,4 +1,4 @@
-//! Options of other programs that this one has under another name, or not at all.
+//! Options that other programs have, and what to use in their place.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
