@@ -164,7 +164,7 @@ pub(crate) struct Args {
     pub(crate) max_size: Option<u64>,
     /// Compress blocks: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
     ///
-    /// The default is auto.
+    /// The default is auto. A block that has waited for half of --flush is written uncompressed, whatever was asked for; -v counts them.
     #[arg(long, value_name = "HOW", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) compress: Option<Compression>,
     /// Take little memory: 3 blocks of 64 KiB a CPU, -b 256K, --compress zstd:1, symbols at the end only

@@ -140,6 +140,13 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
         let events = counted(o.events, "event");
         say(format!("CPU {cpu}: {events}   {} KiB   {} lost", o.bytes >> 10, o.lost));
     }
+    let uncompressed: u64 = outcomes.iter().map(|(_, o)| o.uncompressed).sum();
+    if args.verbose && uncompressed > 0 {
+        let blocks = counted(uncompressed, "block");
+        say(format!(
+            "{blocks} not compressed, because the writers were late: use --compress none, or a lower zstd:LEVEL"
+        ));
+    }
     if let Some(own) = outcomes.iter().filter_map(|(_, o)| o.own).reduce(u64::saturating_add) {
         let share = own as f64 * 100.0 / events.max(1) as f64;
         say(format!("{own} of the events ({share:.2}%) are of the recorder's own threads"));

@@ -111,7 +111,7 @@ impl BlockFile {
         compressor: &mut BlockCompressor,
     ) -> io::Result<()> {
         let mut buffer = BlockBuffer::holding(payload);
-        let stored = match compressor.compress(buffer.block(), HEADER_BYTES, false) {
+        let stored = match compressor.compress(buffer.block(), HEADER_BYTES) {
             Some(block) => Stored::Zstd { block, raw_len: payload.len() },
             None => Stored::Plain(buffer.block()),
         };

@@ -18,7 +18,7 @@ pub(crate) enum Compression {
     None,
     /// Blocks are compressed while the writers keep up, and stored as they are while more blocks wait.
     Auto,
-    /// All blocks are compressed, at this level; the kernel's buffer fills while the writers work.
+    /// Blocks are compressed at this level, but for those that have waited too long; the kernel's buffer fills while the writers work.
     Zstd(i32),
 }
 
@@ -68,13 +68,16 @@ impl BlockCompressor {
         Some(BlockCompressor { mode, compressor, output: Vec::new() })
     }
 
-    /// Compresses the payload behind `room` bytes of `block`; returns the frame behind as much room. `None` where the block is to
-    /// be stored as it is: the frame would not be smaller, or the writer `is_late` and compression is optional.
-    pub(crate) fn compress(&mut self, block: &[u8], room: usize, is_late: bool) -> Option<&mut [u8]> {
+    /// True if a block is to be stored as it is, because it has waited for the writer itself (`has_waited`), or because `many_wait`
+    /// behind it and compression is optional.
+    pub(crate) fn is_late(&self, has_waited: bool, many_wait: bool) -> bool {
+        has_waited || (many_wait && self.mode == Compression::Auto)
+    }
+
+    /// Compresses the payload behind `room` bytes of `block`; returns the frame behind as much room. `None` if the frame would not be
+    /// smaller.
+    pub(crate) fn compress(&mut self, block: &[u8], room: usize) -> Option<&mut [u8]> {
         let payload = block.get(room..)?;
-        if self.mode == Compression::Auto && is_late {
-            return None;
-        }
         self.output.resize(room + zstd::zstd_safe::compress_bound(payload.len()), 0);
         let len = self.compressor.compress_to_buffer(payload, &mut self.output[room..]).ok()?;
         (len < payload.len()).then(|| &mut self.output[..room + len])
@@ -94,13 +97,13 @@ mod tests {
         assert!(BlockCompressor::new(Compression::None).is_none());
         let mut compressor = BlockCompressor::new(Compression::Auto).unwrap();
         let block = [7; 10_000];
-        let frame = compressor.compress(&block, 96, false).unwrap();
+        let frame = compressor.compress(&block, 96).unwrap();
         assert_eq!(zstd::bulk::decompress(&frame[96..], 20_000).unwrap(), &block[96..]);
-        assert!(compressor.compress(&block, 96, true).is_none(), "others wait");
-        assert!(compressor.compress(&block[..97], 96, false).is_none(), "one byte gets no smaller");
+        assert!(compressor.compress(&block[..97], 96).is_none(), "one byte gets no smaller");
         assert!(
-            BlockCompressor::new(Compression::Zstd(1)).unwrap().compress(&block, 96, true).is_some(),
-            "asked for, come what may"
+            compressor.is_late(false, true) && compressor.is_late(true, false) && !compressor.is_late(false, false)
         );
+        let asked_for = BlockCompressor::new(Compression::Zstd(1)).unwrap();
+        assert!(asked_for.is_late(true, false) && !asked_for.is_late(false, true), "a long queue alone is no reason");
     }
 }

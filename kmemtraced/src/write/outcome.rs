@@ -42,6 +42,8 @@ pub(crate) struct Outcome {
     pub(crate) overruns: Overruns,
     /// Longest time that writing a block took.
     pub(crate) slowest_write: Duration,
+    /// Blocks that were not compressed because the writer was late.
+    pub(crate) uncompressed: u64,
     /// Reason why the file could not be written.
     pub(crate) error: Option<io::Error>,
 }
@@ -64,6 +66,7 @@ impl Outcome {
             unfinished: true,
             overruns: Overruns::default(),
             slowest_write: Duration::ZERO,
+            uncompressed: 0,
             error: None,
         }
     }

@@ -223,6 +223,7 @@ impl Spawner<'_> {
             file,
             description: Arc::clone(description),
             compressor: BlockCompressor::new(options.compress),
+            patience: options.flush / 2,
             sync: options.sync,
             full,
             free,

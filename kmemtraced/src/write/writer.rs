@@ -31,6 +31,8 @@ pub(crate) struct Writer {
     pub(crate) file: BlockFile,
     pub(crate) description: Arc<Description>,
     pub(crate) compressor: Option<BlockCompressor>,
+    /// Longest time that a block waits before it is written uncompressed.
+    pub(crate) patience: Duration,
     /// Interval between two syncs of the file.
     pub(crate) sync: Option<Duration>,
     pub(crate) full: Receiver<Message>,
@@ -65,6 +67,8 @@ struct Writing {
     overruns: Overruns,
     /// Longest time that writing a block took.
     slowest_write: Duration,
+    /// Blocks that were not compressed because the writer was late.
+    uncompressed: u64,
 }
 
 impl Writer {
@@ -98,6 +102,7 @@ impl Writer {
             synced: Instant::now(),
             overruns: Overruns::default(),
             slowest_write: Duration::ZERO,
+            uncompressed: 0,
         };
         writing.take_messages();
         writing.wait_for_changes();
@@ -179,9 +184,12 @@ impl Writing {
         let raw_len = buffer.payload().len();
         let place = self.place(span);
         let put = self.writer.put_header().and_then(|()| {
-            let Writer { file, compressor, full, .. } = &mut self.writer;
-            let is_late = full.len() * 4 > full.capacity().unwrap_or(1);
-            let frame = compressor.as_mut().and_then(|c| c.compress(buffer.block(), HEADER_BYTES, is_late));
+            let Writer { file, compressor, patience, full, .. } = &mut self.writer;
+            let (has_waited, many_wait) = (buffer.waited() >= *patience, full.len() * 4 > full.capacity().unwrap_or(1));
+            let is_late = compressor.as_ref().is_some_and(|compressor| compressor.is_late(has_waited, many_wait));
+            self.uncompressed += u64::from(is_late);
+            let in_time = compressor.as_mut().filter(|_| !is_late);
+            let frame = in_time.and_then(|compressor| compressor.compress(buffer.block(), HEADER_BYTES));
             let begun = Instant::now();
             let put = match frame {
                 Some(block) => file.put_block(kind::DATA, Stored::Zstd { block, raw_len }, place),
@@ -269,6 +277,7 @@ impl Writing {
             unfinished: false,
             overruns: self.overruns,
             slowest_write: self.slowest_write,
+            uncompressed: self.uncompressed,
             error: failed.or(self.failure),
         }
     }
@@ -282,7 +291,7 @@ mod tests {
     use kmemtrace_tests::generate::{Random, pages::Encoder, pages::Page};
 
     use super::*;
-    use crate::write::fixture::{Disk, closed, data, description, one_cpu, read_back, written};
+    use crate::write::fixture::{Disk, closed, compressed_with, data, description, one_cpu, read_back, written};
 
     #[test]
     fn short_and_interrupted_writes_lose_and_repeat_nothing() {
@@ -321,6 +330,19 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_waited_is_written_as_it_is() {
+        let workload = one_cpu();
+        let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
+        let [in_time, late] = [Duration::MAX, Duration::ZERO].map(|patience| {
+            let messages = pages.iter().map(|page| data(&page.bytes[..page.trimmed]));
+            compressed_with(description(&workload), messages.collect(), patience)
+        });
+        assert_eq!((in_time.1.uncompressed, late.1.uncompressed), (0, pages.len() as u64));
+        assert!(late.0.len() > in_time.0.len());
+        assert_eq!(read_back(&late.0).0, read_back(&in_time.0).0);
+    }
+
+    #[test]
     fn a_file_that_was_abandoned_has_no_end_and_no_data_later_than_that() {
         let workload = one_cpu();
         let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
@@ -329,7 +351,8 @@ mod tests {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
         let (file, description) = (BlockFile::new(disk, 0, [7; 16]), Arc::new(description(&workload)));
-        let (compressor, sync, progress, reason) = (None, None, Arc::default(), Arc::default());
+        let (compressor, patience, sync, progress, reason) =
+            (None, Duration::MAX, None, Arc::default(), Arc::default());
         let abandon = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&abandon);
         let (changes, own) = (closed(ForeignChanges::default()), None);
@@ -337,6 +360,7 @@ mod tests {
             file,
             description,
             compressor,
+            patience,
             sync,
             full,
             free,
