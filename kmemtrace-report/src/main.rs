@@ -51,6 +51,11 @@ use views::Run;
 static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
 
 fn main() -> ExitCode {
+    kmemtrace_fence::raise_open_files();
+    kmemtrace_fence::with_stack(report)
+}
+
+fn report() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
         return pager::wait_for_text();
     }

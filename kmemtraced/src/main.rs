@@ -28,10 +28,14 @@ mod write;
 use std::process::ExitCode;
 
 use args::{Args, CommandLine, NOT_STARTED, Verb};
-use process::{messages, thread};
+use process::{limits, messages, thread};
 use record::shutdown;
 
 fn main() -> ExitCode {
+    kmemtrace_fence::with_stack(work)
+}
+
+fn work() -> ExitCode {
     let CommandLine { verb, args } = CommandLine::of_process();
     let done = match verb {
         // The recorder is a process of its own there, with its own messages and signals.
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
 }
 
 fn record(args: Args) -> anyhow::Result<u8> {
+    limits::raise_open_files();
     messages::start(args.priority).map_err(|error| thread::not_started("messages", &error))?;
     record::record(args)
 }

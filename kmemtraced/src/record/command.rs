@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::args::Args;
+use crate::process::limits;
 use crate::process::messages::{self, say};
 use crate::process::report;
 use crate::process::signals::Signals;
@@ -66,7 +67,7 @@ pub(crate) fn report(args: &Args, dir: &Path, file: Option<&File>, signals: &Sig
             if let Some(file) = file {
                 command.stdout(file);
             }
-            command.spawn()
+            limits::with_those_of_the_caller(|| command.spawn())
         });
         let shown = words.join(" ");
         match spawned.and_then(|child| wait_for(child, signals)) {

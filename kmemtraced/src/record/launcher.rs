@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use crate::process::limits;
 use crate::process::thread::{not_started, own_tid};
 
 /// Stack of the thread, bytes.
@@ -26,7 +27,7 @@ pub(crate) struct Launcher {
 /// Starts `command` in the calling thread.
 pub(crate) fn spawn(command: &[OsString]) -> Option<io::Result<Child>> {
     let (program, rest) = command.split_first()?;
-    Some(Command::new(program).args(rest).spawn())
+    Some(limits::with_those_of_the_caller(|| Command::new(program).args(rest).spawn()))
 }
 
 impl Launcher {

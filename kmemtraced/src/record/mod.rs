@@ -220,7 +220,8 @@ fn run(
     let outcomes = workers.stop(reason, |workers| {
         answer_counters(workers, signals);
         if workers.are_drained() && !changes.is_closed() {
-            report_change(watcher.as_mut().and_then(Watcher::last_comparison));
+            // What a failed start left undone is no change by others.
+            report_change(watcher.as_mut().filter(|_| waited.is_ok()).and_then(Watcher::last_comparison));
             changes.close();
         }
     });
@@ -310,7 +311,7 @@ fn meta_options(args: &Args) -> MetaOptions {
 
 /// Ends the recording of events, after a last look at the control files and the machine's memory.
 fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, names: &mut Names) {
-    report_change(watcher.as_mut().and_then(|watcher| watcher.compare(true)));
+    report_change(watcher.as_mut().and_then(|watcher| watcher.compare_now()));
     if let Some(watcher) = watcher {
         watcher.switch(false, &[]);
     }

@@ -5,6 +5,7 @@ use std::process::Child;
 use anyhow::{Context, bail};
 
 use crate::args::Args;
+use crate::control::files::Watching;
 use crate::control::foreign::Watcher;
 use crate::output::destination::Destination;
 use crate::process::memory;
@@ -56,9 +57,16 @@ pub(crate) fn start(
     }
     let mut priority = HighPriority::take(args.priority);
     if let Some(watcher) = watcher.as_deref_mut() {
-        if !watcher.is_watched() {
-            let reason = "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)";
-            say_verbose(args, reason);
+        match watcher.watching() {
+            Watching::All => {}
+            Watching::Partial => say_verbose(
+                args,
+                "triggers that others set are seen after half a minute here (fs.inotify.max_user_watches is too low)",
+            ),
+            Watching::None => say_verbose(
+                args,
+                "changes by others that last less than a second cannot be seen here (no fanotify and no inotify, or no /proc)",
+            ),
         }
         report_change(watcher.selections());
         // Probe events of a buffer of the boot come once the recording has begun.
@@ -67,14 +75,18 @@ pub(crate) fn start(
     }
     let Whom { launcher, mut tasks } = whom;
     if let Some(launcher) = &launcher {
-        source.follow(&[launcher.tid.unsigned_abs()])?;
+        let thread = [launcher.tid.unsigned_abs()];
+        source.follow(&thread)?;
+        if let Some(watcher) = watcher.as_deref_mut() {
+            watcher.listed(&thread);
+        }
     }
     if let Some(tasks) = tasks.as_deref_mut() {
-        tasks.begin(source)?;
+        tasks.begin(source, watcher.as_deref_mut())?;
     }
     source.start()?;
     // A write of another program to a switch is not told from the recorder's own until these are taken.
-    report_change(watcher.and_then(|watcher| watcher.compare(false)));
+    report_change(watcher.as_deref_mut().and_then(Watcher::compare));
     let tasks = tasks.as_deref();
     say_begin(args, output.path(), facts, &tasks::whom(args, tasks));
     tasks.and_then(Tasks::grows).iter().for_each(|line| say(args, line));
@@ -83,9 +95,13 @@ pub(crate) fn start(
         messages::finish(LAST_WORDS);
         // A child inherits the priority of this thread.
         drop(priority);
+        let is_alone = launcher.is_some();
         let spawned = launcher.map_or_else(|| launcher::spawn(&args.command), Launcher::launch);
         priority = HighPriority::take(args.priority);
         child = spawned.transpose().with_context(|| format!("{}: cannot be run", args.command_name()))?;
+        if let (Some(child), Some(watcher)) = (child.as_ref().filter(|_| is_alone), watcher) {
+            watcher.listed(&[child.id()]);
+        }
     }
     Ok(Started { child, priority })
 }

@@ -5,6 +5,7 @@
 
 mod boot;
 mod faults;
+mod foreign;
 mod latency_recorder;
 mod live;
 mod live_pages;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     kmemtrace_tests::runner::main(&[
         boot::TESTS,
         faults::TESTS,
+        foreign::TESTS,
         latency_recorder::TESTS,
         live::TESTS,
         live_pages::TESTS,
