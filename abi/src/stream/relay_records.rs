@@ -112,7 +112,7 @@ impl StreamState {
             match relay::parse::<O>(format.layout, &bytes[taken..]) {
                 Parsed::Record(record, len) => {
                     let at = self.relay_key(&record, format, offset + taken as u64);
-                    self.push(items, relay_event(&record, at, self.cpu, &format.names), names);
+                    self.push(items, &relay_event(&record, at, self.cpu, &format.names), names);
                     taken += len;
                 }
                 _ if taken == bytes.len() => return (taken, None),

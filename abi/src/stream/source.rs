@@ -83,9 +83,10 @@ pub(super) fn hand_over(
     names: &Names,
     items: &mut impl EventSink,
 ) {
-    for item in read.drain(..) {
+    // In place: an event has many fields, of which a consumer takes few.
+    for item in read.iter_mut() {
         match item {
-            StreamItem::Event(mut event) => {
+            StreamItem::Event(event) => {
                 event.at = state.key(event.at, 0);
                 if !has_cpus {
                     event.cpu = state.cpu;
@@ -96,15 +97,16 @@ pub(super) fn hand_over(
                 state.report.stacks += u64::from(event.stack.is_some());
                 state.push(items, event, names);
             }
-            StreamItem::Gap(mut gap) => {
+            StreamItem::Gap(gap) => {
                 if !has_cpus {
                     gap.cpu = state.cpu;
                 }
                 state.report.lost = state.report.lost.zip(gap.lost).map(|(sum, lost)| sum.saturating_add(lost));
-                state.push_gap(items, gap);
+                state.push_gap(items, *gap);
             }
         }
     }
+    read.clear();
 }
 
 impl StreamState {

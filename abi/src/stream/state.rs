@@ -253,7 +253,7 @@ impl StreamState {
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, items: &mut impl EventSink, event: Event, names: &Names) {
+    pub(super) fn push(&mut self, items: &mut impl EventSink, event: &Event, names: &Names) {
         if !self.is_plain() {
             self.announce(event.at, names, items);
         }

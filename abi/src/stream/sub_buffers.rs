@@ -240,7 +240,7 @@ impl StreamState {
     #[cold]
     fn push_unreadable(&mut self, at: u64, names: &mut Names, items: &mut impl EventSink) {
         let event = Event::unreadable(at, self.cpu, names);
-        self.push(items, event, names);
+        self.push(items, &event, names);
     }
 
     /// An entry that cannot be one: what follows it in the sub-buffer is lost.

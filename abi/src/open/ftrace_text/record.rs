@@ -107,9 +107,7 @@ pub(super) fn fields(mut text: &[u8]) -> Option<Fields<'_>> {
     if let Some(value) = text.trim_ascii_start().strip_prefix(b"va_start: ") {
         text = wide(value, &mut fields.area)?;
     }
-    while let Some(equals) = memchr(b'=', text) {
-        let begin = text[..equals].iter().rposition(|&byte| byte == b' ').map_or(0, |blank| blank + 1);
-        let (key, value) = (&text[begin..equals], &text[equals + 1..]);
+    while let Some((key, value)) = field(text) {
         text = match key {
             b"call_site" => caller(value, &mut fields)?,
             b"ptr" => pointer(value, &mut fields.pointer)?,
@@ -132,6 +130,21 @@ pub(super) fn fields(mut text: &[u8]) -> Option<Fields<'_>> {
         };
     }
     Some(fields)
+}
+
+/// Name of the next field, and what stands behind its `=`.
+#[inline]
+fn field(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    // Names are short: a loop finds their end before a search in whole vectors has begun.
+    let mut begin = 0;
+    for (at, &byte) in text.iter().enumerate() {
+        match byte {
+            b'=' => return Some((&text[begin..at], &text[at + 1..])),
+            b' ' => begin = at + 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The word at the start, and what follows it.
@@ -176,17 +189,30 @@ pub(super) fn pointer<'l>(value: &'l [u8], to: &mut Option<Pointer>) -> Option<&
 
 /// Reads a number that fits its field.
 fn wide<'l, N: TryFrom<u64>>(value: &'l [u8], to: &mut Option<N>) -> Option<&'l [u8]> {
-    let (word, rest) = word(value);
-    *to = Some(N::try_from(number(word)?).ok()?);
+    let (number, rest) = first_number(value)?;
+    *to = Some(N::try_from(number).ok()?);
     Some(rest)
 }
 
+/// The number that is the word at the start, and what follows it.
+#[inline]
+fn first_number(text: &[u8]) -> Option<(u64, &[u8])> {
+    match decimal(text) {
+        Some((value, rest)) if rest.first().is_none_or(|&byte| byte == b' ') => Some((value, rest)),
+        _ => {
+            let (word, rest) = word(text);
+            Some((number(word)?, rest))
+        }
+    }
+}
+
 fn node<'l>(value: &'l [u8], to: &mut Option<i32>) -> Option<&'l [u8]> {
-    let (word, rest) = word(value);
-    *to = match word.strip_prefix(b"-") {
-        Some(digits) => Some(-i32::try_from(number(digits)?).ok()?),
+    let digits = value.strip_prefix(b"-");
+    let (number, rest) = first_number(digits.unwrap_or(value))?;
+    *to = match digits {
+        Some(_) => Some(-i32::try_from(number).ok()?),
         // The option `fields` prints it without sign.
-        None => Some(u32::try_from(number(word)?).ok()?.cast_signed()),
+        None => Some(u32::try_from(number).ok()?.cast_signed()),
     };
     Some(rest)
 }

@@ -22,7 +22,7 @@ use crate::stack::StackId;
 use crate::stream::source::{EventSource, SourceEnd};
 
 /// Items handed over at once.
-const AT_ONCE: usize = 1024;
+const AT_ONCE: usize = 32;
 /// Events that wait for their stacks: a stack comes behind its event, with events of other CPUs between.
 const WAITING: usize = 4096;
 /// Frames of a stack. The kernel keeps 64 at most (`PERF_MAX_STACK_DEPTH`, 127, of perf).

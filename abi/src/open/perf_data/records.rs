@@ -28,6 +28,8 @@ pub(super) mod kind {
 pub(super) const HEADER: usize = 8;
 /// Bytes asked of the system at once: they are still in the processor's cache when they are taken apart.
 const CHUNK: usize = 1 << 17;
+/// Bytes of a line of the processor's cache, or a multiple of that.
+const LINE: usize = 64;
 /// A record that is longer than its header's 16 bits tell, in bytes: none that makes sense.
 const MAX_RECORD: usize = 64 << 20;
 
@@ -40,6 +42,8 @@ pub(super) struct Record<'b> {
     pub(super) offset: u64,
     /// The whole record, header included, but without data behind it.
     pub(super) bytes: &'b [u8],
+    /// The record and what was read of the file behind it.
+    pub(super) rest: &'b [u8],
 }
 
 impl<'b> Record<'b> {
@@ -84,36 +88,18 @@ impl Records {
     /// # Errors
     /// Errors of the system; `UnexpectedEof` where the file ends inside a record, `InvalidData` where the length of a record makes no
     /// sense: what follows cannot be found.
+    // A result that goes through memory costs as much as finding the record.
+    #[inline(always)]
     pub(super) fn next(&mut self) -> io::Result<Option<Record<'_>>> {
         let endian = self.endian;
         let Some(header) = self.fill(HEADER)? else { return Ok(None) };
         let kind = u32_of(endian, header, 0).unwrap_or(0);
         let misc = misc_and_size(header, endian).map_or(0, |(misc, _)| misc);
-        let Some(mut len) = record_len(header, endian) else { return Err(ErrorKind::UnexpectedEof.into()) };
-        let mut behind = 0;
-        match kind {
-            // The data stand behind the record, padded to words.
-            kind::HEADER_TRACING_DATA => {
-                behind = self.fill(HEADER + 4)?.and_then(|bytes| u32_of(endian, bytes, HEADER)).map_or(0, u64::from);
-                behind = behind.next_multiple_of(8);
-            }
-            kind::AUXTRACE => {
-                behind = self.fill(HEADER + 8)?.and_then(|bytes| u64_of(endian, bytes, HEADER)).unwrap_or(0);
-            }
-            // Its length overflows 16 bits (perf 6.16 and later), and no padding follows then.
-            kind::COMPRESSED2 => {
-                let data = self.fill(HEADER + 8)?.and_then(|bytes| u64_of(endian, bytes, HEADER)).unwrap_or(0);
-                let whole = usize::try_from(data).unwrap_or(usize::MAX).saturating_add(HEADER + 8);
-                if whole > MAX_RECORD {
-                    let what = format!("the compressed record at byte {} counts {data} bytes", self.at);
-                    return Err(io::Error::new(ErrorKind::InvalidData, what));
-                }
-                if whole.next_multiple_of(8) > len {
-                    len = whole;
-                }
-            }
-            _ => {}
-        }
+        let Some(len) = record_len(header, endian) else { return Err(ErrorKind::UnexpectedEof.into()) };
+        let (len, behind) = match kind {
+            kind::HEADER_TRACING_DATA | kind::AUXTRACE | kind::COMPRESSED2 => self.lengths(kind, len)?,
+            _ => (len, 0),
+        };
         // Checked here because a length that has overflowed may be 0.
         if len < HEADER {
             let what = format!("the record at byte {} has the length {len}", self.at);
@@ -128,11 +114,50 @@ impl Records {
         let skipped = behind.min((self.filled - self.taken) as u64);
         self.taken += skipped as usize;
         self.at = self.at.saturating_add(behind);
-        Ok(Some(Record { kind, misc, offset, bytes: &self.buffer[from..from + len] }))
+        let rest = &self.buffer[from..self.filled];
+        Ok(Some(Record { kind, misc, offset, bytes: &rest[..len], rest }))
+    }
+
+    /// Bytes of a record that its header does not tell alone, and of the data behind it, which are no part of it.
+    #[cold]
+    fn lengths(&mut self, kind: u32, len: usize) -> io::Result<(usize, u64)> {
+        let endian = self.endian;
+        let count = |bytes: Option<&[u8]>| bytes.and_then(|bytes| u64_of(endian, bytes, HEADER)).unwrap_or(0);
+        match kind {
+            // The data stand behind the record, padded to words.
+            kind::HEADER_TRACING_DATA => {
+                let behind =
+                    self.fill(HEADER + 4)?.and_then(|bytes| u32_of(endian, bytes, HEADER)).map_or(0, u64::from);
+                Ok((len, behind.next_multiple_of(8)))
+            }
+            kind::AUXTRACE => Ok((len, count(self.fill(HEADER + 8)?))),
+            // Its length overflows 16 bits (perf 6.16 and later), and no padding follows then.
+            kind::COMPRESSED2 => {
+                let data = count(self.fill(HEADER + 8)?);
+                let whole = usize::try_from(data).unwrap_or(usize::MAX).saturating_add(HEADER + 8);
+                if whole > MAX_RECORD {
+                    let what = format!("the compressed record at byte {} counts {data} bytes", self.at);
+                    return Err(io::Error::new(ErrorKind::InvalidData, what));
+                }
+                Ok((if whole.next_multiple_of(8) > len { whole } else { len }, 0))
+            }
+            _ => Ok((len, 0)),
+        }
     }
 
     /// At least `want` bytes from the next record on; fewer where the file ends, `None` where there are none.
+    #[inline]
     fn fill(&mut self, want: usize) -> io::Result<Option<&[u8]>> {
+        if self.filled - self.taken < want {
+            self.read_on(want)?;
+        }
+        let bytes = &self.buffer[self.taken..self.filled];
+        Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+
+    /// Reads from the file until `want` bytes are there, or the file ends.
+    #[cold]
+    fn read_on(&mut self, want: usize) -> io::Result<()> {
         while self.filled - self.taken < want {
             let have = self.filled - self.taken;
             let from = self.at + have as u64;
@@ -141,19 +166,25 @@ impl Records {
             if ask == 0 {
                 break;
             }
-            self.buffer.copy_within(self.taken..self.filled, 0);
-            (self.taken, self.filled) = (0, have);
+            // The kernel copies faster between addresses of whole cache lines, so what is left goes right before one.
+            let begin = have.next_multiple_of(LINE);
             // Memory grows as bytes are there: a length in the file asks for no more than it has.
-            self.buffer.resize(self.buffer.len().max(have + ask.min(CHUNK)), 0);
-            let room = ask.min(self.buffer.len() - have);
-            let len = read_at(&self.file, &mut self.buffer[have..have + room], from)?;
+            let room = ask.min(CHUNK);
+            if self.buffer.len() < LINE + begin + room {
+                self.buffer.resize(LINE + begin + room, 0);
+            }
+            let begin = begin + self.buffer.as_ptr().align_offset(LINE).min(LINE);
+            self.buffer.copy_within(self.taken..self.filled, begin - have);
+            (self.taken, self.filled) = (begin - have, begin);
+            // The next read begins at a whole page of the file.
+            let room = if room == CHUNK { CHUNK - (from % CHUNK as u64) as usize } else { room };
+            let len = read_at(&self.file, &mut self.buffer[begin..begin + room], from)?;
             self.filled += len;
             if len == 0 {
                 break;
             }
         }
-        let bytes = &self.buffer[self.taken..self.filled];
-        Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::layout::{Attr, Attrs};
-use super::records::{Record, Records, kind};
+use super::records::{HEADER, Record, Records, kind};
 use super::scan::{Cpu, Round, Run, is_cut};
 use crate::event::{Event, EventSink, Gap, GapCause, Names, StreamItem};
 use crate::fault::{Code, Fault};
@@ -23,8 +23,8 @@ use crate::text::units::counted;
 const FIRST_MARKER: u64 = (-4095i64).cast_unsigned();
 /// Marker of the kernel's own addresses (`PERF_CONTEXT_KERNEL`).
 const KERNEL: u64 = (-128i64).cast_unsigned();
-/// Items handed over at once.
-const AT_ONCE: usize = 1024;
+/// Items handed over at once: few, so that they are still in the nearest cache.
+const AT_ONCE: usize = 16;
 /// Frames of a stack, at most; perf records 127 by default.
 const MAX_FRAMES: usize = 1024;
 
@@ -135,6 +135,7 @@ impl CpuRecords {
 }
 
 /// Attribute, time and CPU of a record of events or of their loss; `None` for any other.
+#[inline(always)]
 fn place<'a>(record: &Record<'_>, attrs: &'a Attrs, endian: Endian) -> Option<(&'a Attr, u64, u32)> {
     let body = record.body();
     let (attr, (time, cpu)) = match record.kind {
@@ -183,7 +184,8 @@ impl Decoded {
         let Some(sample) = attr.sample(body, endian) else {
             return items.push(StreamItem::Event(Event::unreadable(time, cpu, names)));
         };
-        let raw = subbuffer::Record { time, payload: sample.raw, rest: sample.raw };
+        let rest = record.rest.get(HEADER + sample.raw_at..).unwrap_or(sample.raw);
+        let raw = subbuffer::Record { time, payload: sample.raw, rest };
         // The stream counts events that are not known.
         let unknown = &mut UnknownEvents::default();
         let to = &mut WithFields(items);
