@@ -1,7 +1,7 @@
 //! Hands of other programs on the recorder's instance, on the running kernel: whatever they do there is told, and each event that is
 //! missing for it lies in a gap. Tests that cannot run here are listed as skipped at the end.
 //!
-//! Random runs are three of each kind, or fifty with `KMEMTRACE_RUNS=all`.
+//! Random runs are three of each kind, or fifty with `KMEMTRACE_RUNS=all`, or as many as it says.
 
 use std::collections::HashMap;
 use std::fs;
@@ -55,12 +55,14 @@ fn instance_dir(tracefs: &Tracefs, name: &str) -> PathBuf {
     tracefs.path().join("instances").join(name)
 }
 
-/// Gaps of a recording that were told of a CPU, as (from, to), on the clock of the trace.
-fn gaps(trace: &Path, cpu: u64) -> Vec<(u64, u64)> {
-    let found = views::events(trace);
-    let gaps = found.iter().filter(|line| line["event"] == "gap" && line["cpu"] == cpu);
-    let time = |gap: &Value, member: &str, unknown| gap[member].as_u64().unwrap_or(unknown);
-    gaps.map(|gap| (time(gap, "from", 0), time(gap, "at", u64::MAX))).collect()
+/// Gaps among the lines of the view `events`, of a CPU, as (from, to), on the clock of the trace. The view lets no gap begin before the
+/// first event: such a one begins before it.
+fn gaps(lines: &[Value], cpu: u64) -> Vec<(u64, u64)> {
+    let events = lines.iter().filter(|line| line["event"] != "gap");
+    let first = events.filter_map(|event| event["at"].as_u64()).min().unwrap_or(0);
+    let gaps = lines.iter().filter(|line| line["event"] == "gap" && line["cpu"] == cpu);
+    let from = |gap: &Value| gap["from"].as_u64().filter(|from| *from > first).unwrap_or(0);
+    gaps.map(|gap| (from(gap), gap["at"].as_u64().unwrap_or(u64::MAX))).collect()
 }
 
 fn needs(program: &str) -> Result<(), Skip> {
@@ -176,7 +178,7 @@ fn a_trigger_is_found_where_the_kernel_reports_nothing() -> Result<(), Skip> {
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("no fanotify and no inotify"), "{stderr}");
     assert!(stderr.contains("events/sched/sched_switch/trigger is traceoff"), "{stderr}");
-    let gaps = gaps(&directory.file("trace"), 0);
+    let gaps = gaps(&views::events(&directory.file("trace")), 0);
     assert!(gaps.iter().any(|(from, to)| *from <= set && set < *to), "at {set}: {gaps:?}");
     Ok(())
 }
@@ -196,7 +198,7 @@ fn a_trigger_on_another_event_is_a_gap_until_it_is_gone() -> Result<(), Skip> {
     let later = now();
     let ended = recorder.stop();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    let gaps = gaps(&ended.trace(), 0);
+    let gaps = gaps(&views::events(&ended.trace()), 0);
     assert!(gaps.iter().any(|(from, to)| *from <= set && on <= *to), "from {set} to {on}: {gaps:?}");
     assert!(gaps.iter().all(|(_, to)| *to < later), "it was over before {later}: {gaps:?}");
     Ok(())
@@ -216,7 +218,7 @@ fn a_list_of_tasks_that_lost_one_stays_wrong() -> Result<(), Skip> {
     assert_eq!(run("kmemtrace-check", &[], &[&recorded.trace()]).status.code(), Some(1));
     let events = views::events(&recorded.trace());
     let last = events.iter().filter_map(|event| event["at"].as_u64()).max().unwrap();
-    let gaps = gaps(&recorded.trace(), 0);
+    let gaps = gaps(&events, 0);
     let longest = gaps.iter().map(|(from, to)| (*to).min(last).saturating_sub(*from)).max().unwrap_or(0);
     assert!(longest > 1_500_000_000, "it lasts until the end: {gaps:?}");
     // Children that begin and end, and tasks that are added, are no change of the list.
@@ -430,11 +432,11 @@ fn hand_at_random(tracefs: &Tracefs, kind: &Kind, seed: u64, tid: &str, begins: 
     recorder.until_said("recording to ", 1);
     begins.store(true, Ordering::Release);
     let mut rest = |most| sleep(Duration::from_millis(random.below(most)));
-    rest(500);
+    rest(300);
     let laid = try_shell(&dir, &kind.on.replace("TID", tid));
-    rest(700);
-    let laid = laid.and_then(|()| try_shell(&dir, &kind.off.replace("TID", tid)));
     rest(500);
+    let laid = laid.and_then(|()| try_shell(&dir, &kind.off.replace("TID", tid)));
+    rest(200);
     own.write("tracing_on", "0").map_err(failed)?;
     // What the count has ends before the recording does.
     let ended = recorder.stop();
@@ -444,9 +446,10 @@ fn hand_at_random(tracefs: &Tracefs, kind: &Kind, seed: u64, tid: &str, begins: 
     if expected.len() < 100 {
         return Err(format!("only {} events were counted", expected.len()));
     }
-    let missing = missing(&expected, &ended.trace());
+    let lines = views::events(&ended.trace());
+    let missing = missing(&expected, &lines);
     let gaps: HashMap<u64, Vec<(u64, u64)>> =
-        missing.iter().map(|event| event.cpu).map(|cpu| (cpu, gaps(&ended.trace(), cpu))).collect();
+        missing.iter().map(|event| event.cpu).map(|cpu| (cpu, gaps(&lines, cpu))).collect();
     let lies_in_a_gap = |event: &&Counted| {
         gaps[&event.cpu]
             .iter()
@@ -470,9 +473,9 @@ fn hand_at_random(tracefs: &Tracefs, kind: &Kind, seed: u64, tid: &str, begins: 
 }
 
 /// Events of the count that the recording does not have.
-fn missing(expected: &[Counted], trace: &Path) -> Vec<Counted> {
+fn missing(expected: &[Counted], lines: &[Value]) -> Vec<Counted> {
     let mut recorded: HashMap<(u64, u64), Vec<u64>> = HashMap::new();
-    for event in views::events(trace).iter().filter(|event| event["event"] == "kmalloc") {
+    for event in lines.iter().filter(|event| event["event"] == "kmalloc") {
         let number = |member: &str| event[member].as_u64().unwrap_or(0);
         recorded.entry((number("cpu"), number("requested"))).or_default().push(number("at"));
     }
@@ -485,8 +488,11 @@ fn missing(expected: &[Counted], trace: &Path) -> Vec<Counted> {
 
 fn each_missing_event_lies_in_a_gap() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    let is_all = std::env::var("KMEMTRACE_RUNS").is_ok_and(|runs| runs == "all");
-    let runs = if is_all { 50 } else { 3 };
+    let runs = match std::env::var("KMEMTRACE_RUNS").as_deref() {
+        Ok("all") => 50,
+        Ok(number) => number.parse().unwrap(),
+        Err(_) => 3,
+    };
     let cases: Vec<(&Kind, u64)> = KINDS.iter().flat_map(|kind| (0..runs).map(move |seed| (kind, seed))).collect();
     let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let ends: Mutex<HashMap<String, u32>> = Mutex::default();
@@ -497,7 +503,10 @@ fn each_missing_event_lies_in_a_gap() -> Result<(), Skip> {
                 while let Some((kind, seed)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     match random_run(&tracefs, kind, *seed) {
                         Ok(end) => *ends.lock().unwrap().entry(end).or_insert(0) += 1,
-                        Err(fault) => faults.lock().unwrap().push(format!("{}, seed {seed}: {fault}", kind.on)),
+                        Err(fault) => {
+                            eprintln!("{}, seed {seed}: {fault}", kind.on);
+                            faults.lock().unwrap().push(format!("{}, seed {seed}: {fault}", kind.on));
+                        }
                     }
                 }
             });
