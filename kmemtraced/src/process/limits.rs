@@ -17,7 +17,7 @@ pub(crate) fn raise_open_files() {
 /// Starts a program with the caller's limit. A thread that opens a file meanwhile may be refused it, on machines with hundreds of CPUs.
 pub(crate) fn with_those_of_the_caller<T>(start: impl FnOnce() -> T) -> T {
     let Some(before) = CALLERS.get() else { return start() };
-    let _ = setrlimit(Resource::Nofile, before.clone());
+    let _ = setrlimit(Resource::Nofile, *before);
     let started = start();
     kmemtrace_fence::raise_open_files();
     started
