@@ -12,6 +12,8 @@ use crate::control::rules::may_clear;
 
 /// Interval between two comparisons of the control files.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest time from when a write acts to when the kernel reports it, nanoseconds, rounded up generously.
+const SLOWEST_WRITE: u64 = 1_000_000_000;
 /// Most control files that a text names; the rest is a number.
 const MAX_NAMED: usize = 16;
 
@@ -82,8 +84,6 @@ pub(crate) struct Watcher {
 #[derive(Debug, Default)]
 struct History {
     changes: ForeignChanges,
-    /// Time up to which the kernel reported no write.
-    quiet_until: Option<u64>,
     /// Time of the last comparison: a file without a difference was right then.
     compared: Option<u64>,
     /// Deviations that are not over, by the last time when their files were right.
@@ -103,7 +103,7 @@ impl Watcher {
     /// Starts with the control files as set-up left them, before the recording is switched on.
     pub(crate) fn new(control: Control, changes: ForeignChanges) -> Watcher {
         let now = control.now().map(|(not_later, _)| not_later);
-        let history = History { changes, quiet_until: now, compared: now, ..History::default() };
+        let history = History { changes, compared: now, ..History::default() };
         Watcher { control, compared: Instant::now(), own: OwnWrites::default(), history }
     }
 
@@ -152,13 +152,9 @@ impl Watcher {
     /// Takes the writes that the kernel reported. Compares the files if there are any, or if it `is_time`; those that are compared in turn
     /// if it is time, and all of them at the `end`.
     fn look(&mut self, is_time: bool, end: bool) -> Option<String> {
-        let is_cheap = self.control.has_cheap_clock();
-        let before = if is_time || is_cheap { self.control.now() } else { None };
+        let before = if is_time || self.control.has_cheap_clock() { self.control.now() } else { None };
         let told = self.control.written(std::mem::take(&mut self.own));
         if told.is_empty() && !is_time {
-            if self.control.watching() != Watching::None && is_cheap {
-                self.history.mark_quiet(before.map(|(not_later, _)| not_later));
-            }
             return None;
         }
         self.compared = Instant::now();
@@ -221,11 +217,6 @@ impl Deviation {
 }
 
 impl History {
-    /// Notes that no file was written to up to now.
-    fn mark_quiet(&mut self, now: Option<u64>) {
-        self.quiet_until = now;
-    }
-
     /// Files that were not right at the last comparison.
     fn deviating(&self) -> impl Iterator<Item = String> {
         self.open.values().flat_map(|deviation| deviation.files.keys().cloned())
@@ -250,13 +241,13 @@ impl History {
         } else if !are_over && self.open.is_empty() && !found.written.is_empty() {
             // It was changed and changed back.
             let text = written_text(&found.written);
-            self.push(self.quiet_until, found.after, found.written.keys().any(|file| may_clear(file)), text.clone());
+            self.push(self.compared, found.after, found.written.keys().any(|file| may_clear(file)), text.clone());
             Some(format!("another program changed the recording: {text}: events may be missing here"))
         } else {
             None
         };
         self.has_changed |= message.is_some();
-        (self.quiet_until, self.compared) = (found.before, found.before);
+        self.compared = found.before;
         message
     }
 
@@ -290,8 +281,13 @@ impl History {
             }
             let how = format!("{how}{by}");
             news.push(format!("{file} {how}"));
-            // Without a report of a write to it, it may be wrong since the last look.
-            let since = if writer.is_some() { self.quiet_until } else { right.or(self.compared) };
+            // A write acts before the kernel reports it: some take tens of milliseconds. What the last look has seen is right.
+            let reported = self.compared.map(|compared| compared.saturating_sub(SLOWEST_WRITE));
+            let since = match right {
+                None => self.compared,
+                Some(_) if writer.is_some() => reported.max(*right),
+                Some(_) => *right,
+            };
             self.open.entry(since).or_default().files.insert(file.clone(), how);
             changed.insert(since);
         }
@@ -337,7 +333,7 @@ mod tests {
     }
 
     fn history(right_until: u64) -> History {
-        History { quiet_until: Some(right_until), compared: Some(right_until), ..History::default() }
+        History { compared: Some(right_until), ..History::default() }
     }
 
     const OFF: (&str, &str) = ("tracing_on", "is 0 instead of 1");
@@ -347,12 +343,9 @@ mod tests {
     fn a_change_lasts_from_the_last_right_look_to_the_next() {
         let mut history = history(10);
         assert!(history.add(seen(20, &[], &[])).is_none() && !history.has_changed);
-        history.mark_quiet(Some(25));
         let message = history.add(seen(30, &["tracing_on"], &[OFF])).unwrap();
         assert!(message.contains("tracing_on is 0 instead of 1"), "{message}");
         assert!(history.add(seen(40, &[], &[OFF])).is_none(), "it was reported");
-        history.mark_quiet(Some(45));
-        // No write to this one was reported: it may be wrong since the comparison before.
         assert!(history.add(seen(50, &[], &[OFF, ("filter", "is x")])).unwrap().contains("filter is x"));
         assert!(history.add(seen(60, &[], &[("filter", "is x")])).is_none(), "one of the two is right again");
         assert!(history.add(seen(70, &[], &[])).unwrap().contains("again"));
@@ -360,7 +353,7 @@ mod tests {
         let off = "tracing_on is 0 instead of 1";
         assert_eq!(
             history.changes.since(0),
-            [change(25, END, off), change(40, END, "filter is x"), change(25, 61, off), change(40, 71, "filter is x")]
+            [change(20, END, off), change(40, END, "filter is x"), change(20, 61, off), change(40, 71, "filter is x")]
         );
         assert_eq!(history.changes.since(3).len(), 1);
     }
@@ -404,10 +397,9 @@ mod tests {
     #[test]
     fn a_change_that_was_taken_back_is_told_and_has_an_end() {
         let mut history = history(10);
-        history.mark_quiet(Some(15));
         assert!(history.add(seen(20, &["trace"], &[])).unwrap().contains("trace written to"));
         assert!(history.add(seen(30, &["tracing_on"], &[])).is_some());
-        let cleared = ForeignChange { clears: true, ..change(15, 21, "trace written to") };
+        let cleared = ForeignChange { clears: true, ..change(10, 21, "trace written to") };
         assert_eq!(history.changes.since(0), [cleared, change(20, 31, "tracing_on written to")]);
     }
 
