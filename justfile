@@ -31,6 +31,14 @@ msrv:
 miri:
     CARGO_TARGET_DIR=target/miri cargo +nightly miri test --locked -p kmemtrace --lib -- zeroed prefetch
 
+# Licences, sources and duplicates of crates (needs cargo-deny)
+deny:
+    cargo deny --locked check bans licenses sources
+
+# Targets of fuzzing, each for so many seconds: just fuzz 60, just fuzz 600 meta
+fuzz seconds="60" *targets="":
+    ./fuzz/run {{seconds}} {{targets}}
+
 # The programs of this tree against those of a commit: the same documents, messages and exit statuses
 compare commit="main":
     ./tests/compare {{commit}}
@@ -39,11 +47,29 @@ compare commit="main":
 man:
     cargo run --quiet --locked -p kmemtrace-manual -- target
 
+# Packages for Debian, for distributions with rpm, and static programs, with checksums, into target/packages
+packages *kinds:
+    ./contrib/packages/build {{kinds}}
+
+# Version number, changelog, tag and packages of a release
+release version:
+    ./contrib/packages/release {{version}}
+
+# The crates that are published, as crates.io would get them
+package-crates:
+    cargo package --workspace --locked --exclude kmemtrace-benches --exclude kmemtrace-manual --exclude kmemtrace-tests
+
+# The pages of docs/ and the reference as a site in target/site (needs mdbook)
+site: man
+    ./contrib/site
+
 # Programs, man pages and completions into PREFIX; DESTDIR is put before it
 install prefix="/usr/local": man
-    cargo build --release --locked -p kmemtraced -p kmemtrace-check -p kmemtrace-report
-    install -D -m 755 -t "${DESTDIR-}{{prefix}}/bin" target/release/kmemtraced target/release/kmemtrace-check target/release/kmemtrace-report
+    cargo build --release --locked -p kmemtrace-cli -p kmemtraced -p kmemtrace-check -p kmemtrace-report
+    install -D -m 755 -t "${DESTDIR-}{{prefix}}/bin" target/release/kmemtrace target/release/kmemtraced target/release/kmemtrace-check target/release/kmemtrace-report
     install -D -m 644 -t "${DESTDIR-}{{prefix}}/share/man/man1" target/man/*.1
+    install -D -m 644 -t "${DESTDIR-}{{prefix}}/share/man/man5" target/man/*.5
+    install -D -m 644 -t "${DESTDIR-}{{prefix}}/share/man/man8" target/man/*.8
     install -D -m 644 -t "${DESTDIR-}{{prefix}}/share/bash-completion/completions" target/completions/*.bash
     install -D -m 644 -t "${DESTDIR-}{{prefix}}/share/zsh/site-functions" target/completions/_*
     install -D -m 644 -t "${DESTDIR-}{{prefix}}/share/fish/vendor_completions.d" target/completions/*.fish

@@ -1,5 +1,7 @@
 //! What an input can tell, whatever it holds.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use crate::kind::ByKind;
 
 /// What an input can tell.

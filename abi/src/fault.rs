@@ -160,7 +160,8 @@ codes! {
         "There should be a relay record here and its event id, type or size is impossible. Reading goes on at the next \
          bytes that look like records.";
     BadCompression = 310, Error, Corrupt, "compressed block does not expand",
-        "The block's checksum is right, but it does not expand to the size it claims.";
+        "The block's checksum is right, but it does not expand to the size it claims, or its encoded records make no sense. Records \
+         before the place that the message names are good and are reported; the rest of the block counts as a gap.";
     AfterEnd = 311, Error, Corrupt, "bytes after the end block",
         "A finished file ends with its end block, and there is more after it.";
     BadFormats = 312, Error, Corrupt, "event formats make no sense",

@@ -2,12 +2,13 @@
 //! `kmemtraced` keeps, what the readers decode. No analysis, no command line, no threads.
 //!
 //! Rooms, in the order the data flows: [`disk`] frames bytes in files, [`kernel`] takes the kernel's sub-buffers and records
-//! apart, [`stream`] turns one CPU's file into [`event`]s and gaps, [`open`] finds out what a path holds and opens a
+//! apart, [`codec`] stores them in less room, [`stream`] turns one CPU's file into [`event`]s and gaps, [`open`] finds out what a path holds and opens a
 //! [`trace`]. [`fault`] says what can be wrong, [`clock`] what an order key means, [`stack`] keeps call stacks, [`owner`] owners of
 //! memory, [`text`] how names are escaped. [`memory`] is the limit on what all of them take.
 
 mod capabilities;
 pub mod clock;
+pub mod codec;
 pub mod disk;
 pub mod event;
 pub mod fault;

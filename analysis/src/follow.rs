@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kmemtrace_abi::event::{Event, Names};
 use kmemtrace_abi::kernel::gfp::GfpNames;
-use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::stream::{CpuStream, Hole};
 use kmemtrace_abi::trace::{Trace, TraceInfo};
 
 use crate::account::cgroups::{CgroupBuilder, Cgroups};
@@ -142,6 +142,8 @@ pub struct Follower<'a> {
     late_events: u64,
     /// Streams without events are not waited for.
     hurries: bool,
+    /// Events that the writer of the stream left out since the last call of `take_left_out`.
+    left_out: Option<Hole>,
 }
 
 impl<'a> Follower<'a> {
@@ -164,6 +166,7 @@ impl<'a> Follower<'a> {
             latest: 0,
             late_events: 0,
             hurries: false,
+            left_out: None,
         }
     }
 
@@ -219,6 +222,9 @@ impl<'a> Follower<'a> {
                 let mut chunk = self.spare.pop().unwrap_or_default();
                 chunk.clear();
                 is_dry = !stream.decode(names, &mut chunk, self.batch);
+                if let Some(hole) = stream.take_hole() {
+                    self.left_out = Some(self.left_out.map_or(hole, |before| before.and(hole)));
+                }
                 self.add(index, chunk, stream);
                 has_read |= !is_dry;
             }
@@ -253,6 +259,11 @@ impl<'a> Follower<'a> {
         }
         self.latest = self.latest.max(chunk.events.last().map_or(0, |event| event.at));
         self.merger.add(index, chunk, stream.has_ended());
+    }
+
+    /// Events that the writer of the stream has left out since the last call: they are in none of the spans.
+    pub fn take_left_out(&mut self) -> Option<Hole> {
+        self.left_out.take()
     }
 
     /// Waits no longer for streams that have nothing, where too much of the others waits for them.

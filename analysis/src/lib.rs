@@ -3,14 +3,26 @@
 //! Three steps: [`Trace::open`] opens a recording, a [`Query`] says which rows, events and limits, and [`Query::run`] returns an
 //! [`Analysis`].
 //!
+//! The leaks of a recording, as `kmemtrace-report leaks` finds them:
+//!
 //! ```no_run
-//! use kmemtrace::{Query, Trace};
+//! use kmemtrace::documents::{self, Body, leaks::LeakOptions};
+//! use kmemtrace::{Query, Shape, Trace};
 //!
 //! let mut trace = Trace::open(&["kmemtrace.data".into()])?;
-//! let analysis = Query::by_site().run(&mut trace)?;
-//! println!("{} bytes wasted", analysis.total().wasted);
+//! let analysis = Query::leaks(&[]).run(&mut trace)?;
+//! let document = documents::leaks(&analysis, &Shape::default(), LeakOptions::default());
+//! if let Body::Leaks(view) = &document.body {
+//!     for group in view.groups.iter().filter(|group| group.verdict == Some("leak")) {
+//!         println!("{} objects at {} call sites", group.sums.live_objects, group.call_sites);
+//!     }
+//! }
+//! println!("the recording is {}", analysis.completeness().verdict_name());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! The folder `examples` has whole programs: `leaks`, `totals` and `live_diff` ask, `observer` takes every event, `input` reads another
+//! format, and `ci` is a check for CI.
 //!
 //! # Chapters
 //!

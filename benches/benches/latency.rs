@@ -95,14 +95,14 @@ fn report() {
     table("report of spans", &["view", "spans", "events", "M events/s", "peak MiB"], &rows.collect::<Vec<_>>());
 }
 
-/// Microseconds of a stack, by `kmemtraced probe`: the least of some, because other programs can only add; `None` where the machine is too
+/// Microseconds of a stack, by `kmemtraced doctor`: the least of some, because other programs can only add; `None` where the machine is too
 /// busy to tell.
 fn each() -> Option<f64> {
     (0..PROBES).filter_map(|_| probe()).min_by(f64::total_cmp)
 }
 
 fn probe() -> Option<f64> {
-    let printed = run_to(0, "kmemtraced", &["probe", "-B", &instance_name()], &[]);
+    let printed = run_to(0, "kmemtraced", &["doctor", "--quick", "-B", &instance_name()], &[]);
     let text = String::from_utf8_lossy(&printed).into_owned();
     let line = text.lines().find_map(|line| line.strip_prefix("stacks "))?.trim().to_owned();
     line.split_once(" us each")?.0.parse().ok()

@@ -33,8 +33,13 @@ pub(crate) fn close_all<'r>(
     }
     let requests: Vec<&Request> = requests.into_iter().collect();
     let has_screen = requests.iter().any(|request| matches!(request.view.run, Run::Top));
-    let mut sandbox = Sandbox::of_reader(if has_screen { Role::Screen } else { Role::Reader });
-    requests.iter().for_each(|request| allow(&mut sandbox, request));
+    let mut sandbox = if requests.iter().any(|request| request.args.viewer.is_viewer) {
+        Sandbox::of_viewer()
+    } else {
+        let mut sandbox = Sandbox::of_reader(if has_screen { Role::Screen } else { Role::Reader });
+        requests.iter().for_each(|request| allow(&mut sandbox, request));
+        sandbox
+    };
     add(&mut sandbox);
     let described = if is_verbose { sandbox.described() } else { Vec::new() };
     let missing = sandbox

@@ -11,6 +11,8 @@ mod chart;
 mod classes;
 mod cli;
 mod columns;
+#[cfg(feature = "full")]
+mod config;
 mod confine;
 mod exit;
 #[cfg(feature = "full")]
@@ -42,7 +44,9 @@ use kmemtrace::{AnalysisError, OpenError};
 use kmemtrace_abi::memory::{self, Limit};
 use kmemtrace_abi::text::escape::escape;
 
+use args::viewer;
 use cli::{CommandLine, Refusal, Request};
+use rustix::process::DumpableBehavior;
 use terminal::messages::say;
 use terminal::pager;
 use views::Run;
@@ -51,15 +55,18 @@ use views::Run;
 static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
 
 fn main() -> ExitCode {
+    if std::env::args_os().any(|word| word == viewer::WORD) {
+        // First of all: until then another process of this user could take this one over.
+        let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
+    if let Some(small) = kmemtrace_fence::small_stack("kmemtrace-report") {
+        return small;
+    }
     kmemtrace_fence::raise_open_files();
-    kmemtrace_fence::with_stack(report)
-}
-
-fn report() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
         return pager::wait_for_text();
     }
-    let done = match cli::parse(std::env::args_os().collect()) {
+    let done = match cli::parse(std::env::args_os().collect(), settings) {
         Ok(CommandLine::Request(request)) => {
             if is_paged(&request) {
                 pager::start();
@@ -82,6 +89,14 @@ fn report() -> ExitCode {
             ExitCode::from(if is_no_trace(&error) { exit::BAD_TRACE } else { exit::UNUSABLE })
         }
     }
+}
+
+/// The user's settings.
+fn settings() -> Result<cli::settings::Settings, String> {
+    #[cfg(feature = "full")]
+    return config::read();
+    #[cfg(not(feature = "full"))]
+    Ok(cli::settings::Settings::default())
 }
 
 /// End of a message about a system call that the sandbox may have refused.
@@ -134,6 +149,7 @@ fn limit_memory(request: &Request) {
 fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     limit_memory(request);
+    terminal::screen::set_copied(&args.viewer.copied);
     // A program that the view needs beside it is started here: in the sandbox nothing is.
     confine::close(request)?;
     match request.view.run {
@@ -166,7 +182,8 @@ fn run_full(request: &Request) -> anyhow::Result<u8> {
         Run::Chart => chart::chart(request),
         Run::Export => export::export(request),
         _ => {
-            let (level, threads) = (args.level.unwrap_or(pack::LEVEL), report::threads(args));
+            let level = (!args.raw).then(|| args.level.unwrap_or(pack::LEVEL));
+            let threads = report::threads(args);
             let how = pack::How { level, takes_unfinished: args.force, threads, is_quiet: args.quiet };
             pack::pack(&request.inputs(), how)?;
             Ok(exit::OK)

@@ -6,9 +6,15 @@ use kmemtrace_sandbox::Mode;
 
 use crate::cli::commands::PROGRAM;
 use crate::cli::old::Step;
+use crate::cli::settings::Settings;
 use crate::cli::{self, CommandLine, Refusal, Request};
 use crate::terminal::messages::say;
 use crate::{confine, exit};
+
+/// Lines that stand for those of the old program have no settings.
+fn no_settings() -> Result<Settings, String> {
+    Ok(Settings::default())
+}
 
 /// Does all steps, up to the first error; `view` runs a view. The status is the worst of all views.
 pub(crate) fn run(steps: Vec<Step>, view: impl Fn(&Request) -> anyhow::Result<u8>) -> anyhow::Result<u8> {
@@ -17,7 +23,7 @@ pub(crate) fn run(steps: Vec<Step>, view: impl Fn(&Request) -> anyhow::Result<u8
         match step {
             Step::Tell(line) => say(&line),
             Step::StaticRings { tree, branch, output } => static_rings(&tree, branch.as_deref(), &output)?,
-            Step::Line(line) => match cli::parse(words(&line)) {
+            Step::Line(line) => match cli::parse(words(&line), no_settings) {
                 Ok(CommandLine::Request(request)) => status = status.max(view(&request)?),
                 Ok(CommandLine::Steps(..) | CommandLine::Text(_)) => {}
                 Err(Refusal::Line(line)) => anyhow::bail!(line),
@@ -47,7 +53,7 @@ pub(crate) fn confine(steps: &[Step], mode: Mode, limit_memory: impl Fn(&Request
 /// The view of a step; a line that is none is told when its turn comes.
 fn request(step: &Step) -> Option<Box<Request>> {
     let Step::Line(line) = step else { return None };
-    match cli::parse(words(line)) {
+    match cli::parse(words(line), no_settings) {
         Ok(CommandLine::Request(request)) => Some(request),
         _ => None,
     }

@@ -1,5 +1,5 @@
-//! `kmemtrace-report pack`: replaces each file of a recording by a smaller one with the same events. Bytes outside of
-//! whole blocks are copied unchanged, so that a damaged file stays as damaged as it was.
+//! `kmemtrace-report pack`: replaces each file of a recording by a smaller one with the same events, or with `--raw` by one whose
+//! blocks are as the kernel wrote them. Bytes outside of whole blocks are copied, so that a damaged file stays as damaged as it was.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,9 +12,13 @@ use std::thread;
 use anyhow::{Context, bail};
 use kmemtrace::Progress;
 use kmemtrace::whole_file::{Directory, FileState};
-use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_ZSTD, HEADER_BYTES, kind};
+use kmemtrace_abi::codec::{Decoder, Encoder};
+use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_RECORDS, FLAG_ZSTD, Major, kind};
 use kmemtrace_abi::disk::end_block;
+use kmemtrace_abi::disk::expand::Expander;
 use kmemtrace_abi::disk::salvage::{Piece, PieceReader};
+use kmemtrace_abi::kernel::format::PageShape;
+use kmemtrace_abi::open;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units::grouped;
 use kmemtrace_abi::trace::{InputKind, Trace};
@@ -28,8 +32,8 @@ pub(crate) const LEVEL: i32 = 9;
 /// Options of packing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
-    /// Zstd level.
-    pub(crate) level: i32,
+    /// Zstd level; `None` for blocks as the kernel wrote them, in the format's major version 1.
+    pub(crate) level: Option<i32>,
     /// True if files without an end block are packed, too.
     pub(crate) takes_unfinished: bool,
     /// Number of files packed at the same time.
@@ -67,8 +71,8 @@ impl Meter {
 
 /// Packs each file of the recordings.
 pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
-    if !zstd::compression_level_range().contains(&how.level) {
-        bail!("--level {}: use a level of zstd, one of {:?}", how.level, zstd::compression_level_range());
+    if let Some(level) = how.level.filter(|level| !zstd::compression_level_range().contains(level)) {
+        bail!("--level {level}: use a level of zstd, one of {:?}", zstd::compression_level_range());
     }
     for input in inputs {
         // Every view refuses a directory without a recording, and a newer format; pack refuses them alike.
@@ -211,39 +215,135 @@ impl From<io::Error> for Failure {
 }
 
 /// Writes the packed pieces of `source`; returns the number of bytes written.
-fn write(source: &mut PieceReader, file: &File, level: i32, meter: &Meter) -> Result<u64, Failure> {
+fn write(source: &mut PieceReader, file: &File, level: Option<i32>, meter: &Meter) -> Result<u64, Failure> {
     let mut out = BufWriter::new(file);
-    let (mut compressor, mut expander) = (Compressor::new(level)?, Decompressor::new()?);
+    let mut packer = Packer::new(level)?;
     let mut written = 0;
-    let mut frame = Vec::new();
     while let Some(piece) = source.next_piece().map_err(Failure::Reading)? {
-        let whole = piece.bytes();
-        let part = match piece {
-            Piece::Block { info, payload, .. } if is_packable(&info) => {
-                frame.resize(HEADER_BYTES + zstd::zstd_safe::compress_bound(payload.len()), 0);
-                let len = compressor.compress_to_buffer(payload, &mut frame[HEADER_BYTES..])?;
-                let sealed = &mut frame[..HEADER_BYTES + len];
-                if len < payload.len() {
-                    // The original is deleted after this, so the frame is decompressed and compared first.
-                    if expander.decompress(&sealed[HEADER_BYTES..], payload.len())? != payload {
-                        return Err(io::Error::other("a block does not come back from zstd as it was").into());
-                    }
-                    block::seal(sealed, &BlockInfo { flags: info.flags | FLAG_ZSTD, ..info }, Some(payload.len()));
-                    sealed
-                } else {
-                    whole
-                }
-            }
-            _ => whole,
-        };
+        let part = packer.pack(&piece)?;
         out.write_all(part)?;
-        meter.add(whole.len());
+        meter.add(piece.bytes().len());
         written += part.len() as u64;
     }
     out.flush()?;
     Ok(written)
 }
 
-fn is_packable(info: &BlockInfo) -> bool {
-    info.flags & FLAG_ZSTD == 0 && matches!(info.kind, kind::DATA | kind::META)
+/// Records of a file whose sub-buffers are known.
+struct Records {
+    encoder: Encoder,
+    shape: PageShape,
+    /// What comes back from an encoded block, for a comparison.
+    decoder: Decoder,
+}
+
+/// Packs the pieces of a file.
+struct Packer {
+    compressor: Option<Compressor<'static>>,
+    frames: Decompressor<'static>,
+    expander: Expander,
+    /// Of a file of sub-buffers, once its first block was seen.
+    records: Option<Records>,
+    /// Version of the headers: known with the first block.
+    major: Option<Major>,
+    coded: Vec<u8>,
+    /// The piece as it is written.
+    out: Vec<u8>,
+}
+
+impl Packer {
+    fn new(level: Option<i32>) -> io::Result<Packer> {
+        Ok(Packer {
+            compressor: level.map(Compressor::new).transpose()?,
+            frames: Decompressor::new()?,
+            expander: Expander::default(),
+            records: None,
+            major: None,
+            coded: Vec::new(),
+            out: Vec::new(),
+        })
+    }
+
+    /// The bytes to write in place of a piece.
+    fn pack<'a>(&'a mut self, piece: &Piece<'a>) -> io::Result<&'a [u8]> {
+        let whole = piece.bytes();
+        if let Piece::Block { info, payload, .. } = piece {
+            if self.major.is_none() {
+                let records = open::encoder::of_file_header(payload).filter(|_| info.kind == kind::FILE_HEADER);
+                let is_encoded = records.is_some() && self.compressor.is_some();
+                self.major = Some(if is_encoded { Major::Two } else { Major::One });
+                self.records = records.map(|(encoder, shape)| Records { encoder, shape, decoder: Decoder::default() });
+            }
+            let has_form = if info.kind == kind::DATA { self.is_packed(info) } else { info.flags & FLAG_ZSTD != 0 };
+            let is_wanted = matches!(info.kind, kind::DATA | kind::META) && (!has_form || self.compressor.is_none());
+            if is_wanted && let Some(raw) = self.expander.payload_of(whole) {
+                self.out.clear();
+                self.out.resize(self.major.unwrap_or_default().header_bytes(), 0);
+                self.out.extend_from_slice(raw);
+                self.store(info)?;
+                return Ok(&self.out);
+            }
+        }
+        // Blocks of a file have headers of one version, those of damaged blocks, too.
+        match self.major.and_then(|major| block::in_major(whole, major)) {
+            Some(bytes) => {
+                self.out = bytes;
+                Ok(&self.out)
+            }
+            None => Ok(whole),
+        }
+    }
+
+    /// True for a block of data that is stored as this packer stores it.
+    fn is_packed(&self, info: &BlockInfo) -> bool {
+        let records = if self.major == Some(Major::Two) { FLAG_RECORDS } else { 0 };
+        info.flags & FLAG_ZSTD != 0 && info.flags & FLAG_RECORDS == records
+    }
+
+    /// Stores the payload in `out`, behind the header's room, in less room where that is asked for, and seals the block.
+    fn store(&mut self, info: &BlockInfo) -> io::Result<()> {
+        let major = self.major.unwrap_or_default();
+        let info = BlockInfo { major, flags: info.flags & !(FLAG_ZSTD | FLAG_RECORDS), ..*info };
+        let Some(compressor) = &mut self.compressor else {
+            block::seal(&mut self.out, &info, None);
+            return Ok(());
+        };
+        let (room, raw_len) = (major.header_bytes(), self.out.len() - major.header_bytes());
+        let coded_len = match &mut self.records {
+            Some(records) if info.kind == kind::DATA => records.encode(&mut self.out[room..], &mut self.coded)?,
+            _ => None,
+        };
+        let plain = coded_len.map_or(&self.out[room..], |len| &self.coded[..len]);
+        let mut frame = vec![0; room + zstd::zstd_safe::compress_bound(plain.len())];
+        let len = compressor.compress_to_buffer(plain, &mut frame[room..])?;
+        let is_smaller = len < plain.len();
+        // The original is deleted after this, so the frame is decompressed and compared first.
+        if is_smaller && self.frames.decompress(&frame[room..room + len], plain.len())? != plain {
+            return Err(io::Error::other("a block does not come back from zstd as it was"));
+        }
+        let flags = if is_smaller { FLAG_ZSTD } else { 0 } | if coded_len.is_some() { FLAG_RECORDS } else { 0 };
+        if is_smaller {
+            frame.truncate(room + len);
+            self.out = frame;
+        } else if let Some(len) = coded_len {
+            self.out.truncate(room);
+            self.out.extend_from_slice(&self.coded[..len]);
+        }
+        block::seal_records(&mut self.out, &BlockInfo { flags, ..info }, Some(raw_len), coded_len.unwrap_or(0));
+        Ok(())
+    }
+}
+
+impl Records {
+    /// Makes the bytes of records zero that no field covers, and encodes the sub-buffers; `None` where that takes more room.
+    fn encode(&mut self, sub_buffers: &mut [u8], coded: &mut Vec<u8>) -> io::Result<Option<usize>> {
+        coded.resize(sub_buffers.len(), 0);
+        let len = self.encoder.encode(sub_buffers, coded, &mut |_| {});
+        self.encoder.layouts().clear_unused(&self.shape, sub_buffers);
+        let mut back = Vec::new();
+        let comes_back = len.is_none_or(|len| {
+            self.decoder.decode(&coded[..len], sub_buffers.len(), &mut back).is_ok() && back == sub_buffers
+        });
+        if comes_back { Ok(len) } else { Err(io::Error::other("a block does not come back from the codec as it was")) }
+    }
 }

@@ -14,8 +14,10 @@ use kmemtrace_abi::text::duration;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::glob::Glob;
 use kmemtrace_abi::text::{memstrack, size};
+use kmemtrace_sandbox::Mode;
 
 use crate::choices::{Priority, StackWhen};
+use crate::of_perf;
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
@@ -43,7 +45,7 @@ const VIEWS: [&str; 20] = [
 ];
 
 /// Verbs: words that may stand in place of options and COMMAND.
-const VERBS: [&str; 5] = ["top", "watch", "recover", "probe", "completions"];
+const VERBS: [&str; 6] = ["top", "watch", "recover", "doctor", "probe", "completions"];
 
 /// Word of other recorders for what `kmemtrace-report` does.
 const REPORT: &str = "report";
@@ -111,7 +113,15 @@ pub(crate) struct Args {
     ///
     /// A stack costs the machine a few microseconds. With alloc and a filter, triggers write them, where the kernel
     /// writes a trigger's stacks into the recorder's instance; else all events have one.
-    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "alloc", conflicts_with_all = ["relay", "boot"])]
+    #[arg(
+        short = 'g',
+        long,
+        value_name = "WHEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "alloc",
+        conflicts_with_all = ["relay", "boot"]
+    )]
     pub(crate) stack: Option<StackWhen>,
     /// Record no call stacks with reclaim, compaction and vmalloc areas
     ///
@@ -130,12 +140,16 @@ pub(crate) struct Args {
     /// The recording has no events of other tasks: their frees are unseen, and live figures are upper bounds.
     #[arg(long, requires = "command", conflicts_with_all = ["relay", "boot"])]
     pub(crate) only_command: bool,
+    /// Record the whole machine: the default
+    #[arg(short, long, conflicts_with_all = ["only_command", "pid", "comm", "cgroup"], hide_short_help = true)]
+    #[allow(dead_code, reason = "it asks for what is done without it")]
+    pub(crate) all_cpus: bool,
     /// Record these processes alone, and children that they start from now on
     ///
     /// A process is recorded with all its threads, and the id of another thread stands for that thread. With --comm or --cgroup a thread
     /// must match each of them. The recording has no events of other tasks: their frees are unseen, and every live figure is an upper
     /// bound. To find a leak, record the whole machine, and give the filter to the report: kmemtrace-report leaks --comm nginx.
-    #[arg(long, value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short, long, value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Vec<i32>,
     /// Record threads of these names alone (* and ? allowed), and children that they start from now on
     ///
@@ -162,9 +176,12 @@ pub(crate) struct Args {
     /// unit are MiB.
     #[arg(long, value_name = "SIZE", value_parser = large_size)]
     pub(crate) max_size: Option<u64>,
-    /// Compress blocks: zstd or zstd:LEVEL (all), auto (while the writers keep up) or none
+    /// Store records in less room: auto, records, zstd, zstd:LEVEL or none
     ///
-    /// The default is auto. A block that has waited for half of --flush is written uncompressed, whatever was asked for; -v counts them.
+    /// records stores what is different in each record, zstd compresses all blocks besides, and auto (the default) does so while the
+    /// CPU has time to spare. Bytes of records that no field covers become zeros: they hold what the kernel's buffer held before.
+    /// A block that has waited for half of --flush is not compressed; -v counts these. none stores blocks as the kernel wrote them,
+    /// with the bytes of no field, and older versions of kmemtrace read them.
     #[arg(long, value_name = "HOW", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) compress: Option<Compression>,
     /// Take little memory: 3 blocks of 64 KiB a CPU, -b 256K, --compress zstd:1, symbols at the end only
@@ -217,6 +234,20 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     pub(crate) instance: String,
+    /// Sandbox of the recorder's threads: auto (what the kernel has), strict (all of it) or off
+    ///
+    /// Each thread gives up its rights once all is set up: only control files, the recording and texts of the kernel can be opened; no
+    /// network, no other programs. -v lists the folders, and what the kernel lacks. With strict, anything else ends the recorder.
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_parser = PossibleValuesParser::new(Mode::ALL.map(Mode::name)).map(mode),
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) sandbox: Mode,
     /// Leave the host's name out of the recording
     #[arg(long, hide_short_help = true)]
     pub(crate) no_host: bool,
@@ -231,15 +262,13 @@ pub(crate) struct Args {
     /// Print the enabled events, and the figures of each CPU
     #[arg(short, long, conflicts_with = "quiet", hide_short_help = true)]
     pub(crate) verbose: bool,
-    /// Bytes of all files that stay; older ones are given back to the file system.
-    #[arg(long, value_name = "SIZE", value_parser = size, hide = true)]
-    pub(crate) free_behind: Option<u64>,
-    /// User and group that the trace directory belongs to: those of the program that reads it.
-    #[arg(long, value_name = "UID:GID", value_parser = reader, hide = true)]
-    pub(crate) reader: Option<(u32, u32)>,
-    /// Words of the program that reads the stream of blocks; none without a stream.
+    /// Record for the viewer of `top` or `watch`, whose process has started this one: descriptor 3 takes the stream of blocks, 4 has
+    /// orders to stop.
+    #[arg(long, hide = true)]
+    pub(crate) served: bool,
+    /// The viewer prints lines as they come, and ends with the stream.
     #[arg(skip)]
-    pub(crate) viewer: Option<Vec<OsString>>,
+    pub(crate) prints_stream: bool,
     /// Command to run, after `--`; the recording ends with it
     #[arg(last = true, value_name = "COMMAND", hide_short_help = true)]
     pub(crate) command: Vec<OsString>,
@@ -252,7 +281,8 @@ impl CommandLine {
     /// Parses the process's command line; ends the process after help, version and errors.
     pub(crate) fn of_process() -> CommandLine {
         let words: Vec<OsString> = std::env::args_os().collect();
-        parsed(&words).unwrap_or_else(|error| match without_dashes(&words, &error) {
+        let hint = |error: &clap::Error| without_dashes(&words, error).or_else(|| of_perf::hint(error));
+        parsed(&words).unwrap_or_else(|error| match hint(&error) {
             Some(line) => {
                 let _ = writeln!(io::stderr(), "kmemtraced: {line}");
                 std::process::exit(NOT_STARTED.into())
@@ -409,7 +439,7 @@ fn as_typed(word: &OsStr) -> String {
 pub(crate) enum Verb {
     /// Record, and show who takes memory now: the live screen
     ///
-    /// The recording goes to a private directory that is removed at the end; --keep NAME keeps it.
+    /// No file is made; --keep NAME keeps the recording.
     Top(Box<TopArgs>),
     /// Record, and print each task's wait for memory as it ends
     ///
@@ -418,9 +448,16 @@ pub(crate) enum Verb {
     /// Undo the changes of a killed recorder in the kernel
     #[command(after_long_help = RECOVER_END)]
     Recover,
-    /// List the events, clocks and buffers of this kernel
-    #[command(after_long_help = PROBE_END)]
-    Probe,
+    /// Print what this machine can record, and how to get the rest
+    ///
+    /// Events, probes, clocks, symbols, rights, the layers of the sandbox, the cost of a stack; then a recording of two seconds in an
+    /// instance of its own, as a test. The recording is removed. The old name, probe, still works.
+    #[command(alias = "probe", after_long_help = DOCTOR_END)]
+    Doctor {
+        /// Leave out the recording of two seconds
+        #[arg(long)]
+        quick: bool,
+    },
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -472,14 +509,16 @@ Exit status:
   0  undone, or nothing to undo
   2  could not be undone; the message says why";
 
-const PROBE_END: &str = "\
+const DOCTOR_END: &str = "\
 Examples:
-  kmemtraced probe
-      What this kernel can record, and why not the rest
+  kmemtraced doctor
+      What this machine can record, and how to get the rest
+  kmemtraced doctor --quick
+      The same without the recording of two seconds
 
 Exit status:
-  0  printed
-  2  no tracefs, or no permission";
+  0  this machine can record
+  2  no tracefs, no permission, or the recording failed";
 
 /// Options of a recording that `top` has no use for.
 const NOT_OF_TOP: [&str; 8] =
@@ -507,8 +546,7 @@ fn shaped_verb(command: Command) -> Command {
 pub(crate) struct TopArgs {
     /// Keep the whole recording in this directory
     ///
-    /// Without it the recording stands among the temporary files, older events are given back to the file system from 64 MiB on,
-    /// and all of it is removed at the end.
+    /// Without it no file is made.
     #[arg(long, value_name = "NAME")]
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
@@ -592,15 +630,9 @@ fn trace_dir(path: PathBuf) -> Result<PathBuf, &'static str> {
     Ok(path)
 }
 
-/// Parses the ids of a user and a group.
-fn reader(text: &str) -> Result<(u32, u32), String> {
-    let ids = text.split_once(':').and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
-    ids.ok_or_else(|| "a reader is UID:GID".to_owned())
-}
-
-/// Parses a size that is not zero: `4096`, `64K`, `1.5M`, `1GiB`.
-fn size(text: &str) -> Result<u64, String> {
-    size::parse(text).filter(|&n| n > 0).ok_or_else(|| "a size is 4096, 64K, 1.5M or 1GiB".to_owned())
+/// The mode of this name, which is one of them.
+fn mode(name: String) -> Mode {
+    Mode::ALL.into_iter().find(|mode| mode.name() == name).unwrap_or_default()
 }
 
 /// Parses a size that nobody means in single bytes.
@@ -656,21 +688,45 @@ mod tests {
         ] {
             assert_eq!(mended(typed).unwrap(), line);
         }
-        for other in
-            ["kmemtraced -- make", "kmemtraced --mak", "kmemtraced -b x make", "kmemtraced", "kmemtraced probe"]
-        {
+        for other in [
+            "kmemtraced -- make",
+            "kmemtraced --mak",
+            "kmemtraced -b x make",
+            "kmemtraced",
+            "kmemtraced probe",
+            "kmemtraced doctor",
+        ] {
             assert_eq!(mended(other), None, "{other}");
         }
     }
 
     #[test]
+    fn options_of_perf_are_told_and_none_is_ours() {
+        let told = |word: &str| of_perf::hint(&program().try_get_matches_from(["kmemtraced", word]).unwrap_err());
+        for (names, remedy) in of_perf::OPTIONS {
+            for name in names {
+                assert_eq!(told(name), Some(format!("{name} is an option of perf: {remedy}")));
+            }
+        }
+        assert!(
+            told("--call-graph=fp").is_some_and(|line| line.starts_with("--call-graph is an option of perf: use -g"))
+        );
+        assert_eq!(told("--nonsense"), None);
+        let args = Args::try_parse_from(["kmemtraced", "-ag", "-d", "5"]).unwrap();
+        assert_eq!(args.stack, Some(StackWhen::Alloc));
+        let args = Args::try_parse_from(["kmemtraced", "-g=all", "-p", "1,2"]).unwrap();
+        assert_eq!((args.stack, args.pid), (Some(StackWhen::All), vec![1, 2]));
+        assert!(Args::try_parse_from(["kmemtraced", "-a", "-p", "1"]).is_err());
+    }
+
+    #[test]
     fn sizes_and_times_are_read() {
-        assert_eq!(size("64K"), Ok(65536));
-        assert_eq!(size("16M"), Ok(16 << 20));
-        assert_eq!(size("4096"), Ok(4096));
-        assert_eq!(size("1.5MiB"), Ok(3 << 19));
+        assert_eq!(large_size("64K"), Ok(65536));
+        assert_eq!(large_size("16M"), Ok(16 << 20));
+        assert_eq!(large_size("4096"), Ok(4096));
+        assert_eq!(large_size("1.5MiB"), Ok(3 << 19));
         for bad in ["", "K", "-1", "0", "99999999999G", "1T", "é"] {
-            assert!(size(bad).is_err() && large_size(bad).is_err(), "{bad}");
+            assert!(large_size(bad).is_err(), "{bad}");
         }
         assert_eq!(large_size("16"), Ok(16 << 20));
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));

@@ -8,46 +8,50 @@
 //! - `output`: the trace directory;
 //! - `write`: threads that move bytes from a source into files;
 //! - `record`: a recording from start to end, and its exit status;
-//! - `top`: a recorder and the live screen as processes of one command;
-//! - `watch`: the command line of a recorder with a program that prints waits for memory meanwhile.
+//! - `doctor`: what this machine offers;
+//! - `viewer`: a recorder and the program that shows what it records, as processes of one command;
+//! - `top` and `watch`: the command lines of a recorder with the live screen, and with a program that prints waits for memory.
 
 mod args;
 mod choices;
 mod control;
+mod doctor;
 mod fs;
+mod of_perf;
 mod output;
-mod probe;
 mod process;
 mod record;
 mod recover;
 mod source;
 mod top;
+mod viewer;
 mod watch;
 mod write;
 
 use std::process::ExitCode;
 
-use args::{Args, CommandLine, NOT_STARTED, Verb};
-use process::{limits, messages, thread};
+use args::{CommandLine, NOT_STARTED, Verb};
+use process::messages;
 use record::shutdown;
 
 fn main() -> ExitCode {
-    kmemtrace_fence::with_stack(work)
-}
-
-fn work() -> ExitCode {
+    if let Some(small) = kmemtrace_fence::small_stack("kmemtraced") {
+        return small;
+    }
     let CommandLine { verb, args } = CommandLine::of_process();
     let done = match verb {
-        // The recorder is a process of its own there, with its own messages and signals.
-        Some(Verb::Top(args)) => return ExitCode::from(top::top(*args)),
-        Some(Verb::Watch(args)) => watch::recording(*args).and_then(record),
+        // The recorder is a process of its own there.
+        Some(Verb::Top(args)) if args.recording.served => top::recording(*args).and_then(record::record),
+        Some(Verb::Top(args)) => viewer::top(*args),
+        Some(Verb::Watch(args)) if args.recording.served => watch::recording(*args).and_then(record::record),
+        Some(Verb::Watch(args)) => viewer::watch(*args),
         Some(Verb::Recover) => recover::recover(&args),
-        Some(Verb::Probe) => probe::probe(&args),
+        Some(Verb::Doctor { quick }) => doctor::doctor(&args, quick),
         Some(Verb::Completions { shell }) => {
             clap_complete::generate(shell, &mut args::program(), "kmemtraced", &mut std::io::stdout());
             return ExitCode::SUCCESS;
         }
-        None => record(args),
+        None => record::record(args),
     };
     let status = done.unwrap_or_else(|error| {
         messages::say(format!("kmemtraced: {error:#}"));
@@ -55,10 +59,4 @@ fn work() -> ExitCode {
     });
     messages::finish(shutdown::LAST_WORDS);
     ExitCode::from(status)
-}
-
-fn record(args: Args) -> anyhow::Result<u8> {
-    limits::raise_open_files();
-    messages::start(args.priority).map_err(|error| thread::not_started("messages", &error))?;
-    record::record(args)
 }

@@ -6,6 +6,7 @@ use crate::args::{Args, NOT_STARTED};
 use crate::process::messages;
 use crate::source::recovery::Recovery;
 use crate::source::{boot, instance, probes, relay, tracefs};
+use crate::viewer::identity;
 
 /// Undoes the changes of killed recorders, and lists them. The status is 2 where something could not be looked at or undone.
 pub(crate) fn recover(args: &Args) -> anyhow::Result<u8> {
@@ -18,6 +19,7 @@ pub(crate) fn recover(args: &Args) -> anyhow::Result<u8> {
         Err(error) => recovery.add(Err(error)),
     }
     recovery.add(relay::recover());
+    identity::recover();
     let Recovery { undone, foreign, failed } = recovery;
     let _ = match undone.is_empty() {
         true if failed.is_empty() => writeln!(io::stdout(), "nothing was left behind"),

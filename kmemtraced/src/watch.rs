@@ -1,6 +1,6 @@
 //! `kmemtraced watch`: the command line of a recording of waits for memory, which `kmemtrace-report` prints meanwhile.
 //!
-//! The recorder decodes nothing: it starts the report, and writes the blocks of all files to its standard input.
+//! The recorder decodes nothing: it writes the blocks of all files to the standard input of the report.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -17,7 +17,6 @@ const PROFILE: &str = "latency";
 
 /// Options of the recording.
 pub(crate) fn recording(line: WatchArgs) -> anyhow::Result<Args> {
-    let mut viewer = words(&line);
     let mut args = line.recording;
     if !args.report.is_empty() || args.memstrack.notui {
         bail!("watch: prints no other reports: keep the recording (-o DIR), and run kmemtrace-report on it");
@@ -30,23 +29,23 @@ pub(crate) fn recording(line: WatchArgs) -> anyhow::Result<Args> {
     }
     let events = args.events.take().unwrap_or_default();
     args.events = Some([PROFILE.to_owned()].into_iter().chain(events).collect());
-    let flush = *args.flush.get_or_insert(FLUSH);
+    args.flush.get_or_insert(FLUSH);
+    args.prints_stream = true;
     if args.output.is_none() {
         // A pipe takes blocks as they are faster than the compressor.
         args.compress.get_or_insert(Compression::None);
     }
-    viewer.extend(["--flush".into(), format!("{}ns", flush.as_nanos()).into()]);
-    args.viewer = Some(viewer);
     Ok(args)
 }
 
 /// Words of `kmemtrace-report`.
-fn words(line: &WatchArgs) -> Vec<OsString> {
-    let mut words = vec!["stalls".to_owned(), "--follow".to_owned(), "-".to_owned()];
+pub(crate) fn words(line: &WatchArgs) -> Vec<OsString> {
+    let mut words = ["stalls", "--follow", "-", "--viewer"].map(str::to_owned).to_vec();
     for (option, value) in [("--threshold", &line.threshold), ("--format", &line.format)] {
         words.extend(value.iter().flat_map(|value| [option.to_owned(), value.clone()]));
     }
     words.extend(line.all_spans.then(|| "--all-spans".to_owned()));
+    words.extend(["--flush".to_owned(), format!("{}ns", line.recording.flush.unwrap_or(FLUSH).as_nanos())]);
     words.into_iter().map(OsString::from).collect()
 }
 
@@ -57,19 +56,25 @@ mod tests {
     use super::*;
     use crate::args::{CommandLine, Verb};
 
-    fn args(line: &str) -> anyhow::Result<Args> {
+    fn typed(line: &str) -> WatchArgs {
         match CommandLine::try_parse_from(line.split(' ')).unwrap().verb {
-            Some(Verb::Watch(args)) => recording(*args),
+            Some(Verb::Watch(args)) => *args,
             other => panic!("{other:?}"),
         }
     }
 
+    fn args(line: &str) -> anyhow::Result<Args> {
+        recording(typed(line))
+    }
+
     #[test]
     fn the_report_gets_its_options_and_the_recorder_the_others() {
-        let asked =
-            args("kmemtraced watch --threshold 5ms --all-spans --format jsonl -e slab,page -B b -- make x").unwrap();
-        let words: Vec<_> = asked.viewer.unwrap().into_iter().map(|word| word.into_string().unwrap()).collect();
-        assert_eq!(words.join(" "), "stalls --follow - --threshold 5ms --format jsonl --all-spans --flush 200000000ns");
+        let line = "kmemtraced watch --threshold 5ms --all-spans --format jsonl -e slab,page -B b -- make x";
+        let asked = args(line).unwrap();
+        assert_eq!(
+            words(&typed(line)).join(" ".as_ref()).into_string().unwrap(),
+            "stalls --follow - --viewer --threshold 5ms --format jsonl --all-spans --flush 200000000ns"
+        );
         assert_eq!(asked.events.unwrap(), ["latency", "slab", "page"]);
         assert_eq!((asked.flush, asked.instance.as_str(), asked.command.len()), (Some(FLUSH), "b", 2));
         assert_eq!((asked.compress, asked.output), (Some(Compression::None), None));

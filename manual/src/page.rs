@@ -3,17 +3,40 @@
 use clap::Command;
 use clap_mangen::Man;
 
-/// Page of a command; `see_also` are names of other pages.
-pub(crate) fn page(name: &str, mut command: Command, see_also: &[String]) -> Vec<u8> {
+/// A man page.
+pub(crate) struct Page {
+    pub(crate) name: String,
+    /// Section of the manual.
+    pub(crate) section: u8,
+    /// Requests to the formatter.
+    pub(crate) text: Vec<u8>,
+}
+
+/// Name and section of another page.
+pub(crate) type Reference = (String, u8);
+
+/// First line of a page.
+pub(crate) fn title(name: &str, section: u8) -> String {
+    // The date stays empty: a page depends on its sources alone.
+    let version = env!("CARGO_PKG_VERSION");
+    format!(".TH \"{}\" \"{section}\" \"\" \"kmemtrace {version}\" \"kmemtrace\"\n", escaped(name))
+}
+
+/// Last section of a page.
+pub(crate) fn see_also(others: &[Reference]) -> String {
+    let others: Vec<String> =
+        others.iter().map(|(name, section)| format!("\\fB{}\\fR({section})", escaped(name))).collect();
+    format!(".SH \"SEE ALSO\"\n{}\n", others.join(",\n"))
+}
+
+/// Page of a command.
+pub(crate) fn page((name, section): Reference, mut command: Command, others: &[Reference]) -> Page {
     let usage = command.render_usage().to_string();
     let end = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
-    let version = env!("CARGO_PKG_VERSION");
     let has_views = command.get_subcommands().next().is_some();
     // A page has all that the long help has; some options are hidden in the short one.
-    let title = command.clone().display_name(name.to_owned()).mut_args(|arg| arg.hide_short_help(false));
-    let man = Man::new(title);
-    // The date stays empty: a page depends on its sources alone.
-    let mut text = format!(".TH \"{}\" \"1\" \"\" \"kmemtrace {version}\" \"kmemtrace\"\n", escaped(name)).into_bytes();
+    let man = Man::new(command.clone().display_name(name.clone()).mut_args(|arg| arg.hide_short_help(false)));
+    let mut text = title(&name, section).into_bytes();
     // Writing to memory cannot fail.
     let _ = man.render_name_section(&mut text);
     lines(&mut text, "SYNOPSIS", usage.trim_start_matches("Usage:").lines().map(str::trim));
@@ -31,9 +54,8 @@ pub(crate) fn page(name: &str, mut command: Command, see_also: &[String]) -> Vec
             text.extend(format!(".SH \"{heading}\"\n{}\n", escaped(rest.trim())).into_bytes());
         }
     }
-    let see_also: Vec<String> = see_also.iter().map(|name| format!("\\fB{}\\fR(1)", escaped(name))).collect();
-    text.extend(format!(".SH \"SEE ALSO\"\n{}\n", see_also.join(",\n")).into_bytes());
-    text
+    text.extend(see_also(others).into_bytes());
+    Page { name, section, text }
 }
 
 /// Lines `name   meaning` of the commands below one.
@@ -59,6 +81,6 @@ fn lines<'a>(text: &mut Vec<u8>, heading: &str, lines: impl Iterator<Item = &'a 
 }
 
 /// Text with the formatter's own characters written out.
-fn escaped(line: &str) -> String {
+pub(crate) fn escaped(line: &str) -> String {
     line.replace('\\', "\\e").replace('-', "\\-")
 }

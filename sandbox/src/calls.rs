@@ -2,66 +2,59 @@
 //! call.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 
-use libc::c_long;
-
+use crate::call::{
+    ASKS_TERMINAL, Call, DESCRIPTORS, EXECUTABLE, NAMES, NAMESPACES, THREAD, When, call, call_when, number,
+};
+use crate::recorder_calls;
 use crate::role::Role;
-
-/// A system call that is allowed when all of its conditions hold.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Call {
-    pub(crate) number: u32,
-    pub(crate) when: &'static [When],
-}
-
-/// Condition on an argument, which is counted from 0.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum When {
-    /// Its low half is one of these numbers.
-    OneOf(u32, &'static [u32]),
-    /// It has all of these bits.
-    Has(u32, u32),
-    /// It has none of these bits.
-    Lacks(u32, u32),
-    /// It is no address.
-    Null(u32),
-    /// It is the id of this process.
-    Own(u32),
-}
-
-/// `clone3`, which is refused with an error of its own.
-pub(crate) const CLONE3: u32 = number(libc::SYS_clone3);
-
-const fn number(number: c_long) -> u32 {
-    number as u32
-}
-
-const fn call(of: c_long) -> Call {
-    Call { number: number(of), when: &[] }
-}
-
-const fn call_when(of: c_long, when: &'static [When]) -> Call {
-    Call { number: number(of), when }
-}
 
 /// Calls of a role.
 pub(crate) fn of(role: Role) -> Vec<Call> {
-    let of_screen = if role == Role::Screen { SCREEN } else { &[call_when(libc::SYS_ioctl, ASKS_TERMINAL)] };
-    [READER, OF_MACHINE, of_screen].concat()
+    match role {
+        Role::Reader => [READER, OF_MACHINE, &[call_when(libc::SYS_ioctl, ASKS_TERMINAL)]].concat(),
+        Role::Screen => [READER, OF_MACHINE, SCREEN].concat(),
+        Role::Viewer => {
+            let mut calls = [READER, OF_MACHINE, SCREEN].concat();
+            calls.retain(|call| !NOT_OF_VIEWER.contains(&call.number));
+            calls
+        }
+        Role::Recorder => recorder_calls::recorder(),
+        Role::Drain => recorder_calls::drain(),
+        Role::Writer => recorder_calls::writer(),
+        Role::Names => recorder_calls::names(),
+        Role::Remover => recorder_calls::remover(),
+        Role::Messages => recorder_calls::messages(),
+    }
 }
 
-/// `PROT_EXEC`.
-const EXECUTABLE: u32 = 4;
-/// `CLONE_VM`, `CLONE_SIGHAND` and `CLONE_THREAD`: a thread, no process.
-const THREAD: u32 = 0x100 | 0x800 | 0x1_0000;
-/// `CLONE_NEWNS` and the other namespaces.
-const NAMESPACES: u32 = 0x7e02_0000;
-/// `F_DUPFD`, `F_GETFD`, `F_SETFD`, `F_GETFL`, `F_SETFL` and `F_DUPFD_CLOEXEC`: no owner of signals, no locks.
-const DESCRIPTORS: &[u32] = &[0, 1, 2, 3, 4, 1030];
-/// `PR_SET_NAME`, `PR_GET_NAME`, and `PR_SET_VMA`, by which the C libraries name memory.
-const NAMES: &[u32] = &[15, 16, 0x5356_4d41];
-/// `TCGETS`, `TIOCGWINSZ`, `FIONREAD`, `FIONBIO`, `FIOCLEX`, and `TCGETS2`.
-const ASKS_TERMINAL: &[When] = &[When::OneOf(1, &[0x5401, 0x5413, 0x541b, 0x5421, 0x5451, 0x802c_542a])];
-/// Those, and `TCSETS`, `TCSETSW`, `TCSETSF`, and these for `struct termios2`.
+/// What a program without files of its own has no use for.
+const NOT_OF_VIEWER: &[u32] = &[
+    number(libc::SYS_pwrite64),
+    number(libc::SYS_pwritev),
+    number(libc::SYS_sendfile),
+    number(libc::SYS_splice),
+    number(libc::SYS_copy_file_range),
+    number(libc::SYS_ftruncate),
+    number(libc::SYS_fallocate),
+    number(libc::SYS_fsync),
+    number(libc::SYS_fdatasync),
+    number(libc::SYS_linkat),
+    number(libc::SYS_renameat2),
+    number(libc::SYS_unlinkat),
+    number(libc::SYS_flock),
+    number(libc::SYS_wait4),
+    number(libc::SYS_waitid),
+    #[cfg(target_arch = "x86_64")]
+    number(libc::SYS_rename),
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    number(libc::SYS_renameat),
+    #[cfg(target_arch = "x86_64")]
+    number(libc::SYS_unlink),
+    #[cfg(target_arch = "x86_64")]
+    number(libc::SYS_link),
+];
+
+/// [`ASKS_TERMINAL`], and `TCSETS`, `TCSETSW`, `TCSETSF`, and these for `struct termios2`.
 const SETS_TERMINAL: &[When] = &[When::OneOf(
     1,
     &[

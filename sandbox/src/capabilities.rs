@@ -33,6 +33,31 @@ impl Kept {
         Kept(CapabilitySet::CHOWN.union(CapabilitySet::FOWNER))
     }
 
+    /// Looking at files in folders of other users, which a path may lead through.
+    pub const fn looks() -> Kept {
+        Kept(CapabilitySet::DAC_READ_SEARCH)
+    }
+
+    /// Locked memory that grows.
+    pub const fn memory() -> Kept {
+        Kept(CapabilitySet::IPC_LOCK)
+    }
+
+    /// Replacing files of other users, also in a folder with the sticky bit.
+    pub const fn replacing() -> Kept {
+        Kept::files().with(Kept(CapabilitySet::FOWNER))
+    }
+
+    /// Handing files over.
+    pub const fn owners() -> Kept {
+        Kept(CapabilitySet::CHOWN)
+    }
+
+    /// Taking mounts away.
+    pub const fn mounts() -> Kept {
+        Kept(CapabilitySet::SYS_ADMIN)
+    }
+
     pub(crate) const fn with(self, other: Kept) -> Kept {
         Kept(self.0.union(other.0))
     }
@@ -41,9 +66,7 @@ impl Kept {
 /// Drops all capabilities but `kept` from all sets of the calling thread.
 pub(crate) fn drop_all_but(kept: Kept) -> io::Result<()> {
     let now = rustix::thread::capabilities(None)?;
-    if now.effective.contains(CapabilitySet::SETPCAP) {
-        drop_bounds(kept.0)?;
-    }
+    drop_bounds(now, kept.0)?;
     // Before Linux 4.3 there is no ambient set.
     match rustix::thread::clear_ambient_capability_set() {
         Ok(()) | Err(Errno::INVAL) => {}
@@ -54,8 +77,16 @@ pub(crate) fn drop_all_but(kept: Kept) -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
+/// Drops all that an exec could give back.
+pub(crate) fn drop_bounding_set() -> io::Result<()> {
+    drop_bounds(rustix::thread::capabilities(None)?, CapabilitySet::empty())
+}
+
 /// Drops what an exec could give back. Without the right to do so it is left to `no_new_privs`.
-fn drop_bounds(kept: CapabilitySet) -> io::Result<()> {
+fn drop_bounds(now: CapabilitySets, kept: CapabilitySet) -> io::Result<()> {
+    if !now.effective.contains(CapabilitySet::SETPCAP) {
+        return Ok(());
+    }
     for number in 0..=MAX_CAPABILITY {
         let one = CapabilitySet::from_bits_retain(1 << number);
         if kept.contains(one) {

@@ -17,7 +17,8 @@ mod with_list {
 
     use rustix::io::Errno;
 
-    use crate::calls::{self, Call, When};
+    use crate::call::{CLONE3, Call, When};
+    use crate::calls;
     use crate::kernel::{self, Instruction};
     use crate::role::Role;
 
@@ -83,7 +84,7 @@ mod with_list {
             code.0.extend(block);
         }
         // The C libraries try it first, and take this error for a kernel without it: its flags are in memory, out of sight.
-        code.jump(JUMP_EQUAL, calls::CLONE3, 0, 1);
+        code.jump(JUMP_EQUAL, CLONE3, 0, 1);
         code.give(failing(Errno::NOSYS));
         code.give(refusal);
         code.0
@@ -221,7 +222,61 @@ mod with_list {
         fn the_screen_may_do_more() {
             let set = [1, 0x5402, 0, 0, 0, 0];
             let of = |role| run(&program(&calls::of(role), 7), u32::try_from(libc::SYS_ioctl).unwrap(), set);
-            assert_eq!([of(Role::Reader), of(Role::Screen)], [7, ALLOW]);
+            assert_eq!([Role::Reader, Role::Screen, Role::Viewer].map(of), [7, ALLOW, ALLOW]);
+        }
+
+        #[test]
+        fn a_viewer_changes_no_file_and_pushes_no_key() {
+            let filter = program(&calls::of(Role::Viewer), 7);
+            let got = |number: libc::c_long, arguments| run(&filter, u32::try_from(number).unwrap(), arguments);
+            for number in
+                [libc::SYS_unlinkat, libc::SYS_renameat2, libc::SYS_linkat, libc::SYS_ftruncate, libc::SYS_execve]
+            {
+                assert_eq!(got(number, [0; 6]), 7, "{number}");
+            }
+            // TIOCSTI, and TCSETS.
+            assert_eq!([0x5412, 0x5402].map(|asked| got(libc::SYS_ioctl, [0, asked, 0, 0, 0, 0])), [7, ALLOW]);
+            assert_eq!(got(libc::SYS_write, [0; 6]), ALLOW);
+        }
+
+        #[test]
+        fn threads_of_the_recorder_have_lists_of_their_own() {
+            let roles =
+                [Role::Recorder, Role::Drain, Role::Writer, Role::Names, Role::Remover, Role::Messages].map(|role| {
+                    let filter = program(&calls::of(role), 7);
+                    assert!(filter.len() < 1000, "{role:?}");
+                    filter
+                });
+            let got = |number: libc::c_long, arguments| {
+                roles.each_ref().map(|filter| run(filter, u32::try_from(number).unwrap(), arguments) == ALLOW)
+            };
+            let none = [0; 6];
+            assert_eq!(got(libc::SYS_futex, none), [true; 6]);
+            // Landlock says what can be opened.
+            assert_eq!([libc::SYS_read, libc::SYS_openat].map(|number| got(number, none)), [[true; 6]; 2]);
+            assert_eq!(got(libc::SYS_getdents64, none), [true, false, false, true, true, false]);
+            assert_eq!(got(libc::SYS_fallocate, none), [true, false, true, true, false, false]);
+            assert_eq!(got(libc::SYS_unlinkat, none), [true, false, false, false, true, false]);
+            for number in [libc::SYS_fchown, libc::SYS_renameat2, libc::SYS_mkdirat, libc::SYS_capset] {
+                assert_eq!(got(number, none), [true, false, false, false, false, false], "{number}");
+            }
+            for number in [
+                libc::SYS_execve,
+                libc::SYS_socket,
+                libc::SYS_kill,
+                libc::SYS_ptrace,
+                libc::SYS_mount,
+                libc::SYS_bpf,
+                libc::SYS_fsopen,
+                libc::SYS_setuid,
+                libc::SYS_sched_setscheduler,
+            ] {
+                assert_eq!(got(number, none), [false; 6], "{number}");
+            }
+            // A name, the giving away of rights, and a process that is told of the end of its parent.
+            let options = [15, 38, 1].map(|option| got(libc::SYS_prctl, [option, 0, 0, 0, 0, 0]));
+            assert_eq!(options, [[true; 6], [true, false, false, false, false, false], [false; 6]]);
+            assert_eq!(got(libc::SYS_clone, [17, 0, 0, 0, 0, 0]), [false; 6]);
         }
 
         #[test]

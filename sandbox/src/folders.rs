@@ -1,66 +1,65 @@
 //! Files and folders that may be opened, and for what.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// Purpose that a path may be opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// Reading a file, or all beneath a folder.
     Read,
     /// Listing a folder and those beneath it.
     List,
     /// Making, writing, replacing and removing files beneath a folder.
     Write,
+    /// Reading files beneath a folder, and writing to those that are there: control files of the kernel.
+    Control,
+    /// Giving folders in a folder other names, and removing them with the files in them.
+    Replace,
+    /// Removing empty folders in a folder.
+    RemoveFolders,
     /// Writing to a device.
     Device,
+}
+
+/// A file or folder, and what it may be opened for.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub(crate) purpose: Purpose,
+    /// Path, for people where the folder is held.
+    pub(crate) path: PathBuf,
+    /// The folder itself, where its path need not lead to it.
+    pub(crate) held: Option<OwnedFd>,
 }
 
 /// Paths, each once for a purpose, in the order in which they were named.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    rules: Vec<(Purpose, PathBuf)>,
+    rules: Vec<Rule>,
 }
 
 impl Rules {
-    pub(crate) fn read(&mut self, path: &Path) {
-        self.add(Purpose::Read, path);
-    }
-
-    pub(crate) fn list(&mut self, path: &Path) {
-        self.add(Purpose::List, path);
-    }
-
-    pub(crate) fn write(&mut self, path: &Path) {
-        self.add(Purpose::Write, path);
-    }
-
-    pub(crate) fn device(&mut self, path: &Path) {
-        self.add(Purpose::Device, path);
-    }
-
-    fn add(&mut self, purpose: Purpose, path: &Path) {
+    /// Adds a path. An empty one is the working directory.
+    pub(crate) fn add(&mut self, purpose: Purpose, path: &Path) {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        if !self.rules.iter().any(|(of, there)| *of == purpose && there == path) {
-            self.rules.push((purpose, path.to_owned()));
+        if !self.rules.iter().any(|rule| rule.purpose == purpose && rule.path == path) {
+            self.rules.push(Rule { purpose, path: path.to_owned(), held: None });
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Purpose, &Path)> {
-        self.rules.iter().map(|(purpose, path)| (*purpose, path.as_path()))
+    /// Adds a folder that is held.
+    pub(crate) fn add_held(&mut self, purpose: Purpose, held: OwnedFd, shown: &Path) {
+        self.rules.push(Rule { purpose, path: shown.to_owned(), held: Some(held) });
     }
 
-    /// Paths that can be read, among them only those that are there.
-    pub(crate) fn read_paths(&self) -> Vec<PathBuf> {
-        self.paths(&[Purpose::Read])
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter()
     }
 
-    /// Paths that can be written, among them only those that are there.
-    pub(crate) fn written_paths(&self) -> Vec<PathBuf> {
-        self.paths(&[Purpose::Write, Purpose::Device])
-    }
-
-    fn paths(&self, purposes: &[Purpose]) -> Vec<PathBuf> {
-        let of = self.iter().filter(|(purpose, path)| purposes.contains(purpose) && path.exists());
-        of.map(|(_, path)| path.to_owned()).collect()
+    /// Paths for these purposes, among them only those that are there.
+    pub(crate) fn paths(&self, purposes: &[Purpose]) -> Vec<PathBuf> {
+        let is_there = |rule: &&Rule| rule.held.is_some() || rule.path.exists();
+        let of = self.iter().filter(|rule| purposes.contains(&rule.purpose)).filter(is_there);
+        of.map(|rule| rule.path.clone()).collect()
     }
 }

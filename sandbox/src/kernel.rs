@@ -1,9 +1,11 @@
-//! System calls without a safe wrapper: landlock and seccomp.
+//! System calls without a safe wrapper: landlock, seccomp, fork, and descriptors by their numbers.
 #![expect(unsafe_code, reason = "there is no safe wrapper for these system calls")]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 
 /// `LANDLOCK_CREATE_RULESET_VERSION`.
@@ -76,7 +78,7 @@ pub(crate) fn landlock_set(limited: &Limited) -> io::Result<File> {
 }
 
 /// Adds a rule to a set: these rights over a file, or beneath a folder.
-pub(crate) fn landlock_allow(set: &File, path: &File, rights: u64) -> io::Result<()> {
+pub(crate) fn landlock_allow(set: &File, path: BorrowedFd<'_>, rights: u64) -> io::Result<()> {
     let rule = PathBeneath { rights, parent: path.as_raw_fd() };
     // SAFETY: the kernel reads a value that lives until the call returns; both descriptors are open.
     let added = unsafe {
@@ -105,4 +107,67 @@ pub(crate) fn seccomp(filter: &[Instruction], flags: u64) -> io::Result<()> {
     // SAFETY: the kernel copies `len` instructions, which live until the call returns, and checks them.
     let installed = unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, ptr::from_ref(&program)) };
     result(installed).map(drop)
+}
+
+/// Forks; returns the id of the new process, and 0 in it.
+///
+/// To be called while there is one thread: a lock that another one holds would be held in the new process for ever.
+pub(crate) fn fork() -> io::Result<i32> {
+    // SAFETY: the new process has a copy of all memory and its one thread, which goes on from here as this one does.
+    let returned = unsafe { libc::fork() };
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}
+
+/// `CLOSE_RANGE_CLOEXEC`, since Linux 5.11.
+const AT_EXEC: libc::c_uint = 1 << 2;
+/// Descriptors that are looked at one by one on kernels without that, at most.
+const MAX_DESCRIPTORS: libc::c_int = 1 << 16;
+
+/// Takes over a descriptor that the parent process has passed on.
+///
+/// # Errors
+/// There is none of this number.
+pub(crate) fn inherited(number: i32) -> io::Result<OwnedFd> {
+    if is_free(number) {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: it is open, and a program that was started with it calls this once for the number, so nothing else owns it.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(descriptor)
+}
+
+/// True if no descriptor of this process has the number.
+pub(crate) fn is_free(number: i32) -> bool {
+    // SAFETY: the call takes numbers, and changes nothing.
+    unsafe { libc::fcntl(number, libc::F_GETFD) < 0 }
+}
+
+/// Makes `number` stand for the same as `descriptor`, and stay open at an exec: for a child before its exec.
+pub(crate) fn place(descriptor: BorrowedFd<'_>, number: i32) -> io::Result<()> {
+    // SAFETY: the call takes numbers. What `number` stood for before is closed in the child alone, where nothing uses it: the parent has
+    // put a descriptor of its own there.
+    result(unsafe { libc::dup2(descriptor.as_raw_fd(), number) }.into()).map(drop)
+}
+
+/// Lets no descriptor from `first` on stay open at an exec.
+pub(crate) fn close_at_exec_from(first: i32) {
+    // SAFETY: the call takes numbers; no descriptor is closed now.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, AT_EXEC) };
+    if done == 0 {
+        return;
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.and_then(|limit| libc::c_int::try_from(limit).ok()).unwrap_or(MAX_DESCRIPTORS);
+    for number in first..limit.min(MAX_DESCRIPTORS) {
+        // SAFETY: the call takes numbers; of one without a descriptor it is an error.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
+/// Lets a child do `work` before its exec. It makes system calls alone, allocates nothing and takes no lock: another thread may have
+/// been inside of the allocator at the fork. `child` is the one caller.
+pub(crate) fn before_exec(command: &mut Command, work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+    // SAFETY: `work` does nothing that a child between fork and exec may not do, as said above.
+    unsafe { command.pre_exec(work) };
 }

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -18,7 +19,9 @@ mod right {
     pub(super) const WRITE_FILE: u64 = 1 << 1;
     pub(super) const READ_FILE: u64 = 1 << 2;
     pub(super) const READ_DIR: u64 = 1 << 3;
+    pub(super) const REMOVE_DIR: u64 = 1 << 4;
     pub(super) const REMOVE_FILE: u64 = 1 << 5;
+    pub(super) const MAKE_DIR: u64 = 1 << 7;
     pub(super) const MAKE_REG: u64 = 1 << 8;
     pub(super) const TRUNCATE: u64 = 1 << 14;
     pub(super) const IOCTL_DEV: u64 = 1 << 15;
@@ -58,6 +61,10 @@ fn rights(purpose: Purpose) -> u64 {
                 | right::MAKE_REG
                 | right::REMOVE_FILE
         }
+        Purpose::Control => right::READ_FILE | right::READ_DIR | right::WRITE_FILE,
+        // A folder that gets another name is made under that name, for the kernel.
+        Purpose::Replace => right::READ_DIR | right::MAKE_DIR | right::REMOVE_DIR | right::REMOVE_FILE,
+        Purpose::RemoveFolders => right::READ_DIR | right::REMOVE_DIR,
         Purpose::Device => right::READ_FILE | right::WRITE_FILE | right::IOCTL_DEV,
     }
 }
@@ -67,25 +74,37 @@ pub(crate) fn restrict(rules: &Rules) -> io::Result<()> {
     let version = kernel::landlock_version()?;
     let limited = limited(version);
     let set = kernel::landlock_set(&limited)?;
-    for (purpose, path) in rules.iter() {
-        allow(&set, path, rights(purpose) & limited.files)?;
+    for rule in rules.iter() {
+        let rights = rights(rule.purpose) & limited.files;
+        match &rule.held {
+            Some(held) => allow(&set, held.as_fd(), rights)?,
+            None => {
+                if let Some(opened) = opened(&rule.path)? {
+                    allow(&set, opened.as_fd(), rights)?;
+                }
+            }
+        }
     }
     kernel::landlock_restrict(&set)
 }
 
-/// Adds a rule for a path. What cannot be opened needs none: opening it later says why.
-fn allow(set: &File, path: &Path, rights: u64) -> io::Result<()> {
-    let held = match rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(held) => File::from(held),
-        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(error.into()),
-        Err(_) => return Ok(()),
-    };
-    let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode) == FileType::Directory;
+/// Opens a path. What cannot be opened needs no rule: opening it later says why.
+fn opened(path: &Path) -> io::Result<Option<OwnedFd>> {
+    match rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Adds a rule for a file or folder.
+fn allow(set: &File, held: BorrowedFd<'_>, rights: u64) -> io::Result<()> {
+    let is_folder = FileType::from_raw_mode(rustix::fs::fstat(held)?.st_mode) == FileType::Directory;
     let rights = if is_folder { rights } else { rights & right::OF_FILES };
     if rights == 0 {
         return Ok(());
     }
-    match kernel::landlock_allow(set, &held, rights) {
+    match kernel::landlock_allow(set, held, rights) {
         // A pipe or a socket, by a name such as /dev/stdin: the kernel does not limit those.
         Err(error) if error.raw_os_error() == Some(Errno::BADFD.raw_os_error()) => Ok(()),
         allowed => allowed,

@@ -2,34 +2,41 @@
 //!
 //! There are four layers, in this order: capabilities are dropped (`capabilities`), `no_new_privs` keeps a later exec from giving
 //! any back, landlock limits which files can be opened (`landlock`), and seccomp which system calls can be made (`filter`, with
-//! the list in `calls`). A layer holds for the calling thread and the threads that it creates, so the sandbox is closed before there
-//! are others.
+//! the lists in `calls` and `recorder_calls`). A layer holds for the calling thread and the threads that it creates: readers close the
+//! sandbox before there are others, each thread of the recorder closes its own.
 //!
 //! What a layer cannot do is told where it is defined. All system calls without a safe wrapper are in `kernel`, the one module with
 //! `unsafe`.
 
+mod call;
 mod calls;
 mod capabilities;
+pub mod child;
 mod filter;
 mod folders;
 mod kernel;
 mod landlock;
 mod reader;
+mod recorder_calls;
 mod role;
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
 pub use capabilities::Kept;
+pub use folders::Purpose;
 use folders::Rules;
 pub use role::Role;
 
-/// True once system calls outside of the list are refused with EPERM.
-static REFUSES_CALLS: AtomicBool = AtomicBool::new(false);
+thread_local! {
+    /// True once the thread has closed a sandbox that refuses system calls with EPERM.
+    static REFUSES_CALLS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// How much of a sandbox there has to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,31 +118,45 @@ impl Sandbox {
 
     /// Allows to read a file, or all that is beneath a folder.
     pub fn read(&mut self, path: impl AsRef<Path>) {
-        self.rules.read(path.as_ref());
+        self.rules.add(Purpose::Read, path.as_ref());
     }
 
     /// Allows to list a folder and those beneath it.
     pub fn list(&mut self, path: impl AsRef<Path>) {
-        self.rules.list(path.as_ref());
+        self.rules.add(Purpose::List, path.as_ref());
     }
 
     /// Allows to make, write, replace and remove files in a folder and those beneath it. An empty path is the working directory.
     pub fn write(&mut self, path: impl AsRef<Path>) {
-        self.rules.write(path.as_ref());
+        self.rules.add(Purpose::Write, path.as_ref());
     }
 
     /// Allows to write to a device.
     pub fn device(&mut self, path: impl AsRef<Path>) {
-        self.rules.device(path.as_ref());
+        self.rules.add(Purpose::Device, path.as_ref());
+    }
+
+    /// Allows this beneath a folder that is held, whatever path leads to it by now.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn allow(&mut self, purpose: Purpose, folder: impl AsFd, shown: &Path) -> io::Result<()> {
+        self.rules.add_held(purpose, folder.as_fd().try_clone_to_owned()?, shown);
+        Ok(())
     }
 
     /// Lines about what can be read and written, for people.
     pub fn described(&self) -> Vec<String> {
         let list =
             |paths: Vec<PathBuf>| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        let lines = [("reads", self.rules.read_paths()), ("writes", self.rules.written_paths())];
+        let lines = [
+            ("reads", &[Purpose::Read][..]),
+            ("writes", &[Purpose::Write, Purpose::Control, Purpose::Device]),
+            ("renames and removes folders in", &[Purpose::Replace, Purpose::RemoveFolders]),
+        ];
         lines
             .into_iter()
+            .map(|(what, purposes)| (what, self.rules.paths(purposes)))
             .filter(|(_, paths)| !paths.is_empty())
             .map(|(what, paths)| format!("sandbox: {what} {}", list(paths)))
             .collect()
@@ -146,40 +167,76 @@ impl Sandbox {
     /// # Errors
     /// In the mode strict a layer that is missing; then the layers before it are closed nevertheless. In every mode a layer that the
     /// kernel has, for which memory or descriptors are lacking.
-    pub fn close(self, mode: Mode) -> Result<Vec<Missing>, Missing> {
+    pub fn close(&self, mode: Mode) -> Result<Vec<Missing>, Missing> {
+        let mut missing = self.narrow(mode)?;
+        if mode == Mode::Off {
+            return Ok(missing);
+        }
+        match filter::install(self.role, mode == Mode::Strict) {
+            Ok(()) => REFUSES_CALLS.set(mode == Mode::Auto),
+            Err(error) => missing.push(lacking(mode, Layer::Seccomp, &error)?),
+        }
+        Ok(missing)
+    }
+
+    /// Closes all layers but that of system calls, as [`Sandbox::close`] does. A thread gives away by this what it had in a sandbox that
+    /// it has closed before.
+    ///
+    /// # Errors
+    /// As those of [`Sandbox::close`].
+    pub fn narrow(&self, mode: Mode) -> Result<Vec<Missing>, Missing> {
         if mode == Mode::Off {
             return Ok(Vec::new());
         }
         let no_new_privileges = || rustix::thread::set_no_new_privs(true).map_err(io::Error::from);
-        let closings: [(Layer, &dyn Fn() -> io::Result<()>); 4] = [
+        let closings: [(Layer, &dyn Fn() -> io::Result<()>); 3] = [
             (Layer::Capabilities, &|| capabilities::drop_all_but(self.kept)),
             (Layer::NoNewPrivileges, &no_new_privileges),
             (Layer::Landlock, &|| landlock::restrict(&self.rules)),
-            (Layer::Seccomp, &|| filter::install(self.role, mode == Mode::Strict)),
         ];
         let mut missing = Vec::new();
         for (layer, close) in closings {
-            match close() {
-                Ok(()) => {
-                    let refuses = layer == Layer::Seccomp && mode == Mode::Auto;
-                    REFUSES_CALLS.fetch_or(refuses, Ordering::Relaxed);
-                }
-                Err(error) => {
-                    let lack = Missing { layer, why: reason(layer, &error) };
-                    if mode == Mode::Strict || is_lack_of_resources(&error) {
-                        return Err(lack);
-                    }
-                    missing.push(lack);
-                }
+            if let Err(error) = close() {
+                missing.push(lacking(mode, layer, &error)?);
             }
         }
         Ok(missing)
     }
 }
 
-/// True where an error may come from a system call that the sandbox refused: EPERM, and system calls outside of the list get that.
+/// Takes over a descriptor that the parent process has passed on ([`child::pass`]); to be called once for a number, before another file is
+/// opened.
+///
+/// # Errors
+/// There is none of this number.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    kernel::inherited(number)
+}
+
+/// The layer that is missing; an error where the mode does not let it be, or where only memory or descriptors are lacking.
+fn lacking(mode: Mode, layer: Layer, error: &io::Error) -> Result<Missing, Missing> {
+    let lack = Missing { layer, why: reason(layer, error) };
+    if mode == Mode::Strict || is_lack_of_resources(error) { Err(lack) } else { Ok(lack) }
+}
+
+/// Forks, before the first thread is started: a process that keeps the rights that this one gives away. Returns its id; `None` in the new
+/// process.
+///
+/// # Errors
+/// The kernel's reason: no memory, or too many processes.
+pub fn fork_first() -> io::Result<Option<i32>> {
+    kernel::fork().map(|id| Some(id).filter(|id| *id != 0))
+}
+
+/// True where an error may come from a system call that the sandbox of this thread refused: EPERM, and system calls outside of the list
+/// get that.
 pub fn may_have_refused(error: &io::Error) -> bool {
-    REFUSES_CALLS.load(Ordering::Relaxed) && error.raw_os_error() == Some(Errno::PERM.raw_os_error())
+    refuses_calls() && error.raw_os_error() == Some(Errno::PERM.raw_os_error())
+}
+
+/// True once system calls outside of a list fail with EPERM in this thread.
+pub fn refuses_calls() -> bool {
+    REFUSES_CALLS.get()
 }
 
 /// True for an error that has nothing to do with what the kernel can.
@@ -249,6 +306,35 @@ mod tests {
             assert!(fs::rename(&old, &elsewhere).is_err());
         });
         assert_eq!(fs::read(at("out/old")).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_folder_that_is_held_is_the_one_that_is_allowed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        ["control", "above/below", "elsewhere"].iter().for_each(|name| fs::create_dir_all(at(name)).unwrap());
+        ["control/switch", "above/below/file"].iter().for_each(|name| fs::write(at(name), "0").unwrap());
+        let mut sandbox = Sandbox::new(Role::Recorder);
+        for (purpose, name) in [(Purpose::Control, "control"), (Purpose::Replace, "above")] {
+            sandbox.allow(purpose, File::open(at(name)).unwrap(), Path::new(name)).unwrap();
+        }
+        // What has the path by now is another folder.
+        fs::rename(at("control"), at("moved")).unwrap();
+        fs::create_dir(at("control")).unwrap();
+        let names = ["moved/switch", "moved/new", "control/new", "above/below", "above/renamed", "elsewhere"].map(at);
+        within(sandbox, move |missing| {
+            if !has(missing, Layer::Landlock) {
+                return;
+            }
+            let [switch, beside, other, below, renamed, elsewhere] = names;
+            let is_refused = |error: io::Error| error.kind() == ErrorKind::PermissionDenied;
+            OpenOptions::new().write(true).open(&switch).unwrap();
+            assert!(File::create(&beside).is_err_and(is_refused) && File::create(&other).is_err_and(is_refused));
+            rustix::fs::renameat(rustix::fs::CWD, &below, rustix::fs::CWD, &renamed).unwrap();
+            assert!(File::create(renamed.join("new")).is_err_and(is_refused));
+            fs::remove_dir_all(&renamed).unwrap();
+            assert!(fs::remove_dir(&elsewhere).is_err_and(is_refused));
+        });
     }
 
     #[test]

@@ -47,6 +47,15 @@ impl Sandbox {
         sandbox
     }
 
+    /// The sandbox of a program that shows a stream: it opens no input, and writes to the descriptors that it has alone. Names of threads
+    /// and the memory of the machine are in /proc.
+    pub fn of_viewer() -> Sandbox {
+        let mut sandbox = Sandbox::new(Role::Viewer);
+        ALWAYS.iter().for_each(|path| sandbox.read(path));
+        sandbox.read("/proc");
+        sandbox
+    }
+
     /// Allows to read an input: a file, or a folder with the files that links in it stand for.
     pub fn input(&mut self, path: &Path) {
         if path == Path::new("-") {

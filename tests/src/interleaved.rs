@@ -52,6 +52,7 @@ impl File {
             first: header.first.get(),
             last: header.last.get(),
             events: header.events.get(),
+            ..BlockInfo::default()
         };
         self.sequence += 1;
         let mut bytes = vec![0; HEADER_BYTES];

@@ -71,7 +71,7 @@ const SCRIPT: &str = "
         rmdir $count
     }
 
-    kmemtraced probe >/out/probe
+    kmemtraced doctor --quick >/out/probe
     kmemtraced --boot -o /out/boot 2>/out/boot.messages &
     recorder=$!
     recording /out/boot.messages

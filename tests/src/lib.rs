@@ -10,6 +10,9 @@ pub mod archive;
 pub mod browser;
 pub mod cgroup_loads;
 pub mod corpus;
+pub mod encoded;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 pub mod generate;
 pub mod graph_text;
 pub mod growing;
@@ -19,7 +22,10 @@ pub mod interleaved;
 pub mod kernels;
 pub mod live;
 pub mod load;
+pub mod measured;
 pub mod memory_group;
+#[cfg(feature = "fuzz")]
+pub mod mutated;
 pub mod npm;
 pub mod old_kernel;
 pub mod programs;
@@ -28,6 +34,7 @@ pub mod recorder;
 pub mod recording;
 pub mod reference;
 pub mod runner;
+pub mod sandbox_layers;
 pub mod scenario;
 pub mod spaces;
 pub mod terminal;

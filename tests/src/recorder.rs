@@ -1,8 +1,9 @@
 //! Recorder: `kmemtraced` on the running kernel, in an instance of the test's own.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::live::{Instance, Tracefs};
-use crate::programs::{program, run, text};
+use crate::programs::{data, program, run, text};
 use crate::recording::Directory;
 use crate::runner::Skip;
 
@@ -53,7 +54,7 @@ impl Recorded {
         let tracefs = Tracefs::find().unwrap_or_else(|Skip(reason)| panic!("{reason}"));
         let (directory, instance) = (Directory::new(&[]), instance_name());
         let path = tracefs.path().join("instances").join(&instance).display().to_string();
-        let mut recorder = Command::new(program("kmemtraced"));
+        let mut recorder = kmemtraced();
         recorder.args(["-B", &instance]).args(options).arg("-o").arg(directory.file("trace")).arg("--");
         recorder.args(command.iter().map(|word| word.replace("INSTANCE", &path))).stdin(Stdio::null());
         let output = recorder.output().unwrap();
@@ -68,6 +69,21 @@ impl Recorded {
     pub fn trace(&self) -> PathBuf {
         self.directory.file("trace")
     }
+}
+
+/// Words for the recorder's sandbox: strict where the kernel has all layers. Not under strace, whose failures are calls of number -1, which
+/// a list that kills ends.
+pub fn sandbox() -> [&'static str; 2] {
+    static HAS_ALL: OnceLock<bool> = OnceLock::new();
+    let strict = || run("kmemtrace-check", &["--sandbox", "strict"], &[&data("amd64-6.18")]).status.success();
+    ["--sandbox", if *HAS_ALL.get_or_init(strict) { "strict" } else { "auto" }]
+}
+
+/// The recorder, in this sandbox. Verbs come before it.
+pub fn kmemtraced() -> Command {
+    let mut command = Command::new(program("kmemtraced"));
+    command.args(sandbox());
+    command
 }
 
 pub fn instance_name() -> String {
@@ -95,7 +111,7 @@ impl Recorder {
 
     /// Starts a recorder of these events, as `-e` takes them.
     pub fn start_of(events: &str, directory: Directory, instance: &str, options: &[&str]) -> Recorder {
-        let mut command = Command::new(program("kmemtraced"));
+        let mut command = kmemtraced();
         command.args(["-e", events, "-B", instance]).args(options).arg("-o").arg(directory.file("trace"));
         let stderr = File::create(directory.file("stderr")).unwrap();
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn();
@@ -180,5 +196,57 @@ impl Recorder {
         let whole = run("kmemtrace-check", &[], &[&ended.trace()]);
         assert_eq!(whole.status.code(), ended.status.code(), "{}", String::from_utf8_lossy(&whole.stdout));
         ended.directory
+    }
+}
+
+/// Process of `kmemtraced top` or `watch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The one that was started, which has the terminal.
+    First,
+    Recorder,
+    Viewer,
+}
+
+impl Part {
+    /// The process of the command that records in an instance; `None` where it is not there.
+    pub fn of(self, instance: &str) -> Option<Pid> {
+        let processes: Vec<Process> =
+            fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| Process::at(&entry.path())).collect();
+        let is_of_instance = |process: &&Process| process.has(instance) && (process.has("top") || process.has("watch"));
+        let of = |is_served: bool| {
+            processes.iter().filter(is_of_instance).find(move |process| process.has("--served") == is_served)
+        };
+        let found = match self {
+            Part::First => of(false),
+            Part::Recorder => of(true),
+            Part::Viewer => {
+                let first = of(false)?.id;
+                processes.iter().find(|process| process.parent == first && process.has("--viewer"))
+            }
+        };
+        Pid::from_raw(found?.id)
+    }
+}
+
+/// Process that runs.
+struct Process {
+    id: i32,
+    parent: i32,
+    words: Vec<String>,
+}
+
+impl Process {
+    fn at(path: &Path) -> Option<Process> {
+        let id = path.file_name()?.to_str()?.parse().ok()?;
+        let status = fs::read_to_string(path.join("status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+        let line = fs::read(path.join("cmdline")).ok()?;
+        let words = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        Some(Process { id, parent, words })
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|found| found == word)
     }
 }

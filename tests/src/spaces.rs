@@ -16,7 +16,7 @@ pub const SCRIPT: &str = "
     refused=0
     kmemtraced -e vmalloc -d 0.1 -o /tmp/vmalloc 2>/out/vmalloc.messages || refused=$?
     echo $refused >/out/vmalloc.status
-    kmemtraced probe | grep -E '^(percpu|vmalloc) ' >/out/spaces.probe
+    kmemtraced doctor --quick | grep -E '^(percpu|vmalloc) ' >/out/spaces.probe
     ls $tracing/per_cpu | grep -c ^cpu >/out/cpus
     begin percpu/percpu_alloc_percpu percpu/percpu_alloc_percpu_fail percpu/percpu_free_percpu \\
         vmalloc/alloc_vmap_area vmalloc/free_vmap_area_noflush

@@ -7,20 +7,55 @@ use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::kernel::format::MAX_SUB_BUFFER_BYTES;
+use crate::kernel::stats::Stats;
+
 /// The bytes every block starts with: found again after damage, changed by a text-mode copy.
 pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 
-/// Format version that this code writes. A reader refuses a greater major one.
-pub const MAJOR: u16 = 1;
+/// Greatest format version that this code reads. A reader refuses a greater major one.
+pub const MAJOR: u16 = Major::Two.number();
 /// Additions that old readers may skip.
 pub const MINOR: u16 = 9;
 
-/// Bytes of a block header in this version.
+/// Bytes of a block header in major version 1.
 pub const HEADER_BYTES: usize = size_of::<Header>();
 /// No header, of any version, is longer.
 pub const MAX_HEADER_BYTES: usize = 512;
-/// No payload is longer, stored or expanded: a sub-buffer is at most 128 pages of 64 KiB.
-pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
+/// No payload is longer, stored or expanded: a block has at least one sub-buffer.
+pub const MAX_PAYLOAD_BYTES: usize = MAX_SUB_BUFFER_BYTES;
+
+/// Major versions of the format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Major {
+    /// Without encoded records. Streams are in this version.
+    #[default]
+    One,
+    /// Records may be encoded ([`FLAG_RECORDS`]); a header tells the length of what the codec made of them.
+    Two,
+}
+
+impl Major {
+    /// `Header::major`.
+    pub const fn number(self) -> u16 {
+        match self {
+            Major::One => 1,
+            Major::Two => 2,
+        }
+    }
+
+    /// Bytes of a header.
+    pub const fn header_bytes(self) -> usize {
+        match self {
+            Major::One => HEADER_BYTES,
+            Major::Two => HEADER_BYTES + size_of::<U32>(),
+        }
+    }
+
+    fn of(number: u16) -> Option<Major> {
+        [Major::One, Major::Two].into_iter().find(|major| major.number() == number)
+    }
+}
 
 /// `Header::cpu` of a file that belongs to no CPU (`meta.out`).
 pub const NO_CPU: u32 = u32::MAX;
@@ -50,8 +85,12 @@ pub mod kind {
 pub const FLAG_OPTIONAL: u8 = 1;
 /// `Header::flags`: the payload is stored as one zstd frame of `raw_len` bytes.
 pub const FLAG_ZSTD: u8 = 2;
+/// `Header::flags`: the records of the sub-buffers are [encoded](crate::codec); with [`FLAG_ZSTD`] the frame is of the codec's output.
+/// Only in [`kind::DATA`], from major version 2 on.
+pub const FLAG_RECORDS: u8 = 4;
 
-/// A block header, 96 bytes.
+/// A block header of major version 1, 96 bytes. In major version 2 the length of the codec's output follows, a u32; 0 without
+/// [`FLAG_RECORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Header {
@@ -99,6 +138,8 @@ const CRC_FROM: usize = 12;
 /// Header fields that the writer of a block chooses; the rest of the header follows from the payload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockInfo {
+    /// Version of the header.
+    pub major: Major,
     /// See [`kind`].
     pub kind: u8,
     /// `FLAG_*`.
@@ -121,22 +162,30 @@ pub struct BlockInfo {
     pub events: u32,
 }
 
-/// Fills in the header at the start of `block`: [`HEADER_BYTES`] of room, then the payload as it is stored.
+/// Fills in the header at the start of `block`: room of [`Major::header_bytes`], then the payload as it is stored.
 ///
 /// `raw_len` is the expanded length where the payload is compressed.
 ///
 /// # Panics
 /// If `block` has no room for a header or its payload is over [`MAX_PAYLOAD_BYTES`]: the caller's bug.
 pub fn seal(block: &mut [u8], info: &BlockInfo, raw_len: Option<usize>) {
-    assert!(block.len() >= HEADER_BYTES, "no room for a block header");
-    let (room, payload) = block.split_at_mut(HEADER_BYTES);
+    seal_records(block, info, raw_len, 0);
+}
+
+/// As [`seal`], of a block whose records are encoded in `coded_len` bytes; 0 if they are not.
+///
+/// # Panics
+/// As [`seal`].
+pub fn seal_records(block: &mut [u8], info: &BlockInfo, raw_len: Option<usize>, coded_len: usize) {
+    assert!(block.len() >= info.major.header_bytes(), "no room for a block header");
+    let (room, payload) = block.split_at_mut(info.major.header_bytes());
     let raw_len = raw_len.unwrap_or(payload.len());
     assert!(payload.len() <= MAX_PAYLOAD_BYTES && raw_len <= MAX_PAYLOAD_BYTES, "payload too long");
-    let mut header = Header {
+    let header = Header {
         magic: MAGIC,
         header_crc: U32::ZERO,
-        header_len: U16::new(HEADER_BYTES as u16),
-        major: U16::new(MAJOR),
+        header_len: U16::ZERO,
+        major: U16::ZERO,
         minor: U16::new(MINOR),
         kind: info.kind,
         flags: info.flags,
@@ -152,8 +201,48 @@ pub fn seal(block: &mut [u8], info: &BlockInfo, raw_len: Option<usize>) {
         raw_len: U32::new(raw_len as u32),
         payload_crc: U32::new(crc32c(payload)),
     };
-    header.header_crc = U32::new(crc32c(&header.as_bytes()[CRC_FROM..]));
-    room.copy_from_slice(header.as_bytes());
+    put_header(room, header, info.major, coded_len);
+}
+
+/// Fills `room` with a header of the major version.
+fn put_header(room: &mut [u8], mut header: Header, major: Major, coded_len: usize) {
+    header.header_len = U16::new(major.header_bytes() as u16);
+    header.major = U16::new(major.number());
+    let (own, more) = room.split_at_mut(HEADER_BYTES);
+    own.copy_from_slice(header.as_bytes());
+    if let Some(coded) = more.first_chunk_mut() {
+        *coded = (coded_len as u32).to_le_bytes();
+    }
+    let crc = crc32c(&room[CRC_FROM..]);
+    room[offset_of!(Header, header_crc)..][..size_of::<U32>()].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// A block, or the begin of one, with its header as the major version has it; the payload stays as it is, damaged or not. `None`
+/// where no whole header of this program's begins the bytes.
+pub fn in_major(block: &[u8], major: Major) -> Option<Vec<u8>> {
+    let (header, len) = own_header(block)?;
+    let mut bytes = vec![0; major.header_bytes()];
+    put_header(&mut bytes, header, major, coded_len(block));
+    bytes.extend_from_slice(&block[len..]);
+    Some(bytes)
+}
+
+/// The header at the start of `bytes` and its length, where this program writes such headers.
+pub(crate) fn own_header(bytes: &[u8]) -> Option<(Header, usize)> {
+    let Parsed::Header(header, len) = parse(bytes, None) else { return None };
+    (Major::of(header.major.get())?.header_bytes() == len).then_some((header, len))
+}
+
+/// Length of the codec's output in the header at the start of `bytes`; 0 where it does not tell one.
+pub(crate) fn coded_len(header: &[u8]) -> usize {
+    let is_told = matches!(parse_major(header), Some(Major::Two));
+    let len = header.get(HEADER_BYTES..).and_then(<[u8]>::first_chunk).filter(|_| is_told);
+    len.map_or(0, |len| u32::from_le_bytes(*len) as usize)
+}
+
+fn parse_major(header: &[u8]) -> Option<Major> {
+    let number = header.get(offset_of!(Header, major)..)?.first_chunk()?;
+    Major::of(u16::from_le_bytes(*number))
 }
 
 /// The CRC-32C (Castagnoli polynomial; RFC 3720, section 12.1) of `bytes`: all checksums of the format are of this kind.
@@ -163,7 +252,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 
 /// A whole block around `payload`.
 pub fn block(info: &BlockInfo, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; HEADER_BYTES];
+    let mut bytes = vec![0; info.major.header_bytes()];
     bytes.extend_from_slice(payload);
     seal(&mut bytes, info, None);
     bytes
@@ -202,8 +291,10 @@ pub(crate) fn parse(bytes: &[u8], header_len: Option<usize>) -> Parsed {
     if crc32c(covered) != header.header_crc.get() {
         return Parsed::Bad;
     }
-    if header.major.get() != MAJOR {
-        return Parsed::Newer(header.major.get());
+    match Major::of(header.major.get()) {
+        None => return Parsed::Newer(header.major.get()),
+        Some(major) if len < major.header_bytes() => return Parsed::Bad,
+        Some(_) => {}
     }
     if header.payload_len.get() as usize > MAX_PAYLOAD_BYTES || header.raw_len.get() as usize > MAX_PAYLOAD_BYTES {
         return Parsed::Bad;
@@ -303,6 +394,20 @@ impl Counters {
     }
 }
 
+impl Stats {
+    /// Counters since the start, where the buffer was last reset at `base`.
+    pub fn after(&self, base: &Counters) -> Counters {
+        Counters {
+            overrun: base.overrun.get().saturating_add(self.overrun).into(),
+            commit_overrun: base.commit_overrun.get().saturating_add(self.commit_overrun).into(),
+            dropped: base.dropped.get().saturating_add(self.dropped).into(),
+            read: base.read.get().saturating_add(self.read).into(),
+            unread: self.entries.into(),
+            recorder_lost: base.recorder_lost,
+        }
+    }
+}
+
 /// Payload of [`kind::END`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -348,11 +453,15 @@ impl End {
 
     /// End block and its header, from the file's last bytes.
     pub(crate) fn with_header(tail: &[u8]) -> Option<(Header, End)> {
-        [size_of::<End>(), End::BYTES_WITHOUT_MARKS, End::BYTES_IN_0].into_iter().find_map(|len| {
-            let from = tail.len().checked_sub(HEADER_BYTES + len)?;
-            let Parsed::Header(header, HEADER_BYTES) = parse(&tail[from..], Some(HEADER_BYTES)) else { return None };
-            let payload = &tail[from + HEADER_BYTES..];
-            let whole = header.kind == kind::END
+        let lengths = [size_of::<End>(), End::BYTES_WITHOUT_MARKS, End::BYTES_IN_0];
+        let forms =
+            [Major::One, Major::Two].into_iter().flat_map(|major| lengths.map(|len| (major.header_bytes(), len)));
+        forms.into_iter().find_map(|(header_bytes, len)| {
+            let from = tail.len().checked_sub(header_bytes + len)?;
+            let (header, found) = own_header(&tail[from..])?;
+            let payload = &tail[from + header_bytes..];
+            let whole = found == header_bytes
+                && header.kind == kind::END
                 && header.payload_len.get() as usize == payload.len()
                 && header.payload_crc.get() == crc32c(payload);
             whole.then(|| End::parse(payload)).flatten().map(|end| (header, end))
@@ -360,7 +469,7 @@ impl End {
     }
 
     /// Bytes of a file's end that hold its end block.
-    pub const TAIL_BYTES: usize = HEADER_BYTES + size_of::<End>();
+    pub const TAIL_BYTES: usize = Major::Two.header_bytes() + size_of::<End>();
 }
 
 /// `End::reason`: a signal, or the command ended.
@@ -452,6 +561,9 @@ pub const GAP_FULL: u32 = 3;
 pub const GAP_FOREIGN: u32 = 4;
 /// `GapRecord::reason`: the kernel's counters could not be read at the end, so loss since the last time is not known.
 pub const GAP_UNCOUNTED: u32 = 5;
+/// `GapRecord::reason`: the reader of a stream was too slow for blocks, which are in the recording's files where it has any. The block
+/// stands in streams alone and has the number of the last block that was left out; its interval is that of their events.
+pub const GAP_NOT_SENT: u32 = 6;
 
 /// Items: how a file header or meta payload holds its parts. Each is tag u16, flags u16, length u32, bytes.
 pub mod item {
@@ -663,11 +775,35 @@ mod tests {
     #[test]
     fn a_newer_major_version_is_told_from_damage() {
         let mut block = sample();
-        block[14] = 2;
+        block[14] = 3;
         assert_eq!(parse(&block, None), Parsed::Bad);
         let crc = crc32c(&block[CRC_FROM..HEADER_BYTES]).to_le_bytes();
         block[8..12].copy_from_slice(&crc);
-        assert_eq!(parse(&block, None), Parsed::Newer(2));
+        assert_eq!(parse(&block, None), Parsed::Newer(3));
+        // A header of version 2 that is too short for it.
+        block[14] = 2;
+        let crc = crc32c(&block[CRC_FROM..HEADER_BYTES]).to_le_bytes();
+        block[8..12].copy_from_slice(&crc);
+        assert_eq!(parse(&block, None), Parsed::Bad);
+    }
+
+    #[test]
+    fn a_block_is_the_same_in_both_major_versions_but_for_its_header() {
+        let one = sample();
+        let two = in_major(&one, Major::Two).unwrap();
+        assert_eq!((two.len(), in_major(&two, Major::One)), (one.len() + 4, Some(one.clone())));
+        let (header, len) = own_header(&two).unwrap();
+        assert_eq!((header.major.get(), len, coded_len(&two)), (2, 100, 0));
+        assert_eq!((&two[len..], coded_len(&one)), (&one[HEADER_BYTES..], 0));
+        let mut coded = vec![0; 110];
+        let info = BlockInfo { major: Major::Two, kind: kind::DATA, flags: FLAG_RECORDS, ..BlockInfo::default() };
+        seal_records(&mut coded, &info, Some(5000), 10);
+        assert_eq!(coded_len(&coded), 10);
+        // A damaged payload stays damaged, and a cut one is as long.
+        let mut cut = one[..HEADER_BYTES + 2].to_vec();
+        cut[HEADER_BYTES] ^= 1;
+        assert_eq!(in_major(&cut, Major::Two).unwrap()[100..], cut[HEADER_BYTES..]);
+        assert_eq!((in_major(&one[..90], Major::Two), in_major(b"junk", Major::One)), (None, None));
     }
 
     #[test]
@@ -724,6 +860,7 @@ mod tests {
     #[test]
     fn a_header_tells_what_its_writer_said() {
         let info = BlockInfo {
+            major: Major::One,
             kind: kind::DATA,
             flags: FLAG_OPTIONAL,
             cpu: 3,
@@ -832,10 +969,13 @@ mod tests {
     fn only_a_whole_end_block_is_the_end_of_a_file() {
         let end = End { events: 12.into(), ..End::default() };
         let info = BlockInfo { kind: kind::END, sequence: 4, ..BlockInfo::default() };
+        for major in [Major::Two, Major::One] {
+            let good = block(&BlockInfo { major, ..info }, end.as_bytes());
+            assert!(good.len() <= End::TAIL_BYTES);
+            let (header, found) = End::with_header(&good).unwrap();
+            assert_eq!((header.sequence.get(), found), (4, end));
+        }
         let good = block(&info, end.as_bytes());
-        assert_eq!(End::TAIL_BYTES, good.len());
-        let (header, found) = End::with_header(&good).unwrap();
-        assert_eq!((header.sequence.get(), found), (4, end));
         let mut wrong_crc = good.clone();
         wrong_crc[HEADER_BYTES + 1] ^= 1;
         let other_kind = block(&BlockInfo { kind: kind::COUNTERS, ..info }, end.as_bytes());

@@ -6,10 +6,12 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use crate::disk::block::{self, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, Header, MAGIC, Parsed, RecordingId, kind};
-use crate::disk::expand::expand;
+use crate::disk::block::{
+    self, FLAG_OPTIONAL, GAP_NOT_SENT, GapRecord, HEADER_BYTES, Header, LOST_UNKNOWN, MAGIC, Parsed, RecordingId, kind,
+};
+use crate::disk::expand::{Expander, Unexpanded, is_stored_otherwise};
 use crate::disk::feed::Feed;
-use crate::disk::hole;
+use crate::disk::hole::{self, Zeros};
 #[cfg(feature = "inputs")]
 use crate::disk::part::Part;
 use crate::disk::walk::{Known, Met, Walk, read_at};
@@ -61,6 +63,7 @@ pub(crate) struct Window {
     eof: bool,
     /// Error that stopped reading, where it was not the end.
     error: Option<io::Error>,
+    zeros: Zeros,
 }
 
 impl Window {
@@ -75,7 +78,8 @@ impl Window {
     }
 
     fn of(origin: Origin) -> Window {
-        Window { origin, buffer: Vec::new(), start: 0, end: 0, offset: 0, eof: false, error: None }
+        let zeros = Zeros::default();
+        Window { origin, buffer: Vec::new(), start: 0, end: 0, offset: 0, eof: false, error: None, zeros }
     }
 
     /// The bytes at hand, at least `want` of them unless the file ends before.
@@ -192,19 +196,20 @@ impl Window {
             if !all {
                 return false;
             }
-            self.skip_hole(1);
+            self.skip_hole(zeros, 1);
         }
     }
 
-    /// Passes over the hole that begins here, once all bytes at hand are taken: a file of some kilobytes may have holes of TiB. What is
-    /// passed over is a multiple of `unit`; returns its bytes.
-    pub(crate) fn skip_hole(&mut self, unit: usize) -> u64 {
+    /// Passes over the hole that begins here, once all bytes at hand are taken: a file of some kilobytes may have holes of TiB. The last
+    /// `zeros` bytes were zeros. What is passed over is a multiple of `unit`; returns its bytes.
+    pub(crate) fn skip_hole(&mut self, zeros: usize, unit: usize) -> u64 {
+        let zeros = self.zeros.add(self.offset, zeros as u64);
         let Origin::File(file) = &self.origin else { return 0 };
         if self.start < self.end || self.eof {
             return 0;
         }
         let offset = self.offset;
-        let data = match hole::behind(file, offset) {
+        let data = match hole::behind(file, offset, zeros) {
             Ok(Some(data)) => data,
             Ok(None) => file.metadata().map_or(offset, |data| data.len()),
             Err(_) => return 0,
@@ -224,6 +229,8 @@ pub(crate) struct Block {
     pub(crate) offset: u64,
     /// Bytes or blocks before it are damaged or missing.
     pub(crate) damage_before: bool,
+    /// The payload ends before damage in its records.
+    pub(crate) ends_early: bool,
 }
 
 /// Ending of a file's blocks.
@@ -247,6 +254,41 @@ struct FoundHeader {
     len: usize,
     /// Bytes of the block: header and stored payload.
     whole: usize,
+    /// Length of the codec's output.
+    coded_len: usize,
+}
+
+/// Blocks of a growing file or of a stream that are missing at one place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hole {
+    /// Events in them, where the writer of a stream left them out and tells how many; else `None`.
+    pub events: Option<u64>,
+    /// Times of their first and last event, on the trace's clock.
+    pub span: Option<(u64, u64)>,
+    /// The writer of a stream left them out.
+    pub is_left_out: bool,
+}
+
+impl Hole {
+    /// What a mark in a stream tells.
+    fn of(gap: &GapRecord) -> Hole {
+        let events = Some(gap.lost.get()).filter(|&lost| lost != LOST_UNKNOWN);
+        let span = gap.interval.ends().map(|(from, to)| (from.unwrap_or(0), to.unwrap_or(u64::MAX)));
+        Hole { events, span, is_left_out: true }
+    }
+
+    /// Both together.
+    pub fn and(self, other: Hole) -> Hole {
+        let span = match (self.span, other.span) {
+            (Some((from, to)), Some((other_from, other_to))) => Some((from.min(other_from), to.max(other_to))),
+            (one, other) => one.or(other),
+        };
+        Hole {
+            events: self.events.zip(other.events).map(|(one, other)| one.saturating_add(other)),
+            span,
+            is_left_out: self.is_left_out || other.is_left_out,
+        }
+    }
 }
 
 /// Reads the blocks of one file.
@@ -264,15 +306,15 @@ pub(crate) struct BlockReader {
     current: usize,
     /// Start and end of its payload in the window.
     payload: (usize, usize),
-    expanded: Vec<u8>,
+    expander: Expander,
     is_expanded: bool,
     ended: bool,
     /// Ending of the file, once it was met: its findings are told only then.
     over: Option<Ending>,
     /// Bytes that were passed over.
     passed: u64,
-    /// A hole was passed over.
-    has_passed_hole: bool,
+    /// Blocks that were passed over since the last call of `take_hole`.
+    hole: Option<Hole>,
 }
 
 impl BlockReader {
@@ -295,12 +337,12 @@ impl BlockReader {
             version: (0, 0),
             current: 0,
             payload: (0, 0),
-            expanded: Vec::new(),
+            expander: Expander::default(),
             is_expanded: false,
             ended: false,
             over: None,
             passed: 0,
-            has_passed_hole: false,
+            hole: None,
         }
     }
 
@@ -368,6 +410,7 @@ impl BlockReader {
         self.is_expanded = false;
         self.window.eof = false;
         if let Some(is_open) = self.window.feed().map(Feed::is_open) {
+            self.pass_over_left_out();
             // A stream hands over whole blocks alone.
             return !is_open || !self.window.fill(1).is_empty();
         }
@@ -392,8 +435,9 @@ impl BlockReader {
             let zeros = self.window.bytes().iter().take_while(|&&byte| byte == 0).count();
             self.window.advance(zeros);
             let offset = self.window.offset();
+            let zeros = self.window.zeros.add(offset, zeros as u64);
             let Some(file) = self.window.file() else { return true };
-            match hole::behind(file, offset) {
+            match hole::behind(file, offset, zeros) {
                 Ok(Some(data)) if data > offset && self.window.enter(data).is_ok() => {}
                 Ok(Some(_)) => {}
                 // The writer goes on behind the hole.
@@ -405,7 +449,7 @@ impl BlockReader {
         match block::parse(self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES)), header_len) {
             Parsed::Header(header, _) => {
                 self.next_sequence = header.sequence.get();
-                self.has_passed_hole = true;
+                self.hole = Some(Hole::default());
                 self.has_next()
             }
             Parsed::Short(_) => self.window.enter(self.window.offset()).is_err(),
@@ -413,13 +457,44 @@ impl BlockReader {
         }
     }
 
-    /// True where blocks that their writer has given back were passed over since the last call.
-    pub(crate) fn take_hole(&mut self) -> bool {
-        std::mem::take(&mut self.has_passed_hole)
+    /// Passes over marks of blocks that the writer of the stream left out.
+    fn pass_over_left_out(&mut self) {
+        while let Some((whole, sequence, gap)) = self.left_out() {
+            self.window.advance(whole);
+            self.window.eof = false;
+            self.next_sequence = sequence.wrapping_add(1);
+            let hole = Hole::of(&gap);
+            self.hole = Some(self.hole.map_or(hole, |before| before.and(hole)));
+        }
+    }
+
+    /// The mark that stands here: its bytes, the number of the last block that was left out, and what it tells.
+    fn left_out(&mut self) -> Option<(usize, u64, GapRecord)> {
+        let header_len = self.known.map(|(len, ..)| len);
+        let bytes = self.window.fill(header_len.unwrap_or(HEADER_BYTES));
+        let Parsed::Header(header, len) = block::parse(bytes, header_len) else { return None };
+        let sequence = header.sequence.get();
+        if header.kind != kind::GAP || sequence < self.next_sequence {
+            return None;
+        }
+        let whole = len + header.payload_len.get() as usize;
+        let payload = self.window.fill(whole).get(len..whole)?;
+        let is_whole = block::crc32c(payload) == header.payload_crc.get();
+        let (gap, _) = GapRecord::parse(payload).filter(|(gap, _)| is_whole && gap.reason.get() == GAP_NOT_SENT)?;
+        Some((whole, sequence, gap))
+    }
+
+    /// Blocks that were passed over since the last call.
+    pub(crate) fn take_hole(&mut self) -> Option<Hole> {
+        self.hole.take()
     }
 
     /// Passes over the blocks that are there, up to the last whole one with events; false where that is none or the next one.
     pub(crate) fn skip_to_last(&mut self) -> io::Result<bool> {
+        if let Some(feed) = self.window.feed() {
+            // A mark stands for them.
+            return Ok(feed.leave_out());
+        }
         let Some((known, file)) = self.known.zip(self.window.file()) else { return Ok(false) };
         let from = self.window.offset() + self.current as u64;
         let mut walk = Walk::at(file, known, from, self.next_sequence)?;
@@ -436,13 +511,13 @@ impl BlockReader {
 
     /// Gives the memory of an expanded payload back; it is empty from now on.
     pub(crate) fn forget_payload(&mut self) {
-        self.expanded = Vec::new();
+        self.expander = Expander::default();
     }
 
     /// Payload of the current block, expanded.
     pub(crate) fn payload(&self) -> &[u8] {
         if self.is_expanded {
-            &self.expanded
+            self.expander.payload()
         } else {
             self.window.bytes().get(self.payload.0..self.payload.1).unwrap_or_default()
         }
@@ -471,7 +546,7 @@ impl BlockReader {
                 damage_before = true;
                 continue;
             }
-            let FoundHeader { header, offset, len, whole } = found;
+            let FoundHeader { header, offset, len, whole, .. } = found;
             let sequence = header.sequence.get();
             if sequence != self.next_sequence {
                 self.tell_out_of_sequence(&found, damage_before, faults);
@@ -488,14 +563,15 @@ impl BlockReader {
                 continue;
             }
             self.payload = (len, whole);
-            if header.flags & FLAG_ZSTD != 0 && !self.expand_payload(&found, faults) {
+            let expanded = if is_stored_otherwise(&header) { self.expand_payload(&found, faults) } else { Ok(false) };
+            let Ok(ends_early) = expanded else {
                 damage_before = true;
                 continue;
-            }
+            };
             self.current = whole;
             self.blocks += 1;
             self.ended = header.kind == kind::END;
-            return Ok(Block { header, offset, damage_before });
+            return Ok(Block { header, offset, damage_before, ends_early });
         }
     }
 
@@ -518,7 +594,7 @@ impl BlockReader {
         match block::parse(bytes, header_len) {
             Parsed::Header(header, len) => {
                 let whole = len + header.payload_len.get() as usize;
-                Ok(Some(FoundHeader { header, offset, len, whole }))
+                Ok(Some(FoundHeader { header, offset, len, whole, coded_len: block::coded_len(bytes) }))
             }
             Parsed::Newer(major) if self.known.is_none() => {
                 self.newer = Some(major);
@@ -554,7 +630,7 @@ impl BlockReader {
 
     /// Reads all of a block; false where its checksum differs: it was passed over then.
     fn take_in(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> Result<bool, Ending> {
-        let FoundHeader { header, offset, len, whole } = *found;
+        let FoundHeader { header, offset, len, whole, .. } = *found;
         let sequence = header.sequence.get();
         let there = self.window.fill(whole).len();
         if there < whole {
@@ -602,17 +678,28 @@ impl BlockReader {
         self.window.advance(*whole);
     }
 
-    /// Expands the payload of a block; false where it cannot be: the block was passed over then.
-    fn expand_payload(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> bool {
-        let FoundHeader { header, offset, len, whole } = *found;
-        let expanded = expand(&self.window.bytes()[len..whole], header.raw_len.get() as usize, &mut self.expanded);
-        self.is_expanded = expanded.is_ok();
-        if let Err(code) = expanded {
-            let message = not_expanded(code, offset, &header);
-            faults(fault(code, offset, Some(header.sequence.get()), message));
+    /// Expands the payload of a block; true where it ends before damage in its records. An error where nothing of it comes back:
+    /// the block was passed over then.
+    fn expand_payload(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> Result<bool, ()> {
+        let FoundHeader { header, offset, len, whole, coded_len } = *found;
+        let expanded = self.expander.expand(&header, coded_len, &self.window.bytes()[len..whole]);
+        self.is_expanded = !matches!(expanded, Err(Unexpanded::Whole(_)));
+        let (code, message) = match expanded {
+            Ok(()) => return Ok(false),
+            Err(Unexpanded::Whole(code)) => (code, not_expanded(code, offset, &header)),
+            Err(Unexpanded::End(error)) => {
+                let sequence = header.sequence.get();
+                (
+                    Code::BadCompression,
+                    format!("block {sequence} at byte {offset}: {error}; every earlier record is good"),
+                )
+            }
+        };
+        faults(fault(code, offset, Some(header.sequence.get()), message));
+        if !self.is_expanded {
             self.window.advance(whole);
         }
-        self.is_expanded
+        self.is_expanded.then_some(true).ok_or(())
     }
 
     fn end_of_file(&mut self, damage_before: bool, faults: &mut dyn FnMut(Fault)) -> Ending {
@@ -689,7 +776,7 @@ impl BlockReader {
                 let zeros = bytes.iter().all(|&byte| byte == 0);
                 self.window.advance(there);
                 if zeros {
-                    self.window.skip_hole(1);
+                    self.window.skip_hole(there, 1);
                 }
                 continue;
             };
@@ -737,7 +824,7 @@ mod without_zstd {
     use std::io::Write;
 
     use super::*;
-    use crate::disk::block::{BlockInfo, block};
+    use crate::disk::block::{BlockInfo, FLAG_ZSTD, block};
 
     #[test]
     fn a_compressed_block_is_left_out_with_its_remedy() {

@@ -6,9 +6,10 @@
 pub mod block;
 pub(crate) mod blocks;
 pub mod end_block;
-mod expand;
+pub mod expand;
 pub(crate) mod feed;
 mod hole;
+pub mod left_out;
 #[cfg(feature = "inputs")]
 pub(crate) mod part;
 pub mod salvage;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use crate::disk::block::{BlockInfo, HEADER_BYTES, Header, MAGIC, Parsed, crc32c, parse};
+use crate::disk::block::{BlockInfo, Header, MAGIC, Major, crc32c, own_header};
 use crate::disk::blocks::Window;
 
 /// A part of a file.
@@ -66,12 +66,10 @@ impl PieceReader {
     pub fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
         self.window.advance(self.taken);
         self.taken = 0;
-        let mut wanted = HEADER_BYTES;
-        if let Parsed::Header(header, HEADER_BYTES) = parse(self.window.fill(HEADER_BYTES), Some(HEADER_BYTES)) {
-            wanted += header.payload_len.get() as usize;
-        } else {
-            wanted = MAX_OTHER_BYTES + MAGIC.len();
-        }
+        let wanted = match own_header(self.window.fill(Major::Two.header_bytes())) {
+            Some((header, len)) => len + header.payload_len.get() as usize,
+            None => MAX_OTHER_BYTES + MAGIC.len(),
+        };
         let there = self.window.fill(wanted).len();
         if let Some(error) = self.window.take_error() {
             return Err(error);
@@ -92,7 +90,7 @@ impl PieceReader {
 /// bytes that may become one unless the file `ends` with these bytes.
 fn first_piece(bytes: &[u8], ends: bool) -> Option<Piece<'_>> {
     if let Some((info, whole)) = block_at(bytes) {
-        return Some(Piece::Block { info, payload: &whole[HEADER_BYTES..], whole });
+        return Some(Piece::Block { info, payload: &whole[info.major.header_bytes()..], whole });
     }
     let (_, behind) = bytes.split_first()?;
     let at_most = if ends { behind.len() } else { behind.len().saturating_sub(MAGIC.len() - 1) };
@@ -101,13 +99,14 @@ fn first_piece(bytes: &[u8], ends: bool) -> Option<Piece<'_>> {
 }
 
 fn block_at(bytes: &[u8]) -> Option<(BlockInfo, &[u8])> {
-    let Parsed::Header(header, HEADER_BYTES) = parse(bytes, Some(HEADER_BYTES)) else { return None };
-    let whole = bytes.get(..HEADER_BYTES + header.payload_len.get() as usize)?;
-    (crc32c(&whole[HEADER_BYTES..]) == header.payload_crc.get()).then(|| (info(&header), whole))
+    let (header, len) = own_header(bytes)?;
+    let whole = bytes.get(..len + header.payload_len.get() as usize)?;
+    (crc32c(&whole[len..]) == header.payload_crc.get()).then(|| (info(&header), whole))
 }
 
 fn info(header: &Header) -> BlockInfo {
     BlockInfo {
+        major: if header.major.get() == Major::Two.number() { Major::Two } else { Major::One },
         kind: header.kind,
         flags: header.flags,
         cpu: header.cpu.get(),
@@ -126,7 +125,7 @@ mod tests {
     use std::io::{Seek, Write};
 
     use super::*;
-    use crate::disk::block::{block, kind};
+    use crate::disk::block::{HEADER_BYTES, block, kind};
 
     #[test]
     fn all_bytes_come_back_and_whole_blocks_are_known() {

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::disk::block::{self, FLAG_ZSTD, Header, MAGIC, MAX_HEADER_BYTES, Parsed, RecordingId};
-use crate::disk::expand::expand;
-use crate::disk::hole;
+use crate::disk::block::{self, Header, MAGIC, MAX_HEADER_BYTES, Parsed, RecordingId};
+use crate::disk::expand::{Expander, Unexpanded, is_stored_otherwise};
+use crate::disk::hole::{self, Zeros};
 
 /// Bytes looked through at once for the next header behind damage, at most.
 const CHUNK: usize = 64 << 10;
@@ -36,6 +36,8 @@ pub(crate) struct Met {
     /// Offset of the header in the file, in bytes.
     pub(crate) offset: u64,
     header_len: usize,
+    /// Length of the codec's output.
+    coded_len: usize,
 }
 
 /// Goes through the blocks of a file.
@@ -49,14 +51,14 @@ pub(crate) struct Walk<'a> {
     len: u64,
     next_sequence: u64,
     stored: Vec<u8>,
-    expanded: Vec<u8>,
+    expander: Expander,
 }
 
 impl<'a> Walk<'a> {
     /// From the file's first block on.
     pub(crate) fn new(file: &'a File, known: Known) -> io::Result<Walk<'a>> {
         let len = file.metadata()?.len();
-        Ok(Walk { file, known, at: 0, len, next_sequence: 0, stored: Vec::new(), expanded: Vec::new() })
+        Ok(Walk { file, known, at: 0, len, next_sequence: 0, stored: Vec::new(), expander: Expander::default() })
     }
 
     /// From the block `sequence` on, whose header is at `offset`.
@@ -72,7 +74,7 @@ impl<'a> Walk<'a> {
             let len = read_at(self.file, &mut bytes[..header_len.min(MAX_HEADER_BYTES)], self.at)?;
             match block::parse(&bytes[..len], Some(header_len)) {
                 Parsed::Header(header, header_len) => {
-                    let met = Met { header, offset: self.at, header_len };
+                    let met = Met { header, offset: self.at, header_len, coded_len: block::coded_len(&bytes[..len]) };
                     self.at += header_len as u64 + u64::from(header.payload_len.get());
                     let sequence = header.sequence.get();
                     let is_own = header.recording == recording && header.cpu.get() == cpu;
@@ -93,7 +95,7 @@ impl<'a> Walk<'a> {
         let (header_len, recording, _) = self.known;
         // Small at first: damage that a hostile file repeats after every block must not cost a whole chunk each time.
         let mut size = 2 * MAX_HEADER_BYTES;
-        let mut chunk = Vec::new();
+        let (mut chunk, mut zeros) = (Vec::new(), Zeros::default());
         self.at += 1;
         loop {
             chunk.resize(size, 0);
@@ -111,7 +113,8 @@ impl<'a> Walk<'a> {
             }
             self.at += whole as u64;
             if bytes.iter().all(|&byte| byte == 0) {
-                self.at = hole::behind(self.file, self.at)?.unwrap_or(self.len);
+                let run = zeros.add(self.at, whole as u64);
+                self.at = hole::behind(self.file, self.at, run)?.unwrap_or(self.len);
             }
             if len < size {
                 self.at = self.len;
@@ -121,19 +124,21 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The payload of a block, expanded; `None` where it is damaged.
+    /// The payload of a block, expanded, or what comes before damage in its records; `None` where all of it is damaged.
     pub(crate) fn payload(&mut self, met: &Met) -> io::Result<Option<&[u8]>> {
-        let Met { header, offset, header_len } = met;
+        let Met { header, offset, header_len, coded_len } = met;
         self.stored.resize(header.payload_len.get() as usize, 0);
         let len = read_at(self.file, &mut self.stored, offset.saturating_add(*header_len as u64))?;
         if len < self.stored.len() || block::crc32c(&self.stored) != header.payload_crc.get() {
             return Ok(None);
         }
-        if header.flags & FLAG_ZSTD == 0 {
+        if !is_stored_otherwise(header) {
             return Ok(Some(&self.stored));
         }
-        let expanded = expand(&self.stored, header.raw_len.get() as usize, &mut self.expanded);
-        Ok(expanded.is_ok().then_some(&self.expanded))
+        match self.expander.expand(header, *coded_len, &self.stored) {
+            Ok(()) | Err(Unexpanded::End(_)) => Ok(Some(self.expander.payload())),
+            Err(Unexpanded::Whole(_)) => Ok(None),
+        }
     }
 }
 
@@ -142,7 +147,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::disk::block::{BlockInfo, HEADER_BYTES, block, kind};
+    use crate::disk::block::{BlockInfo, FLAG_ZSTD, HEADER_BYTES, block, kind};
 
     fn file(bytes: &[u8]) -> File {
         let mut file = tempfile::tempfile().unwrap();

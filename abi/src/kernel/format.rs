@@ -10,8 +10,10 @@ use crate::target::{Endian, Target};
 
 /// No event has more fields; one that claims to is refused.
 const MAX_FIELDS: usize = 1024;
+/// No sub-buffer is longer: the kernel makes them of at most 128 pages of 64 KiB.
+pub const MAX_SUB_BUFFER_BYTES: usize = 16 << 20;
 /// No field reaches further than the longest record, a sub-buffer.
-const MAX_EXTENT: usize = crate::disk::block::MAX_PAYLOAD_BYTES;
+const MAX_EXTENT: usize = MAX_SUB_BUFFER_BYTES;
 
 /// Reasons why a text is not a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,5 @@
 //! The kernel's counters of a CPU's buffer: `per_cpu/cpuN/stats`.
 
-use crate::disk::block::Counters;
-
 /// A CPU's counters, in events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -46,18 +44,6 @@ impl Stats {
             || self.commit_overrun < earlier.commit_overrun
             || self.dropped < earlier.dropped
             || self.read < earlier.read
-    }
-
-    /// Counters since the start, where the buffer was last reset at `base`.
-    pub fn after(&self, base: &Counters) -> Counters {
-        Counters {
-            overrun: base.overrun.get().saturating_add(self.overrun).into(),
-            commit_overrun: base.commit_overrun.get().saturating_add(self.commit_overrun).into(),
-            dropped: base.dropped.get().saturating_add(self.dropped).into(),
-            read: base.read.get().saturating_add(self.read).into(),
-            unread: self.entries.into(),
-            recorder_lost: base.recorder_lost,
-        }
     }
 }
 

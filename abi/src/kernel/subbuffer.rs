@@ -21,7 +21,7 @@ const TIME_EXTEND: u32 = 30;
 /// `type_len` of an entry that sets the time.
 const TIME_STAMP: u32 = 31;
 /// Bits of `time_delta`, and of the low part of an extended time.
-const DELTA_BITS: u32 = 27;
+pub(crate) const DELTA_BITS: u32 = 27;
 /// Bits that an absolute time stamp holds.
 const ABSOLUTE_BITS: u32 = 59;
 
@@ -143,10 +143,99 @@ pub struct Records<'a, O> {
     order: std::marker::PhantomData<O>,
 }
 
+/// An entry of a sub-buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    /// An event record.
+    Record {
+        /// The record.
+        record: Record<'a>,
+        /// Time since the entry before, as the entry has it: 27 bits.
+        delta: u32,
+        /// Its length stands in a word of its own (`type_len` 0).
+        is_long: bool,
+    },
+    /// Time, or an event that was discarded: all bytes of the entry.
+    Other(&'a [u8]),
+}
+
 impl<O> Records<'_, O> {
     /// Time after the last entry taken.
     pub fn time(&self) -> u64 {
         self.time
+    }
+
+    /// Bytes of data before the next entry.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+}
+
+impl<'a, O: TargetOrder> Records<'a, O> {
+    /// The next entry. `None` at the end, which may be a filler that is no entry.
+    #[inline(always)]
+    pub(crate) fn entry(&mut self) -> Option<Result<Entry<'a>, SubBufferError>> {
+        let entry = self.data.get(self.offset..).filter(|e| !e.is_empty())?;
+        let Some(word) = u32_at::<O>(entry, 0) else {
+            return Some(Err(self.bad(entry.len() as u64)));
+        };
+        let (type_len, delta) = match O::ENDIAN {
+            Endian::Little => (word & 0x1f, word >> 5),
+            Endian::Big => (word >> DELTA_BITS, word & ((1 << DELTA_BITS) - 1)),
+        };
+        if let 1..PADDING = type_len {
+            let end = 4 + 4 * type_len as usize;
+            let rest = &entry[4..];
+            let Some(payload) = rest.get(..end - 4) else {
+                return Some(Err(self.bad(end as u64)));
+            };
+            self.time = self.time.wrapping_add(u64::from(delta));
+            self.offset += end;
+            let record = Record { time: self.time, payload, rest };
+            return Some(Ok(Entry::Record { record, delta, is_long: false }));
+        }
+        if type_len == PADDING && delta == 0 {
+            self.offset = self.data.len();
+            return None;
+        }
+        let Some(array) = u32_at::<O>(entry, 4) else {
+            return Some(Err(self.bad(8)));
+        };
+        let end = match type_len {
+            0 => {
+                let end = (array as usize).saturating_add(4);
+                if array < 4 || end > entry.len() || !array.is_multiple_of(4) {
+                    return Some(Err(self.bad(u64::from(array) + 4)));
+                }
+                self.time = self.time.wrapping_add(u64::from(delta));
+                self.offset += end;
+                let record = Record { time: self.time, payload: &entry[8..end], rest: &entry[8..] };
+                return Some(Ok(Entry::Record { record, delta, is_long: true }));
+            }
+            PADDING => {
+                let end = (array as usize).saturating_add(4);
+                if end > entry.len() {
+                    return Some(Err(self.bad(u64::from(array) + 4)));
+                }
+                // A delta of 1 marks the filler at the end of a sub-buffer, not time.
+                if delta > 1 {
+                    self.time = self.time.wrapping_add(u64::from(delta));
+                }
+                end
+            }
+            TIME_EXTEND => {
+                self.time = self.time.wrapping_add((u64::from(array) << DELTA_BITS) + u64::from(delta));
+                8
+            }
+            TIME_STAMP => {
+                let stamp = (u64::from(array) << DELTA_BITS) + u64::from(delta);
+                self.time = fix_absolute(stamp, self.time);
+                8
+            }
+            _ => return Some(Err(self.bad(0))),
+        };
+        self.offset += end;
+        Some(Ok(Entry::Other(&entry[..end])))
     }
 }
 
@@ -156,65 +245,42 @@ impl<'a, O: TargetOrder> Iterator for Records<'a, O> {
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let entry = self.data.get(self.offset..).filter(|e| !e.is_empty())?;
-            let Some(word) = u32_at::<O>(entry, 0) else {
-                return Some(Err(self.bad(entry.len() as u64)));
-            };
-            let (type_len, delta) = match O::ENDIAN {
-                Endian::Little => (word & 0x1f, word >> 5),
-                Endian::Big => (word >> DELTA_BITS, word & ((1 << DELTA_BITS) - 1)),
-            };
-            if let 1..PADDING = type_len {
-                let end = 4 + 4 * type_len as usize;
-                let rest = &entry[4..];
-                let Some(payload) = rest.get(..end - 4) else {
-                    return Some(Err(self.bad(end as u64)));
-                };
-                self.time = self.time.wrapping_add(u64::from(delta));
-                self.offset += end;
-                return Some(Ok(Record { time: self.time, payload, rest }));
-            }
-            if type_len == PADDING && delta == 0 {
-                self.offset = self.data.len();
-                return None;
-            }
-            let Some(array) = u32_at::<O>(entry, 4) else {
-                return Some(Err(self.bad(8)));
-            };
-            match type_len {
-                0 => {
-                    let end = (array as usize).saturating_add(4);
-                    if array < 4 || end > entry.len() || !array.is_multiple_of(4) {
-                        return Some(Err(self.bad(u64::from(array) + 4)));
-                    }
-                    self.time = self.time.wrapping_add(u64::from(delta));
-                    self.offset += end;
-                    return Some(Ok(Record { time: self.time, payload: &entry[8..end], rest: &entry[8..] }));
-                }
-                PADDING => {
-                    let end = (array as usize).saturating_add(4);
-                    if end > entry.len() {
-                        return Some(Err(self.bad(u64::from(array) + 4)));
-                    }
-                    // A delta of 1 marks the filler at the end of a sub-buffer, not time.
-                    if delta > 1 {
-                        self.time = self.time.wrapping_add(u64::from(delta));
-                    }
-                    self.offset += end;
-                }
-                TIME_EXTEND => {
-                    self.time = self.time.wrapping_add((u64::from(array) << DELTA_BITS) + u64::from(delta));
-                    self.offset += 8;
-                }
-                TIME_STAMP => {
-                    let stamp = (u64::from(array) << DELTA_BITS) + u64::from(delta);
-                    self.time = fix_absolute(stamp, self.time);
-                    self.offset += 8;
-                }
-                _ => return Some(Err(self.bad(0))),
+            match self.entry()? {
+                Ok(Entry::Record { record, .. }) => return Some(Ok(record)),
+                Ok(Entry::Other(_)) => {}
+                Err(error) => return Some(Err(error)),
             }
         }
     }
+}
+
+/// First word of the entry of a record whose `type_len` is this.
+#[inline(always)]
+pub(crate) fn entry_word<O: TargetOrder>(type_len: u32, delta: u32) -> [u8; 4] {
+    match O::ENDIAN {
+        Endian::Little => (delta << 5 | type_len).to_le_bytes(),
+        Endian::Big => (type_len << DELTA_BITS | delta).to_be_bytes(),
+    }
+}
+
+/// Ends the event data of a sub-buffer of which only these bytes are known. A mark of lost events stays, without its number.
+pub(crate) fn end_early(
+    endian: Endian,
+    (commit_offset, commit_size, data_offset): (usize, usize, usize),
+    known: &mut [u8],
+) {
+    let Some(length) = known.len().checked_sub(data_offset) else { return };
+    let low = match (commit_size, endian) {
+        (8, Endian::Big) => commit_offset + 4,
+        _ => commit_offset,
+    };
+    let Some(word) = known.get_mut(low..).and_then(<[u8]>::first_chunk_mut::<4>) else { return };
+    let commit = match endian {
+        Endian::Little => u32::from_le_bytes(*word),
+        Endian::Big => u32::from_be_bytes(*word),
+    };
+    let commit = commit & MISSED_EVENTS | length as u32 & COMMIT_MASK;
+    *word = if endian == Endian::Little { commit.to_le_bytes() } else { commit.to_be_bytes() };
 }
 
 impl<O> Records<'_, O> {

@@ -3,6 +3,8 @@
 //! A small file can ask for a lot of memory: compressed texts, tables that refer to one another, one long name for many addresses.
 //! What grows with the contents of a file is metered before it is taken. The limit is one for the process, as its memory is.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 mod room;
 
 use std::path::Path;
@@ -49,7 +51,7 @@ impl Limit {
     /// True if the process would take more than the share of the limit that is left to `bytes` of this kind.
     fn is_over(self, bytes: u64) -> bool {
         // The rest is for the events, and for fragments of the allocator.
-        resident().saturating_add(bytes) > self.bytes - self.bytes / 4
+        resident().saturating_add(bytes) > self.bytes.saturating_sub(self.bytes / 4)
     }
 }
 

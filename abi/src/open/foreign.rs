@@ -1,5 +1,7 @@
 //! Files of other programs, by their first bytes: an error says what a file is, and what to do with it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 mod texts;
 
 use std::path::Path;
@@ -83,13 +85,14 @@ pub(super) fn described_at(path: &Path, sample: &[u8]) -> String {
 /// True for packets of perfetto one behind the other: field 1 of the message `Trace` (`protos/perfetto/trace/trace.proto`), with its length
 /// in groups of seven bits.
 fn is_of_perfetto(mut sample: &[u8]) -> bool {
-    let mut packets = 0;
+    let mut packets = 0usize;
     while let [0x0a, rest @ ..] = sample {
         let mut len = 0usize;
         let Some(last) = rest.iter().take(4).position(|byte| byte & 0x80 == 0) else { return false };
-        rest[..=last].iter().enumerate().for_each(|(n, byte)| len |= usize::from(byte & 0x7f) << (7 * n));
-        packets += 1;
-        match rest.get(last + 1 + len..) {
+        let groups = rest.iter().take(last.saturating_add(1)).zip((0u32..).step_by(7));
+        groups.for_each(|(byte, shift)| len |= usize::from(byte & 0x7f) << shift);
+        packets = packets.saturating_add(1);
+        match rest.get(last.saturating_add(1).saturating_add(len)..) {
             Some(next) if len > 1 => sample = next,
             _ => return packets > LEAST_PACKETS,
         }
@@ -106,7 +109,7 @@ pub(super) fn is_text(sample: &[u8]) -> bool {
     let text = match std::str::from_utf8(sample) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() => {
-            std::str::from_utf8(&sample[..error.valid_up_to()]).unwrap_or("\0")
+            sample.get(..error.valid_up_to()).and_then(|valid| std::str::from_utf8(valid).ok()).unwrap_or("\0")
         }
         Err(_) => return false,
     };

@@ -1,5 +1,7 @@
 //! Files of other programs, and packed ones: known by their content, opened once, and held to be read again.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -62,7 +64,7 @@ impl Input {
     /// Few of the first characters are of no text: a log may have colours, and zeros where a machine has crashed.
     fn may_be_text(&self) -> bool {
         let is_control = |byte: &&u8| byte.is_ascii_control() && !b"\n\r\t\x1b".contains(byte);
-        !self.sample.is_empty() && self.sample.iter().filter(is_control).count() * 20 < self.sample.len()
+        !self.sample.is_empty() && self.sample.iter().filter(is_control).count().saturating_mul(20) < self.sample.len()
     }
 }
 

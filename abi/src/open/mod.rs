@@ -3,6 +3,7 @@
 
 #[cfg(feature = "inputs")]
 mod archive;
+pub mod encoder;
 #[cfg(feature = "inputs")]
 mod event_formats;
 mod foreign;
@@ -101,10 +102,10 @@ fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Trace, OpenError> {
         let path = paths.first().map_or(Path::new(""), PathBuf::as_path);
         return Err(no_trace(path, &format!("has files of more than {MAX_STREAMS} CPUs: name some of them")));
     }
-    match trace.streams.windows(2).find(|pair| pair[0].cpu() == pair[1].cpu()) {
-        Some(pair) => {
-            let [a, b] = [0, 1].map(|n| pair[n].path().to_owned());
-            Err(OpenError::Twice { a, b, cpu: pair[0].cpu() })
+    let mut pairs = trace.streams.iter().zip(trace.streams.iter().skip(1));
+    match pairs.find(|(one, next)| one.cpu() == next.cpu()) {
+        Some((one, next)) => {
+            Err(OpenError::Twice { a: one.path().to_owned(), b: next.path().to_owned(), cpu: one.cpu() })
         }
         None => Ok(trace),
     }

@@ -1,5 +1,7 @@
 //! A trace directory of ours, or files out of one.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -133,7 +135,7 @@ fn payloads(path: &Path, kinds: &[u8], limit: usize) -> Result<Vec<u8>, OpenErro
         if kinds.contains(&block.header.kind) {
             items.extend_from_slice(reader.payload());
         }
-        left -= 1;
+        left = left.saturating_sub(1);
     }
     Ok(items)
 }
@@ -330,7 +332,7 @@ fn payload_format(
             let facts = TraceFacts {
                 probe_group: header.probe_group.as_deref(),
                 page_bytes: header.page_bytes.unwrap_or(0),
-                cpus: opened.len() + missing_cpus(header, opened).len(),
+                cpus: opened.len().saturating_add(missing_cpus(header, opened).len()),
                 release,
             };
             let decoder = Decoder::new(&formats, &facts, names);

@@ -59,7 +59,7 @@ pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
         Spool::fill(&mut AtMost(decoder, most))
     } else if sample.starts_with(XZ) {
         let mut spool = Spool::new()?;
-        unpack_xz(&mut packed, &mut spool)?;
+        unpack_xz(&mut packed, &mut spool, most)?;
         spool.finish()
     } else if let Some(order) = utf16::order(sample) {
         Spool::fill(&mut Decoder::new(packed, order))
@@ -75,10 +75,13 @@ struct AtMost<R>(R, u64);
 impl<R: Read> Read for AtMost<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = self.0.read(buffer)?;
-        let too_large = || io::Error::new(ErrorKind::InvalidData, "it unpacks to far more than any trace does");
         self.1 = self.1.checked_sub(len as u64).ok_or_else(too_large)?;
         Ok(len)
     }
+}
+
+fn too_large() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "it unpacks to far more than any trace does")
 }
 
 /// A temporary file of what `write` writes.
@@ -153,6 +156,11 @@ impl Spool {
         Ok(())
     }
 
+    /// Bytes that were written so far.
+    fn written(&self) -> u64 {
+        self.len + self.block.len() as u64
+    }
+
     fn is_full(&self) -> io::Error {
         let dir = self.dir.display();
         let what = format!("its copy takes more than half of the free space in {dir}: set TMPDIR to another directory");
@@ -197,8 +205,9 @@ fn unnamed(dir: &PathBuf) -> io::Result<File> {
     Ok(File::from(file))
 }
 
-/// Expands an xz file (tukaani.org/xz/xz-file-format.txt): streams of blocks with the filter LZMA2 alone. Checksums are not compared.
-fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool) -> io::Result<()> {
+/// Expands an xz file (tukaani.org/xz/xz-file-format.txt) to `most` bytes: streams of blocks with the filter LZMA2 alone. Checksums are not
+/// compared.
+fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool, most: u64) -> io::Result<()> {
     loop {
         // Streams follow one another, with padding of zeros between.
         while packed.fill_buf()?.first() == Some(&0) {
@@ -213,7 +222,7 @@ fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool) -> io::Result<()> {
             0 => 0,
             kind => 4 << ((kind - 1) / 3),
         };
-        while unpack_block(packed, out, check)? {}
+        while unpack_block(packed, out, (check, most))? {}
         // The index repeats sizes; its records are variable-length numbers, a multiple of four bytes in all, then a checksum.
         let mut index = 1;
         let records = number(packed, &mut index)?;
@@ -224,8 +233,8 @@ fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool) -> io::Result<()> {
     }
 }
 
-/// Expands one block; false at the index, whose first byte is taken.
-fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, check: u64) -> io::Result<bool> {
+/// Expands one block, whose checksum has `check` bytes; false at the index, whose first byte is taken.
+fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, (check, most): (u64, u64)) -> io::Result<bool> {
     let [size] = take(packed)?;
     if size == 0 {
         return Ok(false);
@@ -245,6 +254,9 @@ fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, check: u64) -> io::R
     let mut read = 0;
     while let Some(chunks) = next_chunks(packed, &mut read)? {
         lzma_rs::lzma2_decompress(&mut &chunks[..], out).map_err(|_| bad_xz("is damaged"))?;
+        if out.written() > most {
+            return Err(too_large());
+        }
     }
     // The header is a multiple of four bytes long.
     skip(packed, padding(read) + check)?;

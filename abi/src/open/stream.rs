@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::foreign;
 use super::listing::{MAX_CPUS, no_trace};
 use super::recording::{MetaFile, Opened, assemble};
-use crate::disk::block::{self, Header, MAGIC, NO_CPU, Parsed, RecordingId, item, kind};
+use crate::disk::block::{self, End, Header, MAGIC, NO_CPU, Parsed, RecordingId, item, kind};
 use crate::disk::blocks::BlockReader;
 use crate::disk::feed::Feed;
 use crate::fault::{Code, Fault};
@@ -19,6 +19,8 @@ use crate::trace::{MAX_STREAMS, Metadata, OpenError, Trace};
 const MAX_NAMES: usize = 256 << 20;
 /// Limit of command names that come later.
 const MAX_COMMS: usize = 1 << 18;
+/// Largest block of names that is still taken beyond the limit, in bytes.
+const MAX_COMMS_BLOCK: u32 = 64 << 10;
 
 /// Reader of a stream of interleaved blocks.
 #[derive(Debug)]
@@ -48,8 +50,23 @@ pub struct StreamInput {
     is_damaged: bool,
     /// Blocks of CPUs that the recording does not have.
     strangers: u64,
-    /// Command names that came since the caller took them.
-    comms: HashMap<i32, Box<[u8]>>,
+    /// Names that came since the caller took them.
+    later: LaterNames,
+    /// `END_*` of the CPUs whose end is there.
+    ends: BTreeMap<u32, u32>,
+}
+
+/// Names that come while the recording goes on.
+#[derive(Clone, Debug, Default)]
+pub struct LaterNames {
+    /// Command names by thread id.
+    pub comms: HashMap<i32, Box<[u8]>>,
+    /// Lines of `/proc/kallsyms` of new modules.
+    pub kallsyms: Vec<u8>,
+    /// Lines of `/proc/modules`.
+    pub modules: Vec<u8>,
+    /// `/proc/meminfo` once the kernel records.
+    pub meminfo_start: Vec<u8>,
 }
 
 /// Progress of a stream.
@@ -83,7 +100,8 @@ impl StreamInput {
             stage: Stage::Opening,
             is_damaged: false,
             strangers: 0,
-            comms: HashMap::new(),
+            later: LaterNames::default(),
+            ends: BTreeMap::new(),
         }
     }
 
@@ -158,6 +176,11 @@ impl StreamInput {
         if cpu == NO_CPU {
             return self.name_block(header, block);
         }
+        if header.kind == kind::END
+            && let Some(end) = End::at_end_of(block)
+        {
+            self.ends.insert(cpu, end.reason.get());
+        }
         let is_room = self.feeds.len() < MAX_CPUS as usize && self.stage != Stage::Running;
         if !self.feeds.contains_key(&cpu) && is_room {
             self.feeds.insert(cpu, Feed::default());
@@ -173,7 +196,8 @@ impl StreamInput {
     /// Takes a block of `meta.out`.
     fn name_block(&mut self, header: &Header, block: &[u8]) {
         self.bytes_of_names = self.bytes_of_names.saturating_add(header.raw_len.get() as usize);
-        if self.stage != Stage::Running && self.bytes_of_names > MAX_NAMES {
+        // The names of threads go on as long as the recording.
+        if self.bytes_of_names > MAX_NAMES && (self.stage != Stage::Running || header.raw_len.get() > MAX_COMMS_BLOCK) {
             return;
         }
         self.has_end |= header.kind == kind::END;
@@ -186,9 +210,15 @@ impl StreamInput {
             }
         }
         if self.stage == Stage::Running {
-            let names = self.meta.take_names();
-            let room = MAX_COMMS.saturating_sub(self.comms.len());
-            self.comms.extend(names.comms.into_iter().take(room));
+            let Metadata { comms, kallsyms, modules, meminfo_start, .. } = self.meta.take_names();
+            let later = &mut self.later;
+            let room = MAX_COMMS.saturating_sub(later.comms.len());
+            later.comms.extend(comms.into_iter().take(room));
+            later.kallsyms.extend(kallsyms);
+            later.modules.extend(modules);
+            if !meminfo_start.is_empty() {
+                later.meminfo_start = meminfo_start;
+            }
         }
         self.look_for_all();
     }
@@ -281,9 +311,14 @@ impl StreamInput {
         self.has_end
     }
 
-    /// Takes the command names that came since the last call.
-    pub fn take_comms(&mut self) -> HashMap<i32, Box<[u8]>> {
-        std::mem::take(&mut self.comms)
+    /// Takes the names that came since the last call.
+    pub fn take_later(&mut self) -> LaterNames {
+        std::mem::take(&mut self.later)
+    }
+
+    /// Reasons (`END_*`) why the files of the CPUs end; `None` while one has no end.
+    pub fn end_reasons(&self) -> Option<Vec<u32>> {
+        self.feeds.keys().map(|cpu| self.ends.get(cpu).copied()).collect()
     }
 
     /// Bytes of blocks that the streams of the trace have not read yet.

@@ -4,6 +4,8 @@
 //! decoded and named by, at their places in the instance or at the top. A missing text is a finding, never an assumption in
 //! silence.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -245,7 +247,7 @@ pub(super) fn open(path: &Path, keeps_texts: bool) -> Result<Trace, OpenError> {
     let facts = TraceFacts {
         probe_group: Some(CAPTURE_GROUP),
         page_bytes: page_bytes.unwrap_or(0),
-        cpus: raw.len() + missing.len(),
+        cpus: raw.len().saturating_add(missing.len()),
         release,
     };
     let decoder = Decoder::new(&formats, &facts, &mut names);

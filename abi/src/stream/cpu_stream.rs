@@ -14,7 +14,7 @@ use super::source::EventSource;
 use super::state::StreamState;
 use crate::clock::Clock;
 use crate::disk::block::RecordingId;
-use crate::disk::blocks::{Block, BlockReader, Window};
+use crate::disk::blocks::{Block, BlockReader, Hole, Window};
 #[cfg(feature = "inputs")]
 use crate::disk::part::Part;
 use crate::disk::seek_index::{SeekIndex, SeekIndexBuilder};
@@ -53,8 +53,8 @@ pub struct CpuStream {
     pub(super) is_prepared: bool,
     /// The file is being written: its end is that of the recording only with an end block.
     pub(super) follows: bool,
-    /// Blocks that the writer has given back were passed over.
-    pub(super) has_passed_hole: bool,
+    /// Blocks that were passed over since the last call of `take_hole`.
+    pub(super) hole: Option<Hole>,
 }
 
 impl CpuStream {
@@ -89,7 +89,7 @@ impl CpuStream {
             range_bytes: None,
             is_prepared: false,
             follows: false,
-            has_passed_hole: false,
+            hole: None,
         }
     }
 
@@ -182,16 +182,17 @@ impl CpuStream {
     pub fn skip_to_last(&mut self) -> bool {
         let Backing::Blocks(reader) = &mut self.backing else { return false };
         let has_skipped = reader.skip_to_last().unwrap_or(false);
-        if has_skipped {
+        // In a stream a mark stands where blocks are missing.
+        if has_skipped && reader.file().is_some() {
             self.block = None;
             self.state.damage();
         }
         has_skipped
     }
 
-    /// True where blocks that the writer has given back were passed over since the last call.
-    pub fn take_hole(&mut self) -> bool {
-        std::mem::take(&mut self.has_passed_hole)
+    /// Blocks that were passed over since the last call: the writer of the file has given them back, or that of a stream left them out.
+    pub fn take_hole(&mut self) -> Option<Hole> {
+        self.hole.take()
     }
 
     /// True where the events are of several CPUs: each has its own.

@@ -8,7 +8,7 @@ use super::state::StreamState;
 use super::sub_buffers::SubBufferPlace;
 use super::{source, unmarked};
 use crate::disk::block::{CounterSample, End, GapRecord, Watermark, kind};
-use crate::disk::blocks::{Block, BlockReader, Ending};
+use crate::disk::blocks::{Block, BlockReader, Ending, Hole};
 use crate::event::{EventSink, GapCause, Names, StreamItem};
 use crate::fault::{Code, Verdict};
 
@@ -86,11 +86,14 @@ impl CpuStream {
                         let next = self.state.payload(reader.payload(), from, &block, &self.format, names, items);
                         self.block = next.map(|from| (block, from));
                         if next.is_none() {
+                            if block.ends_early {
+                                self.state.damage();
+                            }
                             self.state.end_of_data(&block);
                             self.state.compare_times(&block, reader.payload(), &self.format);
                         }
                     }
-                    None if self.follows && !has_next(reader, &mut self.state, &mut self.has_passed_hole) => break,
+                    None if self.follows && !has_next(reader, &mut self.state, &mut self.hole) => break,
                     None => match reader.next(&mut |fault| self.state.report.add(fault)) {
                         Ok(block) => {
                             self.begin(block);
@@ -228,12 +231,12 @@ impl CpuStream {
     }
 }
 
-/// True where the next block of a file that grows is there. Blocks that its writer has given back are missing.
-fn has_next(reader: &mut BlockReader, state: &mut StreamState, has_passed_hole: &mut bool) -> bool {
+/// True where the next block of a file that grows, or of a stream, is there. Blocks may be missing before it.
+fn has_next(reader: &mut BlockReader, state: &mut StreamState, passed: &mut Option<Hole>) -> bool {
     let has_next = reader.has_next();
-    if reader.take_hole() {
-        *has_passed_hole = true;
-        state.damage();
+    if let Some(hole) = reader.take_hole() {
+        *passed = Some(hole);
+        if hole.is_left_out { state.leave_out(hole) } else { state.damage() }
     }
     has_next
 }

@@ -39,3 +39,4 @@ mod unmarked;
 mod waiting;
 
 pub use self::cpu_stream::CpuStream;
+pub use crate::disk::blocks::Hole;

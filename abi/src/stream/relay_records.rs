@@ -50,7 +50,7 @@ impl StreamState {
         };
         window.advance(taken + skip);
         if zeros {
-            window.skip_hole(1);
+            window.skip_hole(taken + skip, 1);
         }
         ending
     }

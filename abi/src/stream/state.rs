@@ -8,7 +8,7 @@ use super::marks::Marks;
 use super::waiting::Waiting;
 use crate::clock::Clock;
 use crate::disk::block::Interval;
-use crate::disk::blocks::Block;
+use crate::disk::blocks::{Block, Hole};
 use crate::disk::seek_index::{SeekIndexBuilder, SeekPoint};
 use crate::event::{Event, EventSink, Gap, GapCause, Names};
 use crate::fault::{Code, Fault};
@@ -27,6 +27,8 @@ pub(super) struct StreamState {
     pub(super) pending: Option<(GapCause, Option<u64>)>,
     /// Bytes of the file are damaged or missing, so its totals cannot be compared.
     pub(super) damaged: bool,
+    /// Events that the writer of a stream left out; `u64::MAX`: some, and their number is not known.
+    pub(super) left_out: u64,
     /// Events before the current block.
     pub(super) before_block: u64,
     pub(super) marks: Marks,
@@ -92,6 +94,7 @@ impl StreamState {
             last: None,
             pending: None,
             damaged: false,
+            left_out: 0,
             before_block: 0,
             marks: Marks::default(),
             headers: HeaderChecks::default(),
@@ -138,6 +141,16 @@ impl StreamState {
         let number = block.header.sequence.get();
         let message = format!("block {number} at byte {}: {message}", block.offset);
         self.report.add(Fault { code, offset: block.offset, block: Some(number), message });
+    }
+
+    /// Blocks of a stream were left out because its reader was too slow: totals cannot be compared any more.
+    pub(super) fn leave_out(&mut self, hole: Hole) {
+        self.damaged = true;
+        self.pending.get_or_insert((GapCause::Recorder, hole.events));
+        self.left_out = hole.events.map_or(u64::MAX, |events| self.left_out.saturating_add(events));
+        let number = hole.events.map_or("some".to_owned(), |events| events.to_string());
+        let message = format!("{number} events were left out of the stream here: its reader was too slow");
+        self.report.add(Fault { code: Code::RecorderLoss, offset: 0, block: None, message });
     }
 
     pub(super) fn damage(&mut self) {

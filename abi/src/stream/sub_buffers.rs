@@ -71,7 +71,7 @@ impl StreamState {
                 Err(error) => self.bad_sub_buffer(error, 0, place),
             }
             window.advance(size);
-            let hole = if zeros { window.skip_hole(size) } else { 0 };
+            let hole = if zeros { window.skip_hole(size, size) } else { 0 };
             if hole > 0 {
                 let message = format!("the file has a hole of {hole} bytes at byte {}", place.offset);
                 self.place_fault(Code::BadSubBuffer, place, message);

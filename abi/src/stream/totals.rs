@@ -69,7 +69,8 @@ impl StreamState {
         let lost = counted.max(placed);
         // Without the kernel's counters only marks count, and one of them may have no number.
         let told = !raw || self.report.counters.is_some() || self.marks.uncounted == 0;
-        self.report.lost = (self.marks.unknown == 0 && told).then_some(lost);
+        let is_known = self.marks.unknown == 0 && told && self.left_out != u64::MAX;
+        self.report.lost = is_known.then(|| lost.saturating_add(self.left_out));
         if self.report.lost_before.is_none() && self.report.gaps == 1 && self.marks.uncounted == 1 {
             // The sub-buffer had no room for the number, and the counters have it.
             self.report.lost_before = self.report.lost;

@@ -1,5 +1,7 @@
 //! Length of names: a file may give one function a name of megabytes, and thousands of addresses that function.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 /// Greatest length of a name that is kept, in bytes. Names of C++ and Rust have some hundreds.
 pub const MAX_NAME_BYTES: usize = 4096;
 

@@ -3,6 +3,8 @@
 //! Comms, caches, symbols, modules and paths are bytes that strangers choose: any user sets a comm. What a
 //! terminal would act on, or a reader would not see, is written out instead.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -39,7 +41,7 @@ pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
 
 #[cold]
 fn escape_slow(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len() + 16);
+    let mut out = String::with_capacity(bytes.len().saturating_add(16));
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             // Writing to a String cannot fail.
@@ -64,7 +66,7 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     if json.bytes().all(|b| b == b'\n' || (b' '..=b'~').contains(&b)) || !json.contains(is_harmful) {
         return Cow::Borrowed(json);
     }
-    let mut out = String::with_capacity(json.len() + 16);
+    let mut out = String::with_capacity(json.len().saturating_add(16));
     for c in json.chars() {
         if !is_harmful(c) {
             out.push(c);

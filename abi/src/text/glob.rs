@@ -27,7 +27,7 @@ impl Glob {
     pub fn matches_in(&self, name: &[u8], steps: &mut usize) -> bool {
         let pattern = &self.0;
         let (mut p, mut n) = (0, 0);
-        // The last `*` and how far it reaches: on a mismatch it takes one byte more. Earlier ones need no retry.
+        // The last `*` and how far it reaches: on a mismatch it takes one character more. Earlier ones need no retry.
         let mut star = None;
         loop {
             *steps += 1;
@@ -52,8 +52,9 @@ impl Glob {
             }
             match star {
                 Some((at, reach)) if reach < name.len() => {
-                    star = Some((at, reach + 1));
-                    (p, n) = (at + 1, reach + 1);
+                    let reach = reach + character_len(&name[reach..]);
+                    star = Some((at, reach));
+                    (p, n) = (at + 1, reach);
                 }
                 _ => return false,
             }
@@ -63,6 +64,9 @@ impl Glob {
 
 /// Bytes of the first character; 1 where it is no UTF-8.
 fn character_len(bytes: &[u8]) -> usize {
+    if bytes.first().is_some_and(u8::is_ascii) {
+        return 1;
+    }
     let chunk = &bytes[..bytes.len().min(4)];
     chunk.utf8_chunks().next().and_then(|c| c.valid().chars().next()).map_or(1, char::len_utf8)
 }
@@ -106,6 +110,9 @@ mod tests {
             ("gr??e", "größe", true),
             ("*?x", "xx", true),
             ("*?x", "x", false),
+            ("*?", "€", true),
+            ("*??", "€", false),
+            ("*?b", "€b", true),
         ] {
             assert_eq!(Glob::new(pattern).matches(name.as_bytes()), want, "{pattern} {name}");
         }

@@ -177,7 +177,7 @@ fn selected_figures_are_those_of_a_replay() {
                 let selected: Arc<dyn Selection> = selection.clone();
                 monitor.snapshot(&trace_read, &SnapshotRequest { selection: Some(selected), ..of_sites.clone() });
                 late.leaves_out.fetch_add(1, Ordering::Relaxed);
-                monitor.renew_names(trace(&events));
+                monitor.renew_names(trace(&events).metadata);
             }
             if fed == Fed::Ended {
                 break;

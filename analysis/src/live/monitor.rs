@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::kernel::gfp::GfpNames;
-use kmemtrace_abi::stream::CpuStream;
-use kmemtrace_abi::trace::Trace;
+use kmemtrace_abi::stream::{CpuStream, Hole};
+use kmemtrace_abi::trace::{Metadata, Trace};
 
 use super::clock::TraceClock;
 use super::figures::per_second;
@@ -105,7 +105,7 @@ impl MonitorBase {
             options,
             rules,
             classes: Classes::new(trace.names.clone(), MAX_SIZED_CLASSES),
-            symbols: take_symbols(trace),
+            symbols: take_symbols(&mut trace.metadata),
             gfp_names: trace.metadata.gfp_names.clone(),
             comms: HashMap::new(),
             places: Places::default(),
@@ -148,6 +148,8 @@ pub struct Monitor<'a> {
     delay: u64,
     /// Nanoseconds that were passed over.
     pub(super) skipped: u64,
+    /// Key up to which those of blocks that the writer of a stream left out are counted.
+    skipped_to: u64,
     /// Keys a second or more apart, and the number of events by then: the last one and the two before.
     past_events: [(u64, u64); 3],
 }
@@ -196,6 +198,7 @@ impl<'a> Monitor<'a> {
             frontier: 0,
             delay: delay(options.flush.unwrap_or(FLUSH)),
             skipped: 0,
+            skipped_to: 0,
             past_events: [(0, 0); 3],
         }
     }
@@ -242,10 +245,9 @@ impl<'a> Monitor<'a> {
             while self.merger.needs_input(index) && dry.is_none() {
                 let used = self.spare.pop().unwrap_or_default();
                 let (mut chunk, is_empty) = self.reader.read(index as u16, stream, used, self.batch);
-                if stream.take_hole() {
+                if let Some(hole) = stream.take_hole() {
                     let next = chunk.events.first().map_or(now, |event| event.at);
-                    let from = if self.has_begun { self.frontier } else { next };
-                    self.skipped = self.skipped.saturating_add(next.saturating_sub(from).max(1));
+                    self.pass_over(hole, next);
                 }
                 self.take_late(&mut chunk);
                 self.merger.add(index, chunk, stream.has_ended());
@@ -253,7 +255,9 @@ impl<'a> Monitor<'a> {
                 *dry = is_empty.then_some(now);
             }
             let told = stream.watermark().map(|time| time.saturating_sub(1));
-            if let Some(watermark) = dry.map(|now| now.saturating_sub(self.delay)).max(told) {
+            // Blocks of a stream may be on their way: its recorder tells how far each CPU is, if it can.
+            let guessed = dry.filter(|_| told.is_none() || !stream.is_streamed());
+            if let Some(watermark) = guessed.map(|now| now.saturating_sub(self.delay)).max(told) {
                 if let Some(mut chunk) = self.reader.read_waiting(index as u16, stream, watermark) {
                     self.take_late(&mut chunk);
                     self.merger.add(index, chunk, stream.has_ended());
@@ -263,6 +267,15 @@ impl<'a> Monitor<'a> {
             }
         }
         has_read
+    }
+
+    /// Counts the time of blocks that are missing before the event at `next`.
+    fn pass_over(&mut self, hole: Hole, next: u64) {
+        let (from, to) = hole.span.unwrap_or((if self.has_begun { self.frontier } else { next }, next));
+        // Blocks of several CPUs are missing at the same time.
+        let from = if hole.is_left_out { from.max(self.skipped_to) } else { from };
+        self.skipped_to = self.skipped_to.max(to);
+        self.skipped = self.skipped.saturating_add(to.saturating_sub(from).max(1));
     }
 
     /// Moves events that come after their time to the present: the merge has passed their keys.
@@ -324,7 +337,8 @@ impl<'a> Monitor<'a> {
         let now = self.clock.now().unwrap_or(self.frontier);
         let mut has_skipped = false;
         for stream in &mut trace.streams {
-            has_skipped |= stream.skip_to_last();
+            // What a stream passes over it tells by holes.
+            has_skipped |= stream.skip_to_last() && !stream.is_streamed();
         }
         if has_skipped {
             self.skipped = self.skipped.saturating_add(now.saturating_sub(self.frontier));
@@ -346,10 +360,10 @@ impl<'a> Monitor<'a> {
         self.ledger.set_mark(self.frontier);
     }
 
-    /// Takes the names of the trace as it is now, opened anew.
-    pub fn renew_names(&mut self, mut trace: Trace) {
-        let symbols = take_symbols(&mut trace);
-        self.ledger.renew_names(symbols, std::mem::take(&mut trace.metadata.comms), &mut self.pairing);
+    /// Takes the names of the trace as they are now, all of them.
+    pub fn renew_names(&mut self, mut names: Metadata) {
+        let symbols = take_symbols(&mut names);
+        self.ledger.renew_names(symbols, names.comms, &mut self.pairing);
     }
 
     /// Number of events so far.
@@ -374,8 +388,7 @@ fn delay(flush: u64) -> u64 {
     flush.saturating_add((flush / 4 * 3).max(WRITING)).min(MAX_DELAY)
 }
 
-/// Moves the symbols out of a trace.
-fn take_symbols(trace: &mut Trace) -> Symbolizer {
-    let metadata = &mut trace.metadata;
+/// Moves the symbols out of the names of a trace.
+fn take_symbols(metadata: &mut Metadata) -> Symbolizer {
     Symbolizer::new(std::mem::take(&mut metadata.kallsyms), &std::mem::take(&mut metadata.modules))
 }

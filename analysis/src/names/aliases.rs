@@ -2,6 +2,8 @@
 //!
 //! The text is hostile: names of any bytes, lines of any length, caches that come twice.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 
 /// Greatest number of names that are kept. Kernels have some hundreds.
@@ -21,8 +23,8 @@ impl CacheAliases {
         for line in text.split(|&b| b == b'\n') {
             let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
             let Some(cache) = words.next() else { continue };
-            let aliases: Vec<Box<[u8]>> = words.take(MAX_NAMES - names).map(Into::into).collect();
-            names += aliases.len();
+            let aliases: Vec<Box<[u8]>> = words.take(MAX_NAMES.saturating_sub(names)).map(Into::into).collect();
+            names = aliases.len().saturating_add(names);
             if !aliases.is_empty() {
                 by_cache.entry(cache.into()).or_default().extend(aliases);
             }

@@ -1,5 +1,7 @@
 //! Areas of the kernel: names for patterns of source files, as the kernel's `MAINTAINERS` has them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -73,7 +75,8 @@ impl Areas {
             self.names.push(name.into());
         }
         let depth = glob.split('/').filter(|part| !part.is_empty() && *part != "*").count();
-        self.patterns.push(Pattern { area: self.names.len() - 1, glob: Glob::new(glob), depth, slashes, excludes });
+        let area = self.names.len().saturating_sub(1);
+        self.patterns.push(Pattern { area, glob: Glob::new(glob), depth, slashes, excludes });
     }
 
     /// True without any pattern.
@@ -93,7 +96,7 @@ impl Areas {
     }
 
     fn find(&self, file: &[u8], work: &mut Work) -> Result<Option<&str>, Spent> {
-        work.look_at(self.patterns.len() * 8)?;
+        work.look_at(self.patterns.len().saturating_mul(8))?;
         let mut compared = 0;
         let slashes = file.iter().filter(|byte| **byte == b'/').count();
         let takes = |pattern: &&Pattern| {

@@ -1,5 +1,7 @@
 //! Source files of functions by name, where addresses tell nothing: from another build, or from objects.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -46,13 +48,13 @@ impl FunctionFiles {
     /// Number of a module, for [`FunctionFiles::add`]; 0 for the kernel itself.
     pub(crate) fn module(&mut self, module: Option<&[u8]>) -> u32 {
         let Some(name) = module else { return KERNEL };
-        let next = u32::try_from(self.modules.len() + 1).unwrap_or(KERNEL);
+        let next = u32::try_from(self.modules.len().saturating_add(1)).unwrap_or(KERNEL);
         *self.modules.entry(plain_module(name)).or_insert(next)
     }
 
     /// Adds a function of the last file. A table has at most 4 GiB of names.
     pub(crate) fn add(&mut self, function: &[u8], module: u32) {
-        let place = (u32::try_from(self.text.len()), u32::try_from(self.text.len() + function.len()));
+        let place = (u32::try_from(self.text.len()), u32::try_from(self.text.len().saturating_add(function.len())));
         if let ((Ok(begin), Ok(end)), Some(file)) = (place, self.files.len().checked_sub(1)) {
             self.text.extend_from_slice(function);
             self.entries.push(FunctionEntry {
@@ -63,15 +65,27 @@ impl FunctionFiles {
         }
     }
 
-    /// Makes the table ready for questions.
-    pub(crate) fn finish(mut self) -> FunctionFiles {
+    /// Bytes of all names.
+    pub(crate) fn text_len(&self) -> u64 {
+        self.text.len() as u64
+    }
+
+    /// Memory that a line takes beside its text: an entry, or the path of a file.
+    pub(crate) const BYTES_OF_LINE: usize = 48;
+
+    /// A table that was left out for what its file takes.
+    pub(crate) fn left_out(spent: Spent) -> FunctionFiles {
+        FunctionFiles { work: Mutex::new(Work::done(spent)), ..FunctionFiles::default() }
+    }
+
+    /// Makes the table ready for questions, which may take this much work.
+    pub(crate) fn finish(mut self, work: Work) -> FunctionFiles {
         let text = std::mem::take(&mut self.text);
         let key =
-            |entry: &FunctionEntry| (&text[entry.name.0 as usize..entry.name.1 as usize], entry.module, entry.file);
+            |entry: &FunctionEntry| (text.get(entry.name.0 as usize..entry.name.1 as usize), entry.module, entry.file);
         self.entries.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
         self.entries.dedup_by(|a, b| key(a) == key(b));
-        let work = Mutex::new(Work::of(text.len() as u64));
-        FunctionFiles { text, work, ..self }
+        FunctionFiles { text, work: Mutex::new(work), ..self }
     }
 
     /// Number of functions.
@@ -146,7 +160,7 @@ impl FunctionFiles {
         let begin = self.entries.partition_point(|entry| self.name(entry) < name);
         let rest = self.entries.get(begin..).unwrap_or_default();
         let of_name = rest.get(..rest.partition_point(|entry| self.name(entry) == name)).unwrap_or_default();
-        work.look_at(name.len() * 32)?;
+        work.look_at(name.len().saturating_mul(32))?;
         work.take(of_name.len() as u64)?;
         let of_name = of_name.iter();
         let is_own = |entry: &&FunctionEntry| module.is_none_or(|module| entry.module == module);
@@ -166,7 +180,7 @@ impl FunctionFiles {
 pub(crate) fn plain_function(name: &[u8]) -> &[u8] {
     match memchr::memchr(b'.', name) {
         None | Some(0) => name,
-        Some(end) => &name[..end],
+        Some(end) => name.get(..end).unwrap_or(name),
     }
 }
 
@@ -194,7 +208,7 @@ mod tests {
         table.add(b"init", module);
         table.add(b"hda_open", module);
         table.add(b"hda_close", module);
-        table.finish()
+        table.finish(Work::of(0))
     }
 
     #[test]

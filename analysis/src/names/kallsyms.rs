@@ -3,6 +3,8 @@
 //! The texts are hostile: any order, equal addresses, names of any length, lines that are none. A symbol is
 //! kept as its address and the place of its line, so millions of them cost 16 bytes each and no copies.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use serde::{Deserialize, Serialize};
 
 use std::collections::HashMap;
@@ -80,7 +82,9 @@ impl<'a> SiteOwner<'a> {
     /// which an output escapes.
     pub fn text(self, call_site: u64) -> Vec<u8> {
         match self {
-            _ if HANDLES.contains(&call_site) => format!("handle {}", call_site - HANDLES.start).into_bytes(),
+            _ if HANDLES.contains(&call_site) => {
+                format!("handle {}", call_site.saturating_sub(HANDLES.start)).into_bytes()
+            }
             _ if call_site == NO_SITE => b"(no call-site)".to_vec(),
             SiteOwner::Init { module, offset } => {
                 let offset = offset.map_or(String::new(), |offset| format!("+{offset:#x}"));
@@ -165,23 +169,24 @@ impl Symbolizer {
         // Offsets of lines are kept in 32 bits: no kernel has 4 GiB of symbols.
         kallsyms.truncate(u32::MAX as usize);
         let cut = cut_lines(&mut kallsyms);
-        let lines = memchr_iter(b'\n', &kallsyms).count() as u64 + 1;
-        if let Err(over) = memory::check(lines * size_of::<SymbolEntry>() as u64) {
+        let lines = memchr_iter(b'\n', &kallsyms).count() as u64;
+        let entry_bytes = size_of::<SymbolEntry>() as u64;
+        if let Err(over) = memory::check(lines.saturating_add(1).saturating_mul(entry_bytes)) {
             let left_out = Some(over.to_string());
             return Symbolizer { left_out, ..Symbolizer::default() };
         }
         // A line has about 44 bytes; a hostile text with shorter lines costs a few reallocations.
         let mut entries = Vec::with_capacity(kallsyms.len() / 40);
         let mut at = 0;
-        while at < kallsyms.len() {
-            let (line, len) = first_line(&kallsyms[at..]);
+        while let Some(rest) = kallsyms.get(at..).filter(|rest| !rest.is_empty()) {
+            let (line, len) = first_line(rest);
             if let Some((address, kind, name)) = parts(line) {
                 // Zero is what an unprivileged reader sees in place of every address.
                 if address != 0 && !is_mapping(name) {
                     entries.push(SymbolEntry { address, line: at as u32, is_code: is_code(kind, name) });
                 }
             }
-            at += len;
+            at = at.saturating_add(len);
         }
         // Stable, so that of several names the first in the file comes first; in one pass where they are in order.
         entries.sort_by_key(|e| e.address);
@@ -240,7 +245,7 @@ impl Symbolizer {
         let start = self.text_base()?;
         let mut lines = self.entries.iter().rev().filter_map(|entry| self.line(entry));
         let last = lines.find(|line| line.module.is_none())?.address;
-        Some((start, (last | (PAGE_BYTES - 1)).saturating_add(1)))
+        Some((start, end_of_page(last)))
     }
 
     /// Addresses of the loaded module that holds a call-site; `None` without a list of modules, and beside all of them.
@@ -251,7 +256,8 @@ impl Symbolizer {
     fn module_at(&self, call_site: u64) -> Option<(Extent, &[u8])> {
         let target = call_site.checked_sub(1)?;
         let after = self.modules.partition_point(|(extent, _)| extent.start <= target);
-        self.modules[..after].last().filter(|(extent, _)| target < extent.end).map(|(extent, name)| (*extent, &**name))
+        let (extent, name) = self.modules.get(..after)?.last().filter(|(extent, _)| target < extent.end)?;
+        Some((*extent, name))
     }
 
     /// Addresses from the first module to the end of the last; `None` without a list of modules.
@@ -295,9 +301,10 @@ impl Symbolizer {
     pub fn lookup(&self, call_site: u64) -> Option<Symbol<'_>> {
         let target = call_site.checked_sub(1)?;
         let after = self.entries.partition_point(|e| e.address <= target);
-        let address = self.entries[..after].last()?.address;
-        let first = self.entries[..after].partition_point(|e| e.address < address);
-        let entry = self.entries[first..after].iter().find(|e| e.is_code)?;
+        let before = self.entries.get(..after)?;
+        let address = before.last()?.address;
+        let first = before.partition_point(|e| e.address < address);
+        let entry = before.get(first..)?.iter().find(|e| e.is_code)?;
         let line = self.line(entry)?;
         let ends_with_next =
             self.entries.get(after).and_then(|e| self.line(e)).is_some_and(|next| next.module == line.module);
@@ -305,14 +312,15 @@ impl Symbolizer {
             return None;
         }
         let is_gone = line.module.is_some_and(|module| self.is_gone(module, target));
-        let offset = if WITHOUT_OFFSET.contains(&call_site) { 0 } else { call_site - address };
+        let offset = if WITHOUT_OFFSET.contains(&call_site) { 0 } else { call_site.saturating_sub(address) };
         Some(Symbol { name: line.name, offset, module: line.module, is_gone })
     }
 
     /// True where the module at this address was gone at the end: another one of its name may be there still.
     fn is_gone(&self, module: &[u8], address: u64) -> bool {
         let after = self.gone.partition_point(|(name, extent)| (&**name, extent.start) <= (module, address));
-        self.gone[..after].last().is_some_and(|(name, extent)| **name == *module && address < extent.end)
+        let last = self.gone.get(..after).and_then(<[_]>::last);
+        last.is_some_and(|(name, extent)| **name == *module && address < extent.end)
     }
 
     /// Names of the functions around a call-site, in its module or the kernel, the nearest first; the one that holds it is not among
@@ -321,11 +329,12 @@ impl Symbolizer {
     pub(crate) fn neighbours(&self, call_site: u64) -> impl Iterator<Item = &[u8]> {
         let target = call_site.saturating_sub(1);
         let after = self.entries.partition_point(|e| e.address <= target);
-        let own = self.entries[..after].last().map(|e| e.address);
+        let (before, behind) = self.entries.split_at_checked(after).unwrap_or_default();
+        let own = before.last().map(|e| e.address);
         let module = self.lookup(call_site).and_then(|symbol| symbol.module);
-        let begin = self.entries[..after].partition_point(|e| Some(e.address) < own);
-        let (mut below, mut above) =
-            (self.entries[..begin].iter().rev().peekable(), self.entries[after..].iter().peekable());
+        let begin = before.partition_point(|e| Some(e.address) < own);
+        let below = before.get(..begin).unwrap_or_default();
+        let (mut below, mut above) = (below.iter().rev().peekable(), behind.iter().peekable());
         let nearest = std::iter::from_fn(move || {
             let distance =
                 |entry: Option<&&SymbolEntry>| entry.map_or(u64::MAX, |entry| entry.address.abs_diff(target));
@@ -343,11 +352,12 @@ impl Symbolizer {
     fn end_of_stretch(&self, line: &SymbolLine<'_>, ends_with_next: bool) -> u64 {
         if line.module.is_some() {
             let after = self.modules.partition_point(|(extent, _)| extent.start <= line.address);
-            if let Some((extent, _)) = self.modules[..after].last().filter(|(extent, _)| line.address < extent.end) {
+            let last = self.modules.get(..after).and_then(<[_]>::last);
+            if let Some((extent, _)) = last.filter(|(extent, _)| line.address < extent.end) {
                 return extent.end;
             }
         }
-        if ends_with_next { u64::MAX } else { (line.address | (PAGE_BYTES - 1)).saturating_add(1) }
+        if ends_with_next { u64::MAX } else { end_of_page(line.address) }
     }
 
     fn line(&self, entry: &SymbolEntry) -> Option<SymbolLine<'_>> {
@@ -379,7 +389,10 @@ impl<'a> SymbolLine<'a> {
     fn parse(line: &'a [u8]) -> Option<SymbolLine<'a>> {
         let (address, _, rest) = parts(line)?;
         let (name, module) = match memchr(b'\t', rest) {
-            Some(tab) => (&rest[..tab], rest[tab + 1..].strip_prefix(b"[").and_then(|m| m.strip_suffix(b"]"))),
+            Some(tab) => {
+                let (name, module) = rest.split_at_checked(tab)?;
+                (name, module.strip_prefix(b"\t[").and_then(|m| m.strip_suffix(b"]")))
+            }
             None => (rest, None),
         };
         Some(SymbolLine { address, name, module })
@@ -389,29 +402,31 @@ impl<'a> SymbolLine<'a> {
 /// Cuts names of more than [`MAX_NAME_BYTES`]; returns their number. A name in thousands of places would be copied to each.
 fn cut_lines(text: &mut Vec<u8>) -> u64 {
     let long = |line: &[u8]| line.len() > MAX_LINE;
-    let mut at = 0;
+    let mut rest = text.as_slice();
     loop {
-        if at >= text.len() {
+        let (line, len) = first_line(rest);
+        if rest.is_empty() {
             return 0;
         }
-        let (line, len) = first_line(&text[at..]);
         if long(line) {
             break;
         }
-        at += len;
+        rest = rest.get(len..).unwrap_or_default();
     }
-    let (mut kept, mut cuts) = (text[..at].to_vec(), 0);
-    while at < text.len() {
-        let (line, len) = first_line(&text[at..]);
-        at += len;
+    let short = text.len().saturating_sub(rest.len());
+    let (mut kept, mut cuts) = (text.get(..short).unwrap_or_default().to_vec(), 0u64);
+    while !rest.is_empty() {
+        let (line, len) = first_line(rest);
+        rest = rest.get(len..).unwrap_or_default();
         match SymbolLine::parse(line).filter(|_| long(line)) {
             Some(parsed) => {
-                kept.extend_from_slice(&line[..line.len() - parts(line).map_or(0, |(.., rest)| rest.len())]);
+                let head = line.len().saturating_sub(parts(line).map_or(0, |(.., rest)| rest.len()));
+                kept.extend_from_slice(line.get(..head).unwrap_or_default());
                 kept.extend_from_slice(cut(parsed.name));
                 if let Some(module) = parsed.module {
                     kept.extend_from_slice(&[b"\t[", cut(module), b"]"].concat());
                 }
-                cuts += 1;
+                cuts = cuts.saturating_add(1);
             }
             None => kept.extend_from_slice(cut(line)),
         }
@@ -419,6 +434,11 @@ fn cut_lines(text: &mut Vec<u8>) -> u64 {
     }
     *text = kept;
     cuts
+}
+
+/// First address behind the page of an address.
+fn end_of_page(address: u64) -> u64 {
+    (address | (PAGE_BYTES - 1)).saturating_add(1)
 }
 
 /// A function. The marks of the end of the kernel's code look like one and are none.
@@ -434,7 +454,7 @@ fn is_mapping(name: &[u8]) -> bool {
 /// The first line of a text that is not empty, without its newline, and its length with it.
 fn first_line(text: &[u8]) -> (&[u8], usize) {
     match memchr(b'\n', text) {
-        Some(end) => (&text[..end], end + 1),
+        Some(end) => (text.get(..end).unwrap_or_default(), end.saturating_add(1)),
         None => (text, text.len()),
     }
 }

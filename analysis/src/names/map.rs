@@ -3,13 +3,20 @@
 //! A map is a line `kmemtrace.names/1` and a zstd frame of text: `FILE` of the kernel's sources on a line that begins with a
 //! slash, then the names of its functions, a line each. A line `=MODULE` says that the files after it are of that module.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
+use kmemtrace_abi::memory::OverLimit;
+use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
+
+use super::debug::unpack::Packing;
 use super::error::NamesError;
 use super::function_files::{FunctionFiles, plain_function};
 use super::image_sizes::StaticSizes;
+use super::work::{Spent, Work};
 
 /// First line of a map.
 const VERSION: &[u8] = b"kmemtrace.names/1\n";
@@ -38,6 +45,11 @@ impl NameMap {
         parse(file).map_err(|why| NamesError::unusable(path, why))
     }
 
+    /// A map that takes more than it may.
+    fn left_out(spent: Spent) -> NameMap {
+        NameMap { files: FunctionFiles::left_out(spent) }
+    }
+
     /// Source files of its functions.
     pub(crate) fn files(&self) -> &FunctionFiles {
         &self.files
@@ -55,6 +67,7 @@ impl NameMap {
 }
 
 fn parse(file: File) -> Result<NameMap, String> {
+    let stored = file.metadata().map_err(|error| error.to_string())?.len();
     let mut packed = BufReader::new(file);
     let mut first = Vec::new();
     packed.by_ref().take(64).read_until(b'\n', &mut first).map_err(|error| error.to_string())?;
@@ -66,13 +79,24 @@ fn parse(file: File) -> Result<NameMap, String> {
         };
         return Err(why.to_owned());
     }
-    let damaged = |error: io::Error| format!("a damaged map ({error}): make it again with `kmemtrace-report names`");
-    let mut text = Vec::new();
-    let unpacked = zstd::stream::read::Decoder::new(packed).map_err(damaged)?;
-    unpacked.take(MAX_TEXT_BYTES + 1).read_to_end(&mut text).map_err(damaged)?;
+    let mut work = Work::of(stored);
+    let text = match Packing::Zstd.unpack(packed, stored) {
+        Ok(text) => text,
+        Err(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<OverLimit>()) {
+            Some(over) => return Ok(NameMap::left_out((*over).into())),
+            None => return Err(format!("a damaged map ({error}): make it again with `kmemtrace-report names`")),
+        },
+    };
     let lines = memchr::memchr_iter(b'\n', &text).count();
     if text.len() as u64 > MAX_TEXT_BYTES || lines > MAX_LINES {
         return Err(format!("a map of more than {} MiB or {MAX_LINES} functions", MAX_TEXT_BYTES >> 20));
+    }
+    if text.split(|&byte| byte == b'\n').any(|line| line.len() > MAX_NAME_BYTES) {
+        return Err(format!("a map with a name of more than {MAX_NAME_BYTES} bytes"));
+    }
+    let needed = text.len().saturating_add(lines.saturating_mul(FunctionFiles::BYTES_OF_LINE));
+    if let Err(spent) = work.keep(needed) {
+        return Ok(NameMap::left_out(spent));
     }
     let mut files = FunctionFiles::default();
     let mut module = files.module(None);
@@ -84,7 +108,7 @@ fn parse(file: File) -> Result<NameMap, String> {
             function => files.add(function, module),
         }
     }
-    Ok(NameMap { files: files.finish() })
+    Ok(NameMap { files: files.finish(work) })
 }
 
 /// Writes a map of a kernel, and of modules with their names.
@@ -107,7 +131,7 @@ pub fn write_map(kernel: &StaticSizes, modules: &[(Box<[u8]>, StaticSizes)], out
 fn write_files(sizes: &StaticSizes, out: &mut dyn Write) -> io::Result<()> {
     for (file, of_file) in sizes.files().filter(|(file, _)| can_be_written(file)) {
         let mut names: Vec<&[u8]> = of_file.functions.keys().map(|name| plain_function(name)).collect();
-        names.retain(|name| can_be_written(name) && !is_mark(name) && !matches!(name[0], b'=' | b'/'));
+        names.retain(|name| can_be_written(name) && !is_mark(name) && !matches!(name.first(), Some(b'=' | b'/')));
         names.sort_unstable();
         names.dedup();
         if !names.is_empty() {
@@ -192,11 +216,14 @@ mod tests {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains("kmemtrace-map-"), "{error}");
         }
-        // A bomb: far more text than packed bytes, and as many lines.
+        // A bomb: far more text than packed bytes.
         for line in [&b"a\n"[..], b"aaaaaaaaaaaaaaaa"] {
             let bomb = zstd::encode_all(&line.repeat((MAX_TEXT_BYTES as usize + 1) / line.len() + 1)[..], 1).unwrap();
-            assert!(read(&[VERSION, &bomb].concat()).unwrap_err().to_string().contains("more than"));
+            let error = read(&[VERSION, &bomb].concat()).unwrap_err().to_string();
+            assert!(error.contains("too large when unpacked"), "{error}");
         }
+        let long = zstd::encode_all(&[b'a'; MAX_NAME_BYTES + 1][..], 1).unwrap();
+        assert!(read(&[VERSION, &long].concat()).unwrap_err().to_string().contains("a name of more than 4096"));
         let mut seed = 1u64;
         for _ in 0..2000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -2,6 +2,8 @@
 //!
 //! The text is hostile: lines of any length, names of any bytes, modules that come twice.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use kmemtrace_abi::kernel::notes;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::text::cut::cut;
@@ -43,7 +45,7 @@ impl ModuleInfo {
         let build_id = words.next()?;
         let path = words.next()?;
         let sections: Vec<(Vec<u8>, u64)> = words.filter_map(section).take(*left).collect();
-        *left -= sections.len();
+        *left = left.saturating_sub(sections.len());
         Some(ModuleInfo {
             name: cut(name).to_vec(),
             build_id: bytes_of_hex(build_id),
@@ -56,7 +58,7 @@ impl ModuleInfo {
 /// `SECTION=0xADDRESS`; the name may have a `=`.
 fn section(word: &[u8]) -> Option<(Vec<u8>, u64)> {
     let equals = word.iter().rposition(|&b| b == b'=')?;
-    let (name, address) = (word.get(..equals)?, word.get(equals + 1..)?);
+    let (name, address) = (word.get(..equals)?, word.get(equals..)?.get(1..)?);
     let digits = address.strip_prefix(b"0x")?;
     // The parser of numbers takes a sign.
     if name.is_empty() || !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -85,7 +87,11 @@ fn bytes_of_hex(text: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let digit = |b: u8| char::from(b).to_digit(16).map(|n| n as u8);
-    text.chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    text.chunks_exact(2).map(byte).collect()
 }
 
 /// Build-id in ELF notes, as a recording keeps those of the kernel (`Metadata::notes`).

@@ -1,10 +1,13 @@
 //! Source files of functions from the objects of a built tree, whose kernel has no debug information.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::path::Path;
 
 use super::error::NamesError;
 use super::function_files::{FunctionFiles, plain_function};
 use super::image_sizes::StaticSizes;
+use super::work::Work;
 
 /// Source files of the functions of a built tree. Objects do not tell their module: for a function of one its neighbours must be in the
 /// same file.
@@ -20,5 +23,6 @@ fn files(sizes: &StaticSizes) -> FunctionFiles {
         files.begin_file(file);
         of_file.functions.keys().for_each(|name| files.add(plain_function(name), kernel));
     }
-    files.finish()
+    let work = Work::of(files.text_len());
+    files.finish(work)
 }

@@ -1,5 +1,7 @@
 //! Resolver of call-sites: from an address to its place in the sources, by the best source that knows it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -294,7 +296,8 @@ impl Places {
         for (path, spent) in tables.into_iter().filter_map(|(path, table)| Some((path.as_ref()?, table?.spent()?))) {
             found.rejected.push((path.clone(), spent.to_string()));
         }
-        match (found.kernel, &self.objects, &self.map) {
+        let map_of_names = self.map.as_ref().filter(|map| !map.is_empty());
+        match (found.kernel, &self.objects, map_of_names) {
             (None, Some(_), _) => NamesReport { kernel: Some(NameSource::Objects), file: kernel_tree.clone(), ..found },
             (None, None, Some(_)) => NamesReport { kernel: Some(NameSource::Map), file: map.clone(), ..found },
             _ => found,
@@ -313,5 +316,5 @@ fn folder_of(file: &[u8]) -> Option<Box<[u8]>> {
         return None;
     }
     let end = file.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    Some(file[..end].into())
+    Some(file.get(..end)?.into())
 }

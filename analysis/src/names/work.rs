@@ -3,6 +3,8 @@
 //! Some kilobytes of debug information can refer to one another so that reading them takes hours, or gigabytes. Every loop over the
 //! contents of such a file counts its steps. A file that takes more than its size explains names nothing.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use kmemtrace_abi::memory::{Meter, OverLimit};
 
 /// Steps that any file may take: half a second of a processor.
@@ -38,6 +40,12 @@ impl Work {
         Work { left, meter: Meter::default(), spent: None }
     }
 
+    /// Work of a file that took too much already.
+    #[cfg_attr(not(feature = "dwarf"), expect(dead_code, reason = "only files of names end so"))]
+    pub(crate) fn done(spent: Spent) -> Work {
+        Work { left: 0, meter: Meter::default(), spent: Some(spent) }
+    }
+
     /// Takes steps.
     pub(crate) fn take(&mut self, steps: u64) -> Result<(), Spent> {
         match self.left.checked_sub(steps) {
@@ -54,7 +62,7 @@ impl Work {
 
     /// Takes the steps of looking at this many bytes.
     pub(crate) fn look_at(&mut self, bytes: usize) -> Result<(), Spent> {
-        self.take(1 + bytes as u64 / BYTES_OF_STEP)
+        self.take((bytes as u64 / BYTES_OF_STEP).saturating_add(1))
     }
 
     /// Takes memory that is about to be allocated, in bytes.

@@ -1,5 +1,7 @@
 //! Wrappers: functions that allocate on behalf of their callers, so that the caller is the place to name.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use crate::names::place::{Frame, SourceLine};
 use kmemtrace_abi::text::glob::Glob;
 
@@ -58,7 +60,7 @@ pub(crate) fn plain_name(function: &[u8]) -> &[u8] {
     let mut name = function;
     loop {
         let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-        let without_number = match &name[..name.len() - digits] {
+        let without_number = match name.get(..name.len().saturating_sub(digits)).unwrap_or(name) {
             [rest @ .., b'.'] if digits > 0 => rest,
             _ => name,
         };

@@ -1,4 +1,4 @@
-#!/usr/bin/bash
+#!/bin/bash
 # Who takes memory in the initramfs: kmemtraced records pages with their stacks from before udev on, and the report comes on the
 # console and into /run/initramfs/kmemtrace.txt. Asked for on the kernel's command line: rd.kmemtrace=1|2|3.
 

@@ -7,6 +7,7 @@ mod filters;
 mod keys;
 mod memstrack;
 mod top;
+pub(crate) mod viewer;
 
 use std::io::IsTerminal;
 use std::num::NonZero;
@@ -35,6 +36,7 @@ pub(crate) use filters::{Asked, Filters};
 pub(crate) use keys::{SortBy, Word};
 pub(crate) use memstrack::ReportParser;
 pub(crate) use top::TopArgs;
+use viewer::ViewerArgs;
 
 /// Levels of a tree on a terminal.
 const TREE_DEPTH_ON_TERMINAL: usize = 2;
@@ -48,6 +50,16 @@ pub(crate) struct Args {
     /// Trace directory, or files out of one [default: ./kmemtrace.data]
     #[arg(value_name = "DIR|FILE", hide_short_help = true)]
     pub(crate) words: Vec<PathBuf>,
+    /// Trace directory or file, as perf names it; may be repeated
+    #[arg(
+        short,
+        long,
+        value_name = "DIR|FILE",
+        conflicts_with = "words",
+        help_heading = "Limits",
+        hide_short_help = true
+    )]
+    pub(crate) input: Vec<PathBuf>,
     /// Keys that group rows
     ///
     /// Several keys make a row for each combination of them.
@@ -201,8 +213,13 @@ pub(crate) struct Args {
     /// zstd level [default: 9]
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<i32>,
+    /// Store blocks as the kernel wrote them, in format version 1, which older versions of kmemtrace read
+    #[arg(long, conflicts_with = "level")]
+    pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) live: TopArgs,
+    #[command(flatten)]
+    pub(crate) viewer: ViewerArgs,
     #[command(flatten)]
     pub(crate) filters: Filters,
     /// Show blocks of page_owner that were given back, too
@@ -243,6 +260,10 @@ pub(crate) struct Args {
     /// Columns of the screen; tests need no terminal
     #[arg(long, value_name = "N", help_heading = "Output", hide = true)]
     pub(crate) width: Option<usize>,
+    /// Tables on standard output, as they always are: perf has other ways, too
+    #[arg(long, help_heading = "Output", hide = true)]
+    #[allow(dead_code, reason = "it asks for what is done without it")]
+    pub(crate) stdio: bool,
     /// Exact bytes in tables
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) bytes: bool,
@@ -283,6 +304,12 @@ pub(crate) struct Args {
     /// Neither use nor write the index beside a large trace (report.index), which makes the next report start at once
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
     pub(crate) no_index: bool,
+    /// Do not read ~/.config/kmemtrace/report.toml
+    ///
+    /// The file has values of options by their long names: top = 20, color = "never". A table with the name of a view, as "sites", has
+    /// those of that view. The command line wins. Under sudo it is not read.
+    #[arg(long, help_heading = "Limits", hide_short_help = true)]
+    pub(crate) no_config: bool,
     /// Events of one window of the analysis; tests make it small
     #[arg(long, value_name = "N", help_heading = "Limits", hide = true)]
     pub(crate) window_events: Option<usize>,

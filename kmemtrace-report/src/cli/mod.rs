@@ -5,6 +5,7 @@
 pub(crate) mod commands;
 pub(crate) mod nearest;
 pub(crate) mod old;
+pub(crate) mod settings;
 mod slips;
 
 use std::ffi::{OsStr, OsString};
@@ -22,6 +23,7 @@ use crate::args::{Args, Asked, Format, SortBy};
 use crate::classes;
 use crate::views::{MEMSTRACK, Run, VIEWS, View};
 use commands::PROGRAM;
+use settings::Settings;
 
 /// Trace directory where none is named.
 const DEFAULT_INPUT: &str = "kmemtrace.data";
@@ -61,26 +63,42 @@ pub(crate) struct Request {
     is_named: bool,
 }
 
-/// Parses a command line; the first of the words is the program.
-pub(crate) fn parse(words: Vec<OsString>) -> Result<CommandLine, Refusal> {
+/// Parses a command line; the first of the words is the program. `load` reads the user's settings, if they count.
+pub(crate) fn parse(
+    words: Vec<OsString>,
+    load: impl FnOnce() -> Result<Settings, String>,
+) -> Result<CommandLine, Refusal> {
     if let Some(line) = slips::first_word(&words) {
         return Err(Refusal::Line(line));
     }
     let matches = commands::program().try_get_matches_from(&words).map_err(|error| refusal(&words, error))?;
-    let Some((name, matches)) = matches.subcommand() else { return request(&VIEWS[0], false, &matches) };
-    match View::named(name) {
-        Some(view) if matches!(view.run, Run::TraceAnalyze) => trace_analyze(matches),
-        Some(view) => request(view, true, matches),
-        None => {
-            let shell = matches.get_one("shell").copied().unwrap_or(Shell::Bash);
-            Ok(CommandLine::Text(commands::script(shell, commands::completed(), PROGRAM)))
-        }
+    let (view, is_named, of_view) = match matches.subcommand() {
+        None => (&VIEWS[0], false, &matches),
+        Some((name, of_view)) => match View::named(name) {
+            Some(view) => (view, true, of_view),
+            None => {
+                let shell = of_view.get_one("shell").copied().unwrap_or(Shell::Bash);
+                return Ok(CommandLine::Text(commands::script(shell, commands::completed(), PROGRAM)));
+            }
+        },
+    };
+    if matches!(view.run, Run::TraceAnalyze) {
+        return trace_analyze(of_view);
+    }
+    // A screen, and lines that come as spans end, are of a recorder, which has chosen the words.
+    if of_view.get_flag("no_config") || of_view.get_flag("follow") || matches!(view.run, Run::Top) {
+        return request(view, is_named, of_view);
+    }
+    let settings = load().map_err(Refusal::Line)?;
+    match settings.applied(view, is_named, &words, of_view).map_err(Refusal::Line)? {
+        Some(matches) => request(view, is_named, &matches),
+        None => request(view, is_named, of_view),
     }
 }
 
 /// Refusal by the parser. A wrong word after `help` gets the line of a mistyped view, a key of another tool the line to type.
 fn refusal(words: &[OsString], error: clap::Error) -> Refusal {
-    if let Some(line) = slips::key(words, &error) {
+    if let Some(line) = slips::key(words, &error).or_else(|| slips::of_perf(&error)) {
         return Refusal::Line(line);
     }
     match error.get(ContextKind::InvalidSubcommand) {
@@ -102,6 +120,7 @@ fn trace_analyze(matches: &ArgMatches) -> Result<CommandLine, Refusal> {
 /// Request for a view with the options of `matches`.
 fn request(mut view: &'static View, mut is_named: bool, matches: &ArgMatches) -> Result<CommandLine, Refusal> {
     let (mut args, asked) = (Args::from_arg_matches(matches).map_err(Refusal::Clap)?, Asked::of(matches));
+    args.words.append(&mut args.input);
     let is_view = |word: &&PathBuf| !word.exists() && word.to_str().is_some_and(|word| View::named(word).is_some());
     if let Some(word) = args.words.iter().find(is_view) {
         let word = word.display();

@@ -19,6 +19,43 @@ const RECORD: &str = "record";
 const KEYS_OF_OTHERS: [(&str, &str); 4] =
     [("process", "tgid"), ("thread", "task"), ("threads", "task"), ("callsite", "site")];
 
+/// Keys of `--sort` of perf, and the words for them here.
+const SORT_KEYS_OF_PERF: [(&str, &str); 14] = [
+    ("comm", "--by comm"),
+    ("pid", "--by tgid"),
+    ("tid", "--by pid"),
+    ("dso", "--by module"),
+    ("symbol", "--by function"),
+    ("sym", "--by function"),
+    ("srcline", "--by source"),
+    ("order", "--by order"),
+    ("gfp", "--by gfp"),
+    ("callsite", "--by site"),
+    ("bytes", "--sort total"),
+    ("hit", "--sort allocs"),
+    ("frag", "--sort wasted"),
+    ("pingpong", "--sort cross"),
+];
+
+/// Options of perf that no view has, and what to use in their place.
+const OPTIONS_OF_PERF: [(&[&str], &str); 15] = [
+    (&["--tui", "--gtk"], "tables are text; kmemtraced top shows a screen, html makes a page"),
+    (&["-S", "--symbols", "--symbol-filter"], "use --site FUNCTION"),
+    (&["-C", "--comms"], "use --comm NAME"),
+    (&["-d", "--dsos"], "use --module NAME"),
+    (&["-p", "--tid"], "use --pid or --comm"),
+    (&["-g", "--call-graph", "--children", "--no-children", "-G", "--inverted"], "use tree --by stack"),
+    (&["-F", "--fields"], "use --format csv, which has every column"),
+    (&["--percent-limit"], "use -n N, or --throttle P of tree"),
+    (&["--header", "--header-only", "-I", "--show-info"], "the first lines of every table have it"),
+    (&["-D", "--dump-raw-trace"], "use the view events"),
+    (&["-l", "--line"], "use -n N"),
+    (&["--caller"], "use the view sites"),
+    (&["--alloc"], "use live --objects"),
+    (&["--slab", "--page"], "use --kind kmalloc,cache or --kind pages"),
+    (&["--raw-ip"], "use --show-addresses"),
+];
+
 /// Files that tell a recording or a captured tree from other directories.
 const PARTS_OF_TRACES: [&str; 3] = ["meta.out", "cpu0.out", "per_cpu"];
 
@@ -50,6 +87,25 @@ pub(super) fn key(words: &[OsString], error: &clap::Error) -> Option<String> {
     let mended: Vec<OsString> = words.iter().skip(1).map(|word| with_key(word, other, ours)).collect();
     let threads = if *other == "process" { " (of threads: --by task)" } else { "" };
     Some(format!("--by {other}: the key is {ours}; type {}{threads}", line(PROGRAM, &mended)))
+}
+
+/// Line about an option or a sort key of perf that the parser has refused.
+pub(super) fn of_perf(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    match (error.kind(), error.get(ContextKind::InvalidValue)) {
+        (ErrorKind::UnknownArgument, _) => {
+            let name = option.split('=').next().unwrap_or(option);
+            let (_, remedy) = OPTIONS_OF_PERF.iter().find(|(names, _)| names.contains(&name))?;
+            Some(format!("{name} is an option of perf: {remedy}"))
+        }
+        (ErrorKind::InvalidValue | ErrorKind::ValueValidation, Some(ContextValue::String(given)))
+            if option.starts_with("--sort") =>
+        {
+            let (key, ours) = SORT_KEYS_OF_PERF.iter().find(|(key, _)| key == given)?;
+            Some(format!("--sort {key} is a key of perf: use {ours}, if the view has it"))
+        }
+        _ => None,
+    }
 }
 
 /// A word of the command line with one key of a list replaced.
@@ -115,5 +171,24 @@ mod tests {
             "--by thread: the key is task; type kmemtrace-report sites --by=task d"
         );
         assert_eq!(told("kmemtrace-report sites --by colour d"), None);
+    }
+
+    #[test]
+    fn options_of_perf_are_told_and_none_is_ours() {
+        let told = |line: &str| super::super::commands::program().try_get_matches_from(words(line)).err();
+        for (names, remedy) in OPTIONS_OF_PERF {
+            for name in names {
+                for line in [format!("kmemtrace-report {name}"), format!("kmemtrace-report sites {name}")] {
+                    let error = told(&line).unwrap_or_else(|| panic!("{line}"));
+                    assert_eq!(of_perf(&error), Some(format!("{name} is an option of perf: {remedy}")), "{line}");
+                }
+            }
+        }
+        for (key, ours) in SORT_KEYS_OF_PERF {
+            let line = format!("kmemtrace-report caches --sort {key}");
+            let error = told(&line).unwrap_or_else(|| panic!("{line}"));
+            assert!(of_perf(&error).is_some_and(|line| line.contains(ours)), "{line}");
+        }
+        assert!(told("kmemtrace-report --nonsense").is_some_and(|error| of_perf(&error).is_none()));
     }
 }

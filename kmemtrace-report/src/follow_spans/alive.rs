@@ -1,9 +1,11 @@
 //! Line that shows that the program watches while nothing stalls: on standard error, rewritten in its place.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::text::units::counted;
+
+use crate::terminal::screen;
 
 /// Interval between two lines.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -24,7 +26,7 @@ impl Alive {
         let started = Instant::now();
         // A dumb terminal cannot rewrite a line.
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let is_watched = !is_quiet && !is_dumb && io::stderr().is_terminal();
+        let is_watched = !is_quiet && !is_dumb && screen::is_terminal_for_errors();
         Alive { started, due: is_watched.then(|| started + INTERVAL), is_shown: false, spans: 0, last: None }
     }
 

@@ -13,6 +13,8 @@ use kmemtrace::latency::{FollowRequest, Latency};
 use kmemtrace::live::Fed;
 use kmemtrace::{Query, Trace};
 use kmemtrace_abi::fault::Verdict;
+use kmemtrace_abi::stream::Hole;
+use kmemtrace_abi::text::units::counted;
 
 use crate::args::{Args, Format};
 use crate::cli::Request;
@@ -54,6 +56,10 @@ pub(crate) fn follow(request: &Request) -> anyhow::Result<u8> {
             follower.hurry();
         }
         let fed = follower.feed(&mut trace);
+        if let Some(hole) = follower.take_left_out() {
+            alive.clear();
+            tell_left_out(hole, follower.first().unwrap_or(0));
+        }
         let ready = held.pass(follower.take_ended(), &follower);
         alive.make_room(ready.len());
         written = written.and_then(|()| lines.rows(&ready, follower.first(), &trace));
@@ -103,6 +109,16 @@ fn check(args: &Args) -> anyhow::Result<()> {
         anyhow::bail!("--follow: name one directory, or - for a stream on standard input");
     }
     Ok(())
+}
+
+/// Tells of events that did not come, because this program was too slow for them.
+fn tell_left_out(hole: Hole, first: u64) {
+    let events = hole.events.map_or_else(|| "some events".to_owned(), |events| counted(events, "event"));
+    let seconds = |key: u64| format!("+{:.1} s", key.saturating_sub(first) as f64 / 1e9);
+    let when = hole.span.map_or(String::new(), |(from, to)| format!(" from {} to {}", seconds(from), seconds(to)));
+    say(&format!(
+        "{events} were left out{when}: they came faster than they can be shown; lines may be missing or wrong there"
+    ));
 }
 
 /// Tells on standard error of what the lines cannot say.

@@ -95,7 +95,7 @@ impl StandardInput {
             return Ok(Next::More);
         }
         self.read(stop)?;
-        follower.add_comms(self.input.take_comms());
+        follower.add_comms(self.input.take_later().comms);
         Ok(Next::More)
     }
 }

@@ -1,11 +1,16 @@
 //! Screen: width, colours and characters of the destination.
 
 use std::env;
+use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Effects, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::args::Color;
+
+/// Standard output and standard error go through pipes to a terminal.
+static COPIED: OnceLock<[bool; 2]> = OnceLock::new();
 
 /// Width of a terminal that does not tell its own.
 const USUAL_WIDTH: usize = 80;
@@ -90,6 +95,20 @@ impl Environment {
     }
 }
 
+/// Notes which of `stdout` and `stderr` another program copies to a terminal.
+pub(crate) fn set_copied(names: &[String]) {
+    let _ = COPIED.set(["stdout", "stderr"].map(|name| names.iter().any(|copied| copied == name)));
+}
+
+fn is_copied() -> [bool; 2] {
+    COPIED.get().copied().unwrap_or_default()
+}
+
+/// True where standard error reaches a terminal.
+pub(crate) fn is_terminal_for_errors() -> bool {
+    is_copied()[1] || io::stderr().is_terminal()
+}
+
 /// True where the locale's character set is UTF-8.
 #[cfg(feature = "top")]
 pub(crate) fn is_unicode() -> bool {
@@ -120,7 +139,7 @@ impl Screen {
     /// Screen of standard output; `is_file`: the output goes to a file instead. `width` comes before the terminal's.
     pub(crate) fn of_output(is_file: bool, color: Color, width: Option<usize>) -> Screen {
         let stdout = std::io::stdout();
-        let is_terminal = !is_file && rustix::termios::isatty(&stdout);
+        let is_terminal = !is_file && (is_copied()[0] || rustix::termios::isatty(&stdout));
         let size = || {
             let size = rustix::termios::tcgetwinsize(&stdout).ok();
             size.map_or((0, 0), |size| (usize::from(size.ws_col), usize::from(size.ws_row)))

@@ -1,6 +1,5 @@
 //! The screen on a terminal: one thread reads and pairs, another takes keys and draws, so that neither waits for the other.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use kmemtrace::live::{Snapshot, SnapshotRequest};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::player::{FRAME, Player, SECOND};
-use super::save::save;
+use super::save::Saved;
 use super::script::{Script, Step};
 use super::terminal::{self, Input, Tty};
 use crate::render::top_screen::keys::{self, Command, Key};
@@ -60,7 +59,7 @@ pub(super) fn run(
     player: &mut Player<'_>,
     script: Option<Script>,
     (from, speed): (u64, f64),
-    (has_colour, save_in): (bool, Option<&Path>),
+    (has_colour, saved): (bool, &Saved),
 ) -> anyhow::Result<()> {
     let signals = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP, SIGINT] {
@@ -85,7 +84,7 @@ pub(super) fn run(
     std::thread::scope(|scope| {
         let screen = scope.spawn(|| {
             let _quit = QuitAtEnd(&shared);
-            show(&shared, state, (look, save_in), script, &signals)
+            show(&shared, state, (look, saved), script, &signals)
         });
         {
             let _quit = QuitAtEnd(&shared);
@@ -138,7 +137,7 @@ fn read(player: &mut Player<'_>, shared: &Shared, (from, speed): (u64, f64)) {
 fn show(
     shared: &Shared,
     mut state: ScreenState,
-    (look, save_in): (Look, Option<&Path>),
+    (look, saved): (Look, &Saved),
     mut script: Option<Script>,
     signals: &AtomicBool,
 ) -> anyhow::Result<()> {
@@ -184,7 +183,7 @@ fn show(
             Command::Quit => return Ok(()),
             Command::Save => {
                 let view = ScreenView { snapshot: &snapshot, subject: &subject, state: &state, look };
-                state.message = Some(save(view, save_in));
+                state.message = Some(saved.save(view));
             }
             _ => {}
         }

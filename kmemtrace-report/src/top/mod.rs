@@ -7,10 +7,10 @@ mod player;
 mod save;
 mod script;
 mod source;
+mod stream;
 mod terminal;
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -26,6 +26,7 @@ use crate::render::top_screen::state::ScreenState;
 use crate::render::top_screen::{self, Look, ScreenView};
 use crate::report;
 use player::{Player, SECOND};
+use save::Saved;
 use script::{Script, Step};
 
 /// Allows what the screen opens beside its trace: its script, the folders that screens are saved in, its terminal, and without a name
@@ -53,24 +54,24 @@ pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
         terminal::check()?;
     }
     let script = args.live.script.as_deref().map(Script::read).transpose()?;
-    let source = source::Source::open(&args.words, report::text_options(args))?;
+    let mut source = source::Source::open(args)?;
     let mut trace = source.trace()?;
     report::check_text_options(request, &trace)?;
     let subject = source.subject(&trace);
     let (shows_own, max_memory, flush) = (args.own, args.max_memory, args.live.flush);
-    let caller = if source.is_growing { machine::own_thread() } else { None };
-    let options = MonitorOptions { follows: source.is_growing, shows_own, caller, max_memory, flush };
+    let caller = if source.is_growing() { machine::own_thread() } else { None };
+    let options = MonitorOptions { follows: source.is_growing(), shows_own, caller, max_memory, flush };
     let base = MonitorBase::new(&mut trace, options)?;
     let monitor = Monitor::new(&base, &mut trace);
+    let saved = if args.viewer.is_viewer { Saved::through_pipe()? } else { Saved::In(args.live.save_in.clone()) };
     let mut player = Player::new(source, trace, monitor, subject);
     let from = args.live.from.unwrap_or(0);
     if is_text {
         let frames = if args.live.once { 1 } else { args.live.batch.unwrap_or(1) };
-        let save_in = args.live.save_in.as_deref();
-        frames_of_text(&mut player, frames, script, (args.live.from, args.live.speed), save_in)?;
+        frames_of_text(&mut player, frames, script, (args.live.from, args.live.speed), &saved)?;
     } else {
         let has_colour = crate::terminal::screen::Screen::of_output(false, args.color, None).has_colour;
-        interactive::run(&mut player, script, (from, args.live.speed), (has_colour, args.live.save_in.as_deref()))?;
+        interactive::run(&mut player, script, (from, args.live.speed), (has_colour, &saved))?;
     }
     report::tell_bad_text(player.trace());
     Ok(exit::OK)
@@ -83,7 +84,7 @@ fn frames_of_text(
     frames: u64,
     script: Option<Script>,
     (from, speed): (Option<u64>, f64),
-    save_in: Option<&Path>,
+    saved: &Saved,
 ) -> anyhow::Result<()> {
     let mut state = player.screen_state();
     let second = (speed * SECOND as f64) as u64;
@@ -116,7 +117,7 @@ fn frames_of_text(
                             state: &state,
                             look: Look::default(),
                         };
-                        state.message = Some(save::save(view, save_in));
+                        state.message = Some(saved.save(view));
                     }
                     Command::None => {}
                 }

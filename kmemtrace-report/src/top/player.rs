@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use kmemtrace::Trace;
 use kmemtrace::documents::head::{CompletenessMembers, TraceMembers};
 use kmemtrace::live::{Fed, Monitor, Snapshot, SnapshotRequest};
+use kmemtrace_abi::text::escape::escape;
 use serde_json::json;
 
 use super::machine;
@@ -51,7 +52,7 @@ impl<'a> Player<'a> {
     pub(super) fn new(source: Source, trace: Trace, monitor: Monitor<'a>, subject: Subject) -> Player<'a> {
         // A text of what is held has no course of events: all of it is read at once.
         let is_still = !trace.info.capabilities.past;
-        let state = if source.is_growing || is_still { Recording::Loads } else { Recording::Plays };
+        let state = if source.is_growing() || is_still { Recording::Loads } else { Recording::Plays };
         let bytes_of_names = source.bytes_of_names();
         let now = Instant::now();
         let subject = Subject { state, ..subject };
@@ -94,12 +95,16 @@ impl<'a> Player<'a> {
         if self.has_ended() {
             return true;
         }
+        if let Err(error) = self.source.take_more() {
+            self.subject.state = Recording::Ended(escape(format!("{error:#}").as_bytes()).into_owned());
+            return true;
+        }
         let until = if self.follows() { None } else { until };
         let fed = self.monitor.feed(&mut self.trace, until, Instant::now() + ROUND);
         match fed {
             Fed::Ended if self.is_still => self.subject.state = Recording::Still,
             Fed::Ended => {
-                if self.source.is_growing {
+                if self.source.is_growing() {
                     // The recorder writes the last names when it ends.
                     self.renew_names();
                 }
@@ -168,9 +173,9 @@ impl<'a> Player<'a> {
 
     /// Reads the names of the trace again.
     pub(super) fn renew_names(&mut self) {
-        if let Ok(mut trace) = self.source.trace() {
-            self.trace.metadata.meminfo_start = std::mem::take(&mut trace.metadata.meminfo_start);
-            self.monitor.renew_names(trace);
+        if let Some(mut names) = self.source.names() {
+            self.trace.metadata.meminfo_start = std::mem::take(&mut names.meminfo_start);
+            self.monitor.renew_names(names);
         }
     }
 

@@ -1,10 +1,12 @@
 //! Files of a screen: its text, and all of its rows as JSON.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use kmemtrace::whole_file::Directory;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_sandbox::child::FIRST_PASSED;
 
 use super::terminal;
 use crate::render::top_screen::{self, Look, ScreenView, saved};
@@ -14,13 +16,53 @@ pub(super) fn folder(asked: Option<&Path>) -> &Path {
     asked.unwrap_or(Path::new("."))
 }
 
-/// Writes the screen as text and its rows as JSON; returns a line for the user. A directory that the user may not write is replaced
-/// by that of temporary files.
-pub(super) fn save(view: ScreenView<'_>, into: Option<&Path>) -> String {
-    let name = format!("kmemtrace-top{}", view.snapshot.elapsed / 1_000_000);
-    let mut buffer = ratatui::buffer::Buffer::empty(terminal::size(None));
-    top_screen::draw(ScreenView { look: Look::default(), ..view }, &mut buffer);
-    let files = [("txt", top_screen::text(&buffer)), ("json", format!("{:#}\n", saved::json(view)))];
+/// Descriptor of the pipe to kmemtraced.
+const PIPE: i32 = FIRST_PASSED + 1;
+
+/// Place of saved screens.
+pub(super) enum Saved {
+    /// A folder; by default the current one.
+    In(Option<PathBuf>),
+    /// A pipe to kmemtraced, which writes them: a viewer may write no file.
+    Through(File),
+}
+
+impl Saved {
+    /// The pipe to kmemtraced.
+    pub(super) fn through_pipe() -> anyhow::Result<Saved> {
+        Ok(Saved::Through(kmemtrace_sandbox::inherited(PIPE)?.into()))
+    }
+
+    /// Saves the screen as text and its rows as JSON; returns a line for the user.
+    pub(super) fn save(&self, view: ScreenView<'_>) -> String {
+        let milliseconds = view.snapshot.elapsed / 1_000_000;
+        let mut buffer = ratatui::buffer::Buffer::empty(terminal::size(None));
+        top_screen::draw(ScreenView { look: Look::default(), ..view }, &mut buffer);
+        let (text, rows) = (top_screen::text(&buffer), format!("{:#}\n", saved::json(view)));
+        match self {
+            Saved::In(folder) => save_in(folder.as_deref(), milliseconds, &[("txt", text), ("json", rows)]),
+            Saved::Through(pipe) => match hand_over(pipe, milliseconds, [&text, &rows]) {
+                Ok(()) => "handed to kmemtraced, which names the files once the screen is gone".to_owned(),
+                Err(error) => format!("cannot be saved: {error}"),
+            },
+        }
+    }
+}
+
+/// Hands a screen over: its time and the lengths of both texts, little endian, then the texts.
+fn hand_over(mut pipe: &File, milliseconds: u64, texts: [&str; 2]) -> io::Result<()> {
+    let mut bytes = milliseconds.to_le_bytes().to_vec();
+    for text in texts {
+        bytes.extend(u32::try_from(text.len()).map_err(io::Error::other)?.to_le_bytes());
+    }
+    texts.iter().for_each(|text| bytes.extend(text.as_bytes()));
+    pipe.write_all(&bytes)
+}
+
+/// Writes the texts to files; returns a line for the user. A directory that the user may not write is replaced by that of temporary
+/// files.
+fn save_in(into: Option<&Path>, milliseconds: u64, files: &[(&str, String)]) -> String {
+    let name = format!("kmemtrace-top{milliseconds}");
     let write = |directory: &Path| {
         let held = Directory::open(directory)?;
         files.iter().try_for_each(|(suffix, text)| {

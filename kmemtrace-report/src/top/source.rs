@@ -1,4 +1,4 @@
-//! Trace that the live screen is of: the one named, or the running recorder's.
+//! Trace that the live screen is of: the files named, those of the running recorder, or the stream of the recorder that started it.
 
 use std::fs;
 use std::io::Read;
@@ -14,10 +14,13 @@ use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, END_LIMIT};
 use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::open::{OpenOptions, regular};
 use kmemtrace_abi::text::escape::escape;
-use kmemtrace_abi::trace::InputKind;
+use kmemtrace_abi::trace::{InputKind, Metadata, TraceInfo};
 use kmemtrace_sandbox::Sandbox;
 
+use super::stream::Stream;
+use crate::args::Args;
 use crate::render::top_screen::Subject;
+use crate::report;
 
 /// Files of running recorders: the process, and the path of its trace.
 const RUNNING: &str = "/run/kmemtraced";
@@ -29,18 +32,111 @@ const STARTING: Duration = Duration::from_secs(5);
 /// Pause between two looks at those files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Path of a trace, and its directory where a recorder may be writing to it.
-pub(super) struct Source {
-    paths: Vec<PathBuf>,
-    options: OpenOptions,
-    directory: Option<Arc<Directory>>,
-    /// A recorder is writing the trace.
-    pub(super) is_growing: bool,
+/// Name of a recording that has none.
+const UNNAMED: &str = "live";
+
+/// Source of a trace.
+pub(super) enum Source {
+    Files(Box<Files>),
+    Stream(Box<Stream>, String),
 }
 
 impl Source {
-    /// The traces that were named; else that of the running recorder; else the usual one.
-    pub(super) fn open(words: &[PathBuf], options: OpenOptions) -> anyhow::Result<Source> {
+    /// The stream where this is a viewer; else the traces that were named, that of the running recorder, or the usual one.
+    pub(super) fn open(args: &Args) -> anyhow::Result<Source> {
+        if args.viewer.is_viewer {
+            let title = args.viewer.title.as_deref().unwrap_or(UNNAMED);
+            return Ok(Source::Stream(Box::new(Stream::open()?), escape(title.as_bytes()).into_owned()));
+        }
+        Ok(Source::Files(Box::new(Files::open(&args.words, report::text_options(args))?)))
+    }
+
+    /// A recorder is writing the trace.
+    pub(super) fn is_growing(&self) -> bool {
+        match self {
+            Source::Files(files) => files.is_growing,
+            Source::Stream(..) => true,
+        }
+    }
+
+    /// Opens the trace.
+    pub(super) fn trace(&mut self) -> anyhow::Result<Trace> {
+        match self {
+            Source::Files(files) => files.trace(),
+            Source::Stream(stream, _) => stream.trace(),
+        }
+    }
+
+    /// Takes what has come: of files that is read where they are.
+    pub(super) fn take_more(&mut self) -> anyhow::Result<bool> {
+        match self {
+            Source::Files(_) => Ok(false),
+            Source::Stream(stream, _) => stream.take_more(),
+        }
+    }
+
+    /// True while a recorder writes the trace.
+    pub(super) fn has_recorder(&self) -> bool {
+        match self {
+            Source::Files(files) => files.has_recorder(),
+            Source::Stream(stream, _) => stream.has_recorder(),
+        }
+    }
+
+    /// Bytes of names: more where there are new ones.
+    pub(super) fn bytes_of_names(&self) -> u64 {
+        match self {
+            Source::Files(files) => files.bytes_of_names(),
+            Source::Stream(stream, _) => stream.bytes_of_names,
+        }
+    }
+
+    /// The names of the trace as they are now; `None` where they cannot be read.
+    pub(super) fn names(&self) -> Option<Metadata> {
+        match self {
+            Source::Files(files) => files.trace().ok().map(|trace| trace.metadata),
+            Source::Stream(stream, _) => Some(stream.names()),
+        }
+    }
+
+    /// Name of the trace, host and kernel.
+    pub(super) fn subject(&self, trace: &Trace) -> Subject {
+        let name = match self {
+            Source::Files(files) => files.name(),
+            Source::Stream(_, title) => title.clone(),
+        };
+        Subject { name, machine: machine(&trace.info), ..Subject::default() }
+    }
+
+    /// Reason for which the recording has ended.
+    pub(super) fn reason(&self, trace: &Trace) -> &'static str {
+        match self {
+            Source::Files(files) => files.reason(trace),
+            Source::Stream(stream, _) => stream.reason(),
+        }
+    }
+}
+
+/// Host and kernel of a trace, escaped.
+fn machine(info: &TraceInfo) -> String {
+    let host = info.host.as_deref().map(|host| escape(host.as_bytes()).into_owned());
+    let kernel = info.kernel.as_deref().map(|kernel| {
+        let arch = info.arch.as_deref().unwrap_or_default();
+        escape(format!("Linux {kernel} {arch}").trim_end().as_bytes()).into_owned()
+    });
+    [host, kernel].into_iter().flatten().collect::<Vec<_>>().join("   ")
+}
+
+/// Path of a trace, and its directory where a recorder may be writing to it.
+pub(super) struct Files {
+    paths: Vec<PathBuf>,
+    options: OpenOptions,
+    directory: Option<Arc<Directory>>,
+    is_growing: bool,
+}
+
+impl Files {
+    fn open(words: &[PathBuf], options: OpenOptions) -> anyhow::Result<Files> {
         let paths = match words {
             [] => vec![running()?.unwrap_or_else(|| PathBuf::from(DEFAULT))],
             words => words.to_vec(),
@@ -49,13 +145,12 @@ impl Source {
             [path] if path.is_dir() => Directory::open(path).ok(),
             _ => None,
         };
-        let source = Source { paths, options, directory, is_growing: false };
-        let is_growing = source.has_recorder();
-        Ok(Source { is_growing, ..source })
+        let files = Files { paths, options, directory, is_growing: false };
+        let is_growing = files.has_recorder();
+        Ok(Files { is_growing, ..files })
     }
 
-    /// Opens the trace.
-    pub(super) fn trace(&self) -> anyhow::Result<Trace> {
+    fn trace(&self) -> anyhow::Result<Trace> {
         let name = escape(self.paths[0].as_os_str().as_bytes()).into_owned();
         let begun = Instant::now();
         let trace = loop {
@@ -74,35 +169,26 @@ impl Source {
     }
 
     /// True while a recorder holds the trace's directory.
-    pub(super) fn has_recorder(&self) -> bool {
+    fn has_recorder(&self) -> bool {
         // Opened anew each time: a lock that this look gets is given back at once.
         let path = self.directory.as_ref().map(|directory| directory.path());
         path.and_then(|path| Directory::open(path).ok()).is_some_and(|directory| !directory.lock())
     }
 
     /// Bytes of the file of names.
-    pub(super) fn bytes_of_names(&self) -> u64 {
+    fn bytes_of_names(&self) -> u64 {
         fs::metadata(self.paths[0].join("meta.out")).map_or(0, |data| data.len())
     }
 
-    /// Name of the trace, host and kernel.
-    pub(super) fn subject(&self, trace: &Trace) -> Subject {
+    /// Name of the trace, escaped.
+    fn name(&self) -> String {
         let path = &self.paths[0];
         let current = std::env::current_dir().ok().filter(|_| path == Path::new("."));
         let path = current.as_deref().unwrap_or(path);
-        let name = path.file_name().unwrap_or(path.as_os_str());
-        let info = &trace.info;
-        let host = info.host.as_deref().map(|host| escape(host.as_bytes()).into_owned());
-        let kernel = info.kernel.as_deref().map(|kernel| {
-            let arch = info.arch.as_deref().unwrap_or_default();
-            escape(format!("Linux {kernel} {arch}").trim_end().as_bytes()).into_owned()
-        });
-        let machine = [host, kernel].into_iter().flatten().collect::<Vec<_>>().join("   ");
-        Subject { name: escape(name.as_bytes()).into_owned(), machine, ..Subject::default() }
+        escape(path.file_name().unwrap_or(path.as_os_str()).as_bytes()).into_owned()
     }
 
-    /// Reason for which the recording has ended.
-    pub(super) fn reason(&self, trace: &Trace) -> &'static str {
+    fn reason(&self, trace: &Trace) -> &'static str {
         const END: &str = "end of the recording";
         if trace.info.input != InputKind::Kmemtrace {
             return END;

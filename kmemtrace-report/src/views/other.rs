@@ -229,9 +229,14 @@ pub(super) const PACK: View = View {
     name: "pack",
     meaning: "Stores a recording smaller; its events stay the same",
     help: "\
-Compresses the blocks of a recording in place, with zstd. A file is replaced once its packed copy is whole and on the disk.",
-    examples: &[("pack --level 19 DIR", "smaller and slower than the default level")],
-    options: &["level", "force", "jobs", "quiet", "verbose", "sandbox"],
+Stores the records of a recording in less room, in place, and compresses them with zstd. A file is replaced once its packed copy is \
+whole and on the disk. Bytes of records that no field covers become zeros: they hold what the kernel's buffer held before. With --raw \
+blocks are stored as plain sub-buffers, in format version 1, for older versions of kmemtrace.",
+    examples: &[
+        ("pack --level 19 DIR", "smaller and slower than the default level"),
+        ("pack --raw DIR", "for a program that does not know the newer format"),
+    ],
+    options: &["level", "raw", "force", "jobs", "quiet", "verbose", "sandbox"],
     groupings: &[],
     sort_keys: &[],
     run: Run::Pack,

@@ -5,7 +5,7 @@ use kmemtrace::documents::Document;
 use kmemtrace::latency::Latency;
 use kmemtrace::{Analysis, GroupKey, Query, Shape};
 
-use crate::args::{Args, Format, SortBy};
+use crate::args::{Args, Format, SortBy, viewer};
 
 /// View of a trace, or another command that takes one.
 pub(crate) struct View {
@@ -104,8 +104,11 @@ const OF_OBJECTS: &[&str] = &[
     "sized-classes",
 ];
 
+/// Options of all commands.
+const EVERYWHERE: &[&str] = &["no-config"];
+
 /// Options of text, which pages, pictures and exported files do not have.
-const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width", "no-pager"];
+const OF_TEXT: &[&str] = &["format", "bytes", "show-addresses", "color", "width", "no-pager", "stdio"];
 
 impl View {
     /// Second name on the command line.
@@ -116,6 +119,9 @@ impl View {
     /// True if the view takes the option; each takes inputs.
     pub(crate) fn takes(&self, option: &Arg) -> bool {
         let Some(long) = option.get_long() else { return true };
+        if viewer::OPTIONS.contains(&long) {
+            return matches!(self.run, Run::Top) || self.options.contains(&"follow");
+        }
         let takes_common = match self.run {
             Run::Static | Run::Names | Run::TraceAnalyze | Run::Pack | Run::Top => false,
             Run::Page | Run::Chart | Run::Export => !OF_TEXT.contains(&long),
@@ -123,6 +129,6 @@ impl View {
             _ => true,
         };
         let is_common = option.get_help_heading().is_some() || COMMON.contains(&long);
-        (is_common && takes_common) || self.options.contains(&long)
+        (is_common && takes_common) || EVERYWHERE.contains(&long) || self.options.contains(&long)
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use kmemtrace_abi::random;
+use kmemtrace_sandbox::{Purpose, Sandbox};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
@@ -151,6 +152,11 @@ impl HeldDir {
     pub(crate) fn is_reached_by(&self, path: &Path) -> io::Result<bool> {
         let (there, own) = (rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?, self.stat()?);
         Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
+    }
+
+    /// Allows this beneath the directory; `shown` is its path for people.
+    pub(crate) fn allow(&self, purpose: Purpose, sandbox: &mut Sandbox, shown: &Path) -> anyhow::Result<()> {
+        sandbox.allow(purpose, &self.fd, shown).with_context(|| format!("{}: cannot be opened again", shown.display()))
     }
 
     /// Makes the directory that of a user and a group.

@@ -6,9 +6,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context, anyhow};
+use kmemtrace_sandbox::{Purpose, Sandbox};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{self, FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
@@ -51,10 +52,39 @@ pub(crate) struct KernelFs {
 #[derive(Debug)]
 enum OwnMount {
     /// Mount without a path (Linux 5.2 on); closing the descriptor unmounts it.
-    Detached {
-        _mount: OwnedFd,
-    },
+    Detached(OwnedFd),
     At(&'static str),
+}
+
+/// Private mounts by the name of their kind: in the sandbox nothing can be mounted, and it allows what was mounted before.
+static MOUNTED: Mutex<Vec<(&'static str, Weak<OwnMount>)>> = Mutex::new(Vec::new());
+
+/// True while there is a private mount at a path, which needs a capability to be taken away.
+pub(crate) fn has_mount_at_path() -> bool {
+    let mounted = MOUNTED.lock().unwrap_or_else(PoisonError::into_inner);
+    mounted.iter().filter_map(|(_, mount)| mount.upgrade()).any(|mount| matches!(*mount, OwnMount::At(_)))
+}
+
+impl OwnMount {
+    fn new(kind: &Kind) -> anyhow::Result<OwnMount> {
+        match OwnMount::detached(kind) {
+            // Linux before 5.2 has no detached mounts.
+            Err(Errno::NOSYS) => {}
+            mounted => return Ok(mounted?),
+        }
+        let at = kind.usual.first().copied().ok_or_else(|| anyhow!("no place for it"))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        mount::mount(kind.name, at, kind.name, flags, None).context(at)?;
+        Ok(OwnMount::At(at))
+    }
+
+    fn detached(kind: &Kind) -> Result<OwnMount, Errno> {
+        let context = mount::fsopen(kind.name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        mount::fsconfig_create(&context)?;
+        let attributes =
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map(OwnMount::Detached)
+    }
 }
 
 impl Drop for OwnMount {
@@ -86,28 +116,32 @@ impl KernelFs {
         }
     }
 
+    /// Opens the private mount of this kind, which is made where there is none.
     fn mount(kind: &Kind) -> anyhow::Result<KernelFs> {
-        match KernelFs::mount_detached(kind) {
-            // Linux before 5.2 has no detached mounts.
-            Err(Errno::NOSYS) => {}
-            mounted => return Ok(mounted?),
+        let mut mounted = MOUNTED.lock().unwrap_or_else(PoisonError::into_inner);
+        mounted.retain(|(_, mount)| mount.strong_count() > 0);
+        let there = mounted.iter().find(|(name, _)| *name == kind.name).and_then(|(_, mount)| mount.upgrade());
+        let mount = match there {
+            Some(mount) => mount,
+            None => {
+                let mount = Arc::new(OwnMount::new(kind)?);
+                mounted.push((kind.name, Arc::downgrade(&mount)));
+                mount
+            }
+        };
+        match &*mount {
+            OwnMount::Detached(held) => {
+                let dir = rustix::fs::openat(held, ".", DIRECTORY, Mode::empty())?;
+                Ok(KernelFs { dir, path: PathBuf::from(kind.name), mount: Some(mount) })
+            }
+            OwnMount::At(path) => Ok(KernelFs { mount: Some(Arc::clone(&mount)), ..KernelFs::at(path.as_ref())? }),
         }
-        let at = kind.usual.first().copied().ok_or_else(|| anyhow!("no place for it"))?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        mount::mount(kind.name, at, kind.name, flags, None).context(at)?;
-        let own = OwnMount::At(at);
-        Ok(KernelFs { mount: Some(Arc::new(own)), ..KernelFs::at(at.as_ref())? })
     }
 
-    fn mount_detached(kind: &Kind) -> Result<KernelFs, Errno> {
-        let context = mount::fsopen(kind.name, FsOpenFlags::FSOPEN_CLOEXEC)?;
-        mount::fsconfig_create(&context)?;
-        let attributes =
-            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        let mount = mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-        let dir = rustix::fs::openat(&mount, ".", DIRECTORY, Mode::empty())?;
-        let own = OwnMount::Detached { _mount: mount };
-        Ok(KernelFs { dir, path: PathBuf::from(kind.name), mount: Some(Arc::new(own)) })
+    /// Allows this beneath the directory.
+    pub(crate) fn allow(&self, purpose: Purpose, sandbox: &mut Sandbox) -> anyhow::Result<()> {
+        let allowed = sandbox.allow(purpose, &self.dir, &self.path);
+        allowed.map_err(|error| self.failed("", "opened again", error))
     }
 
     /// Opens any directory by path.

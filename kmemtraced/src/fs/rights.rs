@@ -21,6 +21,20 @@ const LINES_READ: usize = 4096;
 /// The way to name call sites without kallsyms.
 const LATER: &str = "name call sites later with kmemtrace-report --kallsyms FILE";
 
+/// Capabilities that a recording uses, and what for.
+const USED: [(CapabilitySet, &str, &str); 5] = [
+    (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN", "to mount tracefs"),
+    (CapabilitySet::DAC_OVERRIDE, "CAP_DAC_OVERRIDE", "to write control files"),
+    (CapabilitySet::SYSLOG, "CAP_SYSLOG", "to read kernel symbols"),
+    (CapabilitySet::SYS_NICE, "CAP_SYS_NICE", "for a higher priority"),
+    (CapabilitySet::IPC_LOCK, "CAP_IPC_LOCK", "to lock memory"),
+];
+
+/// Capabilities that a recording uses and this thread lacks, each with what it is for.
+pub(crate) fn missing() -> impl Iterator<Item = (&'static str, &'static str)> {
+    USED.into_iter().filter(|(capability, ..)| !has(*capability)).map(|(_, name, why)| (name, why))
+}
+
 /// True if this thread has the capability, in its own user namespace.
 fn has(capability: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|own| own.effective.contains(capability))

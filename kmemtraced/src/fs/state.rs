@@ -1,12 +1,15 @@
-//! State files in /run/kmemtraced. Each records a change that a recorder made in the kernel, so that the next recorder can undo
+//! State files in /run/kmemtraced. Files `uid-N` hold the user of a viewer by their locks. Each other one records a change that a recorder made in the kernel, so that the next recorder can undo
 //! it if this one is killed. The first line is the recorder's process id, the second the path of its trace directory, for programs that
 //! follow a recording; it is empty before the recording has begun. Root acts on their contents, so only root may be able to write them.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::anyhow;
+use kmemtrace_sandbox::{Purpose, Sandbox};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::fs::held_dir::HeldDir;
@@ -39,6 +42,11 @@ pub(crate) fn can_be_kept() -> bool {
     make().is_some()
 }
 
+/// Allows to write and remove state files, where they can be kept.
+pub(crate) fn allow(sandbox: &mut Sandbox) -> anyhow::Result<()> {
+    make().map_or(Ok(()), |dir| dir.0.allow(Purpose::Write, sandbox, &Path::new(RUN).join(DIR)))
+}
+
 /// Writes the state file `name`. A machine without a place for it can record all the same.
 pub(crate) fn write(name: &str, text: &str) {
     if let Some(dir) = make() {
@@ -60,6 +68,26 @@ pub(crate) fn read(name: &str) -> anyhow::Result<Option<String>> {
 pub(crate) fn remove(name: &str) {
     if let Ok(Some(dir)) = find() {
         let _ = dir.0.remove(name.as_ref());
+    }
+}
+
+/// Makes the file `name`, and locks it for as long as it is open; `None` where another process has it.
+pub(crate) fn lock(name: &str) -> io::Result<Option<File>> {
+    match make() {
+        Some(dir) => dir.lock(name),
+        None => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+/// Removes the files whose names begin with `prefix` and that no process has locked.
+pub(crate) fn remove_unlocked(prefix: &str) {
+    let Ok(Some(dir)) = find() else { return };
+    for name in dir.0.names().unwrap_or_default() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(prefix)) else { continue };
+        // Whoever makes it anew meanwhile sees that the file that it has locked is not under the name.
+        if let Ok(Some(_held)) = dir.lock(name) {
+            let _ = dir.0.remove(name.as_ref());
+        }
     }
 }
 
@@ -90,6 +118,20 @@ impl Dir {
         self.0.rename(new, name.as_ref())
     }
 
+    fn lock(&self, name: &str) -> io::Result<Option<File>> {
+        let file = match self.0.create(name.as_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.0.open(name.as_ref())?,
+            made => made?,
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            locked => locked?,
+        }
+        let (own, there) = (rustix::fs::fstat(&file)?, self.0.stat_of(name.as_ref()));
+        let is_there = there.is_ok_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino));
+        Ok(is_there.then_some(file))
+    }
+
     fn read(&self, name: &str) -> io::Result<String> {
         let mut text = String::new();
         self.0.open(name.as_ref())?.take(MAX_BYTES).read_to_string(&mut text)?;
@@ -116,6 +158,18 @@ mod tests {
         assert!(state.read("a").is_err(), "a link is not followed");
         state.write("a", "7").unwrap();
         assert_eq!((state.read("a").unwrap().as_str(), fs::read_to_string(&other).unwrap().as_str()), ("7", "other"));
+    }
+
+    #[test]
+    fn a_lock_is_of_one_process_and_of_the_file_under_the_name() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join(DIR)).unwrap();
+        let run = HeldDir::reach(place.path()).unwrap();
+        let state = Dir::open(&run).unwrap().unwrap();
+        let held = state.lock("uid-1").unwrap();
+        assert!(held.is_some() && state.lock("uid-1").unwrap().is_none());
+        drop(held);
+        assert!(state.lock("uid-1").unwrap().is_some());
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
+use kmemtrace_sandbox::{Mode, Sandbox};
 use rustix::io::Errno;
 
 use crate::output::made_file::Size;
-use crate::output::stream::Stream;
+use crate::output::stream::{NotSent, Stream};
 use crate::output::trace_dir::{Place, TraceDir};
 
 /// Destination of all files of a recording.
@@ -82,19 +83,24 @@ impl Destination {
         self.dir.as_ref().is_some_and(TraceDir::replaces)
     }
 
+    /// See [`TraceDir::allow`].
+    pub(crate) fn allow(&self, sandbox: &mut Sandbox, replaces: bool, is_private: bool) -> anyhow::Result<()> {
+        self.dir.as_ref().map_or(Ok(()), |dir| dir.allow(sandbox, replaces, is_private))
+    }
+
+    /// See [`TraceDir::is_replacing`].
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.dir.as_ref().is_some_and(TraceDir::is_replacing)
+    }
+
     /// See [`TraceDir::begin`].
-    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
-        self.dir.as_mut().map_or(Ok(()), TraceDir::begin)
+    pub(crate) fn begin(&mut self, sandbox: Mode) -> anyhow::Result<()> {
+        self.dir.as_mut().map_or(Ok(()), |dir| dir.begin(sandbox))
     }
 
     /// See [`TraceDir::finish_removal`].
     pub(crate) fn finish_removal(&mut self) -> anyhow::Result<()> {
         self.dir.as_mut().map_or(Ok(()), TraceDir::finish_removal)
-    }
-
-    /// See [`TraceDir::lend`].
-    pub(crate) fn lend(&mut self, reader: (u32, u32)) -> anyhow::Result<()> {
-        self.dir.as_mut().map_or(Ok(()), |dir| dir.lend(reader))
     }
 
     /// See [`TraceDir::hand_over`].
@@ -127,16 +133,21 @@ impl Destination {
         self.stream.as_ref().is_some_and(Stream::is_broken)
     }
 
-    /// Ends the stream.
-    pub(crate) fn close_stream(&self) {
-        if let Some(stream) = &self.stream {
-            stream.close();
-        }
+    /// Thread id of the thread that writes the stream.
+    pub(crate) fn stream_thread(&self) -> Option<i32> {
+        self.stream.as_ref().map(Stream::tid)
+    }
+
+    /// Ends the stream, see [`Stream::close`]; returns what its reader did not get.
+    pub(crate) fn close_stream(&self, goes_on: impl Fn() -> bool) -> NotSent {
+        let Some(stream) = &self.stream else { return NotSent::default() };
+        stream.close(goes_on);
+        stream.not_sent()
     }
 
     /// Ends the stream, and removes the directory if no recording has begun in it.
     pub(crate) fn discard(self) {
-        self.close_stream();
+        self.close_stream(|| false);
         if let Some(dir) = self.dir {
             dir.discard();
         }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, anyhow, bail};
+use kmemtrace_sandbox::{Kept, Mode, Purpose, Role, Sandbox};
 use rustix::fs::FileType;
 
 use crate::fs::held_dir::{HeldDir, joined};
+use crate::process::confine;
 
 /// An earlier recording, locked.
 pub(crate) struct Earlier {
@@ -149,11 +151,23 @@ impl Replaced {
             .with_context(|| format!("{shown}: the replaced recording cannot be removed"))
     }
 
+    /// Sandbox of the thread that removes it.
+    fn sandbox(&self) -> anyhow::Result<Sandbox> {
+        let mut sandbox = confine::sandbox(Role::Remover);
+        sandbox.keep(Kept::replacing());
+        self.parent.allow(Purpose::Replace, &mut sandbox, self.shown.parent().unwrap_or(Path::new("")))?;
+        Ok(sandbox)
+    }
+
     /// Removes the recording in a thread, because large files take seconds.
-    pub(crate) fn start_removal(self) -> anyhow::Result<Option<JoinHandle<anyhow::Result<()>>>> {
+    pub(crate) fn start_removal(self, sandbox: Mode) -> anyhow::Result<Option<JoinHandle<anyhow::Result<()>>>> {
         let replaced = Arc::new(self);
         let work = Arc::clone(&replaced);
-        match thread::Builder::new().name("remove".to_owned()).spawn(move || work.remove()) {
+        let remove = move || {
+            confine::close(&work.sandbox()?, sandbox)?;
+            work.remove()
+        };
+        match thread::Builder::new().name("remove".to_owned()).spawn(remove) {
             Ok(thread) => Ok(Some(thread)),
             // The caller removes it where no thread can be started.
             Err(_) => replaced.remove().map(|()| None),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
-use rustix::fs::Mode;
+use kmemtrace_sandbox::{Kept, Mode, Purpose, Sandbox};
 
 use crate::fs::held_dir::{HeldDir, joined, random_digits};
 use crate::output::earlier::{Earlier, Replaced, remove_trace};
@@ -16,9 +16,6 @@ use crate::output::made_file::{MadeFile, Size};
 
 /// Trace directory where the command line names none.
 const DEFAULT: &str = "kmemtrace.data";
-
-/// Mode of files that another user reads, in a directory that only this user may enter.
-const READABLE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 /// A trace directory, locked while it is written. Where an earlier recording has the asked name, the directory is made beside it
 /// under a temporary name, and takes the asked name once the recording has begun.
@@ -32,12 +29,10 @@ pub(crate) struct TraceDir {
     /// Earlier recording with the asked name, until the new one has begun.
     earlier: Option<Earlier>,
     has_begun: bool,
-    /// The directory belongs to another user, who reads the files.
-    is_lent: bool,
     /// Thread that removes the replaced recording.
     removal: Option<JoinHandle<anyhow::Result<()>>>,
     made: Mutex<Vec<MadeFile>>,
-    /// Path from the root, once the directory has the asked name; empty where /proc does not tell it.
+    /// Path from the root, which changes when the directory takes the asked name; empty where /proc does not tell it.
     path: PathBuf,
 }
 
@@ -75,6 +70,7 @@ impl TraceDir {
                 let _ = parent.remove_dir(&name);
             },
         )?;
+        let path = held.path().unwrap_or_default();
         Ok(TraceDir {
             dir,
             held,
@@ -82,11 +78,30 @@ impl TraceDir {
             name,
             earlier,
             has_begun: false,
-            is_lent: false,
             removal: None,
             made: Mutex::default(),
-            path: PathBuf::new(),
+            path,
         })
+    }
+
+    /// Allows to write in the directory, and to remove it in the end if `is_private`. `replaces`: it may be given another name, or be
+    /// discarded, and an earlier recording removed.
+    pub(crate) fn allow(&self, sandbox: &mut Sandbox, replaces: bool, is_private: bool) -> anyhow::Result<()> {
+        self.held.allow(Purpose::Write, sandbox, &self.dir)?;
+        // The path may lead through folders of other users.
+        sandbox.keep(Kept::looks());
+        if replaces || is_private {
+            // What is above, and an earlier recording, may belong to another user.
+            sandbox.keep(Kept::replacing());
+            let above = self.dir.parent().unwrap_or(Path::new(""));
+            self.parent.allow(Purpose::Replace, sandbox, above)?;
+        }
+        Ok(())
+    }
+
+    /// True while files of an earlier recording are there that this one replaces.
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.replaces() || self.removal.as_ref().is_some_and(|removal| !removal.is_finished())
     }
 
     /// True while an earlier recording has the asked name.
@@ -96,13 +111,17 @@ impl TraceDir {
 
     /// Takes the asked name, now that the recording has begun. An earlier recording is removed, or kept as `.old` where the default
     /// name is used. An error names the path under which a recording stays; it does not end the recording.
-    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
-        let named = self.take_name();
-        self.path = self.held.path().unwrap_or_default();
+    /// The earlier one is removed by a thread in a sandbox of its own.
+    pub(crate) fn begin(&mut self, sandbox: Mode) -> anyhow::Result<()> {
+        let is_renamed = self.earlier.is_some();
+        let named = self.take_name(sandbox);
+        if is_renamed {
+            self.path = self.held.path().unwrap_or_default();
+        }
         named
     }
 
-    fn take_name(&mut self) -> anyhow::Result<()> {
+    fn take_name(&mut self, sandbox: Mode) -> anyhow::Result<()> {
         self.has_begun = true;
         let Some(earlier) = self.earlier.take() else { return Ok(()) };
         let shown = self.dir.with_file_name(&self.name);
@@ -123,7 +142,7 @@ impl TraceDir {
                 older
             }
         };
-        self.removal = Replaced { held, parent: Arc::clone(&self.parent), name, shown }.start_removal()?;
+        self.removal = Replaced { held, parent: Arc::clone(&self.parent), name, shown }.start_removal(sandbox)?;
         Ok(())
     }
 
@@ -140,9 +159,6 @@ impl TraceDir {
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<(File, Arc<Size>)> {
         let shown = || format!("{}: cannot be made", self.dir.join(name).display());
         let file = self.held.create(name.as_ref()).with_context(shown)?;
-        if self.is_lent {
-            rustix::fs::fchmod(&file, READABLE).with_context(shown)?;
-        }
         let size = Arc::new(Size::default());
         let made = MadeFile::new(&self.held, name, &size).with_context(shown)?;
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
@@ -170,14 +186,6 @@ impl TraceDir {
             Err(_) if self.held.is_at(&self.parent, &self.name).unwrap_or(false) => Place::Here,
             Err(_) => Place::Unreached,
         }
-    }
-
-    /// Gives the directory, which no one else may enter, to the user and group who read it. The files stay the caller's.
-    pub(crate) fn lend(&mut self, (user, group): (u32, u32)) -> anyhow::Result<()> {
-        let shown = self.dir.display();
-        self.held.give_to(user, group).with_context(|| format!("{shown}: cannot be given to user {user}"))?;
-        self.is_lent = true;
-        Ok(())
     }
 
     /// Gives the directory, and the files that this run has made in it, to a user and a group: the files first, while no one else may
@@ -229,7 +237,7 @@ mod tests {
         fill(&["meta.out", "cpu0.out", "report.index", "report.index.new"]);
         let mut output = TraceDir::create(Some(&dir), true).unwrap();
         assert!(dir.join("cpu0.out").exists(), "the recording has not begun");
-        output.begin().and_then(|()| output.finish_removal()).unwrap();
+        output.begin(Mode::Off).and_then(|()| output.finish_removal()).unwrap();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
         fill(&["meta.out", "notes"]);
@@ -262,7 +270,7 @@ mod tests {
         let names = [parent.path().join("other"), dir.clone(), moved.clone()];
         fs::rename(&dir, &names[0]).unwrap();
         fs::rename(&moved, &dir).unwrap();
-        assert!(output.begin().and_then(|()| output.finish_removal()).is_err());
+        assert!(output.begin(Mode::Off).and_then(|()| output.finish_removal()).is_err());
         assert!(names[0].join("cpu0.out").exists(), "moved away by its owner");
         let kept =
             fs::read_dir(parent.path()).unwrap().filter(|e| e.as_ref().unwrap().path().join("meta.out").exists());

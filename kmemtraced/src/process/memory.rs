@@ -59,32 +59,14 @@ pub(crate) fn lock() -> Result<(), String> {
     rustix::mm::mlockall(all).map_err(|error| failed(error.to_string()))
 }
 
-/// Lowered OOM score of this process. Dropping it restores the old value, so that processes started later do not inherit it.
-pub(crate) struct OomScore {
-    proc: KernelFs,
-    before: String,
-}
-
-impl OomScore {
-    /// Lowers the score; an error is the message.
-    pub(crate) fn lower() -> Result<Option<OomScore>, String> {
-        let lower = || {
-            let proc = KernelFs::find(&PROC)?;
-            let before = proc.get(SCORE_FILE)?.trim().to_owned();
-            if before.parse().is_ok_and(|score: i32| score <= SCORE) {
-                return Ok(None);
-            }
-            proc.set(SCORE_FILE, &SCORE.to_string())?;
-            anyhow::Ok(Some(OomScore { proc, before }))
-        };
-        lower().map_err(|error| format!("the OOM killer may choose this process: {error:#}"))
-    }
-}
-
-impl Drop for OomScore {
-    fn drop(&mut self) {
-        let _ = self.proc.write(SCORE_FILE, &self.before);
-    }
+/// Lowers the OOM score of this process, which starts no other one any more; an error is the message.
+pub(crate) fn lower_oom_score() -> Result<(), String> {
+    let lower = || {
+        let proc = KernelFs::find(&PROC)?;
+        let is_low = proc.get(SCORE_FILE)?.trim().parse().is_ok_and(|score: i32| score <= SCORE);
+        if is_low { Ok(()) } else { proc.set(SCORE_FILE, &SCORE.to_string()) }
+    };
+    lower().map_err(|error: anyhow::Error| format!("the OOM killer may choose this process: {error:#}"))
 }
 
 #[cfg(test)]

@@ -9,9 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
+use kmemtrace_sandbox::{Mode, Role};
 
 use crate::choices::Priority;
-use crate::process::thread::{HighPriority, own_tid};
+use crate::process::confine;
+use crate::process::thread::{not_started, own_tid, raise};
 
 /// Most messages that wait to be written.
 const QUEUE: usize = 256;
@@ -23,17 +25,24 @@ const STACK: usize = 256 << 10;
 /// The process's messages; empty until [`start`].
 static MESSAGES: OnceLock<Messages> = OnceLock::new();
 
-/// Starts the thread; before that, the caller of [`say`] writes. An error is that of the thread's start.
-pub(crate) fn start(priority: Priority) -> io::Result<()> {
+/// Texts of errors that the sandbox gives: EPERM for a call outside of its list, EACCES for a file.
+const REFUSALS: [&str; 2] = ["(os error 1)", "(os error 13)"];
+/// End of a message with one of them.
+const REFUSED: &str = "; the sandbox refuses what is not on its list: --sandbox off allows all";
+
+/// Starts the thread; before that, the caller of [`say`] writes. An error is that of the thread's start, or of its sandbox.
+pub(crate) fn start(priority: Priority, sandbox: Mode) -> anyhow::Result<()> {
     if MESSAGES.get().is_none() {
-        let _ = MESSAGES.set(Messages::start(io::stderr(), priority)?);
+        let _ = MESSAGES.set(Messages::start(io::stderr(), priority, sandbox)?);
     }
     Ok(())
 }
 
 /// Queues a line; never blocks.
 pub(crate) fn say(line: impl Into<String>) {
-    let line = line.into() + "\n";
+    let line = line.into();
+    let may_be_refused = kmemtrace_sandbox::refuses_calls() && REFUSALS.iter().any(|error| line.contains(error));
+    let line = line + if may_be_refused { REFUSED } else { "" } + "\n";
     match MESSAGES.get() {
         Some(messages) => messages.put(line),
         None => drop(io::stderr().write_all(line.as_bytes())),
@@ -75,18 +84,22 @@ struct Messages {
 }
 
 impl Messages {
-    fn start(out: impl Write + Send + 'static, priority: Priority) -> io::Result<Messages> {
+    fn start(out: impl Write + Send + 'static, priority: Priority, sandbox: Mode) -> anyhow::Result<Messages> {
+        let name = "messages";
         let (queue, waiting) = crossbeam_channel::bounded(QUEUE);
         let (tid_out, tid) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicU64::new(0));
         let unreported = Arc::clone(&dropped);
         let work = move || {
-            let _first = HighPriority::take(priority);
-            let _ = tid_out.send(own_tid());
+            raise(priority);
+            let closed = confine::close(&confine::sandbox(Role::Messages), sandbox);
+            let _ = tid_out.send(closed.map(|_| own_tid()));
             write_all(out, &waiting, &unreported);
         };
-        thread::Builder::new().name("messages".into()).stack_size(STACK).spawn(work)?;
-        Ok(Messages { queue, dropped, tid: tid.recv().map_err(io::Error::other)? })
+        let started = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work);
+        started.map_err(|error| not_started(name, &error))?;
+        let tid = tid.recv().map_err(|error| not_started(name, &io::Error::other(error)))?;
+        Ok(Messages { queue, dropped, tid: tid? })
     }
 
     fn put(&self, text: String) {
@@ -183,7 +196,7 @@ mod tests {
     fn a_status_line_is_cleared_before_the_next_message() {
         let pipe = Pipe::default();
         pipe.open();
-        let messages = Messages::start(pipe.clone(), Priority::Nice).unwrap();
+        let messages = Messages::start(pipe.clone(), Priority::Nice, Mode::Off).unwrap();
         messages.queue_or_count(Message::Status("+1.0 s".into()));
         messages.queue_or_count(Message::Status("+2 s".into()));
         messages.put("a message\n".into());
@@ -195,7 +208,7 @@ mod tests {
     #[test]
     fn a_blocked_pipe_holds_up_no_caller_and_left_out_messages_are_counted() {
         let pipe = Pipe::default();
-        let messages = Messages::start(pipe.clone(), Priority::Nice).unwrap();
+        let messages = Messages::start(pipe.clone(), Priority::Nice, Mode::Off).unwrap();
         let begin = Instant::now();
         (0..QUEUE + 100).for_each(|n| messages.put(format!("{n}\n")));
         messages.finish(Duration::from_millis(50));

@@ -2,13 +2,13 @@
 //!
 //! `messages` writes to standard error without ever blocking a caller. `signals` turns signals into flags. `memory` reserves
 //! and locks memory, and lowers the OOM score.
-//! `limits` raises the limit of open files, for the recorder alone.
-//! `thread` raises the priority of a thread and names the remedy where one cannot be started. `report` starts `kmemtrace-report`
-//! without privileges.
+//! `confine` has the sandbox of each thread.
+//! `thread` raises the priority of a thread and names the remedy where one cannot be started. `report` finds `kmemtrace-report`,
+//! and the user for whom sudo runs this program.
 //!
 //! Room for more process-wide settings and limits. Recording itself is in `source`, `write` and `record`.
 
-pub(crate) mod limits;
+pub(crate) mod confine;
 pub(crate) mod memory;
 pub(crate) mod messages;
 pub(crate) mod report;

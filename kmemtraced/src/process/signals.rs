@@ -14,17 +14,20 @@
 //! Ignored signals have a handler, too: a child process (COMMAND) starts with the default action where a handler was, but would
 //! inherit SIG_IGN. HUP that was ignored at the start (nohup) stays ignored.
 
-use std::sync::Arc;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::choices::Priority;
 use crate::fs::kernelfs::{KernelFs, PROC};
-use crate::process::thread::HighPriority;
+use crate::process::thread::raise;
 
 /// Signals that ask for an orderly stop.
 const STOP: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
@@ -47,6 +50,59 @@ const MIN_DISTANCE: Duration = Duration::from_millis(50);
 /// Time for the threads to end by themselves after a second stop signal.
 const PATIENCE: Duration = Duration::from_millis(800);
 
+/// Reason for which a recording ends whose viewer has ended.
+pub(crate) const VIEWER_ENDED: &str = "the viewer has ended";
+
+/// Orders to stop, through a pipe: the process that shows the recording gives them, which gets signals of a terminal as this one does.
+/// Each is two bytes: how often it was asked to stop up to now, and the number of the signal, 0 for none.
+struct Orders {
+    taken: Mutex<Taken>,
+    /// The other process.
+    parent: Option<Pid>,
+}
+
+/// Orders up to now.
+struct Taken {
+    /// None once no more are taken.
+    pipe: Option<File>,
+    /// Number of times that it was asked to stop.
+    stops: u8,
+    /// The last signal.
+    signal: u8,
+}
+
+impl Orders {
+    fn new(pipe: OwnedFd) -> io::Result<Orders> {
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        let taken = Mutex::new(Taken { pipe: Some(File::from(pipe)), stops: 0, signal: 0 });
+        Ok(Orders { taken, parent: rustix::process::getppid() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of times that it was asked to stop, and the last signal. Where the other process is gone it was asked.
+    fn last(&self) -> (u8, u8) {
+        let mut taken = self.lock();
+        let Taken { pipe, stops, signal } = &mut *taken;
+        let mut order = [0; 2];
+        while let Some(open) = pipe {
+            match open.read(&mut order) {
+                // Two bytes are written at once.
+                Ok(1..) => (*stops, *signal) = (order[0].max(*stops), order[1]),
+                Ok(0) => {
+                    *stops = (*stops).max(1);
+                    *pipe = None;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        (*stops, *signal)
+    }
+}
+
 /// Signals received since [`Signals::take`].
 #[derive(Default)]
 pub(crate) struct Signals {
@@ -54,7 +110,11 @@ pub(crate) struct Signals {
     asked: Arc<AtomicBool>,
     /// Number of the last stop signal; 0 before the first.
     last: Arc<AtomicUsize>,
-    /// Number of stop signals, without repetitions.
+    /// Number of stop signals of this process, without repetitions.
+    own: AtomicU32,
+    /// Orders by another process.
+    orders: Option<Orders>,
+    /// Number of times that this process was asked to stop.
     stops: AtomicU32,
     /// Number of stop signals when the recording stopped.
     acknowledged: AtomicU32,
@@ -66,6 +126,12 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
+    /// Installs the handlers, and takes orders through a pipe, too.
+    pub(crate) fn take_with(orders: OwnedFd) -> anyhow::Result<Signals> {
+        let orders = Orders::new(orders).context("orders cannot be taken")?;
+        Ok(Signals { orders: Some(orders), ..Signals::take()? })
+    }
+
     /// Installs the handlers.
     pub(crate) fn take() -> anyhow::Result<Signals> {
         let (signals, ignored) = (Signals::default(), Arc::new(AtomicBool::new(false)));
@@ -97,17 +163,14 @@ impl Signals {
     /// thread that hangs would take none.
     pub(crate) fn watch(&self, priority: Priority, is_done: impl Fn() -> bool) -> bool {
         // Writers that are far behind leave other threads little processor time.
-        let _first = HighPriority::take(priority);
+        raise(priority);
         let mut last: Option<Instant> = None;
         let mut end: Option<Instant> = None;
         loop {
             let now = Instant::now();
-            if self.asked.swap(false, Ordering::AcqRel) && last.is_none_or(|last| now - last >= MIN_DISTANCE) {
-                last = Some(now);
-                if self.stops.fetch_add(1, Ordering::AcqRel) > 0 {
-                    self.abandon.store(true, Ordering::Release);
-                    end.get_or_insert(now + PATIENCE);
-                }
+            self.count(&mut last);
+            if self.is_second() {
+                end.get_or_insert(now + PATIENCE);
             }
             if is_done() {
                 return true;
@@ -119,21 +182,59 @@ impl Signals {
         }
     }
 
+    /// Counts the stop signals since the last call, of which `last` is the time of the last one that counted.
+    pub(crate) fn count(&self, last: &mut Option<Instant>) {
+        let now = Instant::now();
+        if self.asked.swap(false, Ordering::AcqRel) && last.is_none_or(|last| now - last >= MIN_DISTANCE) {
+            *last = Some(now);
+            self.own.fetch_add(1, Ordering::AcqRel);
+        }
+        let own = self.own.load(Ordering::Acquire);
+        let (ordered, signal) = self.orders.as_ref().map_or((0, 0), Orders::last);
+        if own == 0 && ordered > 0 {
+            self.last.store(usize::from(signal), Ordering::Release);
+        }
+        // A terminal sends its signals to both processes.
+        let stops = own.max(ordered.into());
+        self.stops.store(stops, Ordering::Release);
+        if stops > 1 {
+            self.abandon.store(true, Ordering::Release);
+        }
+    }
+
+    /// Takes no more orders: the process that gives them sees that the recording has ended.
+    pub(crate) fn end_orders(&self) {
+        if let Some(orders) = &self.orders {
+            orders.lock().pipe = None;
+        }
+    }
+
+    /// True once the process that gave orders has ended.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.orders.as_ref().is_some_and(|orders| orders.parent != rustix::process::getppid())
+    }
+
     /// Number of stop signals up to now.
     pub(crate) fn stops(&self) -> u32 {
         self.stops.load(Ordering::Acquire)
     }
 
+    /// Number of the last stop signal; 0 for none.
+    pub(crate) fn last_stop(&self) -> u8 {
+        u8::try_from(self.last.load(Ordering::Acquire)).unwrap_or(0)
+    }
+
     /// Name of the last stop signal, for people.
     pub(crate) fn stopped_by(&self) -> &'static str {
-        let is = |signal: Signal| i32::try_from(self.last.load(Ordering::Acquire)) == Ok(signal.as_raw());
+        let is = |signal: Signal| i32::from(self.last_stop()) == signal.as_raw();
         let names = [
             (Signal::INT, "Ctrl-C"),
             (Signal::TERM, "SIGTERM"),
             (Signal::HUP, "the terminal was closed (SIGHUP)"),
             (Signal::QUIT, "SIGQUIT"),
         ];
-        names.into_iter().find(|(signal, _)| is(*signal)).map_or("a signal", |(_, name)| name)
+        let of_none = if self.orders.is_some() { VIEWER_ENDED } else { "a signal" };
+        names.into_iter().find(|(signal, _)| is(*signal)).map_or(of_none, |(_, name)| name)
     }
 
     /// Marks all stop signals up to now as handled: the recording stops, for whatever reason.
@@ -196,6 +297,35 @@ mod tests {
         assert_eq!(counted(&[0]), (1, false));
         assert_eq!(counted(&[0, 1, 1]), (1, false));
         assert_eq!(counted(&[0, 200]), (2, true));
+    }
+
+    #[test]
+    fn an_order_and_the_same_signal_of_a_terminal_are_one() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let orders = Some(Orders::new(reader.into()).unwrap());
+        let (signals, mut last) = (Signals { orders, ..Signals::default() }, None);
+        signals.count(&mut last);
+        assert_eq!(signals.stops(), 0);
+        std::io::Write::write_all(&mut writer, &[1, 15]).unwrap();
+        signals.count(&mut last);
+        assert_eq!((signals.stops(), signals.stopped_by()), (1, "SIGTERM"));
+        signals.asked.store(true, Ordering::Release);
+        signals.count(&mut last);
+        assert_eq!((signals.stops(), signals.is_second()), (1, false));
+        std::io::Write::write_all(&mut writer, &[2, 0]).unwrap();
+        signals.count(&mut last);
+        assert_eq!((signals.stops(), signals.is_second()), (2, true));
+    }
+
+    #[test]
+    fn the_end_of_the_one_who_gives_orders_is_one() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let orders = Some(Orders::new(reader.into()).unwrap());
+        let signals = Signals { orders, ..Signals::default() };
+        drop(writer);
+        signals.count(&mut None);
+        signals.count(&mut None);
+        assert_eq!((signals.stops(), signals.stopped_by()), (1, VIEWER_ENDED));
     }
 
     #[test]

@@ -41,10 +41,8 @@ impl fmt::Display for Granted {
 /// Raises the priority of the calling thread for as long as it lives. Such a thread must start no process: it would inherit
 /// SCHED_FIFO.
 pub(crate) fn prioritize(priority: Priority) -> Granted {
-    if priority != Priority::None {
-        // For SCHED_FIFO, too: it is the level of a thread that the kernel refuses it.
-        let _ = rustix::process::setpriority_process(None, NICE);
-    }
+    // For SCHED_FIFO, too: it is the level of a thread that the kernel refuses it.
+    raise(priority);
     let fifo = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
     let refused = match priority {
         Priority::Fifo => match set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, fifo) {
@@ -73,25 +71,11 @@ fn nice_level() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or(0)
 }
 
-/// Nice level -20 of the calling thread, until dropped. Recording is correct without it, but may lose more.
-pub(crate) struct HighPriority {
-    nice: i32,
-}
-
-impl HighPriority {
-    /// Raises the priority of the calling thread where permitted, and not if `priority` is none.
-    pub(crate) fn take(priority: Priority) -> HighPriority {
-        let nice = nice_level();
-        if priority != Priority::None {
-            let _ = rustix::process::setpriority_process(None, NICE);
-        }
-        HighPriority { nice }
-    }
-}
-
-impl Drop for HighPriority {
-    fn drop(&mut self) {
-        let _ = rustix::process::setpriority_process(None, self.nice);
+/// Raises the calling thread to nice level -20 where permitted, and not if `priority` is none. Recording is correct without it, but may
+/// lose more.
+pub(crate) fn raise(priority: Priority) {
+    if priority != Priority::None {
+        let _ = rustix::process::setpriority_process(None, NICE);
     }
 }
 

@@ -1,36 +1,37 @@
-//! COMMAND, during which the recorder records, and the reports after it: child processes of the recorder.
+//! COMMAND, during which the recorder records, and the reports after it: programs that the launcher starts.
 
-use std::fs::File;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::ExitStatus;
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::args::Args;
-use crate::process::limits;
 use crate::process::messages::{self, say};
 use crate::process::report;
 use crate::process::signals::Signals;
+use crate::record::launcher::{Launcher, Program};
 use crate::record::memstrack;
 use crate::record::shutdown::LAST_WORDS;
 
-/// Poll interval of a child's status.
+/// Poll interval of a program's status.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Polls of a COMMAND that was asked to end.
 const MAX_POLLS: u32 = 100;
 
 /// Asks COMMAND to end with SIGTERM where it still runs, and waits two seconds for it; a stop signal ends the wait. Returns
 /// its exit status, 128 + n for signal n; `None` where it goes on.
-pub(crate) fn leave(mut child: Child, signals: &Signals) -> Option<u8> {
+pub(crate) fn leave(launcher: &mut Launcher, command: Program, signals: &Signals) -> Option<u8> {
     for tries in 0..MAX_POLLS {
-        if let Ok(Some(status)) = child.try_wait() {
+        if let Ok(Some(status)) = launcher.try_wait(command) {
             let code = status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(0);
             return Some(u8::try_from(code).unwrap_or(u8::MAX));
         }
         if tries == 0 {
-            let pid = rustix::process::Pid::from_child(&child);
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            launcher.signal(command, Signal::TERM);
         }
         if signals.is_pressing() {
             break;
@@ -51,26 +52,15 @@ pub(crate) enum Reported {
     Interrupted,
 }
 
-/// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH, to standard output or to
-/// `file`.
-pub(crate) fn report(args: &Args, dir: &Path, file: Option<&File>, signals: &Signals) -> Reported {
-    let program = report::program();
-    if !args.report.is_empty() {
-        // Earlier messages come first where both go to one terminal.
-        messages::finish(LAST_WORDS);
-    }
+/// Prints reports of the trace with `kmemtrace-report`, the one beside this program or else the one in PATH.
+pub(crate) fn report(args: &Args, dir: &Path, launcher: Option<&mut Launcher>, signals: &Signals) -> Reported {
+    let Some(launcher) = launcher.filter(|_| !args.report.is_empty()) else { return Reported::All };
+    // Earlier messages come first where both go to one terminal.
+    messages::finish(LAST_WORDS);
     let mut reported = Reported::All;
-    for words in memstrack::reports(args) {
-        let mut command = Command::new(&program);
-        command.args(&words).arg(dir);
-        let spawned = file.map(File::try_clone).transpose().and_then(|file| {
-            if let Some(file) = file {
-                command.stdout(file);
-            }
-            limits::with_those_of_the_caller(|| command.spawn())
-        });
+    for (number, words) in memstrack::reports(args).iter().enumerate() {
         let shown = words.join(" ");
-        match spawned.and_then(|child| wait_for(child, signals)) {
+        match launcher.report(number, dir).and_then(|program| wait_for(launcher, program, signals)) {
             Ok(Some(status)) if status.success() => {}
             // The report has said why.
             Ok(Some(_)) => reported = Reported::NotAll,
@@ -79,7 +69,7 @@ pub(crate) fn report(args: &Args, dir: &Path, file: Option<&File>, signals: &Sig
                 return Reported::Interrupted;
             }
             Err(error) => {
-                say(format!("kmemtraced: --report {shown}: {}: {error}", program.display()));
+                say(format!("kmemtraced: --report {shown}: {}: {error}", report::program().display()));
                 reported = Reported::NotAll;
             }
         }
@@ -88,12 +78,12 @@ pub(crate) fn report(args: &Args, dir: &Path, file: Option<&File>, signals: &Sig
 }
 
 /// Waits for a report to end, and returns its status; kills it and returns `None` at a stop signal.
-fn wait_for(mut child: Child, signals: &Signals) -> std::io::Result<Option<ExitStatus>> {
+fn wait_for(launcher: &mut Launcher, program: Program, signals: &Signals) -> io::Result<Option<ExitStatus>> {
     loop {
-        match child.try_wait()? {
+        match launcher.try_wait(program)? {
             Some(status) => return Ok(Some(status)),
             None if signals.is_pressing() => {
-                let _ = child.kill();
+                launcher.signal(program, Signal::KILL);
                 return Ok(None);
             }
             None => thread::sleep(POLL_INTERVAL),

@@ -1,55 +1,392 @@
-//! Launcher: a thread that starts COMMAND while the kernel records this thread and its children alone.
+//! Launcher: a process that starts COMMAND and the reports, with the caller's privileges, limits, priority and OOM score.
 //!
-//! The kernel lists the recorded tasks by thread id and adds the children of a listed task when they are made. COMMAND is so
-//! recorded from its first event on. The launcher ends with the start of COMMAND, and the kernel takes it off the list.
+//! It is forked before the recorder changes any of these, and has no descriptor of the recording. Orders come through one pipe, and what
+//! became of them goes back through another. The launcher ends when the recorder's end of the pipe is closed.
+//!
+//! The kernel lists the tasks of a recording of COMMAND alone by thread id, and adds the children of a listed task when they are made. So a
+//! thread of its own starts such a COMMAND, which is recorded from its first event on, and ends. The kernel takes it off the list then.
 
-use std::ffi::OsString;
-use std::io;
-use std::process::{Child, Command};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
 use std::thread::{self, JoinHandle};
 
+use anyhow::{Context, anyhow};
 use crossbeam_channel::{Receiver, Sender};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::process::limits;
-use crate::process::thread::{not_started, own_tid};
+use crate::process::report;
+use crate::process::signals::Signals;
+use crate::process::thread::own_tid;
 
-/// Stack of the thread, bytes.
+/// Stack of the thread that starts COMMAND, bytes.
 const STACK: usize = 256 << 10;
+/// Name of the process, so that it is not taken for the recorder.
+const NAME: &std::ffi::CStr = c"kmemtrace-run";
 
-/// A thread that waits for the order to start COMMAND.
-pub(crate) struct Launcher {
-    /// Thread id.
-    pub(crate) tid: i32,
-    go: Sender<()>,
-    thread: JoinHandle<Option<io::Result<Child>>>,
+/// What the launcher may be told to start.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// COMMAND with its words; empty without one.
+    pub(crate) command: Vec<OsString>,
+    /// Words of each report, without the trace directory.
+    pub(crate) reports: Vec<Vec<String>>,
+    /// File that the reports are written to, in place of standard output.
+    pub(crate) file: Option<File>,
 }
 
-/// Starts `command` in the calling thread.
-pub(crate) fn spawn(command: &[OsString]) -> Option<io::Result<Child>> {
-    let (program, rest) = command.split_first()?;
-    Some(limits::with_those_of_the_caller(|| Command::new(program).args(rest).spawn()))
+/// Kinds of frames, those of orders first.
+mod kind {
+    /// Makes the thread that starts COMMAND; answered by `THREAD`.
+    pub(super) const PREPARE: u8 = 1;
+    /// Starts COMMAND; answered by `STARTED` or `FAILED`.
+    pub(super) const COMMAND: u8 = 2;
+    /// Starts the report of a number, on a directory whose path has a length and follows; answered by `STARTED` or `FAILED`.
+    pub(super) const REPORT: u8 = 3;
+    /// Sends a program a signal.
+    pub(super) const SIGNAL: u8 = 4;
+    /// Thread id.
+    pub(super) const THREAD: u8 = 5;
+    /// Process id of a program that was started.
+    pub(super) const STARTED: u8 = 6;
+    /// Number of an error, 0 where it has none.
+    pub(super) const FAILED: u8 = 7;
+    /// Process id and status of a program that has ended; comes unasked.
+    pub(super) const ENDED: u8 = 8;
+}
+
+/// An order or an answer: its kind, and two numbers.
+#[derive(Clone, Copy, Debug)]
+struct Frame(u8, i32, i32);
+
+impl Frame {
+    fn write(self, pipe: &mut PipeWriter, path: &[u8]) -> io::Result<()> {
+        let Frame(kind, first, second) = self;
+        pipe.write_all(&[&[kind], &first.to_ne_bytes()[..], &second.to_ne_bytes(), path].concat())
+    }
+
+    fn read(pipe: &mut PipeReader) -> io::Result<Frame> {
+        let (mut kind, mut first, mut second) = ([0], [0; 4], [0; 4]);
+        pipe.read_exact(&mut kind)?;
+        pipe.read_exact(&mut first)?;
+        pipe.read_exact(&mut second)?;
+        Ok(Frame(kind[0], i32::from_ne_bytes(first), i32::from_ne_bytes(second)))
+    }
+}
+
+/// Program that the launcher has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// Process id.
+    pub(crate) pid: i32,
+}
+
+/// The launcher, as the recorder has it.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    /// Process id.
+    pub(crate) pid: i32,
+    orders: PipeWriter,
+    answers: PipeReader,
+    ended: Vec<(i32, ExitStatus)>,
 }
 
 impl Launcher {
-    /// Starts the thread. Dropping the launcher ends it.
-    pub(crate) fn start(command: &[OsString]) -> anyhow::Result<Launcher> {
-        let name = "launch";
+    /// Forks the launcher, before the first thread is started; `None` where there is nothing to start. It does without the descriptors of
+    /// the recording that are there.
+    pub(crate) fn fork(job: Job, of_recording: &mut Option<impl Sized>) -> anyhow::Result<Option<Launcher>> {
+        if job.command.is_empty() && job.reports.is_empty() {
+            return Ok(None);
+        }
+        let (orders_in, orders) = io::pipe().context("a pipe cannot be made")?;
+        let (answers, answers_out) = io::pipe().context("a pipe cannot be made")?;
+        let forked = kmemtrace_sandbox::fork_first().map_err(|error| {
+            anyhow!(
+                "the process that starts programs cannot be forked: {error}: allow more (pids.max of the cgroup, ulimit -u)"
+            )
+        })?;
+        if let Some(pid) = forked {
+            return Ok(Some(Launcher { pid, orders, answers, ended: Vec::new() }));
+        }
+        drop((orders, answers, of_recording.take()));
+        let _ = rustix::thread::set_name(NAME);
+        // Handlers, which programs do not inherit: a signal for the whole process group is for the recorder and for COMMAND.
+        let _ = Signals::take();
+        // A recorder that is gone has no use for the reason.
+        let _ = Server::serve(job, orders_in, answers_out);
+        std::process::exit(0);
+    }
+
+    fn order(&mut self, frame: Frame, path: &[u8]) -> io::Result<()> {
+        frame.write(&mut self.orders, path)
+    }
+
+    /// Next answer. Programs that have ended meanwhile are noted.
+    fn answer(&mut self) -> io::Result<Frame> {
+        loop {
+            match Frame::read(&mut self.answers)? {
+                Frame(kind::ENDED, pid, status) => self.ended.push((pid, ExitStatus::from_raw(status))),
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    /// Id of the thread that will start COMMAND.
+    pub(crate) fn prepare(&mut self) -> io::Result<i32> {
+        self.order(Frame(kind::PREPARE, 0, 0), &[])?;
+        match self.answer()? {
+            Frame(kind::THREAD, tid, _) => Ok(tid),
+            Frame(_, error, _) => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// Starts COMMAND.
+    pub(crate) fn launch(&mut self) -> io::Result<Program> {
+        self.order(Frame(kind::COMMAND, 0, 0), &[])?;
+        self.started()
+    }
+
+    /// Starts a report of this directory, by its number.
+    pub(crate) fn report(&mut self, number: usize, dir: &Path) -> io::Result<Program> {
+        let path = dir.as_os_str().as_bytes();
+        let [number, len] = [number, path.len()].map(|n| i32::try_from(n).unwrap_or(i32::MAX));
+        self.order(Frame(kind::REPORT, number, len), path)?;
+        self.started()
+    }
+
+    fn started(&mut self) -> io::Result<Program> {
+        match self.answer()? {
+            Frame(kind::STARTED, pid, _) => Ok(Program { pid }),
+            Frame(_, error, _) => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// Sends a program that was started a signal, if it still runs.
+    pub(crate) fn signal(&mut self, program: Program, signal: Signal) {
+        // A launcher that is gone is told by the next wait.
+        let _ = self.order(Frame(kind::SIGNAL, program.pid, signal.as_raw()), &[]);
+    }
+
+    /// Status of a program, if it has ended. An error if the launcher was killed, and the end of its programs cannot be known.
+    pub(crate) fn try_wait(&mut self, program: Program) -> io::Result<Option<ExitStatus>> {
+        while has_data(&self.answers)? {
+            if let Frame(kind::ENDED, pid, status) = Frame::read(&mut self.answers)? {
+                self.ended.push((pid, ExitStatus::from_raw(status)));
+            }
+        }
+        Ok(self.ended.iter().find(|(pid, _)| *pid == program.pid).map(|(_, status)| *status))
+    }
+}
+
+/// True if a read does not wait.
+fn has_data(pipe: &PipeReader) -> io::Result<bool> {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&now)) {
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
+    }
+}
+
+/// The launcher itself.
+struct Server {
+    job: Job,
+    orders: PipeReader,
+    answers: PipeWriter,
+    /// Thread that starts COMMAND alone.
+    alone: Option<Alone>,
+    running: Vec<Child>,
+}
+
+impl Server {
+    /// Carries orders out until there will be no more.
+    fn serve(job: Job, orders: PipeReader, answers: PipeWriter) -> io::Result<()> {
+        let (mut woken, wake) = io::pipe()?;
+        signal_hook::low_level::pipe::register(Signal::CHILD.as_raw(), wake)?;
+        let mut server = Server { job, orders, answers, alone: None, running: Vec::new() };
+        loop {
+            server.tell_ended()?;
+            let (of_orders, of_children) = {
+                let mut pipes =
+                    [server.orders.as_fd(), woken.as_fd()].map(|pipe| PollFd::from_borrowed_fd(pipe, PollFlags::IN));
+                match poll(&mut pipes, None) {
+                    Err(Errno::INTR) => continue,
+                    ready => ready?,
+                };
+                (!pipes[0].revents().is_empty(), !pipes[1].revents().is_empty())
+            };
+            if of_children {
+                let _ = woken.read(&mut [0; 64])?;
+            }
+            if of_orders {
+                let order = Frame::read(&mut server.orders)?;
+                server.carry_out(order)?;
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Frame) -> io::Result<()> {
+        answer.write(&mut self.answers, &[])
+    }
+
+    /// Tells of the programs that have ended since the last call.
+    fn tell_ended(&mut self) -> io::Result<()> {
+        let mut ended = Vec::new();
+        self.running.retain_mut(|child| match child.try_wait() {
+            Ok(None) => true,
+            Ok(Some(status)) => {
+                ended.push(Frame(kind::ENDED, child.id().cast_signed(), status.into_raw()));
+                false
+            }
+            Err(_) => false,
+        });
+        ended.into_iter().try_for_each(|frame| self.answer(frame))
+    }
+
+    fn carry_out(&mut self, order: Frame) -> io::Result<()> {
+        match order {
+            Frame(kind::PREPARE, ..) => {
+                let prepared = Alone::start(&self.job.command);
+                let answer = prepared.map(|alone| {
+                    let tid = alone.tid;
+                    self.alone = Some(alone);
+                    Frame(kind::THREAD, tid, 0)
+                });
+                self.answer(answer.unwrap_or_else(|error| failure(&error)))
+            }
+            Frame(kind::COMMAND, ..) => {
+                let started = match self.alone.take() {
+                    Some(alone) => alone.launch(),
+                    None => spawn(&self.job.command),
+                };
+                self.tell_started(started)
+            }
+            Frame(kind::REPORT, number, len) => {
+                let mut path = vec![0; usize::try_from(len).unwrap_or(0)];
+                self.orders.read_exact(&mut path)?;
+                let started = self.report(usize::try_from(number).unwrap_or(usize::MAX), OsStr::from_bytes(&path));
+                self.tell_started(started)
+            }
+            Frame(kind::SIGNAL, pid, signal) => {
+                let is_running = self.running.iter().any(|child| child.id().cast_signed() == pid);
+                if let (true, Some(pid), Some(signal)) =
+                    (is_running, Pid::from_raw(pid), Signal::from_named_raw(signal))
+                {
+                    let _ = kill_process(pid, signal);
+                }
+                Ok(())
+            }
+            Frame(..) => Ok(()),
+        }
+    }
+
+    fn tell_started(&mut self, started: io::Result<Child>) -> io::Result<()> {
+        let answer = match started {
+            Ok(child) => {
+                let pid = child.id().cast_signed();
+                self.running.push(child);
+                Frame(kind::STARTED, pid, 0)
+            }
+            Err(error) => failure(&error),
+        };
+        self.answer(answer)
+    }
+
+    fn report(&self, number: usize, dir: &OsStr) -> io::Result<Child> {
+        let mut command = Command::new(report::program());
+        command.args(self.job.reports.get(number).into_iter().flatten()).arg(dir);
+        if let Some(file) = &self.job.file {
+            command.stdout(file.try_clone()?);
+        }
+        command.spawn()
+    }
+}
+
+fn failure(error: &io::Error) -> Frame {
+    Frame(kind::FAILED, error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error()), 0)
+}
+
+fn spawn(command: &[OsString]) -> io::Result<Child> {
+    let (program, rest) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    Command::new(program).args(rest).spawn()
+}
+
+/// A thread that waits for the order to start COMMAND.
+struct Alone {
+    tid: i32,
+    go: Sender<()>,
+    thread: JoinHandle<io::Result<Child>>,
+}
+
+impl Alone {
+    fn start(command: &[OsString]) -> io::Result<Alone> {
         let (tid_out, tid) = crossbeam_channel::bounded(1);
         let (go, order): (Sender<()>, Receiver<()>) = crossbeam_channel::bounded(1);
         let command = command.to_vec();
         let work = move || {
             let _ = tid_out.send(own_tid());
-            order.recv().ok().and_then(|()| spawn(&command))
+            order.recv().map_err(io::Error::other).and_then(|()| spawn(&command))
         };
-        let started = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work);
-        let thread = started.map_err(|error| not_started(name, &error))?;
-        let tid = tid.recv().map_err(|error| not_started(name, &io::Error::other(error)))?;
-        Ok(Launcher { tid, go, thread })
+        let thread = thread::Builder::new().name("launch".into()).stack_size(STACK).spawn(work)?;
+        Ok(Alone { tid: tid.recv().map_err(io::Error::other)?, go, thread })
     }
 
-    /// Starts COMMAND.
-    pub(crate) fn launch(self) -> Option<io::Result<Child>> {
+    fn launch(self) -> io::Result<Child> {
         let _ = self.go.send(());
-        self.thread.join().unwrap_or_else(|_| Some(Err(io::Error::other("the launcher has failed"))))
+        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread has failed")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A launcher that is a thread of the test, which may not fork.
+    fn launcher(job: Job) -> Launcher {
+        let (orders_in, orders) = io::pipe().unwrap();
+        let (answers, answers_out) = io::pipe().unwrap();
+        thread::spawn(move || Server::serve(job, orders_in, answers_out));
+        Launcher { pid: 0, orders, answers, ended: Vec::new() }
+    }
+
+    fn ended(launcher: &mut Launcher, program: Program) -> ExitStatus {
+        loop {
+            if let Some(status) = launcher.try_wait(program).unwrap() {
+                return status;
+            }
+            thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    fn job(command: &[&str]) -> Job {
+        Job { command: command.iter().map(OsString::from).collect(), reports: Vec::new(), file: None }
+    }
+
+    #[test]
+    fn a_command_is_started_signalled_and_its_status_told() {
+        let mut quick = launcher(job(&["sh", "-c", "exit 7"]));
+        let tid = quick.prepare().unwrap();
+        assert!(tid > 0 && tid != own_tid());
+        let program = quick.launch().unwrap();
+        assert_eq!(ended(&mut quick, program).code(), Some(7));
+        let mut slow = launcher(job(&["sleep", "1000"]));
+        let program = slow.launch().unwrap();
+        assert_eq!(slow.try_wait(program).unwrap(), None);
+        slow.signal(program, Signal::TERM);
+        assert_eq!(ended(&mut slow, program).signal(), Some(Signal::TERM.as_raw()));
+    }
+
+    #[test]
+    fn a_command_that_is_not_there_has_its_error() {
+        let mut launcher = launcher(job(&["/no/such/program"]));
+        assert_eq!(launcher.launch().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(launcher.prepare().is_ok());
+        assert_eq!(launcher.launch().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

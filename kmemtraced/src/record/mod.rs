@@ -1,12 +1,13 @@
 //! A recording from start to end.
 //!
 //! `set_up` chooses the source, `start` enables the events and runs COMMAND, `wait` polls for a reason to stop, `shutdown`
-//! reports the result and has the exit status. `command` deals with child processes, `launcher` starts a COMMAND that is
-//! recorded alone, `tasks` chooses other tasks to record alone, `losses` explains lost events, `viewer` with a program that shows the recording meanwhile, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
+//! reports the result and has the exit status. `launcher` is the process that starts COMMAND and the reports, which `command` deals with;
+//! `gate` has the sandboxes of the threads that begin and end a recording, `tasks` chooses other tasks to record alone, `losses` explains lost events, `notices` has the lines written meanwhile, `memstrack` replaces the options of that program by ours.
 //!
 //! Room for more phases and reasons to stop. Bytes of events pass through `write` only.
 
 pub(crate) mod command;
+mod gate;
 mod launcher;
 mod losses;
 mod memstrack;
@@ -15,26 +16,24 @@ mod set_up;
 pub(crate) mod shutdown;
 mod start;
 mod tasks;
-mod viewer;
 mod wait;
 
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Child;
 use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, bail};
-use kmemtrace_abi::disk::block::END_ERROR;
+use kmemtrace_abi::disk::block::{END_ERROR, Major};
 use kmemtrace_abi::text::size::whole_units;
-use kmemtrace_abi::text::units;
+use kmemtrace_abi::text::units::{self, counted};
 
 use crate::args::{Args, Sync};
 use crate::control::foreign::{ForeignChanges, Watcher};
 use crate::output::destination::Destination;
-use crate::output::stream::Stream;
+use crate::output::stream::{NotSent, Stream};
 use crate::output::trace_dir::TraceDir;
-use crate::process::memory;
 use crate::process::messages;
 use crate::process::report;
 use crate::process::signals::Signals;
@@ -45,37 +44,53 @@ use crate::write::meta::{MetaFile, MetaOptions};
 use crate::write::names::Names;
 use crate::write::outcome::Outcome;
 use crate::write::own_threads::{self, OwnThreads};
+use crate::write::records;
 use crate::write::workers::{RecordOptions, Workers};
 use command::Reported;
-use launcher::Launcher;
+use gate::Gate;
+use launcher::{Job, Launcher, Program};
 use losses::Conditions;
 use notices::{answer_counters, report_change, say_verbose, warn};
-use start::{Started, Whom};
+use start::{Parts, Whom};
 use tasks::Tasks;
-use viewer::Viewer;
 use wait::{Running, Stop};
 
-/// Bytes of a file that stay where old ones are given back to the file system, at least.
-const LEAST_KEPT: u64 = 4 << 20;
+/// Descriptor of the stream, and that of orders to stop, where a viewer shows the recording.
+const STREAM: i32 = kmemtrace_sandbox::child::FIRST_PASSED;
+const ORDERS: i32 = STREAM + 1;
 
 /// Records, in a thread that may hang in a system call; returns the exit status.
 pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
-    if let Some(line) = memstrack::translate(&mut args)? {
+    let mut passed = if args.served { Some(Passed::take()?) } else { None };
+    let translated = memstrack::translate(&mut args)?;
+    let file = memstrack::report_file(&args)?;
+    let job = Job { command: args.command.clone(), reports: memstrack::reports(&args), file };
+    // Before anything of this process is changed that programs would inherit.
+    let launcher = Launcher::fork(job, &mut passed)?;
+    // A recorder has three files for each CPU.
+    kmemtrace_fence::raise_open_files();
+    messages::start(args.priority, args.sandbox)?;
+    if let Some(line) = translated {
         notices::say(&args, &line);
     }
+    let (stream, orders) = passed.map(|Passed { stream, orders }| (stream, orders)).unzip();
     // Before set-up, so that a signal during set-up undoes it.
-    let signals = Arc::new(Signals::take()?);
+    let signals = Arc::new(orders.map_or_else(Signals::take, Signals::take_with)?);
     let (watcher, taken, priority) = (thread::current(), Arc::clone(&signals), args.priority);
+    let (gate, first_thread) = gate::pair(args.sandbox);
     let work = move || {
-        let status = record_until_stopped(&args, &taken);
+        let status = record_until_stopped(&args, &taken, &gate, launcher, stream);
         watcher.unpark();
         status
     };
     let name = "record";
     let started = thread::Builder::new().name(name.into()).spawn(work);
     let recording = started.map_err(|error| not_started(name, &error))?;
-    if !signals.watch(priority, || recording.is_finished()) {
-        viewer::kill_running();
+    let is_done = || {
+        first_thread.look();
+        recording.is_finished()
+    };
+    if !signals.watch(priority, is_done) {
         shutdown::end_now();
     }
     recording.join().unwrap_or_else(|_| {
@@ -86,38 +101,34 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     })
 }
 
-fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
-    let report_file = memstrack::report_file(args)?;
+fn record_until_stopped(
+    args: &Args,
+    signals: &Signals,
+    gate: &Gate,
+    mut launcher: Option<Launcher>,
+    stream: Option<OwnedFd>,
+) -> anyhow::Result<u8> {
     let mut tasks = tasks::chosen(args)?;
     let source = set_up::set_up(args)?;
-    let (mut output, mut viewer) = destination(args, signals)?;
-    if let Some(reader) = args.reader {
-        // A recorder whose screen is gone has no purpose.
-        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
-        output.lend(reader)?;
-    }
-    let status = run(args, source, &mut output, viewer.as_mut(), signals, tasks.as_mut());
+    let mut output = destination(args, signals, stream)?;
+    let status = run(args, source, &mut output, signals, gate, launcher.as_mut(), tasks.as_mut());
     warn(output.finish_removal());
     if status.is_err() {
-        // Before the stream's end, which it would report.
-        drop(viewer);
         output.discard();
         return status;
     }
-    output.close_stream();
-    let viewed = viewer.map_or(0, |viewer| viewer.finish(signals));
+    let status = status.map(|status| close_stream(args, &output, signals, status));
     if signals.is_second() {
-        hand_over(args, &output);
+        hand_over(&output);
         return status;
     }
-    let status = status.map(|status| if status == 0 { viewed } else { status });
     let Some(dir) = output.path_now() else { return status };
-    let reported = command::report(args, &dir, report_file.as_ref(), signals);
+    let reported = command::report(args, &dir, launcher.as_mut(), signals);
     if memstrack::is_private(args) {
         remove_private(&dir, reported);
     }
     // The last step: until then no other user can change what the reports read.
-    hand_over(args, &output);
+    hand_over(&output);
     match reported {
         Reported::Interrupted => Ok(shutdown::ENDED_EARLY),
         // The reports are what was asked for.
@@ -126,28 +137,53 @@ fn record_until_stopped(args: &Args, signals: &Signals) -> anyhow::Result<u8> {
     }
 }
 
-/// Destination of the recording, and the program that shows it where the command line names one: without a directory there are no
-/// files then.
-fn destination(args: &Args, signals: &Signals) -> anyhow::Result<(Destination, Option<Viewer>)> {
-    let create = || TraceDir::create(args.output.as_deref(), args.force);
-    let Some(words) = &args.viewer else { return Ok((Destination::new(Some(create()?), None), None)) };
-    let dir = args.output.is_some().then(create).transpose()?;
-    let started = Viewer::start(words).and_then(|(viewer, pipe)| {
-        let stream = Stream::new(pipe, &signals.abandon).context("a pipe cannot be set up")?;
-        Ok((viewer, stream))
-    });
-    match started {
-        Ok((viewer, stream)) => Ok((Destination::new(dir, Some(stream)), Some(viewer))),
-        Err(error) => {
-            Destination::new(dir, None).discard();
-            Err(error)
-        }
+/// Descriptors that the process of the viewer has passed on.
+struct Passed {
+    stream: OwnedFd,
+    orders: OwnedFd,
+}
+
+impl Passed {
+    /// Takes them over, before another file is opened.
+    fn take() -> anyhow::Result<Passed> {
+        let take = |number| {
+            kmemtrace_sandbox::inherited(number)
+                .context("--served is for kmemtraced top and watch, which pass descriptors on")
+        };
+        Ok(Passed { stream: take(STREAM)?, orders: take(ORDERS)? })
     }
 }
 
-/// Gives the recording to the user who called sudo; a directory that another user reads meanwhile has its owner.
-fn hand_over(args: &Args, output: &Destination) {
-    if let Some(caller) = report::caller().filter(|_| args.reader.is_none()) {
+/// Destination of the recording. Beside a viewer, which has a stream, there are files only in a directory that was named.
+fn destination(args: &Args, signals: &Signals, stream: Option<OwnedFd>) -> anyhow::Result<Destination> {
+    let create = || TraceDir::create(args.output.as_deref(), args.force);
+    let Some(stream) = stream else { return Ok(Destination::new(Some(create()?), None)) };
+    let stream = Stream::new(stream, &signals.abandon, args.priority, args.sandbox)?;
+    let dir = args.output.is_some().then(create).transpose()?;
+    Ok(Destination::new(dir, Some(stream)))
+}
+
+/// Ends the stream, and reports what its reader was too slow for; the exit status.
+fn close_stream(args: &Args, output: &Destination, signals: &Signals, status: u8) -> u8 {
+    // From here on the viewer has its time, and its end ends the stream.
+    signals.end_orders();
+    let NotSent { blocks, events } = output.close_stream(|| signals.stops() < 2 && !signals.is_orphan());
+    if blocks == 0 || !args.prints_stream {
+        return status;
+    }
+    let (remedy, is_lost) = match output.path() {
+        Some(_) => ("the files have them", false),
+        None => ("record less, or keep the recording (-o DIR)", true),
+    };
+    let events = counted(events, "event");
+    messages::say(format!("kmemtraced: {events} came faster than they were printed, and were left out: {remedy}"));
+    // As with events that the kernel lost, the status is COMMAND's where there is one.
+    if is_lost && args.command.is_empty() { status.max(shutdown::LOST) } else { status }
+}
+
+/// Gives the recording to the user who called sudo.
+fn hand_over(output: &Destination) {
+    if let Some(caller) = report::caller() {
         warn(output.hand_over(caller));
     }
 }
@@ -166,15 +202,16 @@ fn run(
     args: &Args,
     source: Box<dyn TraceSource>,
     output: &mut Destination,
-    viewer: Option<&mut Viewer>,
     signals: &Signals,
+    gate: &Gate,
+    mut launcher: Option<&mut Launcher>,
     mut tasks: Option<&mut Tasks>,
 ) -> anyhow::Result<u8> {
     let facts = Arc::clone(source.facts());
     let description = Arc::new(Description::new(&facts, !args.no_host)?);
     let changes = ForeignChanges::default();
     let mut watcher = source.control().map(|control| Watcher::new(control, changes.clone()));
-    let mut meta = MetaFile::begin(output, &description, &meta_options(args))?;
+    let mut meta = MetaFile::begin(output, &description, &meta_options(args, &facts))?;
     if let Some(line) = names_fill_limit(args, &meta) {
         messages::say(format!("kmemtraced: {line}"));
     }
@@ -183,34 +220,33 @@ fn run(
     }
     let knows_own = own_threads::has_ids_of_events();
     let options = options(args, &facts, changes.clone(), own_threads(args, &facts, knows_own));
-    let mut names = Names::start(args.viewer.is_some() || args.reader.is_some(), args.lean)?;
+    let mut names = Names::start(args.served, args.lean, args.sandbox)?;
     let mut workers = Workers::start(&*source, output, &description, &options, &signals.abandon)?;
     let conditions = conditions(args, &facts, &mut workers);
-    let launcher = launcher(args, knows_own);
-    let launcher_tid = launcher.as_ref().ok().and_then(|launcher| Some(launcher.as_ref()?.tid));
-    workers.tids.extend(launcher_tid.into_iter().chain([names.tid]));
+    let alone = thread_of_command(args, knows_own, launcher.as_deref_mut());
+    let of_launcher = [alone.as_ref().ok().copied().flatten(), launcher.as_ref().map(|launcher| launcher.pid)];
+    workers.tids.extend(of_launcher.into_iter().flatten().chain([names.tid]).chain(output.stream_thread()));
     options.own.iter().for_each(|own| own.set(&workers.tids));
     let threads = put_threads(args, &mut meta, &workers.tids, knows_own);
     names.learn(&source.comms(), knows_own);
     names.begin(meta);
-    let launcher = threads.map_err(|error| output.unwritable("meta.out", &error)).and(launcher);
-    let started = launcher.and_then(|launcher| {
-        let whom = Whom { launcher, tasks: tasks.as_deref_mut() };
-        start::start(args, &*source, output, signals, watcher.as_mut(), whom)
+    let alone = threads.map_err(|error| output.unwritable("meta.out", &error)).and(alone);
+    let started = alone.and_then(|thread| {
+        let whom = Whom { thread, tasks: tasks.as_deref_mut() };
+        let parts = Parts { args, source: &*source, output, signals, gate };
+        start::start(&parts, watcher.as_mut(), whom, launcher.as_deref_mut())
     });
     if started.is_ok() {
         begun(args, &*source, output, watcher.as_mut(), &names, &mut workers);
     }
-    let score = memory::OomScore::lower().inspect_err(|line| say_verbose(args, line));
-    let waited = started.map(|mut started| {
-        if let Some(child) = started.child.as_ref().filter(|_| knows_own) {
-            names.add(rustix::process::Pid::from_child(child).as_raw_nonzero().get(), &command_comm(args));
+    let waited = started.map(|command| {
+        if let Some(command) = command.filter(|_| knows_own) {
+            names.add(command.pid, &command_comm(args));
         }
-        let (watcher, child, source) = (watcher.as_mut(), started.child.as_mut(), &*source);
-        let (names, workers) = (&mut names, &workers);
-        let tasks = tasks.as_deref_mut();
-        let stop = Running { args, workers, output, signals, source, watcher, child, names, viewer, tasks }.wait();
-        (stop, started)
+        let (watcher, source, names, workers) = (watcher.as_mut(), &*source, &mut names, &workers);
+        let (tasks, running) = (tasks.as_deref_mut(), launcher.as_deref_mut().zip(command));
+        let running = Running { args, workers, output, signals, source, watcher, command: running, gate, names, tasks };
+        (running.wait(), command)
     });
     if waited.is_ok() {
         // After a failed start the source is not stopped: a buffer that was taken over goes on recording.
@@ -229,21 +265,20 @@ fn run(
     // The instance cannot be removed while its control files are open.
     drop(watcher);
     // Reported before the source is undone, which may take the rest of a second.
-    let cut = report_cut(output, waited.as_ref().ok(), outcomes.as_deref().ok());
+    let cut = report_cut(output, waited.as_ref().ok().map(|(stop, _)| stop), outcomes.as_deref().ok());
     names.add_lines(&source.comms());
     drop(source);
-    drop(score);
-    let ((stop, Started { child, priority }), outcomes) = (waited?, outcomes?);
-    drop(priority);
+    let ((stop, command), outcomes) = (waited?, outcomes?);
+    let running = launcher.zip(command);
     if let Some(status) = cut {
-        child.map(|child| command::leave(child, signals));
+        running.map(|(launcher, command)| command::leave(launcher, command, signals));
         return Ok(status);
     }
     let finished = names.finish(stop.reason);
     let whom = tasks::whom(args, tasks.as_deref());
     let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign, whom };
     let status = shutdown::close(args, output, &conditions, &ended, &outcomes, finished.err());
-    Ok(status_with_command(status, child, signals))
+    Ok(status_with_command(status, running, signals))
 }
 
 /// Line about a limit of which the symbols and texts take more than three quarters before the first event; those of the machine's memory
@@ -277,18 +312,23 @@ fn begun(
 
 /// Options of the threads that record.
 fn options(args: &Args, facts: &SourceFacts, changes: ForeignChanges, own: Option<OwnThreads>) -> RecordOptions {
-    let cpus = facts.cpus.len().max(1) as u64;
     RecordOptions {
         pool: set_up::pool(args),
         flush: args.flush(),
         sync: args.sync.resolve(args.flush()),
         priority: args.priority,
         compress: args.compression(),
+        major: major(args, facts),
         changes,
-        keep: args.free_behind.map(|bytes| (bytes / cpus).max(LEAST_KEPT)),
-        watermarks: args.viewer.is_some() || args.reader.is_some(),
+        watermarks: args.served,
         own,
+        sandbox: args.sandbox,
     }
+}
+
+/// Version of the format of the recording's files; what is read meanwhile is a stream.
+fn major(args: &Args, facts: &SourceFacts) -> Major {
+    records::major(args.compression(), facts, args.served)
 }
 
 /// Conditions of a loss; prints the threads' priority for --verbose.
@@ -301,11 +341,12 @@ fn conditions<'a>(args: &Args, facts: &'a SourceFacts, workers: &mut Workers) ->
 }
 
 /// Options of the file of names.
-fn meta_options(args: &Args) -> MetaOptions {
+fn meta_options(args: &Args, facts: &SourceFacts) -> MetaOptions {
     MetaOptions {
         compression: args.compression(),
+        major: major(args, facts),
         sync: args.sync != Sync::Never,
-        late_symbols: args.lean && args.viewer.is_none(),
+        late_symbols: args.lean && !args.served,
     }
 }
 
@@ -319,17 +360,15 @@ fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, names: &mut
     source.stop();
 }
 
-/// The thread that starts COMMAND where COMMAND is recorded alone.
-fn launcher(args: &Args, knows_own: bool) -> anyhow::Result<Option<Launcher>> {
-    if !args.only_command {
-        return Ok(None);
-    }
+/// Id of the thread that starts COMMAND, where COMMAND is recorded alone.
+fn thread_of_command(args: &Args, knows_own: bool, launcher: Option<&mut Launcher>) -> anyhow::Result<Option<i32>> {
+    let Some(launcher) = launcher.filter(|_| args.only_command) else { return Ok(None) };
     if !knows_own {
         bail!(
             "--only-command: the kernel lists tasks by ids that are not known in a pid namespace: record outside of it"
         );
     }
-    Launcher::start(&args.command).map(Some)
+    launcher.prepare().map(Some).map_err(|error| not_started("launch", &error))
 }
 
 /// Name that the kernel gives COMMAND: that of its file.
@@ -356,7 +395,7 @@ fn put_threads(args: &Args, meta: &mut MetaFile, threads: &[i32], knows_own: boo
 
 /// Takes the name of an earlier recording, which has it until this one has begun.
 fn take_name(args: &Args, output: &mut Destination) {
-    warn(output.begin());
+    warn(output.begin(args.sandbox));
     if args.sync != Sync::Never {
         warn(output.sync().context("the trace directory's names are not on the disk"));
     }
@@ -366,19 +405,15 @@ fn take_name(args: &Args, output: &mut Destination) {
 }
 
 /// Reports a recording that a second signal cut short and returns its exit status; `None` where all files have their end.
-fn report_cut(
-    output: &Destination,
-    waited: Option<&(Stop, Started)>,
-    outcomes: Option<&[(u32, Outcome)]>,
-) -> Option<u8> {
-    let ((stop, _), outcomes) = waited.zip(outcomes)?;
+fn report_cut(output: &Destination, stop: Option<&Stop>, outcomes: Option<&[(u32, Outcome)]>) -> Option<u8> {
+    let (stop, outcomes) = stop.zip(outcomes)?;
     let is_cut = outcomes.iter().any(|(_, outcome)| outcome.unfinished);
     is_cut.then(|| shutdown::cut(output, &stop.why, outcomes))
 }
 
 /// COMMAND's exit status where the recording has nothing worse to report than lost events, else the recording's.
-fn status_with_command(status: u8, child: Option<Child>, signals: &Signals) -> u8 {
-    match child.and_then(|child| command::leave(child, signals)) {
+fn status_with_command(status: u8, command: Option<(&mut Launcher, Program)>, signals: &Signals) -> u8 {
+    match command.and_then(|(launcher, command)| command::leave(launcher, command, signals)) {
         Some(commands) if status <= 1 => commands,
         _ => status,
     }

@@ -39,9 +39,9 @@ pub(crate) fn warn(done: anyhow::Result<()>) {
     }
 }
 
-/// True if a status line is shown: standard error is a terminal, no COMMAND or viewer writes to it, and --quiet was not given.
+/// True if a status line is shown: standard error is a terminal, no COMMAND writes to it, no viewer is beside it, and --quiet was not given.
 pub(crate) fn has_status_line(args: &Args) -> bool {
-    !args.quiet && args.command.is_empty() && args.viewer.is_none() && io::stderr().is_terminal()
+    !args.quiet && args.command.is_empty() && !args.served && io::stderr().is_terminal()
 }
 
 /// Reports a change by another program, even with --quiet.

@@ -16,10 +16,11 @@ use crate::record::losses::{self, Conditions};
 use crate::source::SourceFacts;
 use crate::source::latency;
 use crate::source::undo;
-use crate::write::outcome::Outcome;
+use crate::write::compress::Compression;
+use crate::write::outcome::{BlockCounts, Outcome};
 
 /// Exit status of a recording that lost events.
-const LOST: u8 = 1;
+pub(crate) const LOST: u8 = 1;
 /// Exit status of a recording that ended early: disk full, I/O error, a second signal.
 pub(crate) const ENDED_EARLY: u8 = 3;
 /// Longest time that the end of the process waits for its messages to be written.
@@ -140,11 +141,12 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
         let events = counted(o.events, "event");
         say(format!("CPU {cpu}: {events}   {} KiB   {} lost", o.bytes >> 10, o.lost));
     }
-    let uncompressed: u64 = outcomes.iter().map(|(_, o)| o.uncompressed).sum();
-    if args.verbose && uncompressed > 0 {
-        let blocks = counted(uncompressed, "block");
+    let blocks = outcomes.iter().map(|(_, o)| o.blocks).fold(BlockCounts::default(), BlockCounts::plus);
+    if args.verbose && args.compression() != Compression::None {
+        let BlockCounts { encoded, compressed, plain, late } = blocks;
+        let late = if late > 0 { format!("; {late} not compressed, because they had waited") } else { String::new() };
         say(format!(
-            "{blocks} not compressed, because the writers were late: use --compress none, or a lower zstd:LEVEL"
+            "blocks of events: {encoded} with encoded records, {compressed} compressed, too, {plain} as they are{late}"
         ));
     }
     if let Some(own) = outcomes.iter().filter_map(|(_, o)| o.own).reduce(u64::saturating_add) {

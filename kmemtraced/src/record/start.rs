@@ -1,7 +1,5 @@
 //! The start of a recording: events are enabled, then COMMAND is run.
 
-use std::process::Child;
-
 use anyhow::{Context, bail};
 
 use crate::args::Args;
@@ -11,8 +9,9 @@ use crate::output::destination::Destination;
 use crate::process::memory;
 use crate::process::messages;
 use crate::process::signals::Signals;
-use crate::process::thread::HighPriority;
-use crate::record::launcher::{self, Launcher};
+use crate::process::thread::raise;
+use crate::record::gate::{Allowed, Gate};
+use crate::record::launcher::{Launcher, Program};
 use crate::record::notices::{
     list_set_up, report_change, say, say_begin, say_verbose, warn_of_events, warn_of_symbols,
 };
@@ -20,29 +19,31 @@ use crate::record::shutdown::LAST_WORDS;
 use crate::record::tasks::{self, Tasks};
 use crate::source::TraceSource;
 
-/// Parts of a recording that exist once events are recorded.
-pub(crate) struct Started {
-    pub(crate) child: Option<Child>,
-    pub(crate) priority: HighPriority,
+/// Parts of a recording that a start needs.
+pub(crate) struct Parts<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) source: &'a dyn TraceSource,
+    pub(crate) output: &'a Destination,
+    pub(crate) signals: &'a Signals,
+    pub(crate) gate: &'a Gate,
 }
 
 /// Tasks that are recorded alone; without either, the whole machine is recorded.
 pub(crate) struct Whom<'a> {
-    /// Thread that starts COMMAND.
-    pub(crate) launcher: Option<Launcher>,
+    /// Id of the thread that starts COMMAND.
+    pub(crate) thread: Option<i32>,
     /// Tasks that run.
     pub(crate) tasks: Option<&'a mut Tasks>,
 }
 
-/// Enables the events and runs COMMAND, with the launcher where COMMAND is recorded alone. The readers take nothing from the buffers before both have succeeded.
+/// Closes the sandbox, enables the events and runs COMMAND. The readers take nothing from the buffers before all have succeeded.
 pub(crate) fn start(
-    args: &Args,
-    source: &dyn TraceSource,
-    output: &Destination,
-    signals: &Signals,
+    parts: &Parts<'_>,
     mut watcher: Option<&mut Watcher>,
     whom: Whom<'_>,
-) -> anyhow::Result<Started> {
+    launcher: Option<&mut Launcher>,
+) -> anyhow::Result<Option<Program>> {
+    let Parts { args, source, output, signals, gate } = *parts;
     if signals.stops() > 0 && output.replaces() {
         bail!("ended by a signal before recording began: the earlier recording is kept");
     }
@@ -52,16 +53,16 @@ pub(crate) fn start(
     }
     warn_of_events(facts);
     warn_of_symbols();
-    if let Err(line) = memory::lock() {
-        say_verbose(args, &line);
+    for lack in [memory::lock(), memory::lower_oom_score()].into_iter().filter_map(Result::err) {
+        say_verbose(args, &lack);
     }
-    let mut priority = HighPriority::take(args.priority);
+    raise(args.priority);
     if let Some(watcher) = watcher.as_deref_mut() {
         match watcher.watching() {
             Watching::All => {}
             Watching::Partial => say_verbose(
                 args,
-                "triggers that others set are seen after half a minute here (fs.inotify.max_user_watches is too low)",
+                "triggers that others set for less than a second cannot be seen here (fs.inotify.max_user_watches is too low)",
             ),
             Watching::None => say_verbose(
                 args,
@@ -73,35 +74,29 @@ pub(crate) fn start(
         let later: &[String] = if facts.since_boot { &facts.probes.events } else { &[] };
         watcher.switch(true, later);
     }
-    let Whom { launcher, mut tasks } = whom;
-    if let Some(launcher) = &launcher {
-        let thread = [launcher.tid.unsigned_abs()];
-        source.follow(&thread)?;
+    let Whom { thread, mut tasks } = whom;
+    if let Some(thread) = thread {
+        let listed = [thread.unsigned_abs()];
+        source.follow(&listed)?;
         if let Some(watcher) = watcher.as_deref_mut() {
-            watcher.listed(&thread);
+            watcher.listed(&listed);
         }
     }
     if let Some(tasks) = tasks.as_deref_mut() {
         tasks.begin(source, watcher.as_deref_mut())?;
     }
+    gate.close(Allowed { args, source, output, tasks: tasks.as_deref() })?;
     source.start()?;
     // A write of another program to a switch is not told from the recorder's own until these are taken.
     report_change(watcher.as_deref_mut().and_then(Watcher::compare));
     let tasks = tasks.as_deref();
     say_begin(args, output.path(), facts, &tasks::whom(args, tasks));
     tasks.and_then(Tasks::grows).iter().for_each(|line| say(args, line));
-    let mut child = None;
-    if !args.command.is_empty() {
-        messages::finish(LAST_WORDS);
-        // A child inherits the priority of this thread.
-        drop(priority);
-        let is_alone = launcher.is_some();
-        let spawned = launcher.map_or_else(|| launcher::spawn(&args.command), Launcher::launch);
-        priority = HighPriority::take(args.priority);
-        child = spawned.transpose().with_context(|| format!("{}: cannot be run", args.command_name()))?;
-        if let (Some(child), Some(watcher)) = (child.as_ref().filter(|_| is_alone), watcher) {
-            watcher.listed(&[child.id()]);
-        }
+    let Some(launcher) = launcher.filter(|_| !args.command.is_empty()) else { return Ok(None) };
+    messages::finish(LAST_WORDS);
+    let program = launcher.launch().with_context(|| format!("{}: cannot be run", args.command_name()))?;
+    if let (Some(_), Some(watcher)) = (thread, watcher) {
+        watcher.listed(&[program.pid.unsigned_abs()]);
     }
-    Ok(Started { child, priority })
+    Ok(Some(program))
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::glob::Glob;
 use kmemtrace_abi::text::units::counted;
+use kmemtrace_sandbox::{Purpose, Sandbox};
 
 use crate::args::Args;
 use crate::control::foreign::Watcher;
@@ -118,6 +119,12 @@ impl Tasks {
     /// Cgroup to which threads are added while the kernel records, for people.
     pub(crate) fn grows(&self) -> Option<String> {
         self.group.as_ref().map(|_| "threads that come into the cgroup are added once a second".to_owned())
+    }
+
+    /// Allows to look for more threads.
+    pub(crate) fn allow(&self, sandbox: &mut Sandbox) -> anyhow::Result<()> {
+        self.proc.allow(Purpose::Read, sandbox)?;
+        self.group.as_ref().map_or(Ok(()), |group| group.root.allow(Purpose::Read, sandbox))
     }
 
     /// Lists the threads that match, before the events are enabled.

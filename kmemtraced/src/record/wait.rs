@@ -1,6 +1,5 @@
 //! The time between start and stop: the recorder polls for a reason to stop and for changes by other programs.
 
-use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,10 +14,13 @@ use crate::output::destination::Destination;
 use crate::output::trace_dir::Place;
 use crate::process::messages;
 use crate::process::signals::Signals;
+use crate::process::signals::VIEWER_ENDED;
+use crate::record::gate::{Allowed, Gate};
+use crate::record::launcher::{Launcher, Program};
 use crate::record::notices::{answer_counters, has_status_line, report_change};
 use crate::record::tasks::Tasks;
-use crate::record::viewer::Viewer;
 use crate::source::TraceSource;
+use crate::write::compress::Compression;
 use crate::write::names::Names;
 use crate::write::outcome::Progress;
 use crate::write::workers::Workers;
@@ -51,9 +53,9 @@ pub(crate) struct Running<'a> {
     pub(crate) signals: &'a Signals,
     pub(crate) source: &'a dyn TraceSource,
     pub(crate) watcher: Option<&'a mut Watcher>,
-    pub(crate) child: Option<&'a mut Child>,
+    pub(crate) command: Option<(&'a mut Launcher, Program)>,
+    pub(crate) gate: &'a Gate,
     pub(crate) names: &'a mut Names,
-    pub(crate) viewer: Option<&'a mut Viewer>,
     pub(crate) tasks: Option<&'a mut Tasks>,
 }
 
@@ -63,21 +65,20 @@ impl Running<'_> {
         let start = Instant::now();
         let show = has_status_line(self.args);
         let mut status = StatusLine { start, shown: Instant::now(), events: 0 };
-        let (mut has_told, mut looked) = (false, start);
+        let mut looked = start;
+        let mut load = (self.args.compression() == Compression::Auto).then(|| self.workers.load_watch());
         let stop = loop {
             thread::sleep(POLL_INTERVAL);
             if let Some(stop) = self.asked(start).or_else(|| self.failed(&mut looked)) {
                 break stop;
             }
             answer_counters(self.workers, self.signals);
-            if !has_told && self.workers.progress().any(|(_, p)| p.keeps_all.load(Ordering::Acquire)) {
-                has_told = true;
-                let dir = self.output.shown();
-                messages::say(format!(
-                    "kmemtraced: {dir}: its file system takes no part of a file back: the recording grows until it is full, or to --max-size"
-                ));
-            }
+            let Running { args, source, output, .. } = self;
+            self.gate.narrow(Allowed { args, source, output, tasks: self.tasks.as_deref() });
             self.names.look(|| self.source.comms());
+            if let Some(load) = &mut load {
+                load.look();
+            }
             if show && status.shown.elapsed() >= STATUS_INTERVAL {
                 status.show(&self);
             }
@@ -97,13 +98,11 @@ impl Running<'_> {
         if let Some(why) = self.signals.limit() {
             return Stop::new(why, END_LIMIT);
         }
-        if self.output.is_broken() || self.viewer.as_mut().is_some_and(|viewer| viewer.has_ended()) {
-            return Stop::new("the viewer has ended", END_ASKED);
+        if self.output.is_broken() {
+            return Stop::new(VIEWER_ENDED, END_ASKED);
         }
-        if let Some(Ok(Some(status))) = self.child.as_mut().map(|child| child.try_wait()) {
-            let program = self.args.command_name();
-            let how = status.code().map_or_else(|| format!("{status}"), |code| format!("exited {code}"));
-            return Stop::new(format!("{program} {how}"), END_ASKED);
+        if let Some(stop) = self.command_has_ended() {
+            return Some(stop);
         }
         if let Some(tasks) = self.tasks.as_deref_mut()
             && tasks.look(self.args, self.source, self.watcher.as_deref_mut(), self.names)
@@ -119,6 +118,20 @@ impl Running<'_> {
             return Stop::new(format!("--max-size {limit}: events {events}, symbols and texts {names}"), END_LIMIT);
         }
         None
+    }
+
+    /// A stop by the end of COMMAND, or because nobody can tell of its end any more.
+    fn command_has_ended(&mut self) -> Option<Stop> {
+        let (launcher, command) = self.command.as_mut()?;
+        let program = self.args.command_name();
+        match launcher.try_wait(*command) {
+            Ok(None) => None,
+            Ok(Some(status)) => {
+                let how = status.code().map_or_else(|| format!("{status}"), |code| format!("exited {code}"));
+                Stop::new(format!("{program} {how}"), END_ASKED)
+            }
+            Err(_) => Stop::new(format!("the process that started {program} was killed"), END_ERROR),
+        }
     }
 
     /// A stop by a failure: a file cannot be written, or the source, the trace directory or a file of it is gone. `looked`: the last look

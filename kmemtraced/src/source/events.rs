@@ -258,7 +258,7 @@ pub(crate) fn missing(fs: &KernelFs, asked: &[impl AsRef<str>]) -> anyhow::Resul
     Ok(missing)
 }
 
-/// What this kernel has of a profile, for `kmemtraced probe`.
+/// What this kernel has of a profile, for `kmemtraced doctor`.
 pub(crate) fn offer(fs: &KernelFs, name: &str) -> anyhow::Result<String> {
     let missing = missing(fs, &[name])?;
     let (since, events) = profile(name).map(|profile| (profile.since, profile.events.concat())).unwrap_or_default();

@@ -38,6 +38,7 @@ use kmemtrace_abi::kernel::format::PageShape;
 use kmemtrace_abi::kernel::relay::Layout;
 use kmemtrace_abi::kernel::stats::Stats;
 use kmemtrace_abi::trace::Scope;
+use kmemtrace_sandbox::Sandbox;
 
 use crate::control::files::Control;
 use crate::source::functions::Functions;
@@ -82,6 +83,12 @@ pub(crate) trait TraceSource {
     /// not known.
     fn followed(&self) -> Option<BTreeSet<u32>> {
         None
+    }
+    /// Allows what the recorder opens of the source from now on to its undo.
+    fn allow(&self, sandbox: &mut Sandbox) -> anyhow::Result<()>;
+    /// Allows what a [`CpuSource`] opens.
+    fn allow_reading(&self, _sandbox: &mut Sandbox) -> anyhow::Result<()> {
+        Ok(())
     }
     /// Enables the events.
     fn start(&self) -> anyhow::Result<()>;

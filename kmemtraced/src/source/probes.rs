@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use kmemtrace_abi::kernel::probes::{ALLOC_BULK, CAPTURE_GROUP, FREE_BULK, KVFREE
 use kmemtrace_abi::text::escape::escape;
 use rustix::fs::{FlockOperation, OFlags};
 
-use crate::fs::kernelfs::KernelFs;
+use crate::fs::kernelfs::{KernelFs, read_again};
 use crate::source::{events, kernel};
 
 /// Control file with the definitions of all probe events. Opening it with O_TRUNC removes all of them.
@@ -44,6 +45,30 @@ pub(crate) const TOP_LEVEL: &str = "";
 /// Most attempts to lock the definitions, and the pause between two of them.
 const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// `dynamic_events`, held open where nobody can open it any more: in the sandbox.
+static HELD: OnceLock<File> = OnceLock::new();
+
+/// Holds `dynamic_events` open for the rest of the process, where the kernel has it.
+pub(crate) fn hold(top: &KernelFs) -> anyhow::Result<()> {
+    if HELD.get().is_none()
+        && let Some(file) = top.open_if_there(FILE, OFlags::RDWR | OFlags::APPEND)?
+    {
+        let _ = HELD.set(file);
+    }
+    Ok(())
+}
+
+/// Text of `dynamic_events`; empty where the kernel has none.
+fn definitions(top: &KernelFs) -> anyhow::Result<String> {
+    match HELD.get() {
+        Some(held) => {
+            let text = read_again(held).map_err(|error| top.failed(FILE, "read", error))?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
+        }
+        None => top.get_if_there(FILE),
+    }
+}
 
 /// Probe events of a recording.
 #[derive(Clone, Debug, Default)]
@@ -216,7 +241,7 @@ fn shown(rcu: &Seen, bulk: &Seen) -> String {
     format!("RCU frees: {}; bulk frees: {}", state(rcu), state(bulk))
 }
 
-/// Lines about what this kernel offers, for `kmemtraced probe`, as (name, text); defines nothing.
+/// Lines about what this kernel offers, for `kmemtraced doctor`, as (name, text); defines nothing.
 pub(crate) fn offer(top: &KernelFs) -> [(&'static str, String); 2] {
     let this = Kernel::this(top);
     let bulk = match this.form() {
@@ -268,7 +293,7 @@ fn owners<'a>(instances: &'a [String], group: &str) -> impl Iterator<Item = &'a 
 /// Removes the probe events of `group`, which belongs to the trace directory `fs`, locked by this process. An error names one that
 /// stays.
 pub(crate) fn remove(top: &KernelFs, fs: &KernelFs, group: &str) -> anyhow::Result<()> {
-    if !ours(&top.get_if_there(FILE)?).contains_key(group) {
+    if !ours(&definitions(top)?).contains_key(group) {
         return Ok(());
     }
     Definitions::lock(top)?.remove(group, Some(fs))
@@ -299,7 +324,7 @@ struct Leftover {
 }
 
 fn leftovers(top: &KernelFs) -> anyhow::Result<Vec<Leftover>> {
-    let text = top.get_if_there(FILE)?;
+    let text = definitions(top)?;
     let instances = top.names("instances")?;
     let mut leftovers = Vec::new();
     for group in ours(&text).into_keys().filter(|group| owners(&instances, group).next().is_none()) {
@@ -359,7 +384,8 @@ struct Definitions<'a> {
 impl<'a> Definitions<'a> {
     fn lock(top: &'a KernelFs) -> anyhow::Result<Definitions<'a>> {
         let path = || top.path(FILE).display().to_string();
-        let file = top.open(FILE, OFlags::WRONLY | OFlags::APPEND);
+        let opened = || top.open(FILE, OFlags::WRONLY | OFlags::APPEND);
+        let file = HELD.get().map_or_else(opened, File::try_clone);
         let file = file.map_err(|error| anyhow!("{}: cannot be opened: {error}", path()))?;
         for _ in 0..LOCK_ATTEMPTS {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from) {
@@ -410,7 +436,7 @@ impl<'a> Definitions<'a> {
     }
 
     fn text(&self) -> anyhow::Result<String> {
-        self.top.get(FILE)
+        definitions(self.top)
     }
 
     /// Removes the events of a group, which may be enabled in the trace directory `fs`. An error names one that stays.
@@ -435,6 +461,13 @@ impl<'a> Definitions<'a> {
             let remedy = "disable it in every instance, then run kmemtraced recover";
             anyhow!("{}: {group}/{event} cannot be removed: {error}: {remedy}", path.display())
         })
+    }
+}
+
+impl Drop for Definitions<'_> {
+    fn drop(&mut self) {
+        // The lock is that of all descriptors of an open file.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use kmemtrace_abi::kernel::stats::Stats;
 use kmemtrace_abi::trace::Scope;
+use kmemtrace_sandbox::{Purpose, Sandbox};
 use rustix::fs::OFlags;
 
 use crate::control::files::Control;
@@ -109,6 +110,15 @@ impl TraceSource for RelayChannel {
         let first = self.facts.cpus.first() == Some(&cpu);
         let overruns = if first && self.has_overruns { Some(self.fs.again()?) } else { None };
         Ok(Some(Box::new(RelayBuffer { raw, overruns })))
+    }
+
+    fn allow(&self, sandbox: &mut Sandbox) -> anyhow::Result<()> {
+        self.fs.allow(Purpose::Control, sandbox)?;
+        state::allow(sandbox)
+    }
+
+    fn allow_reading(&self, sandbox: &mut Sandbox) -> anyhow::Result<()> {
+        self.fs.allow(Purpose::Read, sandbox)
     }
 
     fn start(&self) -> anyhow::Result<()> {

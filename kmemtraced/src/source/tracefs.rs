@@ -14,6 +14,7 @@ use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::Scope;
+use kmemtrace_sandbox::{Purpose, Sandbox};
 use rustix::fs::OFlags;
 
 use crate::choices::StackWhen;
@@ -21,6 +22,7 @@ use crate::control::clock::TraceClock;
 use crate::control::files::{Control, Selections};
 use crate::fs::kernelfs::{self, DEBUGFS, KernelFs, TRACEFS};
 use crate::fs::rights;
+use crate::fs::state;
 use crate::process::messages;
 use crate::source::boot::{self, BootBuffer};
 use crate::source::buffer_size;
@@ -430,6 +432,17 @@ impl TraceSource for RingBuffers {
 
     fn followed(&self) -> Option<BTreeSet<u32>> {
         task_lists::threads(self.owner.fs(), TASKS)
+    }
+
+    fn allow(&self, sandbox: &mut Sandbox) -> anyhow::Result<()> {
+        let (fs, top) = (self.owner.fs(), self.owner.top());
+        fs.allow(Purpose::Control, sandbox)?;
+        top.allow(Purpose::Read, sandbox)?;
+        if let Some(instances) = top.open_dir_if_there("instances")? {
+            instances.allow(Purpose::RemoveFolders, sandbox)?;
+        }
+        probes::hold(top)?;
+        state::allow(sandbox)
     }
 
     fn start(&self) -> anyhow::Result<()> {

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use kmemtrace_abi::disk::block::HEADER_BYTES;
+use kmemtrace_abi::disk::block::Major;
+
+/// Room for a header of any major version; a shorter one takes its end.
+pub(crate) const HEADER_ROOM: usize = Major::Two.header_bytes();
 
 /// A block that is being filled or written.
 #[derive(Debug)]
@@ -22,26 +25,30 @@ impl BlockBuffer {
 
     /// A block with this payload and no free room.
     pub(crate) fn holding(payload: &[u8]) -> BlockBuffer {
-        BlockBuffer { bytes: [&[0; HEADER_BYTES], payload].concat(), used: payload.len(), complete: None }
+        BlockBuffer { bytes: [&[0; HEADER_ROOM], payload].concat(), used: payload.len(), complete: None }
     }
 
     pub(crate) fn payload(&self) -> &[u8] {
-        &self.bytes[HEADER_BYTES..HEADER_BYTES + self.used]
+        &self.bytes[HEADER_ROOM..HEADER_ROOM + self.used]
+    }
+
+    pub(crate) fn payload_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[HEADER_ROOM..HEADER_ROOM + self.used]
     }
 
     /// Header room and payload, as they go to the file.
     pub(crate) fn block(&mut self) -> &mut [u8] {
-        &mut self.bytes[..HEADER_BYTES + self.used]
+        &mut self.bytes[..HEADER_ROOM + self.used]
     }
 
     /// Free room behind the payload.
     pub(crate) fn free(&mut self) -> &mut [u8] {
-        &mut self.bytes[HEADER_BYTES + self.used..]
+        &mut self.bytes[HEADER_ROOM + self.used..]
     }
 
     /// Bytes of free room.
     pub(crate) fn free_len(&self) -> usize {
-        self.bytes.len() - HEADER_BYTES - self.used
+        self.bytes.len() - HEADER_ROOM - self.used
     }
 
     /// Makes the first `len` bytes of the free room part of the payload.

@@ -2,16 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::Range;
 
-use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_OPTIONAL, FLAG_ZSTD, HEADER_BYTES, RecordingId, kind};
-
-use rustix::fs::FallocateFlags;
+use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_OPTIONAL, FLAG_RECORDS, FLAG_ZSTD, Major, RecordingId, kind};
 
 use crate::output::destination::TraceFile;
-use crate::write::block_buffer::BlockBuffer;
+use crate::write::block_buffer::{BlockBuffer, HEADER_ROOM};
 use crate::write::compress::BlockCompressor;
-use crate::write::freeing::Freeing;
 use crate::write::tally::EventSpan;
 
 /// Storage of a trace file: its destination, or a test's stand-in with scripted failures.
@@ -20,8 +16,6 @@ pub(crate) trait Store: Write + Send {
     fn cut(&mut self, len: u64) -> io::Result<()>;
     /// Returns once all that was written survives a power cut.
     fn sync(&mut self) -> io::Result<()>;
-    /// Gives bytes back to the file system; they read as zeros then.
-    fn free(&mut self, bytes: Range<u64>) -> io::Result<()>;
 }
 
 impl Store for TraceFile {
@@ -32,22 +26,35 @@ impl Store for TraceFile {
     fn sync(&mut self) -> io::Result<()> {
         self.file().map_or(Ok(()), File::sync_data)
     }
-
-    fn free(&mut self, bytes: Range<u64>) -> io::Result<()> {
-        let Some(file) = self.file() else { return Ok(()) };
-        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(file, how, bytes.start, bytes.end - bytes.start)?)
-    }
 }
 
-/// Header room and payload of a block, as they are stored.
-pub(crate) enum Stored<'a> {
-    Plain(&'a mut [u8]),
-    /// The payload is one zstd frame of `raw_len` bytes.
-    Zstd {
-        block: &'a mut [u8],
-        raw_len: usize,
-    },
+/// A block as it is stored.
+pub(crate) struct Stored<'a> {
+    /// Header room, then the payload.
+    pub(crate) block: &'a mut [u8],
+    /// Bytes of the payload before it was stored in less room.
+    pub(crate) raw_len: usize,
+    /// Bytes of the encoded records, where they are.
+    pub(crate) coded_len: Option<usize>,
+    /// The payload is one zstd frame.
+    pub(crate) is_compressed: bool,
+}
+
+impl<'a> Stored<'a> {
+    /// A block whose payload is stored as it is.
+    pub(crate) fn plain(block: &'a mut [u8]) -> Stored<'a> {
+        let raw_len = block.len() - HEADER_ROOM;
+        Stored { block, raw_len, coded_len: None, is_compressed: false }
+    }
+
+    /// A block whose payload of `raw_len` bytes is one zstd frame.
+    pub(crate) fn compressed(block: &'a mut [u8], raw_len: usize) -> Stored<'a> {
+        Stored { block, raw_len, coded_len: None, is_compressed: true }
+    }
+
+    fn flags(&self) -> u8 {
+        (if self.is_compressed { FLAG_ZSTD } else { 0 }) | if self.coded_len.is_some() { FLAG_RECORDS } else { 0 }
+    }
 }
 
 /// Place of a block among the events of its file, for the block header.
@@ -66,41 +73,25 @@ pub(crate) struct BlockFile {
     file: Box<dyn Store>,
     cpu: u32,
     recording: RecordingId,
+    major: Major,
     sequence: u64,
     bytes: u64,
-    /// Blocks that are given back to the file system; none where all stay.
-    freeing: Option<Freeing>,
 }
 
 impl BlockFile {
     pub(crate) fn new(file: impl Store + 'static, cpu: u32, recording: RecordingId) -> BlockFile {
-        BlockFile { file: Box::new(file), cpu, recording, sequence: 0, bytes: 0, freeing: None }
+        BlockFile { file: Box::new(file), cpu, recording, major: Major::default(), sequence: 0, bytes: 0 }
     }
 
-    /// Keeps the first block and the last `bytes` bytes, about; to be called before the first block.
-    pub(crate) fn keep_last(&mut self, bytes: u64) {
-        self.freeing = Some(Freeing::new(bytes));
-    }
-
-    /// Gives old blocks back to the file system, where the file keeps only the last ones. After an error it keeps all.
-    pub(crate) fn free_old(&mut self) -> io::Result<()> {
-        let Some(bytes) = self.freeing.as_mut().and_then(Freeing::take) else { return Ok(()) };
-        let freed = self.file.free(bytes);
-        if freed.is_err() {
-            self.freeing = None;
-        }
-        freed
-    }
-
-    /// Bytes that the file has on the disk, about.
-    pub(crate) fn stored(&self) -> u64 {
-        self.bytes - self.freeing.as_ref().map_or(0, Freeing::bytes)
+    /// The same in another major version of the format; to be called before the first block.
+    pub(crate) fn in_major(self, major: Major) -> BlockFile {
+        BlockFile { major, ..self }
     }
 
     /// Writes a block without events.
     pub(crate) fn put(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
         let mut buffer = BlockBuffer::holding(payload);
-        self.put_block(kind, Stored::Plain(buffer.block()), BlockPlace::default())
+        self.put_block(kind, Stored::plain(buffer.block()), BlockPlace::default())
     }
 
     /// Writes a block without events, compressed where that makes it smaller.
@@ -111,23 +102,22 @@ impl BlockFile {
         compressor: &mut BlockCompressor,
     ) -> io::Result<()> {
         let mut buffer = BlockBuffer::holding(payload);
-        let stored = match compressor.compress(buffer.block(), HEADER_BYTES) {
-            Some(block) => Stored::Zstd { block, raw_len: payload.len() },
-            None => Stored::Plain(buffer.block()),
+        let stored = match compressor.compress(buffer.block(), HEADER_ROOM) {
+            Some(block) => Stored::compressed(block, payload.len()),
+            None => Stored::plain(buffer.block()),
         };
         self.put_block(kind, stored, BlockPlace::default())
     }
 
     /// Fills in the block header and writes the block. After an error the file ends with its last whole block.
     pub(crate) fn put_block(&mut self, kind: u8, stored: Stored<'_>, place: BlockPlace) -> io::Result<()> {
-        let (bytes, raw_len) = match stored {
-            Stored::Plain(block) => (block, None),
-            Stored::Zstd { block, raw_len } => (block, Some(raw_len)),
-        };
-        let is_optional = kind == kind::WATERMARK;
+        let flags = stored.flags() | if kind == kind::WATERMARK { FLAG_OPTIONAL } else { 0 };
+        let Stored { block, raw_len, coded_len, .. } = stored;
+        let bytes = &mut block[HEADER_ROOM - self.major.header_bytes()..];
         let info = BlockInfo {
+            major: self.major,
             kind,
-            flags: if raw_len.is_some() { FLAG_ZSTD } else { 0 } | if is_optional { FLAG_OPTIONAL } else { 0 },
+            flags,
             cpu: self.cpu,
             recording: self.recording,
             sequence: self.sequence,
@@ -137,16 +127,13 @@ impl BlockFile {
             last: place.span.last,
             events: u32::try_from(place.span.events).unwrap_or(u32::MAX),
         };
-        block::seal(bytes, &info, raw_len);
+        block::seal_records(bytes, &info, Some(raw_len), coded_len.unwrap_or(0));
         if let Err(error) = self.file.write_all(bytes) {
             let _ = self.file.cut(self.bytes);
             return Err(error);
         }
         self.sequence += 1;
         self.bytes += bytes.len() as u64;
-        if let Some(freeing) = &mut self.freeing {
-            freeing.add(self.bytes);
-        }
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Compression of block payloads, each as one zstd frame.
+//! Ways to store blocks in less room, and payloads as zstd frames.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,10 +15,14 @@ const RECORD_PARAMETERS: [CParameter; 2] = [CParameter::HashLog(12), CParameter:
 /// Compression of a recording, from `--compress`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
+    /// Blocks are stored as the kernel wrote them.
     None,
-    /// Blocks are compressed while the writers keep up, and stored as they are while more blocks wait.
+    /// Records are encoded; blocks are compressed, too, while the machine is not busy.
     Auto,
-    /// Blocks are compressed at this level, but for those that have waited too long; the kernel's buffer fills while the writers work.
+    /// Records are encoded.
+    Records,
+    /// Records are encoded, and blocks are compressed at this level, but for those that have waited too long; the kernel's buffer fills
+    /// while the writers work.
     Zstd(i32),
 }
 
@@ -30,18 +34,18 @@ impl FromStr for Compression {
         match text {
             "none" => Ok(Compression::None),
             "auto" => Ok(Compression::Auto),
+            "records" => Ok(Compression::Records),
             "zstd" => Ok(Compression::Zstd(LEVEL)),
             _ => match level.filter(|level| zstd::compression_level_range().contains(level)) {
                 Some(level) => Ok(Compression::Zstd(level)),
-                None => Err("compression is auto, none, zstd or zstd:LEVEL".to_owned()),
+                None => Err("compression is auto, records, zstd, zstd:LEVEL or none".to_owned()),
             },
         }
     }
 }
 
-/// Compresses blocks into a buffer of its own.
+/// Compresses payloads into a buffer of its own.
 pub(crate) struct BlockCompressor {
-    mode: Compression,
     compressor: Compressor<'static>,
     /// Header room, then the frame.
     output: Vec<u8>,
@@ -49,7 +53,7 @@ pub(crate) struct BlockCompressor {
 
 impl fmt::Debug for BlockCompressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockCompressor").field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("BlockCompressor").finish_non_exhaustive()
     }
 }
 
@@ -58,23 +62,17 @@ impl BlockCompressor {
     pub(crate) fn new(mode: Compression) -> Option<BlockCompressor> {
         let level = match mode {
             Compression::None => return None,
-            Compression::Auto => LEVEL,
+            Compression::Auto | Compression::Records => LEVEL,
             Compression::Zstd(level) => level,
         };
         let mut compressor = Compressor::new(level).ok()?;
         if level == LEVEL {
             RECORD_PARAMETERS.into_iter().try_for_each(|parameter| compressor.set_parameter(parameter)).ok()?;
         }
-        Some(BlockCompressor { mode, compressor, output: Vec::new() })
+        Some(BlockCompressor { compressor, output: Vec::new() })
     }
 
-    /// True if a block is to be stored as it is, because it has waited for the writer itself (`has_waited`), or because `many_wait`
-    /// behind it and compression is optional.
-    pub(crate) fn is_late(&self, has_waited: bool, many_wait: bool) -> bool {
-        has_waited || (many_wait && self.mode == Compression::Auto)
-    }
-
-    /// Compresses the payload behind `room` bytes of `block`; returns the frame behind as much room. `None` if the frame would not be
+    /// Compresses the payload behind `room` bytes of `block`; returns the frame behind as much room, `None` where it would not be
     /// smaller.
     pub(crate) fn compress(&mut self, block: &[u8], room: usize) -> Option<&mut [u8]> {
         let payload = block.get(room..)?;
@@ -89,8 +87,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_gets_smaller_and_has_time_is_compressed() {
+    fn only_what_gets_smaller_is_compressed() {
         assert_eq!("zstd:19".parse(), Ok(Compression::Zstd(19)));
+        assert_eq!("records".parse(), Ok(Compression::Records));
         for bad in ["", "zstd:", "zstd:99", "gzip", "AUTO"] {
             assert!(bad.parse::<Compression>().is_err(), "{bad}");
         }
@@ -98,12 +97,7 @@ mod tests {
         let mut compressor = BlockCompressor::new(Compression::Auto).unwrap();
         let block = [7; 10_000];
         let frame = compressor.compress(&block, 96).unwrap();
-        assert_eq!(zstd::bulk::decompress(&frame[96..], 20_000).unwrap(), &block[96..]);
+        assert_eq!(zstd::bulk::decompress(&frame[96..], 20_000).unwrap(), block[96..]);
         assert!(compressor.compress(&block[..97], 96).is_none(), "one byte gets no smaller");
-        assert!(
-            compressor.is_late(false, true) && compressor.is_late(true, false) && !compressor.is_late(false, false)
-        );
-        let asked_for = BlockCompressor::new(Compression::Zstd(1)).unwrap();
-        assert!(asked_for.is_late(true, false) && !asked_for.is_late(false, true), "a long queue alone is no reason");
     }
 }

@@ -22,6 +22,7 @@ use crate::write::block_buffer::BlockBuffer;
 use crate::write::block_file::{BlockFile, Store};
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
+use crate::write::load::Business;
 use crate::write::outcome::Outcome;
 use crate::write::reader::Message;
 use crate::write::writer::Writer;
@@ -63,10 +64,6 @@ impl Store for Disk {
 
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
-    }
-
-    fn free(&mut self, _: std::ops::Range<u64>) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -149,7 +146,10 @@ pub(super) fn written(room: usize, later: usize, seed: u64) -> (Vec<u8>, Outcome
     let writer = Writer {
         file: BlockFile::new(disk, 0, [7; 16]),
         description: Arc::new(description(&workload)),
+        compression: Compression::Zstd(1),
         compressor: (seed % 3 == 2).then(|| BlockCompressor::new(Compression::Zstd(1))).flatten(),
+        records: None,
+        business: Business::default(),
         patience: Duration::MAX,
         sync: None,
         full,
@@ -220,11 +220,16 @@ fn write(
     let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
     let file = BlockFile::new(disk, 0, [7; 16]);
     let (description, reason) = (Arc::new(description), Arc::new(u64::from(END_ASKED).into()));
-    let (sync, progress, abandon, own) = (None, Arc::default(), Arc::default(), None);
+    let (records, sync, progress, abandon, own) = (None, None, Arc::default(), Arc::default(), None);
+    let compression = if compressor.is_some() { Compression::Zstd(1) } else { Compression::None };
+    let business = Business::default();
     let writer = Writer {
         file,
         description,
+        compression,
         compressor,
+        records,
+        business,
         patience,
         sync,
         full,

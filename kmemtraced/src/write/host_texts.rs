@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use kmemtrace_abi::disk::block::item;
 use rustix::fs::OFlags;
 
-use crate::fs::kernelfs::{KernelFs, PROC, SYSFS};
+use crate::fs::kernelfs::{KernelFs, PROC, SYSFS, read_again};
+use crate::process::confine;
 use crate::process::messages;
 use crate::source::SourceFacts;
 use crate::write::header::now;
@@ -22,6 +22,8 @@ use crate::write::{cgroups, module_info, reclaim_account, red_zones, slab_aliase
 
 /// File with the symbols.
 const KALLSYMS: &str = "kallsyms";
+/// File with the loaded modules.
+const MODULES: &str = "modules";
 /// Bytes of symbols that are read at once.
 const PIECE: usize = 64 << 10;
 /// Most bytes of an item; a longer text is several items.
@@ -64,6 +66,9 @@ fn command_line(words: impl Iterator<Item = OsString>) -> Vec<u8> {
 pub(crate) struct HostTexts {
     proc: Option<KernelFs>,
     sysfs: Option<KernelFs>,
+    /// [`KALLSYMS`] and [`MODULES`], open from the start: the kernel shows addresses to the one who has opened them.
+    symbols: Option<File>,
+    list: Option<File>,
     /// Lines of the start.
     modules: LineHashes,
     module_info: LineHashes,
@@ -78,7 +83,20 @@ impl HostTexts {
     pub(crate) fn open() -> HostTexts {
         let proc = KernelFs::find(&PROC).inspect_err(|error| unnamed("symbols, modules and processes", error)).ok();
         let sysfs = KernelFs::find(&SYSFS).inspect_err(|error| left_out("NUMA nodes and build-ids", error)).ok();
+        HostTexts::of(proc, sysfs)
+    }
+
+    fn of(proc: Option<KernelFs>, sysfs: Option<KernelFs>) -> HostTexts {
+        let opened = |file: &str, named: &str| match proc.as_ref()?.open_if_there(file, OFlags::RDONLY) {
+            Ok(opened) => opened,
+            Err(error) => {
+                unnamed(named, &error);
+                None
+            }
+        };
         HostTexts {
+            symbols: opened(KALLSYMS, "symbols"),
+            list: opened(MODULES, MODULES),
             proc,
             sysfs,
             modules: LineHashes::default(),
@@ -101,24 +119,29 @@ impl HostTexts {
         }
     }
 
+    /// Text of the list of modules; empty where the kernel has none.
+    fn list_of_modules(&self) -> io::Result<Vec<u8>> {
+        self.list.as_ref().map_or(Ok(Vec::new()), read_again)
+    }
+
+    /// Text of the list of modules; empty where it cannot be read, which is reported.
+    fn told_modules(&self) -> Vec<u8> {
+        self.list_of_modules().unwrap_or_else(|error| {
+            unnamed(MODULES, &anyhow!("/proc/{MODULES}: cannot be read: {error}"));
+            Vec::new()
+        })
+    }
+
     /// Hands over the symbols in payloads of a block, read piece by piece: the whole text is megabytes. Returns the first error of
     /// `put`.
     pub(crate) fn symbols(&mut self, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let Some(proc) = &self.proc else { return Ok(()) };
-        let mut file = match proc.open_if_there(KALLSYMS, OFlags::RDONLY) {
-            Ok(Some(file)) => file,
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                unnamed("symbols", &error);
-                return Ok(());
-            }
-        };
+        let Some(file) = &mut self.symbols else { return Ok(()) };
         let mut piece = vec![0; MAX_ITEM];
         loop {
-            let len = match fill(&mut file, &mut piece) {
+            let len = match fill(file, &mut piece) {
                 Ok(len) => len,
                 Err(error) => {
-                    unnamed("some symbols", &anyhow!("{}: cannot be read: {error}", proc.path(KALLSYMS).display()));
+                    unnamed("some symbols", &anyhow!("/proc/{KALLSYMS}: cannot be read: {error}"));
                     0
                 }
             };
@@ -139,18 +162,14 @@ impl HostTexts {
     /// Hands over the symbols that were not handed over before, in payloads of a block, after the last event. Returns the first error
     /// of `put`.
     pub(crate) fn symbols_at_end(&mut self, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let Some(proc) = &self.proc else { return Ok(()) };
-        let mut file = match proc.open_if_there(KALLSYMS, OFlags::RDONLY) {
-            Ok(Some(file)) => file,
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                unnamed("symbols", &error);
-                return Ok(());
-            }
-        };
+        let Some(file) = &mut self.symbols else { return Ok(()) };
+        if let Err(error) = file.rewind() {
+            unnamed("symbols", &anyhow!("/proc/{KALLSYMS}: cannot be read again: {error}"));
+            return Ok(());
+        }
         let (mut piece, mut kept) = (vec![0; PIECE], 0);
         loop {
-            let len = kept + fill(&mut file, &mut piece[kept..]).unwrap_or(0);
+            let len = kept + fill(file, &mut piece[kept..]).unwrap_or(0);
             let is_last = len < PIECE;
             // A line longer than a piece is none of the kernel's.
             let whole = piece[..len].iter().rposition(|&b| b == b'\n').filter(|_| !is_last).map_or(len, |end| end + 1);
@@ -177,7 +196,7 @@ impl HostTexts {
         let host = if names_host { system.nodename() } else { c"-" };
         let names = [system.sysname(), host, system.release(), system.version(), system.machine()];
         let uname = names.map(|n| n.to_string_lossy().into_owned()).join(" ");
-        let modules = self.proc("modules", "modules");
+        let modules = self.told_modules();
         self.modules.add(&modules);
         self.modules.finish();
         let module_info = self.module_info_of(&modules);
@@ -201,7 +220,7 @@ impl HostTexts {
 
     /// Texts by item tag about modules that are new since the last call. A file that cannot be read is told at the end.
     pub(crate) fn new_modules(&mut self) -> Vec<(u16, Vec<u8>)> {
-        let text = self.proc.as_ref().and_then(|proc| proc.read("modules").ok()).unwrap_or_default();
+        let text = self.list_of_modules().unwrap_or_default();
         let (modules, names) = self.known_modules.take(text);
         if names.is_empty() {
             return Vec::new();
@@ -232,27 +251,35 @@ impl HostTexts {
     }
 
     /// Symbols of the modules, as lines of kallsyms.
-    fn symbols_of(&self, modules: &BTreeSet<Vec<u8>>) -> io::Result<Vec<u8>> {
-        let Some(proc) = &self.proc else { return Ok(Vec::new()) };
-        let mut file = proc.open(KALLSYMS, OFlags::RDONLY)?;
+    fn symbols_of(&mut self, modules: &BTreeSet<Vec<u8>>) -> io::Result<Vec<u8>> {
+        let Some(file) = &mut self.symbols else { return Ok(Vec::new()) };
+        file.rewind()?;
         let (mut symbols, mut piece) = (SymbolsOf::new(modules), vec![0; PIECE]);
         loop {
-            match fill(&mut file, &mut piece)? {
+            match fill(file, &mut piece)? {
                 0 => return Ok(symbols.finish()),
                 len => symbols.add(&piece[..len]),
             }
         }
     }
 
+    /// Text of the symbols; empty where it cannot be read, which is reported.
+    fn all_symbols(&self) -> Vec<u8> {
+        self.symbols.as_ref().map_or(Ok(Vec::new()), read_again).unwrap_or_else(|error| {
+            unnamed("symbols", &anyhow!("/proc/{KALLSYMS}: cannot be read: {error}"));
+            Vec::new()
+        })
+    }
+
     /// Texts by item tag, read after the last event: names that are new since the start, the symbols if
     /// `with_symbols`, and the final counts.
     pub(crate) fn at_end(&mut self, saved_cmdlines: &[u8], with_symbols: bool) -> Vec<(u16, Vec<u8>)> {
-        let text = self.proc("modules", "modules");
+        let text = self.told_modules();
         let mut modules = self.modules.later(&text);
         let module_info = self.module_info.later(&self.module_info_of(&modules));
         let has_new = with_symbols && !modules.is_empty();
         modules.extend(self.known_modules.gone(&text));
-        let symbols = if has_new { self.kallsyms.later(&self.proc(KALLSYMS, "symbols")) } else { Vec::new() };
+        let symbols = if has_new { self.kallsyms.later(&self.all_symbols()) } else { Vec::new() };
         let slabinfo = self.proc("slabinfo", "some caches");
         let aliases = self.of_sysfs("other names of caches", |sysfs| slab_aliases::lines(sysfs, &slabinfo));
         let flags = self.of_sysfs("flags of caches", reclaim_account::lines);
@@ -276,8 +303,7 @@ impl HostTexts {
 
     /// Lines about the modules in a text of `/proc/modules`.
     fn module_info_of(&self, modules: &[u8]) -> Vec<u8> {
-        let release = rustix::system::uname().release().to_string_lossy().into_owned();
-        let list: PathBuf = [Path::new("/lib/modules"), release.as_ref(), "modules.dep".as_ref()].iter().collect();
+        let list = confine::list_of_modules();
         let Some(sysfs) = &self.sysfs else { return Vec::new() };
         let (lines, failed) = module_info::lines(modules, sysfs, &list);
         if let Some(error) = failed {
@@ -387,7 +413,7 @@ mod tests {
         let (core, init) = ("1 T stext\n2 t old_x\t[old]\n", "3 t foo_init\t[foo]\n");
         write("modules", old);
         write("kallsyms", core);
-        let mut texts = HostTexts { proc: fs(), sysfs: None, ..HostTexts::open() };
+        let mut texts = HostTexts::of(fs(), None);
         texts.symbols(|_| Ok(())).unwrap();
         texts.at_start(&fixture::description(&fixture::one_cpu()).facts, false);
         assert!(texts.new_modules().is_empty());
@@ -418,7 +444,7 @@ mod tests {
         let line = |n: usize| format!("{n:016x} T symbol_{n}\n");
         let all: String = (1..6000).map(line).collect();
         std::fs::write(dir.path().join("kallsyms"), &all).unwrap();
-        let mut texts = HostTexts { proc: KernelFs::at(dir.path()).ok(), ..HostTexts::open() };
+        let mut texts = HostTexts::of(KernelFs::at(dir.path()).ok(), None);
         texts.kallsyms.add_later(line(17).as_bytes());
         let mut found = Vec::new();
         let put = |payload: &[u8]| {

@@ -1,6 +1,10 @@
 //! Texts of proc on the machine's memory, at the begin and at the end of a recording.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use kmemtrace_abi::disk::block::item;
+use rustix::fs::OFlags;
 
 use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::write::host_texts::unnamed;
@@ -41,13 +45,21 @@ enum Side {
 pub(crate) struct MemoryTexts {
     proc: Option<KernelFs>,
     with_callers: bool,
+    /// [`STAT_REFRESH`], open from the start: in the sandbox nothing in proc is opened for writing. Older kernels, and mounts that are
+    /// read-only, do without.
+    refresh: Option<File>,
 }
 
 impl MemoryTexts {
     /// Opens proc; `with_callers`: texts with a line for each caller are read, too. The reader of the other names has told it where
     /// there is no proc.
     pub(crate) fn open(with_callers: bool) -> MemoryTexts {
-        MemoryTexts { proc: KernelFs::find(&PROC).ok(), with_callers }
+        MemoryTexts::of(KernelFs::find(&PROC).ok(), with_callers)
+    }
+
+    fn of(proc: Option<KernelFs>, with_callers: bool) -> MemoryTexts {
+        let refresh = proc.as_ref().and_then(|proc| proc.open(STAT_REFRESH, OFlags::WRONLY).ok());
+        MemoryTexts { proc, with_callers, refresh }
     }
 
     /// Texts of totals once the kernel records, by item tag.
@@ -71,9 +83,9 @@ impl MemoryTexts {
         texts
     }
 
-    /// Has the kernel add up its counters. Older kernels, and mounts that are read-only, do without.
+    /// Has the kernel add up its counters.
     fn refresh(&self) {
-        let _ = self.proc.as_ref().map(|proc| proc.write(STAT_REFRESH, "1\n"));
+        let _ = self.refresh.as_ref().map(|file| file.write_all_at(b"1\n", 0));
     }
 
     fn read(&self, texts: &[Text], side: Side) -> Vec<(u16, Vec<u8>)> {
@@ -110,7 +122,7 @@ mod tests {
         for (file, text) in [("meminfo", "MemFree: 1 kB\n"), ("zoneinfo", "Node 0\n"), ("allocinfo", "a\n")] {
             std::fs::write(dir.path().join(file), text).unwrap();
         }
-        let texts = |with_callers| MemoryTexts { proc: KernelFs::at(dir.path()).ok(), with_callers };
+        let texts = |with_callers| MemoryTexts::of(KernelFs::at(dir.path()).ok(), with_callers);
         let of = |texts: &[(u16, Vec<u8>)], tag| texts.iter().find(|(of, _)| *of == tag).map(|(_, text)| text.len());
         let begun = texts(true).begun();
         assert_eq!(

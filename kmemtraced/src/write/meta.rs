@@ -3,7 +3,7 @@
 
 use std::io;
 
-use kmemtrace_abi::disk::block::{End, NO_CPU, item, kind};
+use kmemtrace_abi::disk::block::{End, Major, NO_CPU, item, kind};
 use zerocopy::IntoBytes;
 
 use crate::output::destination::Destination;
@@ -20,6 +20,8 @@ const MANY_NAMES: usize = 4096;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetaOptions {
     pub(crate) compression: Compression,
+    /// Version of the file's format.
+    pub(crate) major: Major,
     /// True if what is written must survive a power cut at once.
     pub(crate) sync: bool,
     /// True if the symbols are read after the last event only.
@@ -40,7 +42,7 @@ impl MetaFile {
         description: &Description,
         options: &MetaOptions,
     ) -> anyhow::Result<MetaFile> {
-        let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording);
+        let file = BlockFile::new(output.file(NAME)?, NO_CPU, description.recording).in_major(options.major);
         let mut meta = MetaFile { file, texts: HostTexts::open(), options: *options };
         meta.put_start(description).map_err(|error| output.unwritable(NAME, &error))?;
         Ok(meta)

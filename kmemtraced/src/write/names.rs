@@ -9,8 +9,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use kmemtrace_sandbox::{Mode, Role};
 
 use crate::fs::kernelfs::{KernelFs, PROC};
+use crate::process::confine;
 use crate::process::thread::{not_started, own_tid};
 use crate::write::comms::Comms;
 use crate::write::host_texts::live_threads;
@@ -63,21 +65,25 @@ pub(crate) struct Names {
 impl Names {
     /// Starts the thread, which waits for its file. A viewer that follows the recording gets command names as they come. `is_lean`:
     /// texts of memory with a line for each caller are left out.
-    pub(crate) fn start(is_followed: bool, is_lean: bool) -> anyhow::Result<Names> {
+    pub(crate) fn start(is_followed: bool, is_lean: bool, sandbox: Mode) -> anyhow::Result<Names> {
         let name = "names";
         let (tid_out, tid) = crossbeam_channel::bounded(1);
         let (file, files) = crossbeam_channel::bounded(1);
         let (texts, texts_out) = crossbeam_channel::bounded(1);
         let shared = Arc::<Shared>::default();
         let figures = Arc::clone(&shared);
+        let memory = MemoryTexts::open(!is_lean);
+        let mut allowed = confine::sandbox(Role::Names);
+        confine::allow_names(&mut allowed)?;
         let work = move || {
-            let _ = tid_out.send(own_tid());
-            let memory = MemoryTexts::open(!is_lean);
+            let closed = confine::close(&allowed, sandbox);
+            drop(allowed);
+            let _ = tid_out.send(closed.map(|_| own_tid()));
             files.recv().ok().map(|file| write(file, &texts_out, &memory, &figures))
         };
         let started = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work);
         let thread = started.map_err(|error| not_started(name, &error))?;
-        let tid = tid.recv().map_err(|error| not_started(name, &io::Error::other(error)))?;
+        let tid = tid.recv().map_err(|error| not_started(name, &io::Error::other(error)))??;
         let interval = if is_followed { Duration::ZERO } else { INTERVAL };
         let (comms, memory) = (Comms::new(is_followed), MemoryTexts::open(!is_lean));
         let (memory_at_end, due) = (Vec::new(), Instant::now() + interval);

@@ -1,9 +1,12 @@
 //! Figures of a CPU's file: while it is written, and at its end.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::write::block_file::Stored;
+use crate::write::load::CpuLoad;
 use crate::write::overruns::Overruns;
 
 /// Figures of a CPU that other threads read during the recording.
@@ -14,8 +17,45 @@ pub(crate) struct Progress {
     pub(crate) lost: AtomicU64,
     /// True once the file cannot be written.
     pub(crate) failed: AtomicBool,
-    /// True once the file system has refused to take old blocks back.
-    pub(crate) keeps_all: AtomicBool,
+    /// Load of the CPU, for the writer.
+    pub(crate) load: CpuLoad,
+    /// Blocks that wait for the writer.
+    pub(crate) waiting: Arc<AtomicUsize>,
+}
+
+/// Blocks of events by the way they are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BlockCounts {
+    /// Records are encoded, not compressed.
+    pub(crate) encoded: u64,
+    /// Compressed, with records that are encoded or not.
+    pub(crate) compressed: u64,
+    /// As they are.
+    pub(crate) plain: u64,
+    /// Blocks among these that were not compressed because they had waited too long.
+    pub(crate) late: u64,
+}
+
+impl BlockCounts {
+    /// Counts a block.
+    pub(crate) fn count(&mut self, stored: &Stored<'_>) {
+        let count = match (stored.is_compressed, stored.coded_len) {
+            (true, _) => &mut self.compressed,
+            (false, Some(_)) => &mut self.encoded,
+            (false, None) => &mut self.plain,
+        };
+        *count += 1;
+    }
+
+    /// Both together.
+    pub(crate) fn plus(self, other: BlockCounts) -> BlockCounts {
+        BlockCounts {
+            encoded: self.encoded + other.encoded,
+            compressed: self.compressed + other.compressed,
+            plain: self.plain + other.plain,
+            late: self.late + other.late,
+        }
+    }
 }
 
 /// Final figures of a CPU's file.
@@ -42,8 +82,8 @@ pub(crate) struct Outcome {
     pub(crate) overruns: Overruns,
     /// Longest time that writing a block took.
     pub(crate) slowest_write: Duration,
-    /// Blocks that were not compressed because the writer was late.
-    pub(crate) uncompressed: u64,
+    /// Blocks of events by the way they are stored.
+    pub(crate) blocks: BlockCounts,
     /// Reason why the file could not be written.
     pub(crate) error: Option<io::Error>,
 }
@@ -66,7 +106,7 @@ impl Outcome {
             unfinished: true,
             overruns: Overruns::default(),
             slowest_write: Duration::ZERO,
-            uncompressed: 0,
+            blocks: BlockCounts::default(),
             error: None,
         }
     }

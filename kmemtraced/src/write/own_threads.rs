@@ -11,8 +11,11 @@ use crate::fs::kernelfs::{KernelFs, PROC};
 
 /// True if this process is in the first pid namespace, whose thread ids the events have. Assumed without proc, as in an initramfs.
 pub(crate) fn has_ids_of_events() -> bool {
-    let inode = KernelFs::find(&PROC).and_then(|proc| proc.inode_of("self/ns/pid"));
-    inode.map_or(true, |inode| inode.is_none_or(|inode| inode == FIRST_PID_NAMESPACE))
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let inode = KernelFs::find(&PROC).and_then(|proc| proc.inode_of("self/ns/pid"));
+        inode.map_or(true, |inode| inode.is_none_or(|inode| inode == FIRST_PID_NAMESPACE))
+    })
 }
 
 /// Thread ids of the recorder, and the place of the thread id in an event record.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
@@ -71,7 +71,7 @@ pub(crate) struct Reader {
     pub(crate) state: State,
 }
 
-/// State of a reader thread; the default at its start.
+/// State of a reader thread.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// True once the writer got the error of a read.
@@ -80,12 +80,21 @@ pub(crate) struct State {
     drained: Option<u64>,
     /// Time of the last watermark.
     watermark: Option<u64>,
+    /// Blocks that wait for the writer, counted with it.
+    pub(crate) waiting: Arc<AtomicUsize>,
     /// Most bytes that one round has taken since the last watermark.
     most_taken: u64,
     /// True if the last watermark said that the buffer was empty: another one says nothing new while the CPU is idle.
     is_empty_told: bool,
     /// Reasons why the kernel's buffer overran.
     pub(crate) overruns: OverrunWatch,
+}
+
+impl State {
+    /// The state at the start, with the counter of waiting blocks.
+    pub(crate) fn new(waiting: Arc<AtomicUsize>) -> State {
+        State { waiting, ..State::default() }
+    }
 }
 
 impl Reader {
@@ -272,6 +281,7 @@ impl Reader {
             return Ok(());
         }
         let next = buffer.split(whole, self.take_memory()?);
+        self.state.waiting.fetch_add(1, Ordering::Relaxed);
         self.send(Message::Data(std::mem::replace(buffer, next)))
     }
 
@@ -332,9 +342,8 @@ fn whole_records(framing: &RelayFraming, bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::sync::atomic::AtomicUsize;
 
-    use kmemtrace_abi::disk::block::HEADER_BYTES;
+    use crate::write::block_buffer::HEADER_ROOM;
     use kmemtrace_abi::kernel::stats::Stats;
     use kmemtrace_abi::kernel::subbuffer::tally;
     use kmemtrace_abi::target::Target;
@@ -390,7 +399,7 @@ mod tests {
         let waits = Arc::new(AtomicUsize::new(0));
         let source = Box::new(Script(script.into(), Arc::clone(&stop), Arc::clone(&waits)));
         let framing = Arc::new(framing);
-        let pool = BlockPool::new(Vec::new(), crossbeam_channel::never(), HEADER_BYTES + room, 1000);
+        let pool = BlockPool::new(Vec::new(), crossbeam_channel::never(), HEADER_ROOM + room, 1000);
         // A flush that is never due: the script says when there is more.
         let (flush, abandon, state) = (Duration::from_secs(10), Arc::default(), State::default());
         Reader { source, framing, flush, full, pool, stop, abandon, watermarks: false, buffer_bytes: 0, state }.run();
@@ -414,7 +423,7 @@ mod tests {
             let target = Target { endian: Endian::NATIVE, word_bytes: 8 };
             let shape = PageShape { target, commit_offset: 8, commit_size: 8, data_offset: 16, size: 64 };
             let framing = Arc::new(Framing::SubBuffers(shape));
-            let pool = BlockPool::new(Vec::new(), crossbeam_channel::never(), HEADER_BYTES + 4096, 1000);
+            let pool = BlockPool::new(Vec::new(), crossbeam_channel::never(), HEADER_ROOM + 4096, 1000);
             let (flush, abandon, state) = (Duration::ZERO, Arc::default(), State::default());
             Reader { source, framing, flush, full, pool, stop, abandon, watermarks, buffer_bytes: 128, state }.run();
             let told = taken.into_iter().filter_map(|message| match message {
@@ -547,13 +556,13 @@ mod tests {
         // The reader waits for room in the one channel, or for a block of the other.
         for (given, room) in [(4, 1), (2, 9)] {
             let ((full, _taken), (free_in, free)) = (crossbeam_channel::bounded(room), blocks(9));
-            (0..given).for_each(|_| free_in.send(vec![0; HEADER_BYTES + 64]).unwrap());
+            (0..given).for_each(|_| free_in.send(vec![0; HEADER_ROOM + 64]).unwrap());
             let (stop, abandon) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
             let source = Script((0..9).map(|_| Ok(vec![1; 64])).collect(), Arc::clone(&stop), Arc::default());
             let framing = Arc::new(Framing::Relay(RelayFraming::default()));
             let (source, flush, state) = (Box::new(source), Duration::from_millis(1), State::default());
             let abandoned = Arc::clone(&abandon);
-            let pool = BlockPool::new(Vec::new(), free, HEADER_BYTES + 64, 0);
+            let pool = BlockPool::new(Vec::new(), free, HEADER_ROOM + 64, 0);
             let reader = Reader {
                 source,
                 framing,

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use kmemtrace_abi::kernel::relay;
-use kmemtrace_abi::kernel::subbuffer::{self, Missed};
+use kmemtrace_abi::kernel::subbuffer::{self, Missed, Tally};
 use kmemtrace_abi::target::Endian;
 
 use crate::source::Framing;
@@ -54,23 +54,28 @@ impl BlockTally {
             Framing::SubBuffers(shape) => {
                 while !payload.is_empty() {
                     let Ok((tally, stored)) = subbuffer::tally(shape, payload) else { break };
-                    sum.span.append(EventSpan { events: tally.events, first: tally.first, last: tally.last });
-                    match tally.missed {
-                        Some(Missed::Counted(n)) => sum.lost = sum.lost.saturating_add(n),
-                        Some(Missed::Uncounted) => sum.is_vague = true,
-                        None => {}
-                    }
+                    sum.add(&tally);
                     payload = &payload[stored..];
                 }
             }
         }
         sum
     }
+
+    /// Adds the counts of the next sub-buffer.
+    pub(crate) fn add(&mut self, tally: &Tally) {
+        self.span.append(EventSpan { events: tally.events, first: tally.first, last: tally.last });
+        match tally.missed {
+            Some(Missed::Counted(n)) => self.lost = self.lost.saturating_add(n),
+            Some(Missed::Uncounted) => self.is_vague = true,
+            None => {}
+        }
+    }
 }
 
 /// Loads a payload into the processor's cache in one sequential pass. By the writer's turn it has often left the cache, and
 /// walking from record to record would wait for each of them.
-fn load_into_cache(payload: &[u8]) {
+pub(crate) fn load_into_cache(payload: &[u8]) {
     const CACHE_LINE: usize = 64;
     black_box(payload.iter().step_by(CACHE_LINE).fold(0, |sum, byte| sum ^ byte));
 }

@@ -7,23 +7,28 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use crossbeam_channel::{Receiver, Sender};
-use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, HEADER_BYTES, Watermark};
+use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Major, Watermark};
+use kmemtrace_sandbox::{Mode, Role, Sandbox};
 use rustix::thread::CpuSet;
 
 use crate::choices::Priority;
 use crate::control::foreign::ForeignChanges;
 use crate::output::destination::Destination;
+use crate::process::confine;
 use crate::process::memory;
 use crate::process::messages;
 use crate::process::thread::{Granted, not_started, own_tid, prioritize};
 use crate::source::{CpuSource, Framing, TraceSource};
+use crate::write::block_buffer::HEADER_ROOM;
 use crate::write::block_file::BlockFile;
 use crate::write::block_pool::{BlockPool, FIRST_BLOCKS};
 use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
+use crate::write::load::{Business, LoadWatch};
 use crate::write::outcome::{Outcome, Progress};
 use crate::write::own_threads::OwnThreads;
 use crate::write::reader::{self, BLOCK_BYTES, Message, Reader};
+use crate::write::records::RecordEncoder;
 use crate::write::writer::Writer;
 
 /// Greatest block pool of a CPU, bytes: the pool grows when the writer falls behind.
@@ -104,13 +109,22 @@ pub(crate) struct RecordOptions {
     pub(crate) sync: Option<Duration>,
     pub(crate) priority: Priority,
     pub(crate) compress: Compression,
+    /// Version of the files' format: records are encoded in version 2.
+    pub(crate) major: Major,
     pub(crate) changes: ForeignChanges,
-    /// Bytes of each file that stay, where older ones are given back to the file system.
-    pub(crate) keep: Option<u64>,
     /// True if a program reads the blocks meanwhile, and is told how far each CPU's events are taken while nothing happens, too.
     pub(crate) watermarks: bool,
     /// Counter of the recorder's own events, where they are to be counted.
     pub(crate) own: Option<OwnThreads>,
+    pub(crate) sandbox: Mode,
+}
+
+/// What a thread tells once it has begun.
+struct Ready {
+    tid: i32,
+    granted: Granted,
+    /// An error if its sandbox could not be closed.
+    closed: anyhow::Result<()>,
 }
 
 /// Blocks of a CPU's pool: all that it may have, of which the first exist from the start.
@@ -133,15 +147,15 @@ impl Blocks {
     }
 }
 
-/// Spawns a thread of this priority, on CPU `pinned` if given; it sends its thread id and the priority that it has, then works.
+/// Spawns a thread in this sandbox, on CPU `pinned` if given; it tells that it has begun, then works.
 fn start_thread<T: Send + 'static>(
     name: String,
     pinned: Option<u32>,
-    priority: Priority,
-    ready: &Sender<(i32, Granted)>,
+    sandbox: Sandbox,
+    spawner: &Spawner<'_>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<JoinHandle<T>> {
-    let ready = ready.clone();
+    let (ready, priority, mode) = (spawner.ready.clone(), spawner.options.priority, spawner.options.sandbox);
     let begin = move || {
         if let Some(cpu) = pinned.filter(|&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
             let mut set = CpuSet::new();
@@ -149,7 +163,11 @@ fn start_thread<T: Send + 'static>(
             // Fails for a CPU that is offline, whose buffer gets no events, either.
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        let _ = ready.send((own_tid(), prioritize(priority)));
+        // In the sandbox no priority can be raised.
+        let granted = prioritize(priority);
+        let closed = confine::close(&sandbox, mode).map(drop);
+        drop(sandbox);
+        let _ = ready.send(Ready { tid: own_tid(), granted, closed });
         drop(ready);
         work()
     };
@@ -162,8 +180,7 @@ struct Spawner<'a> {
     output: &'a Destination,
     description: &'a Arc<Description>,
     options: &'a RecordOptions,
-    /// Thread ids and priorities, sent by each thread.
-    ready: Sender<(i32, Granted)>,
+    ready: Sender<Ready>,
     /// Start message. A reader takes nothing from the kernel before it, and ends where it cannot come any more.
     go: Receiver<()>,
 }
@@ -192,11 +209,13 @@ impl Spawner<'_> {
         let Begun { cpu, writer, full, pool } = begun;
         let progress = Arc::clone(&writer.progress);
         let writer =
-            start_thread(format!("write{cpu}"), None, self.options.priority, &self.ready, move || writer.run())?;
+            start_thread(format!("write{cpu}"), None, confine::sandbox(Role::Writer), self, move || writer.run())?;
         workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
         // A CPU that was never online has no buffer: its file is complete and empty.
         if let Some(source) = self.source.cpu(cpu)? {
-            let reader = self.start_reader(cpu, source, full, pool, workers)?;
+            let waiting = workers.threads.last().map(|threads| Arc::clone(&threads.progress.waiting));
+            let state = reader::State::new(waiting.unwrap_or_default());
+            let reader = self.start_reader(cpu, (source, state), full, pool, workers)?;
             if let Some(threads) = workers.threads.last_mut() {
                 threads.reader = Some(reader);
             }
@@ -215,19 +234,23 @@ impl Spawner<'_> {
     ) -> anyhow::Result<Writer> {
         let Spawner { output, description, options, .. } = *self;
         let name = format!("cpu{cpu}.out");
-        let mut file = BlockFile::new(output.file(&name)?, cpu, description.recording);
-        if let Some(bytes) = options.keep {
-            file.keep_last(bytes);
-        }
+        let file = BlockFile::new(output.file(&name)?, cpu, description.recording);
+        let file = file.in_major(options.major);
+        let progress = Arc::<Progress>::default();
         let mut writer = Writer {
             file,
             description: Arc::clone(description),
+            compression: options.compress,
             compressor: BlockCompressor::new(options.compress),
+            records: (options.major == Major::Two)
+                .then(|| RecordEncoder::new(&description.facts, options.pool == PoolSize::Lean))
+                .flatten(),
+            business: Business::new(progress.load.clone()),
             patience: options.flush / 2,
             sync: options.sync,
             full,
             free,
-            progress: Arc::default(),
+            progress,
             reason: Arc::clone(&workers.reason),
             changes: options.changes.clone(),
             own: options.own.clone(),
@@ -240,14 +263,13 @@ impl Spawner<'_> {
     fn start_reader(
         &self,
         cpu: u32,
-        source: Box<dyn CpuSource>,
+        (source, mut state): (Box<dyn CpuSource>, reader::State),
         full: Sender<Message>,
         pool: BlockPool,
         workers: &Workers,
     ) -> anyhow::Result<JoinHandle<()>> {
         // Counters from before events are enabled: loss up to here is not loss of the recording.
         let before = source.sample();
-        let mut state = reader::State::default();
         state.overruns.set_base(before.as_ref().map_or(0, |sample| sample.stats.overrun));
         let _ = full.send(Message::Counters(before));
         let reader = Reader {
@@ -268,7 +290,9 @@ impl Spawner<'_> {
                 reader.run();
             }
         };
-        start_thread(format!("read{cpu}"), Some(cpu), self.options.priority, &self.ready, run)
+        let mut sandbox = confine::sandbox(Role::Drain);
+        self.source.allow_reading(&mut sandbox)?;
+        start_thread(format!("read{cpu}"), Some(cpu), sandbox, self, run)
     }
 }
 
@@ -296,8 +320,8 @@ impl Workers {
             granted: None,
         };
         let block_bytes = match &*facts.framing {
-            Framing::SubBuffers(shape) => options.pool.block_bytes().max(shape.size) + HEADER_BYTES,
-            Framing::Relay(_) => options.pool.block_bytes() + HEADER_BYTES,
+            Framing::SubBuffers(shape) => options.pool.block_bytes().max(shape.size) + HEADER_ROOM,
+            Framing::Relay(_) => options.pool.block_bytes() + HEADER_ROOM,
         };
         // Before the threads, whose stacks take address space that the pools need more.
         let blocks = facts
@@ -311,11 +335,12 @@ impl Workers {
         let cpus = facts.cpus.iter().zip(blocks);
         let begun = cpus.map(|(&cpu, blocks)| spawner.begin_cpu(cpu, blocks, &workers));
         let begun = begun.collect::<anyhow::Result<Vec<Begun>>>();
-        let begun =
+        let mut begun =
             begun.and_then(|begun| begun.into_iter().try_for_each(|begun| spawner.start_cpu(begun, &mut workers)));
         drop(spawner);
-        for (tid, granted) in ready_out {
+        for Ready { tid, granted, closed } in ready_out {
             workers.tids.push(tid);
+            begun = begun.and(closed);
             // One that was refused what others have stands for all.
             if workers.granted.as_ref().is_none_or(|before| *before == Granted::Fifo) {
                 workers.granted = Some(granted);
@@ -344,6 +369,11 @@ impl Workers {
                 let _ = go.send(());
             }
         }
+    }
+
+    /// Reads the load of each CPU for its writer from now on.
+    pub(crate) fn load_watch(&self) -> LoadWatch {
+        LoadWatch::new(self.progress().map(|(cpu, progress)| (cpu, progress.load.clone())))
     }
 
     /// Figures of each CPU up to now.

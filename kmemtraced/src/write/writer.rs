@@ -7,20 +7,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
-use kmemtrace_abi::disk::block::{End, HEADER_BYTES, kind};
+use kmemtrace_abi::disk::block::{End, kind};
 use zerocopy::IntoBytes;
 
 use crate::control::foreign::ForeignChanges;
 use crate::source::Framing;
-use crate::write::block_buffer::BlockBuffer;
+use crate::write::block_buffer::{BlockBuffer, HEADER_ROOM};
 use crate::write::block_file::{BlockFile, BlockPlace, Stored};
-use crate::write::compress::BlockCompressor;
+use crate::write::compress::{BlockCompressor, Compression};
 use crate::write::header::Description;
+use crate::write::load::Business;
 use crate::write::loss::{FinalLoss, LossAccount, LossRecord};
-use crate::write::outcome::{Outcome, Progress};
+use crate::write::outcome::{BlockCounts, Outcome, Progress};
 use crate::write::overruns::Overruns;
 use crate::write::own_threads::OwnThreads;
 use crate::write::reader::Message;
+use crate::write::records::RecordEncoder;
 use crate::write::tally::{BlockTally, EventSpan};
 
 /// Poll interval for the last changes by other programs.
@@ -30,7 +32,11 @@ const LAST_CHANGES_INTERVAL: Duration = Duration::from_millis(2);
 pub(crate) struct Writer {
     pub(crate) file: BlockFile,
     pub(crate) description: Arc<Description>,
+    pub(crate) compression: Compression,
     pub(crate) compressor: Option<BlockCompressor>,
+    /// Encoder of the records, where they are not stored as the kernel wrote them.
+    pub(crate) records: Option<RecordEncoder>,
+    pub(crate) business: Business,
     /// Longest time that a block waits before it is written uncompressed.
     pub(crate) patience: Duration,
     /// Interval between two syncs of the file.
@@ -67,8 +73,8 @@ struct Writing {
     overruns: Overruns,
     /// Longest time that writing a block took.
     slowest_write: Duration,
-    /// Blocks that were not compressed because the writer was late.
-    uncompressed: u64,
+    /// Blocks of events by the way they are stored.
+    blocks: BlockCounts,
 }
 
 impl Writer {
@@ -88,6 +94,19 @@ impl Writer {
         self.file.put(kind::FILE_HEADER, &self.description.payload(false))
     }
 
+    /// True if there is time to compress the block at hand, where that is not asked for come what may.
+    fn compresses_now(&mut self) -> bool {
+        match self.compression {
+            Compression::None | Compression::Records => false,
+            Compression::Zstd(_) => true,
+            Compression::Auto if self.records.is_some() => {
+                let waiting = self.progress.waiting.load(Ordering::Relaxed);
+                !self.business.is_busy(waiting, Instant::now())
+            }
+            Compression::Auto => self.full.len() * 4 <= self.full.capacity().unwrap_or(1),
+        }
+    }
+
     /// Writes until the reader has ended, then the end block.
     pub(crate) fn run(self) -> Outcome {
         let is_relay = matches!(*self.description.facts.framing, Framing::Relay(_));
@@ -102,7 +121,7 @@ impl Writer {
             synced: Instant::now(),
             overruns: Overruns::default(),
             slowest_write: Duration::ZERO,
-            uncompressed: 0,
+            blocks: BlockCounts::default(),
         };
         writing.take_messages();
         writing.wait_for_changes();
@@ -111,6 +130,29 @@ impl Writer {
             return Outcome::unfinished(&writing.writer.progress);
         }
         writing.finish()
+    }
+}
+
+/// The block at hand as it is to be stored: in a buffer of the encoder or the compressor where that takes less room.
+fn store<'a>(
+    buffer: &'a mut BlockBuffer,
+    coded_len: Option<usize>,
+    records: Option<&'a mut RecordEncoder>,
+    compressor: Option<&'a mut BlockCompressor>,
+) -> Stored<'a> {
+    let raw_len = buffer.payload().len();
+    let (block, coded_len) = match (records, coded_len) {
+        (Some(records), Some(len)) => (records.block(len), Some(len)),
+        (records, _) => {
+            if let Some(records) = records {
+                records.clear_unused(buffer.payload_mut());
+            }
+            (buffer.block(), None)
+        }
+    };
+    match compressor.and_then(|compressor| compressor.compress(block, HEADER_ROOM)) {
+        Some(block) => Stored { block, raw_len, coded_len, is_compressed: true },
+        None => Stored { block, raw_len, coded_len, is_compressed: false },
     }
 }
 
@@ -126,6 +168,8 @@ impl Writing {
             }
             match message {
                 Message::Data(mut buffer) => {
+                    let waiting = &self.writer.progress.waiting;
+                    let _ = waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |blocks| blocks.checked_sub(1));
                     self.data(&mut buffer);
                     // Fails where the reader has ended.
                     let _ = self.writer.free.send(buffer.into_memory());
@@ -164,37 +208,35 @@ impl Writing {
 
     fn data(&mut self, buffer: &mut BlockBuffer) {
         let framing = &*self.writer.description.facts.framing;
-        let tally = BlockTally::of(framing, buffer.payload());
+        let (tally, coded_len) = match &mut self.writer.records {
+            Some(records) => records.encode(buffer.payload()),
+            None => (BlockTally::of(framing, buffer.payload()), None),
+        };
         if let (Some(own), Framing::SubBuffers(shape)) = (&self.writer.own, framing) {
             self.own_events += own.count(shape, buffer.payload());
         }
-        let is_written = self.failure.is_none() && self.put_data(buffer, tally.span);
+        let is_written = self.failure.is_none() && self.put_data(buffer, coded_len, tally.span);
         self.loss.add_block(&tally, is_written);
         if is_written {
             self.writer.progress.events.store(self.loss.written().events, Ordering::Relaxed);
-            if self.writer.file.free_old().is_err() {
-                self.writer.progress.keeps_all.store(true, Ordering::Release);
-            }
-            self.writer.progress.bytes.store(self.writer.file.stored(), Ordering::Relaxed);
+            self.writer.progress.bytes.store(self.writer.file.bytes(), Ordering::Relaxed);
         }
     }
 
-    /// Writes a block of events, compressed where that is asked for and time allows; false where that fails.
-    fn put_data(&mut self, buffer: &mut BlockBuffer, span: EventSpan) -> bool {
-        let raw_len = buffer.payload().len();
+    /// Writes a block of events, stored as is asked for and time allows; false where that fails. `coded_len`: bytes of its encoded
+    /// records.
+    fn put_data(&mut self, buffer: &mut BlockBuffer, coded_len: Option<usize>, span: EventSpan) -> bool {
         let place = self.place(span);
         let put = self.writer.put_header().and_then(|()| {
-            let Writer { file, compressor, patience, full, .. } = &mut self.writer;
-            let (has_waited, many_wait) = (buffer.waited() >= *patience, full.len() * 4 > full.capacity().unwrap_or(1));
-            let is_late = compressor.as_ref().is_some_and(|compressor| compressor.is_late(has_waited, many_wait));
-            self.uncompressed += u64::from(is_late);
-            let in_time = compressor.as_mut().filter(|_| !is_late);
-            let frame = in_time.and_then(|compressor| compressor.compress(buffer.block(), HEADER_BYTES));
+            let is_compressed = self.writer.compresses_now();
+            let is_late = is_compressed && buffer.waited() >= self.writer.patience;
+            self.blocks.late += u64::from(is_late);
+            let Writer { file, compressor, records, .. } = &mut self.writer;
+            let compressor = compressor.as_mut().filter(|_| is_compressed && !is_late);
+            let stored = store(buffer, coded_len, records.as_mut(), compressor);
+            self.blocks.count(&stored);
             let begun = Instant::now();
-            let put = match frame {
-                Some(block) => file.put_block(kind::DATA, Stored::Zstd { block, raw_len }, place),
-                None => file.put_block(kind::DATA, Stored::Plain(buffer.block()), place),
-            };
+            let put = file.put_block(kind::DATA, stored, place);
             self.slowest_write = self.slowest_write.max(begun.elapsed());
             put
         });
@@ -213,7 +255,7 @@ impl Writing {
         }
         let (mut buffer, place) = (BlockBuffer::holding(payload), self.place(EventSpan::default()));
         let put = self.writer.put_header();
-        let put = put.and_then(|()| self.writer.file.put_block(kind, Stored::Plain(buffer.block()), place));
+        let put = put.and_then(|()| self.writer.file.put_block(kind, Stored::plain(buffer.block()), place));
         if let Err(error) = put {
             self.fail(error);
         }
@@ -277,7 +319,7 @@ impl Writing {
             unfinished: false,
             overruns: self.overruns,
             slowest_write: self.slowest_write,
-            uncompressed: self.uncompressed,
+            blocks: self.blocks,
             error: failed.or(self.failure),
         }
     }
@@ -337,7 +379,7 @@ mod tests {
             let messages = pages.iter().map(|page| data(&page.bytes[..page.trimmed]));
             compressed_with(description(&workload), messages.collect(), patience)
         });
-        assert_eq!((in_time.1.uncompressed, late.1.uncompressed), (0, pages.len() as u64));
+        assert_eq!((in_time.1.blocks.late, late.1.blocks.late), (0, pages.len() as u64));
         assert!(late.0.len() > in_time.0.len());
         assert_eq!(read_back(&late.0).0, read_back(&in_time.0).0);
     }
@@ -351,15 +393,18 @@ mod tests {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
         let (file, description) = (BlockFile::new(disk, 0, [7; 16]), Arc::new(description(&workload)));
-        let (compressor, patience, sync, progress, reason) =
-            (None, Duration::MAX, None, Arc::default(), Arc::default());
+        let (compressor, records, sync, progress, reason) = (None, None, None, Arc::default(), Arc::default());
+        let (compression, business, patience) = (Compression::None, Business::default(), Duration::MAX);
         let abandon = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&abandon);
         let (changes, own) = (closed(ForeignChanges::default()), None);
         let writer = Writer {
             file,
             description,
+            compression,
             compressor,
+            records,
+            business,
             patience,
             sync,
             full,

@@ -3,16 +3,18 @@
 //! Each test has the programs read such a file and looks at their memory and processor time.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kmemtrace_abi::disk::block::{BlockInfo, FLAG_ZSTD, HEADER_BYTES, Header, NO_CPU, block, item, kind, seal};
-use kmemtrace_tests::generate::{Options, Shape, trace_dir, tree, workload};
-use kmemtrace_tests::programs::{json, program, text};
+use kmemtrace_tests::generate::{Options, Random, Shape, trace_dir, tree, workload};
+use kmemtrace_tests::measured::{self, Ran};
+use kmemtrace_tests::programs::{json, program, text, until};
 use kmemtrace_tests::recording::Directory;
+use rustix::process::{Pid, Signal, kill_process};
 use zerocopy::FromBytes;
 
 /// Largest payload that a block expands to.
@@ -22,49 +24,14 @@ const MARGIN: u64 = 64 << 10;
 /// Processor time that no test's file takes on a slow machine with programs that are not optimised.
 const MOST: Duration = Duration::from_secs(60);
 
-/// How a program ended, and the most that it took.
-struct Run {
-    status: Option<i32>,
-    stdout: Vec<u8>,
-    stderr: String,
-    /// VmHWM, in KiB.
-    peak: u64,
-}
-
 /// Runs a program to its end; one that does not end is a failure.
-fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Run {
+fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Ran {
     let mut command = Command::new(program(name));
-    command.args(arguments).args(paths).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let all = |from: &mut dyn Read| {
-        let mut bytes = Vec::new();
-        from.read_to_end(&mut bytes).unwrap();
-        bytes
-    };
-    std::thread::scope(|scope| {
-        let stdout = scope.spawn(move || all(&mut out));
-        let stderr = scope.spawn(move || text(&all(&mut err)));
-        let (begin, mut peak) = (Instant::now(), 0);
-        let status = loop {
-            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-            peak = line.map_or(peak, |kilobytes| kilobytes.trim().parse().unwrap());
-            if let Some(status) = child.try_wait().unwrap() {
-                break status.code();
-            }
-            if begin.elapsed() > 4 * MOST {
-                child.kill().unwrap();
-                panic!("{name} {arguments:?} does not end");
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
-        Run { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap(), peak }
-    })
+    measured::run(command.args(arguments).args(paths).stdin(Stdio::null()), 4 * MOST)
 }
 
 /// Runs a program within a limit of this many MiB, and checks that it keeps to it and says at most one sentence.
-fn run_within(mib: u64, name: &str, arguments: &[&str], paths: &[&Path]) -> Run {
+fn run_within(mib: u64, name: &str, arguments: &[&str], paths: &[&Path]) -> Ran {
     let limit = format!("{mib}M");
     let ran = run(name, &[arguments, &["--max-memory", &limit]].concat(), paths);
     assert!(ran.peak > 0, "the memory of {name} was never read");
@@ -74,7 +41,7 @@ fn run_within(mib: u64, name: &str, arguments: &[&str], paths: &[&Path]) -> Run 
 }
 
 /// A refusal for want of memory, in one sentence.
-fn is_refused(ran: &Run) {
+fn is_refused(ran: &Ran) {
     assert_eq!(ran.status, Some(2), "{}", ran.stderr);
     assert!(ran.stderr.contains("need more than the") && ran.stderr.contains("--max-memory"), "{}", ran.stderr);
 }
@@ -502,4 +469,114 @@ fn texts_of_the_metadata_take_linear_time() {
             assert!(begin.elapsed() < MOST / 2, "{tag} {view}: {:?}", begin.elapsed());
         }
     }
+}
+
+/// Has the report name call-sites by this option and file, within this many MiB and the time that the file explains.
+fn named(mib: u64, option: &str, more: &[&str], file: &[u8]) -> Ran {
+    let dir = trace(1, 4000);
+    // Neighbours of the same name, which are asked about where it is in several files.
+    let neighbours: String = (0..300).map(|n| format!("{:x} t all\n", STEXT + n)).collect();
+    let symbols = format!("{STEXT:x} T _stext\n{neighbours}ffffffffffffff00 T end\n");
+    set_meta(&dir, &[(item::KALLSYMS, symbols.into_bytes())]);
+    dir.write("names", file);
+    let path = dir.file("names");
+    let arguments = [&["sites", "--format", "json", option, path.to_str().unwrap()], more].concat();
+    let ran = run_within(mib, "kmemtrace-report", &arguments, &[dir.path()]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(json(&ran.stdout)["rows"].as_array().is_some_and(|rows| !rows.is_empty()));
+    let allowed = Duration::from_secs(2) + Duration::from_secs(10) * (file.len() as u32).div_ceil(1 << 20);
+    assert!(ran.processor < 4 * allowed, "{:?} of {allowed:?}", ran.processor);
+    ran
+}
+
+fn map_of(text: &[u8]) -> Vec<u8> {
+    [b"kmemtrace.names/1\n", &zstd::bulk::compress(text, 3).unwrap()[..]].concat()
+}
+
+/// A function that a map has in hundreds of thousands of files, for each call-site.
+#[test]
+fn maps_of_names_take_steps_and_memory_by_what_is_stored() {
+    let mut random = Random::new(1);
+    let names: String = (0..2000).map(|_| format!("{:08x}\n", random.bits() as u32)).collect();
+    let small = map_of(&[names.as_bytes(), &b"/f\nall\n".repeat(700_000)].concat());
+    assert!(small.len() < 16 << 10, "{}", small.len());
+    let ran = named(256, "--names", &[], &small);
+    assert!(ran.stderr.contains("it takes more steps to read than any real file of its size"), "{}", ran.stderr);
+    // Lines that are too many for the limit.
+    let many: Vec<u8> = (0..1_200_000u32).flat_map(|n| format!("/{n}\nall\n").into_bytes()).collect();
+    let ran = named(64, "--names", &[], &map_of(&many));
+    assert!(ran.stderr.contains("its contents need more than the 64.0 MiB of --max-memory"), "{}", ran.stderr);
+}
+
+/// As many areas as are read, none of which takes any file.
+#[test]
+fn areas_take_steps_by_what_is_stored() {
+    let dir = Directory::new(&[]);
+    dir.write("map", &map_of(b"/fs/ext4/inode.c\nall\n"));
+    let map = dir.file("map");
+    let areas = b"a\t*a*a*a*a*a*b\n".repeat(131_072);
+    named(256, "--areas", &["--by", "area", "--names", map.to_str().unwrap()], &areas);
+}
+
+/// A module's debug file with as many sections as its section table holds.
+#[test]
+fn sections_of_a_modules_debug_file_take_linear_time() {
+    let dir = trace(1, 8000);
+    let release = "6.18.1";
+    let mut sections = vec![(".note.gnu.build-id", 7, note(), 0)];
+    sections.extend((0..60_000).map(|_| (".text", 1, Vec::new(), 0)));
+    let symbols = format!("{STEXT:x} t all\t[toy]\nffffffffffffff00 t end\t[toy]\n");
+    let id: String = BUILD_ID.iter().map(|byte| format!("{byte:02x}")).collect();
+    let info = format!("toy {id} drivers/toy{}\n", format!(" .text={STEXT:#x}").repeat(10_000));
+    set_meta(&dir, &[(item::KALLSYMS, symbols.into_bytes()), (item::MODULE_INFO, info.into_bytes())]);
+    dir.write(&format!("debug/lib/modules/{release}/kernel/drivers/toy.ko"), &elf(&sections));
+    let debug = dir.file("debug");
+    let begin = Instant::now();
+    let arguments = ["sites", "--format", "json", "--debug-dir", debug.to_str().unwrap()];
+    let ran = run_within(128, "kmemtrace-report", &arguments, &[dir.path()]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
+}
+
+/// Blocks of an xz file that begin with an empty dictionary, so that its decoder holds one of them at a time.
+#[test]
+fn an_xz_file_that_unpacks_to_a_thousand_times_its_size_is_refused() {
+    let dir = Directory::new(&[]);
+    dir.write("zeros", &[]);
+    File::options().write(true).open(dir.file("zeros")).unwrap().set_len(160 << 20).unwrap();
+    let packed = Command::new("xz").args(["-0", "-c", "--block-size=16MiB"]).arg(dir.file("zeros")).output().unwrap();
+    assert!(packed.status.success());
+    dir.write("zeros.xz", &packed.stdout);
+    let most = Duration::from_secs(2) + Duration::from_secs(10) * (packed.stdout.len() as u32).div_ceil(1 << 20);
+    for (name, arguments) in [("kmemtrace-report", &["summary"][..]), ("kmemtrace-check", &[])] {
+        let ran = run_within(64, name, arguments, &[&dir.file("zeros.xz")]);
+        assert_eq!(ran.status, Some(3), "{name}: {}", ran.stderr);
+        assert!(ran.stderr.contains("unpacks to far more than any trace does"), "{name}: {}", ran.stderr);
+        assert!(ran.processor < 4 * most, "{name}: {:?}", ran.processor);
+    }
+}
+
+/// A trace that is followed is looked through to its hole, and a signal ends the report.
+#[test]
+fn a_signal_ends_the_following_of_a_file_with_a_hole() {
+    let dir = trace(1, 20_000);
+    let bytes = fs::read(dir.file("cpu0.out")).unwrap();
+    let (_, first) = first_block(&bytes);
+    let file = File::options().write(true).open(dir.file("cpu0.out")).unwrap();
+    file.set_len(first.len() as u64).unwrap();
+    file.set_len(4 << 40).unwrap();
+    // A recorder that still writes holds this lock.
+    let held = File::open(dir.path()).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockShared).unwrap();
+    let mut command = Command::new(program("kmemtrace-report"));
+    command.args(["stalls", "--follow"]).arg(dir.path()).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the file is read", || {
+        let open = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
+        open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|path| path == dir.file("cpu0.out"))
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    until("the report has ended", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

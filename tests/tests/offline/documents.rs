@@ -1,5 +1,5 @@
-//! Command lines of the README and of the pages in `docs`: each one of check and report is run on a sample, and each
-//! option of the recorder is one that its help has.
+//! README and the pages in `docs`. Each command line of check and report is run on a sample, each option of the recorder is one that
+//! its help has, scripts have a test, and the site has every page.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -18,6 +18,9 @@ const PROMPTS: [&str; 4] = ["# ", "$ ", "traced# ", "analyst$ "];
 fn in_tree(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(path)
 }
+
+/// Words of the command `kmemtrace` that record.
+const RECORDING: [&str; 5] = ["record", "top", "watch", "recover", "doctor"];
 
 /// README and pages for people who use the programs, with their text.
 fn documents() -> Vec<(String, String)> {
@@ -62,6 +65,11 @@ fn command_lines(text: &str, name: &str) -> Vec<String> {
     lines
 }
 
+/// True for a line of the command that runs the recorder.
+fn records(line: &str) -> bool {
+    line.split(' ').next() == Some("kmemtrace") && line.split(' ').nth(1).is_some_and(|word| RECORDING.contains(&word))
+}
+
 /// Small texts that documents name.
 const TEXTS: [(&str, &str); 3] = [
     ("show_handles.txt", "handle: 42\nnr_base_pages: 16\n\n"),
@@ -102,8 +110,8 @@ fn commands_of_the_documents_are_understood() {
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let (mut runs, mut refused) = (0, Vec::new());
     for (document, text) in documents() {
-        for name in ["kmemtrace-report", "kmemtrace-check"] {
-            for line in command_lines(&text, name) {
+        for name in ["kmemtrace", "kmemtrace-report", "kmemtrace-check"] {
+            for line in command_lines(&text, name).into_iter().filter(|line| !records(line)) {
                 let mut command = Command::new("sh");
                 let output = command.args(["-c", &line]).current_dir(directory.path()).env("PATH", &path).output();
                 let output = output.unwrap();
@@ -131,11 +139,12 @@ fn options_of_the_recorder_in_the_documents_are_those_of_its_help() {
         String::from_utf8(output.stdout).unwrap()
     };
     // Options of one verb are taken for those of all.
-    let help = help(&[]) + &help(&["watch"]);
+    let help = help(&[]) + &help(&["watch"]) + &help(&["doctor"]);
     let known: Vec<&str> = help.split([' ', ',', '\n', '(', '[']).filter(|word| word.starts_with('-')).collect();
     let (mut options, mut unknown) = (0, Vec::new());
     for (document, text) in documents() {
-        for line in command_lines(&text, "kmemtraced") {
+        let of_command = command_lines(&text, "kmemtrace").into_iter().filter(|line| records(line));
+        for line in command_lines(&text, "kmemtraced").into_iter().chain(of_command) {
             let own = line.split(' ').take_while(|word| *word != "--");
             for option in own.filter(|word| word.starts_with('-')) {
                 options += 1;
@@ -148,4 +157,35 @@ fn options_of_the_recorder_in_the_documents_are_those_of_its_help() {
     }
     assert!(unknown.is_empty(), "{unknown:#?}");
     assert!(options >= 10, "only {options} options were found");
+}
+
+#[test]
+fn the_site_has_every_page_and_the_readme_is_short() {
+    let summary = fs::read_to_string(in_tree("docs/site/SUMMARY.md")).unwrap();
+    for (document, _) in documents() {
+        let path = Path::new(&document).strip_prefix(in_tree("")).unwrap().display().to_string();
+        assert!(summary.contains(&format!("]({path})")), "{path} is not in docs/site/SUMMARY.md");
+    }
+    let readme = fs::read_to_string(in_tree("README.md")).unwrap();
+    assert!(readme.lines().count() <= 150, "README has {} lines", readme.lines().count());
+}
+
+#[test]
+fn each_script_is_run_by_a_test_or_says_why_not() {
+    let mut scripts = 0;
+    for (document, text) in documents() {
+        for (before, _) in text.match_indices("\n```sh\n").map(|(at, _)| text.split_at(at)) {
+            scripts += 1;
+            let mark = before.trim_end().lines().last().unwrap_or_default();
+            let named = mark.strip_prefix("<!-- run by ").and_then(|rest| rest.strip_suffix(" -->"));
+            match named.and_then(|test| test.split_once("::")) {
+                Some((file, test)) => {
+                    let source = fs::read_to_string(in_tree(&format!("tests/tests/{file}.rs"))).unwrap_or_default();
+                    assert!(source.contains(&format!("fn {test}(")), "{document}: no test {file}::{test}");
+                }
+                None => assert!(mark.starts_with("<!-- not run: "), "{document}: a script without a mark: {before}"),
+            }
+        }
+    }
+    assert!(scripts >= 5, "only {scripts} scripts were found");
 }

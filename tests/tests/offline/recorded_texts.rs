@@ -10,6 +10,8 @@ use serde_json::Value;
 /// Folders of `tests/data`, each of one guest.
 const OLD: &str = "texts-amd64-6.1";
 const NEW: &str = "texts-amd64-6.12";
+/// Of kernels with page_owner; the first one has memory allocation profiling, too.
+const SMALL: [&str; 2] = ["texts-small-6.12", "texts-small-6.1"];
 
 /// A text, unpacked below the folder as the guest had it.
 fn unpacked(dir: &Directory, guest: &str, name: &str) -> (PathBuf, String) {
@@ -93,7 +95,13 @@ fn has_the_counts_of_traces(guest: &str, cache: &str) {
 
 #[test]
 fn lists_of_caches_have_the_kernels_counts() {
-    for (guest, cache) in [(OLD, "kmalloc-64"), (OLD, "kmalloc-128"), (NEW, "kmalloc-64")] {
+    for (guest, cache) in [
+        (OLD, "kmalloc-64"),
+        (OLD, "kmalloc-128"),
+        (NEW, "kmalloc-64"),
+        (SMALL[0], "kmalloc-64"),
+        (SMALL[1], "kmalloc-64"),
+    ] {
         has_the_counts_of_traces(guest, cache);
     }
     let dir = Directory::new(&[]);
@@ -189,4 +197,105 @@ fn a_log_without_a_report_is_told() {
     let dir = Directory::new(&[]);
     let (path, _) = unpacked(&dir, NEW, "dmesg");
     assert_refused(3, &["summary"], &path, "a kernel log without a report on memory");
+}
+
+/// Blocks and pages of each group of page_owner_sort, by what stands behind `word` on its line.
+fn culled(text: &str, word: &str) -> BTreeMap<String, Vec<u64>> {
+    let groups = text.lines().filter_map(|line| Some((line, line.split_once(word)?.1.trim())));
+    let counts = |line: &str| {
+        let (blocks, rest) = line.split_once(" times, ").unwrap();
+        [blocks, rest.split(' ').next().unwrap()].map(|number| number.parse().unwrap()).to_vec()
+    };
+    groups.map(|(line, name)| (name.trim_end_matches(':').to_owned(), counts(line))).collect()
+}
+
+#[test]
+fn owners_are_those_of_page_owner_sort() {
+    for guest in SMALL {
+        let dir = Directory::new(&[]);
+        let (path, _) = unpacked(&dir, guest, "page_owner");
+        for (key, member, word) in
+            [("pid", "pid", " PID "), ("tgid", "tgid", " TGID "), ("name", "comm", " task_comm_name: ")]
+        {
+            let expected = culled(&unpacked(&dir, guest, &format!("culled-{key}")).1, word);
+            let found = document(&["sites", "--cull", key], &path);
+            assert!(expected.len() > 10, "{guest} {key}: {expected:?}");
+            assert_eq!(rows(&found, &[member], &["live_objects", "live_pages"]), expected, "{guest} {key}");
+        }
+    }
+}
+
+/// Groups of a list of page_owner_sort by stack: blocks and pages, the stacks of before page_owner was at work and those that it did not
+/// store as one group each, as the report has them.
+fn groups_by_stack(text: &str) -> Vec<[u64; 2]> {
+    let mut groups: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    for group in text.split("\n\n").filter(|group| group.contains(" times, ")) {
+        let (head, stack) = group.trim_start().split_once('\n').unwrap_or((group, ""));
+        let first = stack.trim_start().split('+').next().unwrap_or("");
+        let is_made_up = matches!(first, "register_early_stack" | "register_dummy_stack" | "register_failure_stack");
+        let sum = groups.entry(if is_made_up { first } else { stack }.to_owned()).or_default();
+        let mut numbers = head.split(' ').filter_map(|word| word.parse::<u64>().ok());
+        sum.iter_mut().for_each(|sum| *sum += numbers.next().unwrap());
+    }
+    let mut groups: Vec<[u64; 2]> = groups.into_values().collect();
+    groups.sort_unstable();
+    groups
+}
+
+#[test]
+fn stacks_are_those_of_page_owner_sort() {
+    for guest in SMALL {
+        let dir = Directory::new(&[]);
+        let (path, _) = unpacked(&dir, guest, "page_owner");
+        let expected = groups_by_stack(&unpacked(&dir, guest, "culled-stacktrace").1);
+        let found = document(&["sites", "--cull", "stacktrace"], &path);
+        let rows = found["rows"].as_array().unwrap().iter();
+        let mut found: Vec<[u64; 2]> =
+            rows.map(|row| ["live_objects", "live_pages"].map(|member| row[member].as_u64().unwrap())).collect();
+        found.sort_unstable();
+        assert!(found.len() > 100);
+        assert_eq!(found, expected, "{guest}");
+    }
+}
+
+#[test]
+fn sorted_owners_have_the_sites_of_the_dump() {
+    for guest in SMALL {
+        let dir = Directory::new(&[]);
+        let sites = |name| {
+            let (path, _) = unpacked(&dir, guest, name);
+            rows(&document(&["sites"], &path), &["symbol", "module", "through"], &["live_objects", "live_pages"])
+        };
+        let dump = sites("page_owner");
+        assert!(dump.len() > 50, "{dump:?}");
+        assert_eq!(sites("sorted"), dump, "{guest}");
+    }
+}
+
+#[test]
+fn stacks_that_the_kernel_lists_have_its_pages() {
+    let dir = Directory::new(&[]);
+    let (path, text) = unpacked(&dir, SMALL[0], "show_stacks");
+    let pages: Vec<u64> = text.lines().filter_map(|line| behind(line, "nr_base_pages: ")).collect();
+    let sites = document(&["sites"], &path);
+    let found = rows(&sites, &["kind"], &["live_pages"]);
+    assert_eq!((pages.len() > 100, found), (true, BTreeMap::from([("pages".to_owned(), vec![pages.iter().sum()])])));
+}
+
+#[test]
+fn lines_of_allocinfo_have_the_kernels_sums() {
+    let dir = Directory::new(&[]);
+    let (path, text) = unpacked(&dir, SMALL[0], "allocinfo");
+    let mut expected = BTreeMap::new();
+    for line in text.lines().skip(2) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [bytes, calls] = [words[0], words[1]].map(|number| number.parse::<u64>().unwrap());
+        let function = line.split_once("func:").unwrap().1.trim();
+        let module =
+            words.iter().find_map(|word| word.strip_prefix('[')).map_or("null", |word| word.trim_end_matches(']'));
+        let sum: &mut Vec<u64> = expected.entry(format!("{function} {module}")).or_insert_with(|| vec![0; 2]);
+        sum.iter_mut().zip([bytes, calls]).for_each(|(sum, number)| *sum += number);
+    }
+    let found = rows(&document(&["sites"], &path), &["symbol", "module"], &["live_allocated", "live_objects"]);
+    assert_eq!((found.len() > 500, found), (true, expected));
 }

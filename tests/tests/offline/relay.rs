@@ -3,13 +3,14 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use kmemtrace_abi::target::Endian;
 use kmemtrace_tests::generate::RelayStreams;
-use kmemtrace_tests::programs::{json, json_lines, program, run, run_to, text, until};
+use kmemtrace_tests::programs::{json, json_lines, run, run_to, text, until};
+use kmemtrace_tests::recorder::kmemtraced;
 use kmemtrace_tests::recording::{Directory, random_relay};
 use kmemtrace_tests::views::{DOCUMENTS, printed};
 use serde_json::Value;
@@ -137,7 +138,7 @@ fn records_that_come_in_pieces_while_it_runs_are_all_there() {
         fs::remove_file(live.file(&format!("cpu{}", stream.cpu))).unwrap();
         make_fifo(&live.file(&format!("cpu{}", stream.cpu)));
     }
-    let mut command = Command::new(program("kmemtraced"));
+    let mut command = kmemtraced();
     command.arg("--relay").arg(live.path()).args(["-q", "--flush", "10ms", "-o"]).arg(out.file("trace"));
     let recorder = command.stdin(Stdio::null()).spawn().unwrap();
     until("the channel is enabled", || live.text("enabled").trim() == "1");

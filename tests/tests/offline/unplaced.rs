@@ -26,6 +26,8 @@ use serde_json::Value;
 use zerocopy::IntoBytes;
 
 const SITE: u64 = 0xffff_ffff_8100_0010;
+/// Bytes of the block at a file's end.
+const END_BYTES: usize = HEADER_BYTES + size_of::<End>();
 
 fn summary(dir: &Path) -> Value {
     json(&printed("summary", dir))
@@ -206,7 +208,7 @@ fn a_recording_that_was_killed_still_tells_where_events_were_lost() {
     let dir = Directory::new(&trace_dir(&work.finish(), 1));
     let file = dir.file("cpu1.out");
     let bytes = fs::read(&file).unwrap();
-    fs::write(&file, &bytes[..bytes.len() - End::TAIL_BYTES]).unwrap();
+    fs::write(&file, &bytes[..bytes.len() - END_BYTES]).unwrap();
     let summary = summary(dir.path());
     // The gap from the last event, at 42, to the end explains the findings at 50, 70 and 90.
     assert_eq!(findings(&summary, "inferred_free"), (5, 1));
@@ -251,7 +253,7 @@ fn an_end_that_hides_blocks_with_times_is_found() {
     let dir = Directory::new(&files);
     let bytes = fs::read(dir.file("cpu1.out")).unwrap();
     let sealed = pieces(&bytes).map(|piece| match piece {
-        Piece::Block { info, payload, .. } if payload.len() == End::TAIL_BYTES - HEADER_BYTES => {
+        Piece::Block { info, payload, .. } if payload.len() == size_of::<End>() => {
             let mut payload = payload.to_vec();
             payload[84..88].fill(0);
             kmemtrace_abi::disk::block::block(&info, &payload)
@@ -296,7 +298,7 @@ fn growing(before: &[(u8, Vec<u8>)], after: &[(u8, Vec<u8>)]) -> FileReport {
         });
         each.collect::<Vec<_>>().concat()
     };
-    let mut bytes = whole[..whole.len() - End::TAIL_BYTES].to_vec();
+    let mut bytes = whole[..whole.len() - END_BYTES].to_vec();
     bytes.extend(sealed(before));
     dir.write("cpu0.out", &bytes);
     let mut trace = Trace::open(&[dir.file("cpu0.out")]).unwrap();

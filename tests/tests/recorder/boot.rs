@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::programs::{json, program, run, run_to, text};
-use kmemtrace_tests::recorder::{Recorder, can_record};
+use kmemtrace_tests::recorder::{Recorder, can_record, kmemtraced};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use rustix::process::{Pid, Signal, kill_process};
@@ -83,7 +83,7 @@ impl<'a> Filled<'a> {
 
     /// Recorder command, in a directory.
     fn recorder(&self, dir: &Directory, options: &[&str]) -> Command {
-        let mut command = Command::new(program("kmemtraced"));
+        let mut command = kmemtraced();
         command.arg("-q").args(self.arguments()).args(options).current_dir(dir.path()).stdin(Stdio::null());
         command
     }
@@ -206,7 +206,7 @@ fn a_killed_recorders_instance_goes_once_recorded() -> Result<(), Skip> {
     recorder.wait();
     let dir = Directory::new(&[]);
     let boot = |options: &[&str]| {
-        let mut command = Command::new(program("kmemtraced"));
+        let mut command = kmemtraced();
         command.args(["-q", "--boot", "-B", &name]).args(options).current_dir(dir.path()).output().unwrap()
     };
     assert_eq!(boot(&["-o", "trace", "--", "./nosuch"]).status.code(), Some(2));

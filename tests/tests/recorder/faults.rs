@@ -14,7 +14,7 @@ use kmemtrace_abi::kernel::stats::Stats;
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::live::{Tracefs, root};
 use kmemtrace_tests::programs::{check, json, json_lines, limited, program, run, run_to};
-use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
+use kmemtrace_tests::recorder::{Recorder, can_record, instance_name, kmemtraced};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::{load, views};
@@ -333,7 +333,7 @@ fn an_earlier_recording_is_not_lost() -> Result<(), Skip> {
     can_record()?;
     let directory = Directory::new(&[]);
     let in_directory = |arguments: &[&str]| {
-        let mut command = Command::new(program("kmemtraced"));
+        let mut command = kmemtraced();
         command.current_dir(directory.path()).args(["-q", "-B", &instance_name()]).args(arguments);
         command.output().unwrap()
     };
@@ -379,7 +379,7 @@ fn signals_at_any_time_make_one_clean_end() -> Result<(), Skip> {
     for run in 0..4u64 {
         let name = instance_name();
         let directory = Directory::new(&[]);
-        let mut command = Command::new(program("kmemtraced"));
+        let mut command = kmemtraced();
         command.args(["-q", "-B", &name, "-o"]).arg(directory.file("trace"));
         let mut child = command.spawn().unwrap();
         let pid = rustix::process::Pid::from_child(&child);
@@ -416,7 +416,7 @@ fn a_command_is_recorded_and_its_status_passed_on() -> Result<(), Skip> {
     can_record()?;
     for (script, status) in [("exit 7", 7), ("kill -9 $$", 128 + 9), ("exit 0", 0)] {
         let directory = Directory::new(&[]);
-        let mut command = Command::new(program("kmemtraced"));
+        let mut command = kmemtraced();
         command.args(["-B", &instance_name(), "--report", "summary", "-o"]).arg(directory.file("trace"));
         let output = command.args(["--", "sh", "-c", script]).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -463,7 +463,7 @@ fn a_killed_recorders_channel_is_set_back() -> Result<(), Skip> {
     }
     let enabled = || std::fs::read_to_string(channel.file("enabled")).unwrap().trim().to_owned();
     let out = Directory::new(&[]);
-    let mut command = Command::new(program("kmemtraced"));
+    let mut command = kmemtraced();
     let mut child =
         command.arg("--relay").arg(channel.path()).args(["-q", "-o"]).arg(out.file("trace")).spawn().unwrap();
     for _ in 0..500 {

@@ -6,8 +6,8 @@ use std::process::{Command, Output, Stdio};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::memory_group::MemoryGroup;
-use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
-use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
+use kmemtrace_tests::programs::{json, json_lines, run, run_to};
+use kmemtrace_tests::recorder::{Recorder, can_record, instance_name, kmemtraced};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use rustix::process::Signal;
@@ -21,7 +21,7 @@ kmemtrace_tests::tests![
     functions_are_recorded_or_refused_in_a_sentence,
     a_killed_recorder_of_functions_leaves_nothing,
     a_trigger_of_a_begin_that_is_removed_is_told,
-    probe_tells_events_and_functions,
+    doctor_tells_events_and_functions,
     clean_spans_of_a_lossy_recording_are_those_of_a_whole_one => clean_spans_of_a_lossy_recording_are_true,
 ];
 
@@ -81,7 +81,7 @@ impl Recorded {
         let pid = files.file("pid");
         let copy = format!("echo $$ >'{}' && exec cp '{}' '{}'", pid.display(), from.display(), to.display());
         let load = group.shell(&copy);
-        let mut recorder = Command::new(program("kmemtraced"));
+        let mut recorder = kmemtraced();
         recorder.args(["-v", "-B", &instance]).args(options).arg("-o").arg(directory.file("trace")).arg("--");
         recorder.arg(load.get_program()).args(load.get_args()).stdin(Stdio::null());
         let output = recorder.output().unwrap();
@@ -253,11 +253,12 @@ fn a_trigger_of_a_begin_that_is_removed_is_told() -> Result<(), Skip> {
     Ok(())
 }
 
-fn probe_tells_events_and_functions() -> Result<(), Skip> {
+fn doctor_tells_events_and_functions() -> Result<(), Skip> {
     let tracefs = can_record_latency()?;
     let before = top(&tracefs);
     let name = instance_name();
-    let printed = String::from_utf8_lossy(&run_to(0, "kmemtraced", &["probe", "-B", &name], &[])).into_owned();
+    let printed =
+        String::from_utf8_lossy(&run_to(0, "kmemtraced", &["doctor", "--quick", "-B", &name], &[])).into_owned();
     let line = |name: &str| printed.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default();
     assert!(line("latency ").contains("events"), "{printed}");
     assert!(line("functions ").contains("times of functions: "), "{printed}");

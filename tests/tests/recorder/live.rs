@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,7 +15,7 @@ use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::kernel::subbuffer::{self, Missed};
 use kmemtrace_abi::target::Endian;
 use kmemtrace_tests::live::{Instance, Tracefs};
-use kmemtrace_tests::programs::{document, json, json_lines, program, run, run_to};
+use kmemtrace_tests::programs::{data, document, json, json_lines, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::reference::asked::Asked;
@@ -35,6 +36,7 @@ kmemtrace_tests::tests![
     a_capture_that_is_stopped_leaves_nothing,
     a_clock_without_order_is_refused,
     the_lines_of_the_documents_make_a_tree,
+    a_gate_for_ci_runs_as_written,
 ];
 
 fn a_clock_without_order_is_refused() -> Result<(), Skip> {
@@ -323,5 +325,26 @@ fn the_lines_of_the_documents_make_a_tree() -> Result<(), Skip> {
     assert_eq!(findings(&checked) + files, 0, "nothing is missing: {checked}");
     views::assert_invariants("documents", &tree);
     assert_eq!(iovecs_of(&tree, pid_of(&output.stdout), 40), 500);
+    Ok(())
+}
+
+fn a_gate_for_ci_runs_as_written() -> Result<(), Skip> {
+    can_record()?;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/compare-two-kernels.md");
+    let page = fs::read_to_string(page).unwrap();
+    let script = page.split("```").find_map(|block| block.strip_prefix("sh\nkmemtraced -q")).unwrap();
+    let script = format!("kmemtraced -q -B kmemtrace-gate-{}{script}", std::process::id());
+    let directory = Directory::new(&[]);
+    directory.write("load", b"#!/bin/sh\nls /usr >/dev/null\n");
+    fs::set_permissions(directory.file("load"), fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(data("amd64-6.18"), directory.file("before")).unwrap();
+    let folder = program("kmemtraced").parent().unwrap().to_owned();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("sh");
+    let output = command.args(["-c", &script]).current_dir(directory.path()).env("PATH", path).output().unwrap();
+    // 1: live bytes grew; 3: a busy machine lost events.
+    assert!(matches!(output.status.code(), Some(0 | 1 | 3)), "{script}: {output:?}");
+    let document = json(&fs::read(directory.file("compare.json")).unwrap());
+    assert_eq!(document["schema"], "kmemtrace.compare/1");
     Ok(())
 }

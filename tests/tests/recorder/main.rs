@@ -16,6 +16,7 @@ mod old_kernels;
 mod output;
 mod promises;
 mod rights;
+mod sandbox;
 mod scope;
 mod signals;
 mod stacks;
@@ -23,6 +24,7 @@ mod strangers;
 mod tasks;
 mod text_stacks;
 mod top;
+mod viewer;
 mod watch;
 
 use std::process::ExitCode;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         output::TESTS,
         promises::TESTS,
         rights::TESTS,
+        sandbox::TESTS,
         scope::TESTS,
         signals::TESTS,
         stacks::TESTS,
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         tasks::TESTS,
         text_stacks::TESTS,
         top::TESTS,
+        viewer::TESTS,
         watch::TESTS,
     ])
 }

@@ -24,7 +24,7 @@ use kmemtrace_tests::runner::Skip;
 kmemtrace_tests::tests![
     each_failed_call_has_message_or_harmless,
     a_recovery_that_fails_somewhere_says_so,
-    a_probe_that_fails_somewhere_leaves_nothing,
+    a_doctor_that_fails_somewhere_leaves_nothing,
     names_that_cannot_be_read_are_all_that_is_missing,
 ];
 
@@ -149,19 +149,20 @@ fn a_recovery_that_fails_somewhere_says_so() -> Result<(), Skip> {
     Ok(())
 }
 
-/// `probe` fails at a call: it prints what it knows, or says why it knows nothing, and leaves no instance without a word.
-fn a_probe_that_fails_somewhere_leaves_nothing() -> Result<(), Skip> {
+/// `doctor` fails at a call: it prints what it knows, or says why it knows nothing, and leaves no instance without a word.
+fn a_doctor_that_fails_somewhere_leaves_nothing() -> Result<(), Skip> {
     let tracefs = can_record()?;
     if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Err(Skip("needs strace".to_owned()));
     }
     let name = instance_name();
     let left = tracefs.path().join("instances").join(format!("{name}-probe"));
-    let probe = [program("kmemtraced").into_os_string(), "probe".into(), "-B".into(), name.clone().into()];
+    let words = ["doctor", "--quick", "-B", &name].map(OsString::from);
+    let doctor: Vec<OsString> = [program("kmemtraced").into_os_string()].into_iter().chain(words).collect();
     let (mut faults, mut ends) = (Vec::new(), BTreeMap::new());
-    let cases = sample(count_calls(&probe), "a probe");
+    let cases = sample(count_calls(&doctor), "a look at the machine");
     for case in &cases {
-        let output = failing(*case).args(&probe).stdin(Stdio::null()).output().expect("strace can be run");
+        let output = failing(*case).args(&doctor).stdin(Stdio::null()).output().expect("strace can be run");
         let (status, stderr) = (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned());
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         let is_true = match status {

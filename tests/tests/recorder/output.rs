@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::programs::{program, run, text, until};
-use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
+use kmemtrace_tests::recorder::{Recorder, can_record, instance_name, kmemtraced, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use rustix::process::{Pid, Signal, kill_process};
@@ -45,7 +45,8 @@ kmemtrace_tests::tests![
 /// Runs the recorder with `arguments` in a directory; killed after 30 s.
 fn record(dir: &Directory, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", "30"]).arg(program("kmemtraced")).args(["-q", "-B", &instance_name()]);
+    command.args(["-s", "KILL", "30"]).arg(program("kmemtraced")).args(sandbox());
+    command.args(["-q", "-B", &instance_name()]);
     command.args(arguments).current_dir(dir.path()).output().unwrap()
 }
 
@@ -115,7 +116,7 @@ fn a_new_recording_replaces_one_while_it_records() -> Result<(), Skip> {
         left.iter().for_each(|name| dir.write(&format!("trace/{name}"), b"x"));
         dir.write("trace/cpu1.out.packing-0123456789abcdef", b"x");
         let old = fs::metadata(dir.file("trace/meta.out")).unwrap().ino();
-        let mut command = Command::new(program("kmemtraced"));
+        let mut command = kmemtraced();
         command.current_dir(dir.path()).args(["-q", "-f", "-B", &instance_name(), "-o", form]);
         let mut child = command.spawn().unwrap();
         until("the earlier recording stays", || {
@@ -401,7 +402,7 @@ fn names_that_another_user_swaps_lead_nowhere_else() -> Result<(), Skip> {
             let _ = fs::create_dir(place.join("trace"));
             arguments.push("-f");
         }
-        let mut command = Command::new(program("kmemtraced"));
+        let mut command = kmemtraced();
         command.current_dir(&place).args(["-q", "-B", &instance_name()]).args(arguments);
         let output = command.output().unwrap();
         assert!(output.status.code().is_some(), "{}", text(&output.stderr));
@@ -479,7 +480,7 @@ fn a_link_of_another_user_is_not_followed() -> Result<(), Skip> {
     assert_recorded(&record(&dir, &["-d", "20ms", "-o", "place/ours/../place/c"]));
     // Under sudo, a link of the calling user is followed in that user's directory; another user's is not.
     for (sudo_uid, status) in [(OTHER_USER, 0), (OTHER_USER - 1, 2)] {
-        let mut command = Command::new(program("kmemtraced"));
+        let mut command = kmemtraced();
         command.current_dir(dir.path()).env("SUDO_UID", sudo_uid.to_string());
         command.args(["-q", "-d", "20ms", "-B", &instance_name(), "-o", "place/theirs/d"]);
         assert_eq!(command.output().unwrap().status.code(), Some(status));
@@ -496,7 +497,7 @@ fn modes_do_not_depend_on_the_umask() -> Result<(), Skip> {
         let dir = Directory::new(&[]);
         let mut command = Command::new("sh");
         command.args(["-c", "umask $0; exec \"$@\"", umask]).arg(program("kmemtraced")).current_dir(dir.path());
-        command.args(["-q", "-d", "20ms", "-B", &instance_name(), "-o", "trace"]);
+        command.args(sandbox()).args(["-q", "-d", "20ms", "-B", &instance_name(), "-o", "trace"]);
         assert_recorded(&command.output().unwrap());
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         assert_eq!(mode(&dir.file("trace")), 0o700, "umask {umask}");
@@ -511,7 +512,9 @@ fn modes_do_not_depend_on_the_umask() -> Result<(), Skip> {
 fn with_mounts(dir: &Directory, script: &str, arguments: &[&str]) -> Result<Output, Skip> {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-e", "-c", &format!("{script}\nexec \"$@\"")]).arg(dir.path()).current_dir(dir.path());
-    let output = command.arg(program("kmemtraced")).args(arguments).output();
+    let recovers = arguments.first() == Some(&"recover");
+    command.arg(program("kmemtraced")).args(sandbox().into_iter().filter(|_| !recovers));
+    let output = command.args(arguments).output();
     let output = output.map_err(|error| Skip(format!("unshare: {error}")))?;
     unless_refused(output)
 }
@@ -619,7 +622,9 @@ fn a_killed_recorders_instance_is_known_without_run() -> Result<(), Skip> {
     let no_run = "mount -t tmpfs -o ro none /run";
     let name = instance_name();
     let path = tracefs.path().join("instances").join(&name);
-    let command = ["-q", "-B", &name, "-o", "trace", "--", "sh", "-c", "kill -KILL $PPID"];
+    // The recorder is the parent of the process that starts programs.
+    let kill = "kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat)";
+    let command = ["-q", "-B", &name, "-o", "trace", "--", "sh", "-c", kill];
     with_mounts(&dir, no_run, &command)?;
     assert!(path.is_dir(), "the killed recorder's instance");
     let by_hand = ByHand::new(&tracefs, &instance_name());
@@ -664,7 +669,7 @@ fn under_sudo_a_recording_is_the_callers() -> Result<(), Skip> {
         (&[], 0),
     ] {
         let dir = Directory::new(&[]);
-        let mut command = Command::new(program("kmemtraced"));
+        let mut command = kmemtraced();
         command.args(["-q", "-B", &instance_name(), "-o", "trace"]).env_remove("SUDO_UID").env_remove("SUDO_GID");
         command.envs(variables.iter().copied()).current_dir(dir.path());
         // COMMAND's file is of this directory and of no recording.

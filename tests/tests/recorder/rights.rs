@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use kmemtrace_tests::live::root;
 use kmemtrace_tests::programs::{program, text, until};
-use kmemtrace_tests::recorder::{can_record, instance_name};
+use kmemtrace_tests::recorder::{can_record, instance_name, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
@@ -41,7 +41,7 @@ fn run(directory: &Directory, mounts: &str, without: Option<&str>, arguments: &[
 fn record(mounts: &str, without: Option<&str>, more: &[&str]) -> Result<(String, Option<i32>), Skip> {
     let instance = instance_name();
     let arguments = ["-q", "-d", "20ms", "-o", "trace", "-b", "1M", "-B", &instance];
-    let output = run(&Directory::new(&[]), mounts, without, &[&arguments, more].concat())?;
+    let output = run(&Directory::new(&[]), mounts, without, &[&arguments, &sandbox()[..], more].concat())?;
     Ok((text(&output.stderr), output.status.code()))
 }
 
@@ -63,11 +63,11 @@ fn hidden_symbols_are_reported_with_the_reason() -> Result<(), Skip> {
         let (stderr, status) = record(mounts, without, &[])?;
         assert!(stderr.lines().any(|said| said == format!("kmemtraced: {line}")), "{stderr}");
         assert!(matches!(status, Some(0 | 1)), "{status:?}: {stderr}");
-        let probe = run(&Directory::new(&[]), mounts, without, &["probe"])?;
+        let doctor = run(&Directory::new(&[]), mounts, without, &["doctor", "--quick"])?;
         assert!(
-            text(&probe.stdout).lines().any(|said| said == format!("symbols    {line}")),
+            text(&doctor.stdout).lines().any(|said| said == format!("symbols    {line}")),
             "{}",
-            text(&probe.stdout)
+            text(&doctor.stdout)
         );
     }
     Ok(())
@@ -153,7 +153,17 @@ fn threads_have_the_priority_that_is_printed() -> Result<(), Skip> {
         let mut words: Vec<String> = wrapper.iter().map(|&word| word.to_owned()).collect();
         words.push(program("kmemtraced").display().to_string());
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).args(["-v", "--priority", asked, "-o", "trace", "-b", "1M", "-B", &instance_name()]);
+        command.args(&words[1..]).args(sandbox()).args([
+            "-v",
+            "--priority",
+            asked,
+            "-o",
+            "trace",
+            "-b",
+            "1M",
+            "-B",
+            &instance_name(),
+        ]);
         // The recording ends with COMMAND.
         command.args(["--", "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]).current_dir(directory.path());
         let stderr = File::create(directory.file("stderr")).map_err(|error| Skip(error.to_string()))?;

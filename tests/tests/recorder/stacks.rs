@@ -1,12 +1,12 @@
 //! Tests of the recording of stacks, on the running kernel as root. Tests that cannot run here are listed as skipped at the end.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::programs::{document, json_lines, program, run, run_to};
-use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name};
+use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name, kmemtraced};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use rustix::process::Signal;
@@ -19,7 +19,7 @@ kmemtrace_tests::tests![
     triggers_go_with_the_recorder,
     a_trigger_that_is_removed_is_told,
     stacks_of_a_buffer_of_the_boot_are_taken_over,
-    probe_tells_the_cost_of_a_stack,
+    doctor_tells_the_cost_of_a_stack_and_records_as_a_test,
     the_words_of_memstrack_leave_a_report_and_no_recording,
 ];
 
@@ -206,10 +206,10 @@ fn stacks_of_a_buffer_of_the_boot_are_taken_over() -> Result<(), Skip> {
     Ok(())
 }
 
-fn probe_tells_the_cost_of_a_stack() -> Result<(), Skip> {
+fn doctor_tells_the_cost_of_a_stack_and_records_as_a_test() -> Result<(), Skip> {
     let tracefs = can_record_stacks()?;
     let name = instance_name();
-    let out = run_to(0, "kmemtraced", &["probe", "-B", &name], &[]);
+    let out = run_to(0, "kmemtraced", &["doctor", "-B", &name], &[]);
     let out = String::from_utf8_lossy(&out);
     let line = out.lines().find_map(|line| line.strip_prefix("stacks")).unwrap_or_else(|| panic!("{out}")).trim();
     assert!(line.contains(", by a trigger: ") || line.contains(", by an option: "), "{line}");
@@ -217,7 +217,16 @@ fn probe_tells_the_cost_of_a_stack() -> Result<(), Skip> {
         let micros: f64 = micros.parse().unwrap();
         assert!((0.05..100.0).contains(&micros), "{line}");
     }
-    assert!(!tracefs.path().join("instances").join(format!("{name}-probe")).exists());
+    assert!(
+        out.lines().any(|line| line.starts_with("self-test  recorded 2 s: ") && line.contains(" events ")),
+        "{out}"
+    );
+    for left in ["probe", "doctor"] {
+        assert!(!tracefs.path().join("instances").join(format!("{name}-{left}")).exists(), "{left}");
+    }
+    // The old word.
+    let probe = run_to(0, "kmemtraced", &["probe", "--quick", "-B", &name], &[]);
+    assert!(!String::from_utf8_lossy(&probe).contains("self-test"));
     Ok(())
 }
 
@@ -226,7 +235,7 @@ fn the_words_of_memstrack_leave_a_report_and_no_recording() -> Result<(), Skip> 
     let (directory, name) = (Directory::new(&[]), instance_name());
     let file = directory.file("report");
     let record_to = |file: &Path, options: &[&str]| {
-        let mut recorder = Command::new(program("kmemtraced"));
+        let mut recorder = kmemtraced();
         recorder.args(["--notui", "-B", &name]).args(options).arg("--output").arg(file).env("TMPDIR", directory.path());
         recorder.args(["--", "true"]).stdin(Stdio::null()).output().unwrap()
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use kmemtrace_tests::load;
 use kmemtrace_tests::memory_group::MemoryGroup;
 use kmemtrace_tests::programs::{document, json_lines, program, run_to, text};
-use kmemtrace_tests::recorder::{Recorded, Recorder, can_record};
+use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, kmemtraced};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
@@ -129,7 +129,7 @@ fn the_recording_ends_with_its_tasks() -> Result<(), Skip> {
 /// Runs a recorder that must refuse, and returns its message.
 fn refusal(options: &[&str]) -> String {
     let directory = Directory::new(&[]);
-    let mut recorder = Command::new(program("kmemtraced"));
+    let mut recorder = kmemtraced();
     recorder.args(options).arg("-o").arg(directory.file("trace")).args(["--", "true"]).stdin(Stdio::null());
     let output = recorder.output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{options:?}: {}", text(&output.stderr));

@@ -16,7 +16,7 @@ use kmemtrace_tests::growing::Growing;
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::load;
 use kmemtrace_tests::programs::{data, document, json, program, run, run_to, until};
-use kmemtrace_tests::recorder::{Recorder, can_record, instance_name};
+use kmemtrace_tests::recorder::{Part, Recorder, can_record, instance_name, kmemtraced, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::scenario::Scenario;
@@ -41,7 +41,6 @@ kmemtrace_tests::tests![
     a_recorder_that_is_killed_leaves_the_screen_and_nothing_else,
     a_screen_that_is_killed_ends_the_recorder,
     a_recording_is_kept_whole_where_that_is_asked_for,
-    old_blocks_are_given_back,
     a_text_of_page_owner_stands_still,
     buffers_are_shown_beside_any_recorder,
     the_screen_shows_itself_with_own_alone,
@@ -521,7 +520,7 @@ fn memory_that_grows_tops_the_list_within_five_seconds() -> Result<(), Skip> {
     let wait_for = |name: &str| format!("until [ -e {} ]; do sleep 0.1; done", place.file(name).display());
     let (go, end) = (wait_for("go"), wait_for("end"));
     let script = format!("trap 'rm -f {held}' EXIT; {go}; head -c 67108864 /dev/zero > {held}; {end}");
-    let mut recorder = Command::new(program("kmemtraced"));
+    let mut recorder = kmemtraced();
     recorder.args(["-e", "page", "--stack", "--flush", "200ms", "--only-command", "-B", &instance_name(), "-o"]);
     recorder.arg(place.file("trace")).args(["--", "sh", "-c", &script]).stderr(Stdio::piped());
     let recorder = recorder.spawn().unwrap();
@@ -554,7 +553,7 @@ fn memory_that_grows_tops_the_list_within_five_seconds() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Recorder with its screen on a terminal, its temporary files in the terminal's directory.
+/// Recorder with its screen on a terminal.
 struct Both {
     terminal: Terminal,
     instance: String,
@@ -565,32 +564,18 @@ impl Both {
     fn start(options: &str) -> Result<Both, Skip> {
         let tracefs = can_record()?;
         let instance = instance_name();
-        let line = format!("chmod 711 .; TMPDIR=$PWD {} top -B {instance} {options}", program("kmemtraced").display());
+        let line = format!("{} top -B {instance} {} {options}", program("kmemtraced").display(), sandbox().join(" "));
         let terminal = Terminal::start(&line, (100, 24))?;
         Ok(Both { terminal, instance, tracefs })
     }
 
-    /// Process of one of the two programs, by a word of its command line; the recorder's has `--reader`.
-    fn process(&self, word: &str) -> Option<Pid> {
-        let place = self.terminal.directory.path().display().to_string();
-        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse::<i32>().ok()?;
-            let line = fs::read(entry.path().join("cmdline")).ok()?;
-            let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-            let is_ours = words.iter().any(|word| *word == self.instance || *word == place);
-            (is_ours && words.iter().any(|found| found == word)).then(|| Pid::from_raw(pid)).flatten()
-        })
+    fn process(&self, part: Part) -> Option<Pid> {
+        part.of(&self.instance)
     }
 
-    fn kill(&self, word: &str) {
-        let process = self.process(word).unwrap_or_else(|| panic!("no process with {word}"));
+    fn kill(&self, part: Part) {
+        let process = self.process(part).unwrap_or_else(|| panic!("no {part:?}"));
         kill_process(process, Signal::KILL).unwrap();
-    }
-
-    /// The private directory.
-    fn private(&self) -> Option<PathBuf> {
-        let entries = fs::read_dir(self.terminal.directory.path()).unwrap().flatten();
-        entries.map(|entry| entry.path()).find(|path| path.display().to_string().contains("/kmemtrace-top-"))
     }
 
     fn has_instance(&self) -> bool {
@@ -599,9 +584,8 @@ impl Both {
 
     /// Nothing of the two is left.
     fn assert_clean(&self) {
-        assert_eq!(self.private(), None);
         assert!(!self.has_instance());
-        assert_eq!((self.process("--reader"), self.process("--save-in")), (None, None));
+        assert_eq!([Part::First, Part::Recorder, Part::Viewer].map(|part| self.process(part)), [None; 3]);
     }
 }
 
@@ -688,7 +672,7 @@ fn threads_that_have_ended_have_names() -> Result<(), Skip> {
     fs::copy("/bin/cp", place.file("gone-early")).unwrap();
     let [copies, end] = ["gone-early", "end"].map(|name| place.file(name).display().to_string());
     let script = format!("{copies} {copies} {copies}-2; touch {copies}-3; until [ -e {end} ]; do sleep 0.1; done");
-    let mut recorder = Command::new(program("kmemtraced"));
+    let mut recorder = kmemtraced();
     recorder.args(["--only-command", "-B", &instance_name(), "-o"]).arg(place.file("trace"));
     let recorder = recorder.args(["--", "sh", "-c", &script]).stderr(Stdio::piped()).spawn().unwrap();
     until("copy", || place.file("gone-early-3").exists());
@@ -711,7 +695,6 @@ fn threads_that_have_ended_have_names() -> Result<(), Skip> {
 }
 
 fn a_recorder_and_its_screen_end_together() -> Result<(), Skip> {
-    use std::os::unix::fs::MetadataExt;
     let both = Both::start("-e page,slab --stack")?;
     both.terminal.wait_for("REC +");
     let screen = both.terminal.wait_for(">");
@@ -721,13 +704,16 @@ fn a_recorder_and_its_screen_end_together() -> Result<(), Skip> {
     both.terminal.wait_for("recording goes on");
     both.terminal.press(&["p"]);
     both.terminal.wait_for("REC +");
-    let private = fs::metadata(both.private().unwrap_or_default()).unwrap();
-    assert_eq!(private.mode() & 0o777, 0o700);
-    let viewer = both.process("--save-in").unwrap_or_else(|| panic!("no screen"));
+    let viewer = both.process(Part::Viewer).unwrap_or_else(|| panic!("no screen"));
     let status = fs::read_to_string(format!("/proc/{}/status", viewer.as_raw_nonzero())).unwrap();
     let line = |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
-    assert!(!line("Uid:").split_whitespace().skip(1).any(|id| id == "0"), "{status}");
-    assert!(line("CapEff:").ends_with("0000000000000000"), "{status}");
+    let user = line("Uid:").split_whitespace().nth(1).map(|id| id.parse::<u32>().unwrap());
+    assert!(user.is_some_and(|user| (61_184..=65_519).contains(&user)), "{status}");
+    for set in ["CapPrm:", "CapEff:", "CapBnd:", "CapInh:"] {
+        assert!(line(set).ends_with("0000000000000000"), "{status}");
+    }
+    assert!(line("NoNewPrivs:").ends_with('1') && line("Seccomp:").ends_with('2'), "{status}");
+    assert_eq!(line("Groups:").split_whitespace().count(), 1, "{status}");
     both.terminal.press(&["t"]);
     both.terminal.wait_for(">+ ");
     both.terminal.press(&["Right"]);
@@ -745,7 +731,7 @@ fn a_recorder_that_is_killed_leaves_the_screen_and_nothing_else() -> Result<(), 
     both.terminal.wait_for("REC +");
     // A row: events have come.
     both.terminal.wait_for(">");
-    both.kill("--reader");
+    both.kill(Part::Recorder);
     let screen = both.terminal.wait_for("the recorder was killed");
     assert!(screen.contains("ENDED") && screen.contains(">"), "{screen}");
     both.terminal.press(&["m"]);
@@ -759,7 +745,7 @@ fn a_recorder_that_is_killed_leaves_the_screen_and_nothing_else() -> Result<(), 
 fn a_screen_that_is_killed_ends_the_recorder() -> Result<(), Skip> {
     let both = Both::start("-e slab")?;
     both.terminal.wait_for("REC +");
-    both.kill("--save-in");
+    both.kill(Part::Viewer);
     let screen = both.terminal.wait_for("left with 3");
     assert!(screen.contains("the screen was killed by signal 9"), "{screen}");
     both.assert_clean();
@@ -778,24 +764,5 @@ fn a_recording_is_kept_whole_where_that_is_asked_for() -> Result<(), Skip> {
     let owner = fs::metadata(&kept).unwrap();
     assert_eq!((owner.uid(), owner.mode() & 0o777), (0, 0o700));
     both.assert_clean();
-    Ok(())
-}
-
-fn old_blocks_are_given_back() -> Result<(), Skip> {
-    use std::os::unix::fs::MetadataExt;
-    can_record()?;
-    let recorder = Recorder::start(&["--free-behind", "4M", "--compress", "none", "--flush", "200ms"]);
-    load::mix(Duration::from_secs(4), Some(1500)).unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    let files = ["cpu0.out", "meta.out"].map(|name| fs::metadata(recorder.trace().join(name)).unwrap());
-    let (len, stored) = (files[0].len(), files[0].blocks() * 512);
-    let screen = run_to(0, REPORT, &["top", "--batch", "2", "--flush", "200ms"], &[&recorder.trace()]);
-    recorder.stop();
-    assert!(len > 8 << 20, "too little load: {len} bytes");
-    assert!(stored < 6 << 20, "{stored} of {len} bytes");
-    assert_eq!(files[1].blocks() * 512 / 4096 * 4096, files[1].len().next_multiple_of(4096), "names stay");
-    let screens = frames(&screen);
-    let last = screens.last().map(String::as_str).unwrap_or_default();
-    assert!(last.contains("SKIPPED") && last.contains("REC +") && last.contains(" >"), "{last}");
     Ok(())
 }

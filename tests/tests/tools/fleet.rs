@@ -48,7 +48,7 @@ fn page() -> PathBuf {
 }
 
 /// Folder `bin` of a virtual environment with a package of PyPI.
-fn environment(package: &str) -> Result<PathBuf, Skip> {
+pub(super) fn environment(package: &str) -> Result<PathBuf, Skip> {
     let home = std::env::var_os("HOME").ok_or_else(|| Skip("there is no home directory for a cache".to_owned()))?;
     let venv = Path::new(&home).join(".cache/kmemtrace-vm/venv");
     let bin = venv.join("bin");

@@ -4,9 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod command_line;
+mod data_frames;
 mod debug_info;
 mod fleet;
+mod fuzz;
+mod mutated;
+mod one_command;
 mod opening;
+mod packages;
 mod page;
 mod quickstart;
 mod read_once;
@@ -21,9 +26,14 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     kmemtrace_tests::runner::main(&[
         command_line::TESTS,
+        data_frames::TESTS,
         debug_info::TESTS,
         fleet::TESTS,
+        fuzz::TESTS,
+        mutated::TESTS,
+        one_command::TESTS,
         opening::TESTS,
+        packages::TESTS,
         page::TESTS,
         quickstart::TESTS,
         read_once::TESTS,

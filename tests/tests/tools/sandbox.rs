@@ -13,11 +13,10 @@ use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::{data, program, run, stderr, text};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::sandbox_layers::{LAYERS, SIGSYS};
 
 const REPORT: &str = "kmemtrace-report";
 const CHECK: &str = "kmemtrace-check";
-/// Number of SIGSYS, which ends a program in the mode strict, on the machines that have a list of system calls.
-const SIGSYS: i32 = 31;
 
 kmemtrace_tests::tests![
     every_view_of_every_sample_prints_the_same,
@@ -304,14 +303,6 @@ fn with_failures(name: &str, inject: &[&str], words: &[&str]) -> Result<Output, 
     let ran = command.arg(program(name)).args(words).stdin(Stdio::null()).output();
     ran.map_err(|error| Skip(format!("strace cannot be run: {error}")))
 }
-
-/// Calls that close a layer, with an error of a kernel without it, and the layer's name.
-const LAYERS: [(&str, &str); 4] = [
-    ("capset:error=EPERM", "capabilities"),
-    ("landlock_create_ruleset:error=ENOSYS", "landlock"),
-    ("landlock_restrict_self:error=EOPNOTSUPP", "landlock"),
-    ("seccomp:error=EINVAL", "seccomp"),
-];
 
 fn a_layer_that_is_missing_is_told_or_refused() -> Result<(), Skip> {
     has_all_layers()?;

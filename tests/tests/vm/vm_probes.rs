@@ -69,7 +69,7 @@ END
     same recorded
     cat $count/trace >/out/counted
     kmemtraced --no-probes -o /out/without -- true 2>/out/without_messages
-    kmemtraced probe >/out/offer";
+    kmemtraced doctor --quick >/out/offer";
 
 fn probe_events_are_counted_as_the_kernel_does() -> Result<(), Skip> {
     let out = guest()?.run(&[PRELUDE, COUNTED].concat())?;
@@ -238,7 +238,7 @@ const REFUSED: &str = "
     same killed_capture
 
     mount -o remount,ro $t
-    kmemtraced probe | grep '^RCU frees'
+    kmemtraced doctor --quick | grep '^RCU frees'
     mount -o remount,rw $t";
 
 fn what_the_kernel_refuses_is_told_once() -> Result<(), Skip> {

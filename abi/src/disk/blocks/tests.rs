@@ -3,7 +3,7 @@
 use std::io::{Seek, Write};
 
 use super::*;
-use crate::disk::block::{BlockInfo, FLAG_OPTIONAL, NO_CPU, crc32c};
+use crate::disk::block::{BlockInfo, FLAG_OPTIONAL, FLAG_ZSTD, NO_CPU, crc32c};
 
 const RECORDING: RecordingId = [7; 16];
 const CPU: u32 = 3;
@@ -70,7 +70,7 @@ impl Seen {
     fn rest(reader: &mut BlockReader, got: &mut Vec<Got>, faults: &mut Vec<Fault>) -> Ending {
         let ending = loop {
             match reader.next(&mut |fault| faults.push(fault)) {
-                Ok(Block { header, offset, damage_before }) => {
+                Ok(Block { header, offset, damage_before, .. }) => {
                     let (sequence, payload) = (header.sequence.get(), reader.payload().to_vec());
                     got.push(Got { sequence, offset, damage_before, payload });
                 }
@@ -119,7 +119,7 @@ fn a_whole_file_comes_block_by_block_without_a_finding() {
     let reader = &seen.reader;
     assert_eq!(reader.known(), Some((HEADER_BYTES, RECORDING, CPU)));
     assert_eq!((reader.recording(), reader.cpu(), reader.newer()), (Some(RECORDING), Some(CPU), None));
-    assert_eq!((reader.version(), reader.blocks()), ((block::MAJOR, block::MINOR), 3));
+    assert_eq!((reader.version(), reader.blocks()), ((block::Major::One.number(), block::MINOR), 3));
     assert_eq!(reader.bytes_read(), (two + last.len()) as u64);
     let nothing = BlockReader::new(file(b""));
     assert_eq!((nothing.known(), nothing.recording(), nothing.cpu()), (None, None, None));
@@ -333,9 +333,9 @@ fn compressed_payloads_are_expanded_to_the_size_they_tell() {
 
 #[test]
 fn a_newer_major_version_is_told_by_the_first_block_alone() {
-    let newer = |sequence| with_header(&info(kind::DATA, sequence), b"later", |bytes| bytes[14] = 2);
+    let newer = |sequence| with_header(&info(kind::DATA, sequence), b"later", |bytes| bytes[14] = 3);
     let seen = Seen::parts(&[&newer(0), &data(1)]);
-    assert_eq!((seen.ending, seen.reader.newer(), seen.found()), (Ending::Damaged, Some(2), vec![]));
+    assert_eq!((seen.ending, seen.reader.newer(), seen.found()), (Ending::Damaged, Some(3), vec![]));
     let seen = Seen::parts(&[&data(0), &newer(1), &data(2), &end(3)]);
     assert_eq!((seen.reader.newer(), seen.found()), (None, vec![(Code::BadHeader, 105, None)]));
     assert_eq!(seen.numbers(), [(0, false), (2, true), (3, false)]);

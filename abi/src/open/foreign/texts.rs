@@ -1,5 +1,7 @@
 //! Texts that are no list of memory and no trace of it, by words in them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 /// A text: words that it has all of, what it is, and what would be needed.
 type Known = (&'static [&'static [u8]], &'static str, &'static str);
 
@@ -111,7 +113,7 @@ fn is_log(sample: &[u8]) -> bool {
         inside.is_some_and(|time| time.contains(&b'.') && time.iter().all(is_of_time))
     };
     let lines = || sample.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).take(1000);
-    lines().filter(is_stamped).count() * 2 > lines().count()
+    lines().filter(is_stamped).count().saturating_mul(2) > lines().count()
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Ring buffers of a text: trace-cmd prints the name of one in front of its lines, but not in front of the event behind a line that tells
 //! of dropped events.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::Entry;
 use crate::open::options::Wanted;
 
@@ -45,7 +47,7 @@ impl Buffers {
             Some(number) => number,
             None if self.names.len() < MAX_BUFFERS => {
                 self.names.push(name.into());
-                self.names.len() - 1
+                self.names.len().saturating_sub(1)
             }
             None => 0,
         }
@@ -104,7 +106,11 @@ pub(super) fn choose<'f>(
         return Ok(None);
     }
     for wanted in wanted.order() {
-        match found.iter().filter(|facts| facts.wanted[wanted as usize] > 0).collect::<Vec<_>>()[..] {
+        match found
+            .iter()
+            .filter(|facts| facts.wanted.get(wanted as usize).is_some_and(|events| *events > 0))
+            .collect::<Vec<_>>()[..]
+        {
             [] => {}
             [facts] => return Ok(Some(&facts.name)),
             _ => break,

@@ -1,5 +1,7 @@
 //! Calls that have begun and not ended: a brace does not name its function.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
@@ -75,7 +77,7 @@ impl Calls {
         let Some(calls) = self.open.get_mut(&caller) else { return 0 };
         let is_here = |open: &Open| depth.is_some() && open.0 == depth;
         if let Some(at) = calls.iter().rposition(is_here) {
-            calls.truncate(at + 1);
+            calls.truncate(at.saturating_add(1));
         }
         calls.pop().map_or(0, |(_, function)| function)
     }

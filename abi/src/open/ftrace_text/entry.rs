@@ -1,5 +1,7 @@
 //! Lines told apart.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::graph::{Graph, Task, graph};
 use super::head::{Head, decimal, head, strip};
 use super::record::{Content, content};
@@ -29,9 +31,9 @@ pub(super) enum Entry<'l> {
 pub(super) fn entry(line: &[u8]) -> Entry<'_> {
     match line.first() {
         None => return Entry::Empty,
-        Some(b'#') => return Entry::Header(&line[1..]),
+        Some(b'#') => return Entry::Header(line.get(1..).unwrap_or_default()),
         Some(b'\t') if line.ends_with(b")") => return Entry::ChainFrame(line),
-        Some(b' ') if line.starts_with(b" => ") => return Entry::Frame(frame(&line[4..])),
+        Some(b' ') if line.starts_with(b" => ") => return Entry::Frame(frame(line.get(4..).unwrap_or_default())),
         _ => {}
     }
     if let Some(head) = head(line) {
@@ -72,8 +74,11 @@ fn frame(text: &[u8]) -> &[u8] {
 /// `CPU:1 [LOST 7442 EVENTS]`, `CPU:0 [1147 EVENTS DROPPED]`, perhaps behind the name of a buffer, and both without number.
 fn loss(text: &[u8]) -> Option<(&[u8], u32, Option<u64>)> {
     let (buffer, text) = match text.strip_prefix(b"CPU:") {
-        Some(text) => (&text[..0], text),
-        None => text.windows(6).position(|part| part == b": CPU:").map(|at| (&text[..at], &text[at + 6..]))?,
+        Some(text) => (&b""[..], text),
+        None => {
+            let (buffer, rest) = text.split_at_checked(text.windows(6).position(|part| part == b": CPU:")?)?;
+            (buffer, rest.get(6..)?)
+        }
     };
     let (cpu, rest) = decimal(text)?;
     let inner = rest.strip_prefix(b" [")?.strip_suffix(b"]")?;

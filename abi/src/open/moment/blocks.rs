@@ -21,6 +21,8 @@
 //!
 //! One reader takes them all: what a block is, its lines tell.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Entry, EntryKind, Fact, FormName, Out, Reader, Site, Took, Trouble};
 use super::numbers::Reason;
 use super::owner_lines::{
@@ -463,7 +465,7 @@ impl Blocks {
     fn note(&mut self, form: FormName, out: &mut dyn Out) {
         self.form.get_or_insert(form);
         let (block, seen) = (&self.block, &mut self.seen);
-        seen.blocks += 1;
+        seen.blocks = seen.blocks.saturating_add(1);
         seen.head |= block.head.is_some();
         seen.pfn |= block.pfn.is_some();
         seen.frames |= !self.stack.is_empty();

@@ -4,6 +4,8 @@
 //! - Lists of different caches add up.
 //! - Of several kinds the view reads the one that it can; the caller chooses a text by its name where it can read several.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -151,7 +153,7 @@ fn listed(parts: &[Part]) -> String {
     let name = |part: &Part| format!("{} ({})", part.name, part.text.name.title);
     let mut names: Vec<String> = parts.iter().take(MAX_LISTED).map(name).collect();
     if parts.len() > MAX_LISTED {
-        names.push(format!("{} more", parts.len() - MAX_LISTED));
+        names.push(format!("{} more", parts.len().saturating_sub(MAX_LISTED)));
     }
     names.join(", ")
 }

@@ -3,6 +3,8 @@
 //! A text may have several forms behind each other, as a log has, and several texts of one form. Lines go to the reader that took the
 //! line before; one that it does not take goes to the form that begins with it, else it counts as skipped.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::io;
 
 use super::collect::Collector;
@@ -219,7 +221,7 @@ impl Door<'_> {
     fn skip(&mut self) {
         match self.current.and_then(|at| self.open.get_mut(at)) {
             Some(open) => open.text.collector.skip_line(),
-            None => self.before.skipped += 1,
+            None => self.before.skipped = self.before.skipped.saturating_add(1),
         }
     }
 
@@ -290,7 +292,8 @@ impl Door<'_> {
 
     /// Begins a text with a line; false if its reader does not take it.
     fn begin(&mut self, form: usize, line: &[u8]) -> bool {
-        let Some(found) = FORMS.get(form).filter(|_| self.ended.len() + self.open.len() < MAX_TEXTS) else {
+        let Some(found) = FORMS.get(form).filter(|_| self.ended.len().saturating_add(self.open.len()) < MAX_TEXTS)
+        else {
             return false;
         };
         let mut collector = Collector::new(self.about.options);

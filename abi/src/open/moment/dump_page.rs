@@ -9,6 +9,8 @@
 //!  example_release+0x1c/0x40 [exampledrv]
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Entry, EntryKind, FormName, Out, Reader, Site, Took, Trouble};
 use super::numbers::Reason;
 use super::owner_lines::{self, Head, begins_free, behind_head, behind_pfn};
@@ -55,7 +57,8 @@ pub(super) fn begins(line: &[u8]) -> bool {
 
 fn is_page(line: &[u8]) -> bool {
     let counts = [&b" refcount:"[..], b" count:"];
-    line.starts_with(b"page:") && counts.iter().any(|count| find(&line[..line.len().min(80)], count).is_some())
+    let begin = line.get(..80).unwrap_or(line);
+    line.starts_with(b"page:") && counts.iter().any(|count| find(begin, count).is_some())
 }
 
 /// A header that is not a dump's: `page allocated`, `page last allocated`, `Page last allocated`.
@@ -99,7 +102,7 @@ impl Reader for DumpPage {
         }
         if is_page(line) {
             self.close(out);
-            let pfn = find(line, b" pfn:").and_then(|at| number(&line[at + 5..]));
+            let pfn = find(line, b" pfn:").and_then(|at| number(line.get(at..)?.get(5..)?));
             self.page = Some(Page { pfn: pfn.map_or(0, |(pfn, _)| pfn), ..Page::default() });
             return Took::Line;
         }

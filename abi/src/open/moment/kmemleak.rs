@@ -9,6 +9,8 @@
 //!     [<00000000abcdef01>] example_open+0x1c/0x40 [exampledrv]
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Entry, Out, Reader, Took, Trouble};
 use super::numbers::{self, Reason, first_word, hexadecimal, is_begin_of, number, trimmed};
 use super::places;
@@ -111,11 +113,12 @@ impl Kmemleak {
 
     /// `example", pid 77, jiffies 4294901234 (age 12.345s)`.
     fn take_comm(&mut self, named: &[u8]) -> bool {
-        let Some(end) = rfind(named, b"\", pid ") else { return false };
-        let pid = &named[end + b"\", pid ".len()..];
+        let mark = b"\", pid ";
+        let parts = rfind(named, mark).and_then(|end| named.split_at_checked(end));
+        let Some((comm, Some(pid))) = parts.map(|(comm, rest)| (comm, rest.strip_prefix(mark))) else { return false };
         let pid = pid.split(|byte| *byte == b',').next().unwrap_or(pid);
         if let Some(object) = &mut self.open {
-            object.comm = Some(named[..end].to_vec());
+            object.comm = Some(comm.to_vec());
             object.pid = numbers::pid(pid).ok();
         }
         true
@@ -124,7 +127,7 @@ impl Kmemleak {
 
 /// `6b 6b 6b 6b  kkkk`: bytes, and the same as characters.
 fn is_hex_dump(line: &[u8]) -> bool {
-    let bytes = &line[..find(line, b"  ").unwrap_or(line.len())];
+    let bytes = find(line, b"  ").and_then(|end| line.get(..end)).unwrap_or(line);
     !bytes.is_empty()
         && bytes.split(|byte| *byte == b' ').all(|word| word.len() == 2 && word.iter().all(u8::is_ascii_hexdigit))
 }

@@ -9,6 +9,8 @@
 //!      MACHINE: x86_64  (2400 Mhz)
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Fact, Out};
 use super::numbers::{trimmed, words};
 use crate::open::symbols::find;
@@ -128,7 +130,7 @@ fn of_compiler(text: &[u8]) -> Option<&[u8]> {
 /// The release in a line of a call trace, which stands before the number of the build.
 fn of_cpu(line: &[u8]) -> Option<&[u8]> {
     let before = line.strip_prefix(b"CPU: ")?;
-    let before = &before[..find(before, b" #")?];
+    let before = before.get(..find(before, b" #")?)?;
     before.rsplit(|byte| *byte == b' ').next().filter(|release| is_release(release))
 }
 

@@ -1,5 +1,7 @@
 //! `/proc/meminfo` (fs/proc/meminfo.c): counters of the machine's memory, in kB but for counts of huge pages.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Fact, Out, Reader, Took, Trouble};
 use super::numbers::{NO_NUMBER, Reason, number, product, trimmed, words};
 
@@ -35,7 +37,7 @@ type Value = Result<(u64, bool), Reason>;
 fn parsed(line: &[u8]) -> Option<(&[u8], Value)> {
     let line = trimmed(line);
     let colon = line.iter().position(|byte| *byte == b':')?;
-    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    let (name, value) = (line.get(..colon)?, line.get(colon..)?.get(1..)?);
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_()".contains(byte);
     if !name.first().is_some_and(u8::is_ascii_uppercase) || !name.iter().all(is_of_name) {
         return None;

@@ -7,6 +7,8 @@
 //!                 vfs_open+0x2d [kernel]
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Entry, Fact, Out, Reader, Took, Trouble};
 use super::numbers::{Reason, first_word, hexadecimal, is_begin_of, number, trimmed, words};
 use super::places;
@@ -40,7 +42,10 @@ fn frame(line: &[u8]) -> Option<Frame<'_>> {
     let address = hexadecimal(first).filter(|_| text.len() > first.len());
     let text = if address.is_some() { first_word(text).1 } else { text };
     let (address, text) = match text.strip_prefix(b"[<").and_then(|text| Some((text, find(text, b">]")?))) {
-        Some((behind, end)) => (hexadecimal(&[b"0x", &behind[..end]].concat()), trimmed(&behind[end + 2..])),
+        Some((behind, end)) => {
+            let (digits, rest) = behind.split_at_checked(end).unwrap_or_default();
+            (hexadecimal(&[b"0x", digits].concat()), trimmed(rest.strip_prefix(b">]").unwrap_or(rest)))
+        }
         None => (address, text),
     };
     let text = text.strip_suffix(b"[kernel]").unwrap_or(text);
@@ -133,7 +138,7 @@ impl Reader for Memleak {
     fn begins_block(&self, line: &[u8]) -> bool {
         let line = trimmed(line);
         let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        digits > 0 && digits < line.len() && is_begin_of(&line[digits..], b" bytes in ")
+        digits > 0 && line.get(digits..).is_some_and(|rest| !rest.is_empty() && is_begin_of(rest, b" bytes in "))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Size of a page, from the numbers of blocks in a dump of page_owner.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 /// Which numbers of frames a block of pages may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageSize {
@@ -22,7 +24,7 @@ impl PageSize {
         let mut left = self.fitting;
         while left != 0 {
             let k = left.trailing_zeros();
-            left &= left - 1;
+            left &= left.wrapping_sub(1);
             if pfn >> k != block {
                 self.fitting &= !(1 << k);
             }

@@ -10,6 +10,8 @@
 //! Freed in …
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Entry, EntryKind, Out, Reader, Site, Took, Trouble};
 use super::numbers::{self, first_word, hexadecimal, is_begin_of, trimmed, words};
 use super::{machine, places};
@@ -28,9 +30,9 @@ pub(super) fn begins(line: &[u8]) -> bool {
 /// Cache of a report's first line: `BUG NAME (Not tainted): Objects remaining …`.
 fn cache(line: &[u8]) -> Option<&[u8]> {
     let line = trimmed(line).strip_prefix(b"BUG ")?;
-    let end = find(line, b": Objects remaining")?;
-    let state = [&b" (Tainted"[..], b" (Not tainted", b" (GE"].iter().find_map(|word| find(&line[..end], word));
-    Some(trimmed(&line[..state.unwrap_or(end)]))
+    let before = line.get(..find(line, b": Objects remaining")?)?;
+    let state = [&b" (Tainted"[..], b" (Not tainted", b" (GE"].iter().find_map(|word| find(before, word));
+    Some(trimmed(state.and_then(|state| before.get(..state)).unwrap_or(before)))
 }
 
 /// The line without the word that Linux before 5.12 has before it.
@@ -107,7 +109,7 @@ impl SlabReport {
                     out.trouble(Trouble::SkippedBlock("lacks its address"));
                 }
             }
-            b"Allocated" if rest.starts_with(b"in ") => self.take_site(&rest[3..], out),
+            b"Allocated" if rest.starts_with(b"in ") => self.take_site(rest.strip_prefix(b"in ").unwrap_or(rest), out),
             b"Freed" if rest.starts_with(b"in ") => self.note(|object| object.is_freed = true),
             b"Slab" if rest.starts_with(b"0x") => {}
             b"object" if text.ends_with(b"stack trace missing") => self.note(|object| object.lacks_stack = true),
@@ -125,8 +127,9 @@ impl SlabReport {
     fn take_site(&mut self, text: &[u8], out: &mut dyn Out) {
         let Some(object) = &mut self.open else { return };
         let end = find(text, b" age=").unwrap_or(text.len());
-        object.site = places::site(&text[..end]).map(|frame| out.address(frame));
-        let pid = words(&text[end..]).find_map(|word| word.strip_prefix(b"pid="));
+        let (site, rest) = text.split_at_checked(end).unwrap_or((text, b""));
+        object.site = places::site(site).map(|frame| out.address(frame));
+        let pid = words(rest).find_map(|word| word.strip_prefix(b"pid="));
         object.pid = pid.and_then(|pid| numbers::pid(pid).ok());
         object.is_freed = false;
     }

@@ -5,6 +5,8 @@
 //!  43146  41000  95%    0.19K   2054       21      8216K dentry
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Out, Reader, Took, Trouble};
 use super::numbers::{Reason, is_digits, number, size, trimmed, words};
 use super::slabinfo::Line;
@@ -37,8 +39,11 @@ fn parsed(line: &[u8]) -> Option<Result<Line<'_>, Reason>> {
 fn row<'l>(line: &'l [u8], columns: &[&[u8]]) -> Result<Line<'l>, Reason> {
     let &[objects, active, _, _, slabs, per_slab, bytes] = columns else { return Err("lacks a column") };
     // Names may have blanks, so the name is all that follows.
-    let end = columns.iter().fold(0, |end, word| end + find(&line[end..], word).unwrap_or(0) + word.len());
-    let cache = trimmed(&line[end..]);
+    let behind = |rest: &'l [u8], word: &&[u8]| {
+        let end = find(rest, word).unwrap_or(0).saturating_add(word.len());
+        rest.get(end..).unwrap_or_default()
+    };
+    let cache = trimmed(columns.iter().fold(line, behind));
     if cache.is_empty() {
         return Err("lacks its name");
     }

@@ -4,6 +4,8 @@
 //! 0x0000000012345678-0x0000000023456789   20480 example_open+0x1c/0x40 [exampledrv] pages=4 vmalloc N0=4
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Entry, EntryKind, Out, Reader, Site, Took, Trouble};
 use super::numbers::{Reason, first_word, number, trimmed, words};
 use super::places;
@@ -52,7 +54,10 @@ fn area(rest: &[u8]) -> Result<Area<'_>, Reason> {
 fn caller(rest: &[u8]) -> Option<Frame<'_>> {
     let (name, behind) = first_word(rest);
     let module_end = behind.starts_with(b"[").then(|| find(behind, b"]")).flatten();
-    let with_module = module_end.and_then(|end| places::frame(&rest[..rest.len() - behind.len() + end + 1]));
+    let with_module = module_end.and_then(|end| {
+        let begin = rest.len().saturating_sub(behind.len());
+        places::frame(rest.get(..begin.saturating_add(end).saturating_add(1))?)
+    });
     with_module.or_else(|| places::frame(name))
 }
 

@@ -1,6 +1,8 @@
 //! Facts of the machine and of the recording, as the header of a `perf.data` has them
 //! (`tools/perf/Documentation/perf.data-file-format.txt` of Linux 6.18).
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::io::Read;
 
@@ -101,7 +103,7 @@ impl Facts {
 fn string(items: &mut Items<impl Read>) -> Result<String, Stop> {
     let bytes = items.short_text("a string")?;
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    Ok(String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned())
 }
 
 fn words(items: &mut Items<impl Read>) -> Result<Vec<String>, Stop> {

@@ -1,5 +1,7 @@
 //! What both versions of `trace.dat` hold, and the parts that they write alike.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::io::Read;
 
 use super::items::{Items, Stop};
@@ -229,7 +231,7 @@ pub(super) fn parts(items: &mut Items<impl Read>, count: u32, with_cpu: bool) ->
         parts.push(CpuPart { cpu, offset: items.u64(what)?, len: items.u64(what)? });
     }
     parts.sort_by_key(|part| part.cpu);
-    if parts.windows(2).any(|two| two[0].cpu == two[1].cpu) {
+    if parts.iter().zip(parts.iter().skip(1)).any(|(one, next)| one.cpu == next.cpu) {
         return Err(Stop::Odd(what));
     }
     Ok(parts)
@@ -238,5 +240,5 @@ pub(super) fn parts(items: &mut Items<impl Read>, count: u32, with_cpu: bool) ->
 /// Text up to a NUL, without the newlines around it.
 pub(super) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).trim().to_owned()
 }

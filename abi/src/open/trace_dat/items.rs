@@ -1,5 +1,7 @@
 //! Numbers, strings and texts of a `trace.dat`, one after the other: in the file, or in a section that was expanded.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::io::{self, ErrorKind, Read};
 
 use crate::target::Endian;
@@ -49,7 +51,7 @@ impl<R: Read> Items<R> {
             ErrorKind::UnexpectedEof => Stop::Cut(what),
             _ => Stop::Io(error),
         })?;
-        self.at += N as u64;
+        self.at = self.at.saturating_add(N as u64);
         Ok(bytes)
     }
 
@@ -75,7 +77,7 @@ impl<R: Read> Items<R> {
         }
         let mut bytes = Vec::new();
         (&mut self.from).take(len).read_to_end(&mut bytes).map_err(Stop::Io)?;
-        self.at += bytes.len() as u64;
+        self.at = self.at.saturating_add(bytes.len() as u64);
         if (bytes.len() as u64) < len { Err(Stop::Cut(what)) } else { Ok(bytes) }
     }
 

@@ -1,5 +1,7 @@
 //! `trace.dat` version 7: sections, and chains of options that tell where each of them is.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Cursor;
@@ -141,7 +143,7 @@ impl Sections<'_> {
             return Err(Stop::Odd(what).into());
         }
         let mut body = vec![0; len as usize];
-        if read_at(self.file, &mut body, at + SECTION_HEADER).map_err(Stop::Io)? < body.len() {
+        if read_at(self.file, &mut body, at.saturating_add(SECTION_HEADER)).map_err(Stop::Io)? < body.len() {
             return Err(Stop::Cut(what).into());
         }
         if flags & COMPRESSED == 0 {

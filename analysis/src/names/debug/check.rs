@@ -1,5 +1,7 @@
 //! Checks that an image is the traced kernel's: a wrong line is worse than none.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::{HashMap, HashSet};
 
 use kmemtrace_abi::target::Endian;
@@ -111,7 +113,8 @@ fn commonest_distance<'n>(
     let mut votes: HashMap<u64, usize> = HashMap::new();
     for (name, address) in listed {
         if let Some(Some(value)) = places.get(name) {
-            *votes.entry(address.wrapping_sub(*value)).or_default() += 1;
+            let count = votes.entry(address.wrapping_sub(*value)).or_default();
+            *count = count.saturating_add(1);
         }
     }
     votes.into_iter().max_by_key(|&(distance, votes)| (votes, distance)).map(|(distance, _)| distance)

@@ -3,6 +3,8 @@
 //! Headers are read at once, contents when they are asked for and by position: a distribution's kernel has 600 MB, and a file
 //! that shrinks while it is mapped would end the process. Every number in the file is hostile.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
@@ -321,7 +323,7 @@ impl From<memory::OverLimit> for Unread {
 pub(crate) fn name_in(names: &[u8], offset: u32) -> &[u8] {
     let rest = usize::try_from(offset).ok().and_then(|offset| names.get(offset..)).unwrap_or_default();
     let name = rest.get(..=MAX_NAME_BYTES).unwrap_or(rest);
-    cut(memchr::memchr(0, name).map_or(name, |end| &name[..end]))
+    cut(memchr::memchr(0, name).and_then(|end| name.get(..end)).unwrap_or(name))
 }
 
 impl Headers {

@@ -11,7 +11,7 @@ mod search;
 pub(crate) mod sections;
 pub(crate) mod symbols;
 pub(crate) mod units;
-mod unpack;
+pub(crate) mod unpack;
 mod walk;
 
 use std::collections::{HashMap, HashSet};

@@ -92,7 +92,7 @@ impl ModuleFile {
             .iter()
             .filter_map(|&address| {
                 let region = self.regions.iter().find(|region| (region.start..region.end).contains(&address))?;
-                Some((address, region.laid_out.wrapping_add(address - region.start)))
+                Some((address, region.laid_out.wrapping_add(address.wrapping_sub(region.start))))
             })
             .collect();
         let probes: Vec<u64> = own.iter().map(|&(_, probe)| probe).collect();

@@ -1,5 +1,7 @@
 //! Paths of source files, relative to the root of the kernel's sources.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 /// Greatest length of a path, in bytes, as the kernel's own limit.
 const MAX_PATH: usize = 4096;
 /// Greatest number of folders that are tried as the root.
@@ -111,7 +113,7 @@ fn normal(path: &[u8]) -> Vec<u8> {
 /// A path of a unit's file from its parts; `None` for one that no file system has.
 pub(crate) fn of_parts(folder: Option<&[u8]>, name: &[u8]) -> Option<Vec<u8>> {
     let folder = folder.unwrap_or_default();
-    if folder.len() + name.len() >= MAX_PATH || name.is_empty() {
+    if folder.len().saturating_add(name.len()) >= MAX_PATH || name.is_empty() {
         return None;
     }
     Some(if folder.is_empty() || name.starts_with(b"/") { name.to_vec() } else { [folder, b"/", name].concat() })

@@ -1,5 +1,7 @@
 //! Places where debug information may be: folders of distributions, built trees, debuginfod's cache. Never the network.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -209,12 +211,12 @@ fn read_order(path: &Path) -> Option<Vec<u8>> {
 
 fn list(folder: &Path, depth: usize, seen: &mut usize, files: &mut ByName) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        *seen += 1;
+        *seen = seen.saturating_add(1);
         if *seen > MAX_ENTRIES {
             return;
         }
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => list(&entry.path(), depth + 1, seen, files),
+            Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => list(&entry.path(), depth.saturating_add(1), seen, files),
             Ok(_) => {
                 let name: OsString = entry.file_name();
                 if let Some(module) = module_of(&name.into_vec()) {

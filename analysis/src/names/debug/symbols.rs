@@ -1,5 +1,7 @@
 //! Symbols of an ELF file.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use object::Endianness;
 use object::elf::{self, Sym32, Sym64};
 use object::pod::slice_from_bytes;
@@ -64,7 +66,7 @@ impl Symbols {
 
     /// Number of symbols, the empty first one included.
     pub(crate) fn len(&self) -> usize {
-        self.table.len() / if self.is_64 { size_of::<Sym64<Endianness>>() } else { size_of::<Sym32<Endianness>>() }
+        if self.is_64 { self.entries::<Sym64<Endianness>>().len() } else { self.entries::<Sym32<Endianness>>().len() }
     }
 
     /// Symbols in the order of the table; those whose name cannot be read have none.
@@ -82,7 +84,8 @@ impl Symbols {
     }
 
     fn entries<S: object::pod::Pod>(&self) -> &[S] {
-        slice_from_bytes(&self.table, self.table.len() / size_of::<S>()).map_or(&[][..], |(entries, _)| entries)
+        let count = self.table.len().checked_div(size_of::<S>()).unwrap_or(0);
+        slice_from_bytes(&self.table, count).map_or(&[][..], |(entries, _)| entries)
     }
 
     fn parse<S: Sym<Endian = Endianness>>(&self, index: usize, symbol: &S) -> Option<ImageSymbol<'_>> {

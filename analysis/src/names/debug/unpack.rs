@@ -15,7 +15,7 @@ const MAX_RATIO: u64 = 1032;
 
 /// Compression of a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(crate) enum Packing {
     Gzip,
     Xz,
     Zstd,
@@ -36,7 +36,7 @@ impl Packing {
     }
 
     /// Content of a packed file of `len` bytes.
-    pub(super) fn unpack(self, packed: impl Read, len: u64) -> io::Result<Vec<u8>> {
+    pub(crate) fn unpack(self, packed: impl Read, len: u64) -> io::Result<Vec<u8>> {
         let limit = limit(len);
         match self {
             Packing::Gzip => read_all(flate2::read::MultiGzDecoder::new(packed), limit),

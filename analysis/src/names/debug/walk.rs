@@ -1,5 +1,7 @@
 //! Functions at addresses of one unit: the function that holds each, and those that the compiler put into it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 
 use gimli::{AttributeValue, RangeListsOffset, UnitOffset, UnitRef};
@@ -91,7 +93,7 @@ fn functions(unit: Unit<'_, '_>, probes: &[u64], work: &mut Work) -> Result<Hash
             let held = held(probes, begin, end);
             work.take(held.len() as u64)?;
             for &probe in held {
-                let this = FunctionAt { offset, bytes: end - begin };
+                let this = FunctionAt { offset, bytes: end.saturating_sub(begin) };
                 let best = found.entry(probe).or_insert(this);
                 if this.bytes < best.bytes {
                     *best = this;
@@ -115,7 +117,7 @@ fn chains_of<'a>(
     let top = entries.next_depth();
     let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(chains) };
     work.take(abbreviation.attributes().len() as u64)?;
-    work.keep(probes.len() * size_of::<Chain<'_>>())?;
+    work.keep(probes.len().saturating_mul(size_of::<Chain<'_>>()))?;
     let mut name = FunctionName::default();
     for &spec in abbreviation.attributes() {
         let attribute = entries.read_attribute(spec)?;
@@ -169,7 +171,7 @@ fn chains_of<'a>(
             for (chain, _) in chains.iter_mut().zip(probes).skip(first).take_while(|&(_, &probe)| probe < end) {
                 work.take(1)?;
                 if chain.inlined.len() == level && level < MAX_INLINED {
-                    work.keep(2 * size_of::<Inlined<'_>>())?;
+                    work.keep(size_of::<[Inlined<'_>; 2]>())?;
                     chain.inlined.push(inlined);
                 }
             }

@@ -1,5 +1,7 @@
 //! Bytes of the kernel's functions and objects by source file.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -108,7 +110,7 @@ impl StaticSizes {
 
     /// Notes a file or folder that is left out.
     pub(super) fn leave_out(&mut self, path: &Path, why: impl Into<String>) {
-        self.left_out_count += 1;
+        self.left_out_count = self.left_out_count.saturating_add(1);
         if self.left_out.len() < MAX_LEFT_OUT {
             self.left_out.push(LeftOut { path: path.to_owned(), why: why.into() });
         }

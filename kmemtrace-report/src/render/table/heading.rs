@@ -184,7 +184,7 @@ fn deferred(trace: &TraceMembers<'_>, body: &Body<'_>) -> Option<String> {
         return None;
     }
     if is_unseen {
-        const UNSEEN: &str = "Frees by kfree_rcu were not recorded, so rows marked <= may hold freed objects; kmemtraced probe \
+        const UNSEEN: &str = "Frees by kfree_rcu were not recorded, so rows marked <= may hold freed objects; kmemtraced doctor \
                               prints whether a kernel can record them.";
         return Some(UNSEEN.to_owned());
     }

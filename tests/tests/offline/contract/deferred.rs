@@ -340,7 +340,7 @@ fn a_document_tells_whether_deferred_frees_were_seen() {
         let work = scenario.with(|work| (work.probes, work.kernel) = (probes, kernel)).finish();
         Directory::new(&trace_dir(&work, 1))
     };
-    const UNSEEN: &str = "Frees by kfree_rcu were not recorded, so rows marked <= may hold freed objects; kmemtraced probe prints whether \
+    const UNSEEN: &str = "Frees by kfree_rcu were not recorded, so rows marked <= may hold freed objects; kmemtraced doctor prints whether \
                           a kernel can record them.";
     const PARTLY: &str = "Frees by kfree_rcu were not recorded from the start, so rows marked <= may hold freed objects; --time \
                           +0.500000000, leaves that part out.";

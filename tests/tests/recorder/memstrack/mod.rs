@@ -13,6 +13,7 @@ use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::corpus;
 use kmemtrace_tests::generate::{Options, Random, Workload, trace_dir, workload};
 use kmemtrace_tests::programs::{json, program, run, run_to, stderr};
+use kmemtrace_tests::recorder::kmemtraced;
 use kmemtrace_tests::recording::{Directory, seeds};
 use kmemtrace_tests::runner::Skip;
 
@@ -117,7 +118,7 @@ fn words_that_are_none_are_refused() -> Result<(), Skip> {
         let line = stderr(2, &run(REPORT, &["--memstrack", list], &[directory.path()]));
         assert!(said.iter().all(|said| line.contains(said)), "{list}: {line}");
         // The recorder refuses it before it records.
-        let mut recorder = Command::new(program("kmemtraced"));
+        let mut recorder = kmemtraced();
         recorder.args(["--report", list, "--notui", "--output"]).arg(directory.file("report"));
         let line = stderr(2, &recorder.output().unwrap());
         assert!(said.iter().all(|said| line.contains(said)), "{list}: {line}");
@@ -139,7 +140,7 @@ fn a_report_without_a_place_is_refused_before_it_records() -> Result<(), Skip> {
     let fifo = Command::new("mkfifo").arg(directory.file("fifo")).status().unwrap();
     assert!(fifo.success());
     for (file, reason) in [("none/report", "No such file"), (".", "Is a directory"), ("fifo", "No such device")] {
-        let mut recorder = Command::new(program("kmemtraced"));
+        let mut recorder = kmemtraced();
         recorder.args(["--report", "task_summary", "--notui", "-d", "1", "--output"]).arg(directory.file(file));
         let line = stderr(2, &recorder.output().unwrap());
         assert!(line.contains(reason) && line.contains("name another file with --output"), "{line}");

@@ -138,8 +138,8 @@ impl Oom {
         let (Some(_), Some(_)) = (used.strip_suffix(b"KB"), total.strip_suffix(b"KB")) else { return false };
         // Names may have blanks.
         let begin = trimmed(line);
-        let end = used.as_ptr() as usize - begin.as_ptr() as usize;
-        let cache = trimmed(&begin[..end]);
+        let end = (used.as_ptr() as usize).saturating_sub(begin.as_ptr() as usize);
+        let cache = trimmed(begin.get(..end).unwrap_or_default());
         match (size(used, 0), size(total, 0)) {
             _ if cache.is_empty() => out.trouble(Trouble::SkippedBlock("lacks its name")),
             (Ok(used), Ok(total)) => {

@@ -1,0 +1,33 @@
+//! `kmemtrace WORD …`: runs the program that does the work of the word.
+//!
+//! It replaces itself with that program, so options, messages and exit statuses are the program's own.
+
+mod completions;
+mod help;
+mod meaning;
+mod run;
+mod words;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use meaning::Meaning;
+
+/// Exit status of a command line that has no meaning, and of a program that is not there: that of the other programs.
+const NOT_STARTED: u8 = 2;
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let line = match meaning::of(&words) {
+        Meaning::Text(text) => {
+            // A reader that goes away has read enough.
+            let _ = io::stdout().write_all(text.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Meaning::Program { name, words } => run::run(name, &words),
+        Meaning::Refused(line) => line,
+    };
+    let _ = writeln!(io::stderr(), "kmemtrace: {line}");
+    ExitCode::from(NOT_STARTED)
+}

@@ -1,0 +1,164 @@
+//! From a command line to the program that does its work.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use crate::completions;
+use crate::help;
+use crate::words::{OWN, RECORDER, REPORT, WORDS, WORDS_OF_OTHERS, Word};
+
+/// Meaning of a command line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// A text to print.
+    Text(String),
+    /// A program to run with these words.
+    Program { name: &'static str, words: Vec<OsString> },
+    /// No meaning; the line says why, and what to type.
+    Refused(String),
+}
+
+/// Meaning of the words behind the program's name.
+pub(crate) fn of(words: &[OsString]) -> Meaning {
+    let Some((first, rest)) = words.split_first() else { return Meaning::Text(help::wanted()) };
+    match first.to_str() {
+        Some("-h" | "--help") => Meaning::Text(help::all()),
+        Some("-V" | "--version") => Meaning::Text(format!("kmemtrace {}\n", env!("CARGO_PKG_VERSION"))),
+        Some("help") => of_help(rest),
+        Some("completions") => of_completions(rest),
+        Some(option) if option.starts_with('-') && option != "-" => Meaning::Refused(format!(
+            "{}: a word stands before its options: kmemtrace record {0} to record, kmemtrace summary {0} to report",
+            option.escape_debug()
+        )),
+        Some(name) => match Word::named(name) {
+            Some(word) => of_word(word, rest),
+            None => of_view(name, words),
+        },
+        None => program(REPORT, words),
+    }
+}
+
+/// Help of a word or of a view.
+fn of_help(rest: &[OsString]) -> Meaning {
+    let Some(name) = rest.first() else { return Meaning::Text(help::all()) };
+    match name.to_str().and_then(Word::named) {
+        Some(word) => {
+            let passed = word.is_passed_on.then_some(word.name);
+            let words: Vec<OsString> = passed.into_iter().chain(["--help"]).map(OsString::from).collect();
+            Meaning::Program { name: word.program, words }
+        }
+        None if OWN.iter().any(|(own, _)| name == own) => Meaning::Text(help::all()),
+        None => program(REPORT, &[&[OsString::from("help")], rest].concat()),
+    }
+}
+
+fn of_completions(rest: &[OsString]) -> Meaning {
+    let script = match rest {
+        [shell] => shell.to_str().and_then(completions::script),
+        _ => None,
+    };
+    script.map_or_else(|| Meaning::Refused("completions: name a shell: bash, zsh or fish".to_owned()), Meaning::Text)
+}
+
+fn of_word(word: &'static Word, rest: &[OsString]) -> Meaning {
+    // The recorder would take the command for its own word.
+    let command =
+        rest.first().and_then(|first| first.to_str()).filter(|_| word.program == RECORDER && !word.is_passed_on);
+    if let Some(other) = command.and_then(Word::named).filter(|other| other.program == RECORDER) {
+        let name = other.name;
+        return Meaning::Refused(format!(
+            "record {name}: type kmemtrace {name}, or for the command of that name kmemtrace record -- {name}"
+        ));
+    }
+    let passed = word.is_passed_on.then(|| OsString::from(word.name));
+    Meaning::Program { name: word.program, words: passed.into_iter().chain(rest.iter().cloned()).collect() }
+}
+
+/// A view, a recording, or a mistyped word.
+fn of_view(name: &str, words: &[OsString]) -> Meaning {
+    if !Path::new(name).exists() {
+        if let Some((_, line)) = WORDS_OF_OTHERS.iter().find(|(other, _)| *other == name) {
+            return Meaning::Refused(format!("{name}: not a word of kmemtrace; type {line}"));
+        }
+        if let Some(near) = nearest(name) {
+            return Meaning::Refused(format!(
+                "{}: not a word of kmemtrace; did you mean kmemtrace {near}?",
+                name.escape_debug()
+            ));
+        }
+    }
+    program(REPORT, words)
+}
+
+/// The word that differs from a mistyped one by a letter, or by two of a long one.
+fn nearest(name: &str) -> Option<&'static str> {
+    let own = WORDS.iter().map(|word| word.name).chain(OWN.map(|(name, _)| name));
+    let distance = |word: &&str| strsim::osa_distance(name, word);
+    own.min_by_key(distance).filter(|word| distance(word) <= if word.len() < 5 { 1 } else { 2 })
+}
+
+fn program(name: &'static str, words: &[impl AsRef<OsStr>]) -> Meaning {
+    Meaning::Program { name, words: words.iter().map(|word| word.as_ref().to_owned()).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::CHECK;
+
+    fn meaning(line: &str) -> Meaning {
+        of(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn each_word_runs_its_program() {
+        for (line, name, words) in [
+            ("record -d 5 -- make", RECORDER, "-d 5 -- make"),
+            ("top -e page", RECORDER, "top -e page"),
+            ("watch", RECORDER, "watch"),
+            ("doctor", RECORDER, "doctor"),
+            ("probe", RECORDER, "probe"),
+            ("recover -B x", RECORDER, "recover -B x"),
+            ("check DIR", CHECK, "DIR"),
+            ("report", REPORT, ""),
+            ("report leaks -n 3", REPORT, "leaks -n 3"),
+            ("leaks -n 3", REPORT, "leaks -n 3"),
+            ("some.data", REPORT, "some.data"),
+            ("help leaks", REPORT, "help leaks"),
+            ("help report", REPORT, "--help"),
+            ("help record", RECORDER, "--help"),
+            ("help top", RECORDER, "top --help"),
+            ("help check", CHECK, "--help"),
+        ] {
+            assert_eq!(meaning(line), program(name, &words.split_whitespace().collect::<Vec<_>>()), "{line}");
+        }
+    }
+
+    #[test]
+    fn other_words_get_the_line_to_type() {
+        for (line, said) in [
+            ("recrod -d 5", "recrod: not a word of kmemtrace; did you mean kmemtrace record?"),
+            ("docter", "docter: not a word of kmemtrace; did you mean kmemtrace doctor?"),
+            ("chek", "chek: not a word of kmemtrace; did you mean kmemtrace check?"),
+            ("script x", "script: not a word of kmemtrace; type kmemtrace events"),
+            ("diff a b", "diff: not a word of kmemtrace; type kmemtrace compare BEFORE AFTER"),
+            ("completions tcsh", "completions: name a shell: bash, zsh or fish"),
+            ("record top", "record top: type kmemtrace top, or for the command of that name kmemtrace record -- top"),
+            (
+                "-d",
+                "-d: a word stands before its options: kmemtrace record -d to record, kmemtrace summary -d to report",
+            ),
+        ] {
+            assert_eq!(meaning(line), Meaning::Refused(said.to_owned()), "{line}");
+        }
+        for view in ["waits", "chart", "tree", "tasks", "events", "stalls", "leaks", "cross"] {
+            assert_eq!(meaning(view), program(REPORT, &[view]), "{view} is a view");
+        }
+    }
+
+    #[test]
+    fn the_command_alone_prints_what_people_want() {
+        let Meaning::Text(text) = meaning("") else { panic!("no text") };
+        assert_eq!(text.lines().filter(|line| line.contains("   kmemtrace ")).count(), 6, "{text}");
+    }
+}
