@@ -1,6 +1,6 @@
 //! Control files of a recording, compared with their state at set-up to find changes by other programs.
 //!
-//! Files of the trace directory itself and of the recorded events are compared each second; triggers of all other events in turn. The
+//! Files of the trace directory itself and of the recorded events are compared each second, and so are triggers of other events. The
 //! kernel also reports each write. Where it does not, a change that is reverted between two comparisons goes unseen.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::control::rules::{
     EVENT_FILES, FUNCTION_TASKS, TASKS, is_compared, is_opened_anew, name_of, what_counts, with_events,
 };
 use crate::control::threads::ThreadList;
-use crate::control::turns::{Found, Turns};
+use crate::control::triggers::{Found, OtherTriggers};
 use crate::control::writes::{Told, Writes};
 use crate::fs::kernelfs::{KernelFs, PROC, is_absent};
 
@@ -53,7 +53,8 @@ struct OpenFiles {
     fs: KernelFs,
     proc: Option<KernelFs>,
     held: Vec<HeldFile>,
-    turns: Option<Turns>,
+    /// `None` for a relay channel.
+    triggers: Option<OtherTriggers>,
     writes: Option<Writes>,
     /// `stats` of each CPU, where the trace clock is read from them.
     stats: Vec<File>,
@@ -77,8 +78,6 @@ pub(crate) struct Difference {
     pub(crate) file: String,
     /// Text `is X instead of Y`.
     pub(crate) how: String,
-    /// Last time when the file was right, where it is not compared each second.
-    pub(crate) right: Option<u64>,
 }
 
 /// What the recorder itself sets in an instance.
@@ -157,12 +156,13 @@ impl Control {
         }
         let mut control = Control::new(fs, held, writes, switches);
         (control.clock, control.own) = (Some(clock), own);
-        let begun = control.now().map(|(not_later, _)| not_later);
-        let is_used = control.own.is_used;
         if let Some(open) = &mut *control.open() {
             open.stats = stats;
-            let triggers = events.iter().map(|event| format!("events/{event}/trigger")).collect();
-            open.turns = Some(Turns::begin(&open.fs, triggers, begun, is_used));
+            let mut triggers = OtherTriggers::new(events);
+            if control.own.is_used {
+                triggers.take_for_right(&open.fs, &open.listed_events());
+            }
+            open.triggers = Some(triggers);
         }
         Ok(control)
     }
@@ -182,7 +182,7 @@ impl Control {
             Some(_) => Watching::All,
         };
         let proc = KernelFs::find(&PROC).ok();
-        let open = OpenFiles { fs, proc, held, turns: None, writes, stats: Vec::new() };
+        let open = OpenFiles { fs, proc, held, triggers: None, writes, stats: Vec::new() };
         let open = Arc::new(Mutex::new(Some(open)));
         *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&open));
         Control { open, clock: None, watching, switches, own: Selections::default() }
@@ -272,26 +272,15 @@ impl Control {
         told
     }
 
-    /// Differences from the state at set-up: of the files that are compared each second, and of `others`.
-    pub(crate) fn differences(&self, others: &BTreeSet<String>) -> Vec<Difference> {
+    /// Differences from the state at set-up.
+    pub(crate) fn differences(&self) -> Vec<Difference> {
         let mut open = self.open();
-        let Some(OpenFiles { fs, proc, held, turns, .. }) = &mut *open else { return Vec::new() };
-        let mut found: Vec<Difference> =
-            held.iter_mut().filter_map(|held| held.difference(fs, proc.as_ref())).collect();
-        let is_other = |file: &&String| name_of(file) == "trigger" && !found.iter().any(|other| other.file == **file);
-        let others: Vec<&String> = others.iter().filter(is_other).collect();
-        if let Some(turns) = turns {
-            // Not at a time when it was seen to be right: that is known for those that had their turn.
-            found.extend(others.into_iter().filter_map(|file| turns.compare(fs, file, None)).map(Difference::from));
-        }
-        found
-    }
-
-    /// Differences of the files that are compared in turn: of the next ones, or of `all`. `now` is a time before this call.
-    pub(crate) fn turn(&self, now: Option<u64>, all: bool) -> Vec<Difference> {
-        let mut open = self.open();
-        let Some(OpenFiles { fs, turns: Some(turns), .. }) = &mut *open else { return Vec::new() };
-        turns.look(fs, now, all).into_iter().map(Difference::from).collect()
+        let Some(open) = &mut *open else { return Vec::new() };
+        let listed = open.listed_events();
+        let OpenFiles { fs, proc, held, triggers, .. } = open;
+        let held = held.iter_mut().filter_map(|held| held.difference(fs, proc.as_ref()));
+        let others = triggers.iter().flat_map(|triggers| triggers.look(fs, &listed)).map(Difference::from);
+        held.chain(others).collect()
     }
 
     /// True if the instance was removed.
@@ -309,7 +298,15 @@ impl Drop for Control {
 impl From<Found> for Difference {
     fn from(found: Found) -> Difference {
         let how = format!("is {} instead of {}", shown(&found.text), shown(&found.expected));
-        Difference { file: found.file, how, right: found.right }
+        Difference { file: found.file, how }
+    }
+}
+
+impl OpenFiles {
+    /// Text of the list of events; empty where it cannot be read.
+    fn listed_events(&self) -> String {
+        let list = self.held.iter().find(|held| held.name == EVENTS);
+        list.and_then(|held| text_of(&self.fs, EVENTS, held.file.as_ref()).ok()).unwrap_or_default()
     }
 }
 
@@ -331,7 +328,7 @@ impl HeldFile {
                 }
             }
         };
-        how.map(|how| Difference { file: self.name.clone(), how, right: None })
+        how.map(|how| Difference { file: self.name.clone(), how })
     }
 }
 
@@ -442,7 +439,7 @@ mod tests {
     }
 
     fn differences(control: &Control) -> Vec<String> {
-        let found = control.differences(&BTreeSet::new());
+        let found = control.differences();
         found.into_iter().map(|found| format!("{} {}", found.file, found.how)).collect()
     }
 

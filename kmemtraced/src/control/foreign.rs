@@ -12,7 +12,7 @@ use crate::control::rules::may_clear;
 
 /// Interval between two comparisons of the control files.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest time from when a write acts to when the kernel reports it, nanoseconds, rounded up generously.
+/// Longest time from when a write empties a buffer to when the kernel reports the write, nanoseconds, rounded up generously.
 const SLOWEST_WRITE: u64 = 1_000_000_000;
 /// Most control files that a text names; the rest is a number.
 const MAX_NAMED: usize = 16;
@@ -134,24 +134,23 @@ impl Watcher {
 
     /// Takes the writes that the kernel reported, and compares the files once a second; returns the message, if any.
     pub(crate) fn compare(&mut self) -> Option<String> {
-        self.look(self.compared.elapsed() >= COMPARISON_INTERVAL, false)
+        self.look(self.compared.elapsed() >= COMPARISON_INTERVAL)
     }
 
     /// Compares the files, before the recording is switched off.
     pub(crate) fn compare_now(&mut self) -> Option<String> {
-        self.look(true, false)
+        self.look(true)
     }
 
-    /// Compares all files for the last time, once the buffers are drained: it would leave thousands of events in them.
+    /// Compares the files for the last time, once the buffers are drained.
     pub(crate) fn last_comparison(&mut self) -> Option<String> {
-        let message = self.look(true, true);
+        let message = self.look(true);
         self.history.changes.close();
         message
     }
 
-    /// Takes the writes that the kernel reported. Compares the files if there are any, or if it `is_time`; those that are compared in turn
-    /// if it is time, and all of them at the `end`.
-    fn look(&mut self, is_time: bool, end: bool) -> Option<String> {
+    /// Takes the writes that the kernel reported. Compares the files if there are any, or if it `is_time`.
+    fn look(&mut self, is_time: bool) -> Option<String> {
         let before = if is_time || self.control.has_cheap_clock() { self.control.now() } else { None };
         let told = self.control.written(std::mem::take(&mut self.own));
         if told.is_empty() && !is_time {
@@ -159,12 +158,7 @@ impl Watcher {
         }
         self.compared = Instant::now();
         let before = before.or_else(|| self.control.now()).map(|(not_later, _)| not_later);
-        let others: BTreeSet<String> = told.files.keys().cloned().chain(self.history.deviating()).collect();
-        let mut differences = self.control.differences(&others);
-        if is_time {
-            let in_turn = self.control.turn(before, end);
-            differences.extend(in_turn.into_iter().filter(|found| !others.contains(&found.file)));
-        }
+        let differences = self.control.differences();
         let after = self.control.now().map(|(_, not_earlier)| not_earlier);
         self.history.add(Comparison { before, after, written: told.files, differences })
     }
@@ -217,9 +211,11 @@ impl Deviation {
 }
 
 impl History {
-    /// Files that were not right at the last comparison.
-    fn deviating(&self) -> impl Iterator<Item = String> {
-        self.open.values().flat_map(|deviation| deviation.files.keys().cloned())
+    /// Time from which on a change of this file may have acted: since the last comparison, or before, as the buffer is emptied before the
+    /// file has another text and before the kernel reports the write.
+    fn since(&self, clears: bool) -> Option<u64> {
+        let slowest = if clears { SLOWEST_WRITE } else { 0 };
+        self.compared.map(|compared| compared.saturating_sub(slowest))
     }
 
     fn push(&self, from: Option<u64>, to: Option<u64>, clears: bool, text: String) {
@@ -241,7 +237,8 @@ impl History {
         } else if !are_over && self.open.is_empty() && !found.written.is_empty() {
             // It was changed and changed back.
             let text = written_text(&found.written);
-            self.push(self.compared, found.after, found.written.keys().any(|file| may_clear(file)), text.clone());
+            let clears = found.written.keys().any(|file| may_clear(file));
+            self.push(self.since(clears), found.after, clears, text.clone());
             Some(format!("another program changed the recording: {text}: events may be missing here"))
         } else {
             None
@@ -268,7 +265,7 @@ impl History {
     /// Adds differences to the deviations; returns the texts of those that are new.
     fn add_differences(&mut self, found: &Comparison) -> Vec<String> {
         let (mut news, mut changed) = (Vec::new(), BTreeSet::new());
-        for Difference { file, how, right } in &found.differences {
+        for Difference { file, how } in &found.differences {
             let writer = found.written.get(file);
             let by = writer.and_then(Option::as_ref).map(|writer| format!(", set by {writer}"));
             let by = by.unwrap_or_default();
@@ -281,26 +278,20 @@ impl History {
             }
             let how = format!("{how}{by}");
             news.push(format!("{file} {how}"));
-            // A write acts before the kernel reports it: some take tens of milliseconds. What the last look has seen is right.
-            let reported = self.compared.map(|compared| compared.saturating_sub(SLOWEST_WRITE));
-            let since = match right {
-                None => self.compared,
-                Some(_) if writer.is_some() => reported.max(*right),
-                Some(_) => *right,
-            };
+            let since = self.since(may_clear(file));
             self.open.entry(since).or_default().files.insert(file.clone(), how);
             changed.insert(since);
         }
-        // A write that empties the buffer leaves no difference.
-        if let Some((since, deviation)) = self.open.iter_mut().next_back() {
+        // A write that empties the buffer leaves no difference, and is over with the next comparison.
+        if !self.open.is_empty() {
+            let since = self.since(true);
             let cleared = found.written.iter().filter(|(file, _)| may_clear(file) && !is_different(found, file));
             for (file, writer) in cleared {
                 let text = written_text(&BTreeMap::from([(file.clone(), writer.clone())]));
                 let how = text.strip_prefix(file.as_str()).unwrap_or_default().trim_start().to_owned();
-                if deviation.files.insert(file.clone(), how).is_none() {
-                    news.push(text);
-                    changed.insert(*since);
-                }
+                self.open.entry(since).or_default().files.insert(file.clone(), how);
+                news.push(text);
+                changed.insert(since);
             }
         }
         for since in changed {
@@ -321,8 +312,7 @@ mod tests {
     use super::*;
 
     fn seen(at: u64, written: &[&str], differences: &[(&str, &str)]) -> Comparison {
-        let difference =
-            |(file, how): &(&str, &str)| Difference { file: (*file).to_owned(), how: (*how).to_owned(), right: None };
+        let difference = |(file, how): &(&str, &str)| Difference { file: (*file).to_owned(), how: (*how).to_owned() };
         let written = written.iter().map(|file| ((*file).to_owned(), None)).collect();
         let differences = differences.iter().map(difference).collect();
         Comparison { before: Some(at), after: Some(at + 1), written, differences }
@@ -359,23 +349,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_its_turn_is_wrong_since_its_last_turn() {
-        let mut history = history(10);
-        let in_turn = |at: u64| {
-            let file = "events/sched/sched_switch/trigger".to_owned();
-            let trigger = Difference { file, how: "is traceoff instead of empty".to_owned(), right: Some(12) };
-            Comparison { differences: vec![trigger], ..seen(at, &[], &[]) }
-        };
-        history.add(seen(30, &[], &[])).ok_or(()).unwrap_err();
-        assert!(history.add(in_turn(40)).unwrap().contains("sched_switch/trigger is traceoff"));
-        assert!(history.add(in_turn(50)).is_none());
-        assert_eq!(history.deviating().count(), 1, "it is looked at each time from here on");
-        assert!(history.add(seen(60, &[], &[])).is_some());
-        let intervals: Vec<Interval> = history.changes.since(0).iter().map(|change| change.interval).collect();
-        assert_eq!(intervals, [Interval::new(12, END), Interval::new(12, 61)]);
-    }
-
-    #[test]
     fn a_writer_is_named() {
         let mut history = history(10);
         let writer = Some("process 7 (sh)".to_owned());
@@ -396,11 +369,28 @@ mod tests {
 
     #[test]
     fn a_change_that_was_taken_back_is_told_and_has_an_end() {
-        let mut history = history(10);
-        assert!(history.add(seen(20, &["trace"], &[])).unwrap().contains("trace written to"));
-        assert!(history.add(seen(30, &["tracing_on"], &[])).is_some());
-        let cleared = ForeignChange { clears: true, ..change(10, 21, "trace written to") };
-        assert_eq!(history.changes.since(0), [cleared, change(20, 31, "tracing_on written to")]);
+        let at = |time: u64| time + SLOWEST_WRITE;
+        let mut history = history(at(10));
+        assert!(history.add(seen(at(20), &["trace"], &[])).unwrap().contains("trace written to"));
+        assert!(history.add(seen(at(30), &["tracing_on"], &[])).is_some());
+        // The buffer may have been emptied long before the write was reported.
+        let cleared = ForeignChange { clears: true, ..change(10, at(21), "trace written to") };
+        assert_eq!(history.changes.since(0), [cleared, change(at(20), at(31), "tracing_on written to")]);
+    }
+
+    #[test]
+    fn a_buffer_that_is_emptied_while_a_file_is_wrong_is_a_gap_of_its_own() {
+        let at = |time: u64| time + SLOWEST_WRITE;
+        let mut history = history(at(10));
+        assert!(history.add(seen(at(20), &["trace"], &[OFF])).unwrap().contains("trace written to"));
+        assert!(history.add(seen(at(30), &[], &[OFF])).is_none());
+        assert!(history.add(seen(at(40), &[], &[])).is_some());
+        let off = "tracing_on is 0 instead of 1";
+        let cleared = |to| ForeignChange { clears: true, ..change(10, to, "trace written to") };
+        assert_eq!(
+            history.changes.since(0),
+            [cleared(END), change(at(10), END, off), cleared(at(31)), change(at(10), at(41), off)]
+        );
     }
 
     #[test]

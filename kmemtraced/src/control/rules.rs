@@ -5,7 +5,9 @@
 /// `osnoise`, `trace_stat`) belong to other buffers and tracers.
 pub(crate) const DIRS: [&str; 4] = ["", "options", "per_cpu", "events"];
 /// Control files of an event, of an event system, and of all events: other files there can only be read, but for `inject`.
-pub(crate) const EVENT_FILES: [&str; 3] = ["enable", "filter", "trigger"];
+pub(crate) const EVENT_FILES: [&str; 3] = ["enable", "filter", TRIGGER];
+/// Control file of an event with what is done when the event happens.
+pub(crate) const TRIGGER: &str = "trigger";
 /// Control file with the tasks to record; all where it was never written.
 pub(crate) const TASKS: &str = "set_event_pid";
 /// Control file with the tasks whose functions are recorded.
@@ -77,9 +79,12 @@ const CLEARING: [&str; 9] = [
     "buffer_size_kb",
     "buffer_subbuf_size_kb",
     "current_tracer",
-    "trigger",
+    TRIGGER,
     "set_ftrace_filter",
 ];
+
+/// Name for all files, of which the kernel does not tell which one was written to.
+pub(crate) const ANY: &str = "control files";
 
 /// Files of which the kernel keeps the text from the time when they were opened (`ftrace_regex_open`, Linux 6.17): they are opened for
 /// each look.
@@ -117,7 +122,7 @@ pub(crate) fn is_opened_anew(name: &str) -> bool {
 
 /// True if a write to this file may empty the buffer.
 pub(crate) fn may_clear(path: &str) -> bool {
-    CLEARING.contains(&name_of(path))
+    path == ANY || CLEARING.contains(&name_of(path))
 }
 
 /// Part of a control file's text that counts.
@@ -131,7 +136,7 @@ pub(crate) fn what_counts(path: &str, text: &str) -> String {
         // A star stands for a trigger, which has a file of its own.
         "enable" => text.strip_suffix('*').unwrap_or(text).to_owned(),
         // A comment lists the triggers that there may be.
-        "trigger" => {
+        TRIGGER => {
             let lines = text.lines().filter(|line| !line.starts_with('#'));
             lines.map(without_count).collect::<Vec<_>>().join("\n")
         }

@@ -19,11 +19,9 @@ use nix::sys::fanotify::{EventFFlags, Fanotify, FanotifyEvent, InitFlags, MarkFl
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-use crate::control::rules::{DIRS, is_change, name_of};
+use crate::control::rules::{ANY, DIRS, is_change, name_of};
 use crate::fs::kernelfs::{KernelFs, PROC, TRACEFS};
 
-/// Text for a write to an unknown file.
-const ANY: &str = "control files";
 /// Option of instances whose kernel no longer stops the tracer when `trace` is opened.
 const PAUSES_ON_TRACE: &str = "options/pause-on-trace";
 /// Files of other buffers that are not reported: programs write to the first two at any rate; opening the next two delays a change of the
