@@ -84,6 +84,8 @@ pub(crate) struct Watcher {
 #[derive(Debug, Default)]
 struct History {
     changes: ForeignChanges,
+    /// Time of set-up, when all was right.
+    begun: Option<u64>,
     /// Time of the last comparison: a file without a difference was right then.
     compared: Option<u64>,
     /// Deviations that are not over, by the last time when their files were right.
@@ -103,7 +105,7 @@ impl Watcher {
     /// Starts with the control files as set-up left them, before the recording is switched on.
     pub(crate) fn new(control: Control, changes: ForeignChanges) -> Watcher {
         let now = control.now().map(|(not_later, _)| not_later);
-        let history = History { changes, compared: now, ..History::default() };
+        let history = History { changes, begun: now, compared: now, ..History::default() };
         Watcher { control, compared: Instant::now(), own: OwnWrites::default(), history }
     }
 
@@ -215,7 +217,7 @@ impl History {
     /// file has another text and before the kernel reports the write.
     fn since(&self, clears: bool) -> Option<u64> {
         let slowest = if clears { SLOWEST_WRITE } else { 0 };
-        self.compared.map(|compared| compared.saturating_sub(slowest))
+        self.compared.map(|compared| compared.saturating_sub(slowest).max(self.begun.unwrap_or(0)))
     }
 
     fn push(&self, from: Option<u64>, to: Option<u64>, clears: bool, text: String) {

@@ -83,6 +83,10 @@ const CLEARING: [&str; 9] = [
     "set_ftrace_filter",
 ];
 
+/// Files whose change acts when they are closed. A write to any other file acts at once, and so does an opening that truncates it.
+const ACT_AT_CLOSE: [&str; 5] =
+    ["free_buffer", "set_ftrace_filter", "set_ftrace_notrace", "set_graph_function", "set_graph_notrace"];
+
 /// Name for all files, of which the kernel does not tell which one was written to.
 pub(crate) const ANY: &str = "control files";
 
@@ -118,6 +122,11 @@ pub(crate) fn is_compared(name: &str) -> bool {
 /// True if the file must be opened for each look.
 pub(crate) fn is_opened_anew(name: &str) -> bool {
     OPENED_ANEW.contains(&name)
+}
+
+/// True if closing this file after a write may change something.
+pub(crate) fn acts_at_close(path: &str) -> bool {
+    ACT_AT_CLOSE.contains(&name_of(path))
 }
 
 /// True if a write to this file may empty the buffer.

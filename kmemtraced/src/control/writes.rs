@@ -19,7 +19,7 @@ use nix::sys::fanotify::{EventFFlags, Fanotify, FanotifyEvent, InitFlags, MarkFl
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-use crate::control::rules::{ANY, DIRS, is_change, name_of};
+use crate::control::rules::{ANY, DIRS, acts_at_close, is_change, name_of};
 use crate::fs::kernelfs::{KernelFs, PROC, TRACEFS};
 
 /// Option of instances whose kernel no longer stops the tracer when `trace` is opened.
@@ -161,7 +161,9 @@ impl Marked {
             told.is_vague = true;
             return;
         };
-        if let Some(file) = file_of(&path, self.instance.as_deref()) {
+        let is_write = event.mask().contains(MaskFlags::FAN_MODIFY);
+        let file = file_of(&path, self.instance.as_deref());
+        if let Some(file) = file.filter(|file| is_write || acts_at_close(file)) {
             told.files.insert(file, self.writer(event.pid()));
         }
     }
@@ -245,7 +247,9 @@ impl Watched {
             }
             let (Some(dir), Some(name)) = (self.dirs.get(&event.wd()), event.file_name()) else { continue };
             let name = name.to_string_lossy();
-            told.files.insert(if dir.is_empty() { name.into_owned() } else { format!("{dir}/{name}") }, None);
+            if event.events().contains(ReadFlags::MODIFY) || acts_at_close(&name) {
+                told.files.insert(if dir.is_empty() { name.into_owned() } else { format!("{dir}/{name}") }, None);
+            }
         }
         told
     }

@@ -363,17 +363,45 @@ const SLACK: u64 = 500_000;
 /// Allocations of the load by their sizes: a size comes again after this many.
 const SIZES: usize = 64;
 
-/// A thread that allocates as long as it `goes_on`, once `begins` is set.
-fn allocate(begins: &AtomicBool, goes_on: &AtomicBool) {
-    while !begins.load(Ordering::Acquire) {
-        sleep(Duration::from_millis(1));
-    }
-    for vectors in (0..SIZES).cycle() {
-        if !goes_on.load(Ordering::Acquire) {
-            return;
+/// Allocations in each part of a run, at least.
+const LEAST: usize = 50;
+
+/// A thread that allocates.
+#[derive(Debug, Default)]
+struct Load {
+    /// Thread id; 0 until it is known.
+    thread: AtomicUsize,
+    begins: AtomicBool,
+    ends: AtomicBool,
+    /// Allocations up to now.
+    made: AtomicUsize,
+}
+
+impl Load {
+    /// Allocates from the time when it `begins` until it `ends`.
+    fn run(&self) {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        self.thread.store(thread.unsigned_abs() as usize, Ordering::Release);
+        while !self.begins.load(Ordering::Acquire) {
+            sleep(Duration::from_millis(1));
         }
-        load::iov(1, load::STACK_VECTORS + 1 + vectors).unwrap();
-        sleep(Duration::from_micros(150));
+        for vectors in (0..SIZES).cycle() {
+            if self.ends.load(Ordering::Acquire) {
+                return;
+            }
+            load::iov(1, load::STACK_VECTORS + 1 + vectors).unwrap();
+            self.made.fetch_add(1, Ordering::Release);
+            sleep(Duration::from_micros(150));
+        }
+    }
+
+    /// Waits for a while, and for some allocations.
+    fn rest(&self, time: Duration) {
+        let before = self.made.load(Ordering::Acquire);
+        sleep(time);
+        while self.made.load(Ordering::Acquire) < before + LEAST {
+            sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -393,27 +421,23 @@ fn counted(trace: &str) -> Vec<Counted> {
 /// Counts the events of a thread in an instance of the test's own while a recorder records them and a hand acts on its instance.
 /// Returns how the recording ended, or the broken promise.
 fn random_run(tracefs: &Tracefs, kind: &Kind, seed: u64) -> Result<String, String> {
-    let (begins, goes_on) = (AtomicBool::new(false), AtomicBool::new(true));
-    let thread = AtomicUsize::new(0);
+    let load = Load::default();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            thread.store(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs() as usize, Ordering::Release);
-            allocate(&begins, &goes_on);
-        });
-        while thread.load(Ordering::Acquire) == 0 {
+        scope.spawn(|| load.run());
+        while load.thread.load(Ordering::Acquire) == 0 {
             thread::yield_now();
         }
-        let tid = thread.load(Ordering::Acquire).to_string();
         // A panic must not leave the thread running: the scope waits for it.
-        let run = catch_unwind(AssertUnwindSafe(|| hand_at_random(tracefs, kind, seed, &tid, &begins)));
-        begins.store(true, Ordering::Release);
-        goes_on.store(false, Ordering::Release);
+        let run = catch_unwind(AssertUnwindSafe(|| hand_at_random(tracefs, kind, seed, &load)));
+        load.ends.store(true, Ordering::Release);
+        load.begins.store(true, Ordering::Release);
         run.unwrap_or_else(|_| Err("the run panicked".to_owned()))
     })
 }
 
-fn hand_at_random(tracefs: &Tracefs, kind: &Kind, seed: u64, tid: &str, begins: &AtomicBool) -> Result<String, String> {
+fn hand_at_random(tracefs: &Tracefs, kind: &Kind, seed: u64, load: &Load) -> Result<String, String> {
     let mut random = Random::new(seed);
+    let tid = &load.thread.load(Ordering::Acquire).to_string();
     let failed = |error: std::io::Error| error.to_string();
     let own = Instance::new(tracefs).map_err(|Skip(reason)| reason)?;
     let filter = format!("common_pid == {tid}");
@@ -430,8 +454,8 @@ fn hand_at_random(tracefs: &Tracefs, kind: &Kind, seed: u64, tid: &str, begins: 
         return Ok("not in this kernel".to_owned());
     }
     recorder.until_said("recording to ", 1);
-    begins.store(true, Ordering::Release);
-    let mut rest = |most| sleep(Duration::from_millis(random.below(most)));
+    load.begins.store(true, Ordering::Release);
+    let mut rest = |most| load.rest(Duration::from_millis(random.below(most)));
     rest(300);
     let laid = try_shell(&dir, &kind.on.replace("TID", tid));
     rest(500);
@@ -443,7 +467,7 @@ fn hand_at_random(tracefs: &Tracefs, kind: &Kind, seed: u64, tid: &str, begins: 
     laid?;
     let status = ended.status.code();
     let expected = counted(&own.read("trace").map_err(failed)?);
-    if expected.len() < 100 {
+    if expected.len() < 2 * LEAST {
         return Err(format!("only {} events were counted", expected.len()));
     }
     let lines = views::events(&ended.trace());
