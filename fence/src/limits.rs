@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Smallest stack of the first thread that is enough for the programs, bytes.
-const ENOUGH: u64 = 512 << 10;
+/// Smallest stack of the first thread that is enough for the programs, bytes. Frames of a debug build are larger.
+const ENOUGH: u64 = if cfg!(debug_assertions) { 1 << 20 } else { 512 << 10 };
 /// Exit status of a program that cannot begin.
 const UNUSABLE: u8 = 2;
 

@@ -61,7 +61,7 @@ fn a_small_stack_is_told_in_one_line() {
         let script = "ulimit -s 16; exec \"$0\" --version";
         let output = Command::new("sh").args(["-c", script]).arg(program(name)).output().unwrap();
         assert!(complaint(&output, 2).contains("ulimit -s"), "{name}");
-        let script = "ulimit -s 512; exec \"$0\" --help";
+        let script = "ulimit -s 1024; exec \"$0\" --help";
         let output = Command::new("sh").args(["-c", script]).arg(program(name)).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{name}: {}", text(&output.stderr));
     }
