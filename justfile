@@ -51,6 +51,10 @@ man:
 packages *kinds:
     ./contrib/packages/build {{kinds}}
 
+# Packages of HEAD, built twice in different folders: they must be equal byte for byte
+packages-twice *kinds:
+    ./contrib/packages/twice {{kinds}}
+
 # Version number, changelog, tag and packages of a release
 release version:
     ./contrib/packages/release {{version}}

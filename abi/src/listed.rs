@@ -23,16 +23,16 @@ impl Amounts {
         self.requested?.checked_div(self.objects?)
     }
 
-    /// The sums of both, as far as they are known.
+    /// The sums of so many entries with these amounts.
     #[must_use]
-    pub fn plus(self, other: Amounts) -> Amounts {
-        let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b)).or(a).or(b);
+    pub fn times(self, entries: u64) -> Amounts {
+        let sum = |of_each: Option<u64>| of_each.map(|of_each| of_each.saturating_mul(entries));
         Amounts {
-            objects: sum(self.objects, other.objects),
-            requested: sum(self.requested, other.requested),
-            allocated: sum(self.allocated, other.allocated),
-            wasted: sum(self.wasted, other.wasted),
-            pages: sum(self.pages, other.pages),
+            objects: sum(self.objects),
+            requested: sum(self.requested),
+            allocated: sum(self.allocated),
+            wasted: sum(self.wasted),
+            pages: sum(self.pages),
         }
     }
 }
@@ -66,9 +66,9 @@ pub enum RowExtras {
     Nothing,
     /// A line of `alloc_traces` or `alloc_calls`.
     Traces {
-        /// Least, mean and greatest age, in jiffies.
+        /// Least, mean and largest age, in jiffies.
         age_jiffies: Option<[u64; 3]>,
-        /// Least and greatest thread id.
+        /// Least and largest thread id.
         pids: Option<[i64; 2]>,
         /// CPUs as a list of numbers, as printed: `0-1,4`.
         cpus: Option<Box<[u8]>>,

@@ -83,6 +83,23 @@ impl Owners {
         id
     }
 
+    /// Number of owners.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// True without an owner.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Forgets the owners from this number on, whose ids are not valid any more. Where some were interned all are kept.
+    pub fn forget_pushed(&mut self, from: usize) {
+        if self.ids.is_empty() {
+            self.all.truncate(from);
+        }
+    }
+
     /// The owner of an id.
     pub fn get(&self, id: OwnerId) -> Option<&Owner> {
         self.at(id.index())

@@ -317,7 +317,7 @@ pub struct TextInfo {
     pub unit: &'static str,
     /// Number of them.
     pub entries: u64,
-    /// Lines that are none of the form's.
+    /// Lines that do not belong to the form.
     pub skipped_lines: u64,
     /// Blocks that lack what their count needs.
     pub skipped_blocks: u64,
@@ -447,7 +447,7 @@ pub struct MemoryTexts {
     pub allocinfo: Vec<u8>,
 }
 
-/// Greatest number of thread ids that a recording may have: several for each CPU that a kernel can have.
+/// Largest number of thread ids that a recording may have: several for each CPU that a kernel can have.
 pub const MAX_OWN_THREADS: usize = 1 << 16;
 
 /// Inode number of the first pid namespace, whose thread ids the events have (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`, Linux 3.8
@@ -530,7 +530,7 @@ impl OpenError {
     }
 }
 
-/// Greatest number of streams of a trace: 16 bits tell them apart.
+/// Largest number of streams of a trace: 16 bits tell them apart.
 pub(crate) const MAX_STREAMS: usize = u16::MAX as usize;
 
 /// Whatever it takes to open a trace once more.

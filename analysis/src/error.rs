@@ -77,7 +77,7 @@ pub enum AnalysisError {
     /// More different allocations than there are numbers for them.
     #[error("the trace has more than {limit} different allocations: take less of it with --time")]
     TooMany {
-        /// Greatest number of them.
+        /// Largest number of them.
         limit: u32,
     },
 }

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kmemtrace_abi::event::{Event, Names};
+use kmemtrace_abi::event::{Event, EventSink, Gap, Names, TaskEvent};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::stream::{CpuStream, Hole};
 use kmemtrace_abi::trace::{Trace, TraceInfo};
 
-use crate::account::cgroups::{CgroupBuilder, Cgroups};
+use crate::account::cgroups::{CgroupBuilder, Cgroups, LiveCgroups};
 use crate::account::completeness::Completeness;
 use crate::account::completeness::MergeStats;
 use crate::documents::latency::{EndedRow, Naming};
@@ -47,7 +47,10 @@ pub struct FollowerBase {
     gfp_names: Option<Arc<GfpNames>>,
     given: Vec<(&'static str, Vec<String>)>,
     own_threads: Option<Vec<i32>>,
-    cgroups: Cgroups,
+    /// Cgroups of the threads that the recording began with, as the recorder found them.
+    cgroups: Vec<u8>,
+    /// The same as a filter asks for them: those that threads had when the trace was opened.
+    first_cgroups: Cgroups,
 }
 
 /// Answer of a follower at the end of its trace.
@@ -83,7 +86,8 @@ impl Query {
             gfp_names: trace.metadata.gfp_names.clone(),
             given: self.given.clone(),
             own_threads,
-            cgroups: CgroupBuilder::new(&trace.metadata.cgroups).finish(),
+            first_cgroups: CgroupBuilder::new(&trace.metadata.cgroups).finish(),
+            cgroups: std::mem::take(&mut trace.metadata.cgroups),
         })
     }
 }
@@ -98,7 +102,8 @@ impl FollowerBase {
     pub fn row<'a>(&'a self, span: &'a EndedSpan, trace: &'a Trace) -> EndedRow<'a> {
         let naming = Naming {
             names: &self.names,
-            cgroups: Some(&self.cgroups),
+            // A span has the path itself.
+            cgroups: None,
             trace_names: &trace.names,
             gfp_names: self.gfp_names.as_deref(),
             has_durations: self.info.keys().unit == kmemtrace_abi::clock::Unit::Nanoseconds,
@@ -120,13 +125,37 @@ impl FollowerBase {
             source_paths: self.names.places.paths(),
         };
         let names = KnownNames { trace_names: std::mem::take(&mut trace.names), ..self.names };
-        rows.answer((observed, self.info, names), self.gfp_names, self.sums, self.given, None)
+        rows.answer((observed, self.info, names), (self.gfp_names, None), self.sums, self.given, None)
+    }
+}
+
+/// Chunk of a stream's events, and the events about threads among them.
+struct WithTasks<'c>(&'c mut Chunk<Event>, &'c mut LiveCgroups);
+
+impl EventSink for WithTasks<'_> {
+    const NAMES: bool = Chunk::<Event>::NAMES;
+    const FLAGS: bool = Chunk::<Event>::FLAGS;
+    const STACKS: bool = Chunk::<Event>::STACKS;
+    const MARKS: bool = Chunk::<Event>::MARKS;
+    const FIELDS: bool = Chunk::<Event>::FIELDS;
+
+    fn event(&mut self, event: Event, names: &Names) {
+        self.0.event(event, names);
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.0.gap(gap);
+    }
+
+    fn task(&mut self, event: TaskEvent<'_>) {
+        self.1.add(event);
     }
 }
 
 /// Follower of a trace that grows.
 pub struct Follower<'a> {
     pass: Pass<'a>,
+    cgroups: LiveCgroups,
     merger: Merger<Event>,
     spare: Vec<Chunk<Event>>,
     batch: usize,
@@ -149,13 +178,15 @@ pub struct Follower<'a> {
 impl<'a> Follower<'a> {
     /// Follower of the trace that `base` was made of.
     pub fn new(base: &'a FollowerBase, trace: &Trace) -> Follower<'a> {
-        let mut pass = Pass::new(&base.sums, &base.select, &base.names, &base.info);
+        let pass = Pass::new(&base.sums, &base.select, &base.names, &base.info);
+        let mut pass = pass.with_cgroups(Some(&base.first_cgroups));
         let clock = TraceClock::of(&base.info);
         let grows = trace.streams.iter().any(CpuStream::follows);
         pass.follow(&base.request, grows && clock.now().is_some(), base.names.comms.clone());
         let cpus: Vec<u32> = trace.streams.iter().map(CpuStream::cpu).collect();
         Follower {
             pass,
+            cgroups: LiveCgroups::new(&base.cgroups),
             batch: batch(WINDOW, cpus.len()),
             merger: Merger::new(cpus, trace.info.order, 1),
             spare: Vec::new(),
@@ -184,6 +215,7 @@ impl<'a> Follower<'a> {
             release_fields(&mut trace.names, window.events.iter_mut());
             let last = window.events.last().map(|event| event.at);
             self.frontier = self.frontier.max(last.max(window.complete_until).unwrap_or(0));
+            self.cgroups.pass(self.frontier);
             let is_empty = window.events.is_empty();
             self.merger.recycle(window);
             self.spare.extend(self.merger.take_consumed());
@@ -221,7 +253,7 @@ impl<'a> Follower<'a> {
             while self.merger.needs_input(index) && !is_dry {
                 let mut chunk = self.spare.pop().unwrap_or_default();
                 chunk.clear();
-                is_dry = !stream.decode(names, &mut chunk, self.batch);
+                is_dry = !stream.decode(names, &mut WithTasks(&mut chunk, &mut self.cgroups), self.batch);
                 if let Some(hole) = stream.take_hole() {
                     self.left_out = Some(self.left_out.map_or(hole, |before| before.and(hole)));
                 }
@@ -276,15 +308,24 @@ impl<'a> Follower<'a> {
         self.first
     }
 
+    /// Adds cgroups of threads that the recorder has found since the trace was opened.
+    pub fn add_cgroups(&mut self, text: &[u8]) {
+        self.cgroups.look(text);
+    }
+
     /// Adds command names that the trace has told since it was opened.
     pub fn add_comms(&mut self, comms: HashMap<i32, Box<[u8]>>) {
         self.pass.add_comms(comms);
     }
 
-    /// Gives a span the name of its thread, where it is known by now.
+    /// Gives a span the name of its thread and its cgroup, where they are known by now.
     pub fn name(&self, span: &mut EndedSpan) {
         if span.lacks_name() {
             span.listed.comm = self.pass.comm(span.listed.pid);
+        }
+        if span.cgroup.is_none() {
+            let path = span.listed.pid.and_then(|pid| self.cgroups.path(pid, span.listed.stall.begin));
+            span.cgroup = path.map(Into::into);
         }
     }
 
@@ -297,7 +338,9 @@ impl<'a> Follower<'a> {
     pub fn finish(mut self, trace: &Trace, take: &mut dyn FnMut(Vec<EndedSpan>)) -> Followed {
         let order = self.merger.merged;
         self.pass.settle(&trace.names);
-        take(self.pass.take_ended());
+        let mut last = self.pass.take_ended();
+        last.iter_mut().for_each(|span| self.name(span));
+        take(last);
         let totals = self.pass.ended_totals();
         let has_late_loss = has_late_loss(trace, &order);
         let names: &Names = &trace.names;

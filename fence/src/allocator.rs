@@ -3,6 +3,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::stderr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use crate::SENTENCE;
 
@@ -13,10 +16,17 @@ const STATUS: i32 = 2;
 #[derive(Clone, Copy, Debug)]
 pub struct Allocator;
 
+/// A thread is ending the program.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
 /// Ends the program with its sentence; returns where no limit was set.
 #[cold]
 pub fn refuse() {
     let Some(line) = SENTENCE.get() else { return };
+    // Threads that are refused at the same time say it once: the others wait for the end.
+    while ENDING.swap(true, Ordering::Relaxed) {
+        thread::sleep(Duration::from_secs(1));
+    }
     // Nothing here allocates.
     let _ = rustix::io::write(stderr(), line.as_bytes());
     // SAFETY: the call takes a number and does not return. Nothing is cleaned up, which might take memory, too.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::words::{OWN, WANTED, WORDS};
+use crate::words::{OWN, TWINS, WANTED, WORDS};
 
 /// Meaning of the program in one line.
 pub(crate) const ABOUT: &str = "Records who allocates kernel memory, and reports who leaks, holds or wastes it";
@@ -34,13 +34,23 @@ pub(crate) fn all() -> String {
     text
 }
 
+/// Lines of perf, with those for the same here.
+pub(crate) fn of_perf() -> String {
+    let width = TWINS.iter().map(|(perf, _)| perf.len()).max().unwrap_or_default();
+    let mut text = String::from("What people type at perf, and the same here:\n\n");
+    for (perf, ours) in TWINS {
+        let _ = writeln!(text, "  {perf:width$}   {ours}");
+    }
+    text + "\nA perf.data is read as it is: kmemtrace perf.data\n"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn help_fits_a_terminal() {
-        for text in [wanted(), all()] {
+        for text in [wanted(), all(), of_perf()] {
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         }
     }

@@ -4,6 +4,7 @@
 
 mod completions;
 mod help;
+mod kmem;
 mod meaning;
 mod run;
 mod words;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::completions;
 use crate::help;
-use crate::words::{OWN, RECORDER, REPORT, WORDS, WORDS_OF_OTHERS, Word};
+use crate::kmem;
+use crate::words::{OWN, PERF, RECORDER, REPORT, WORDS, WORDS_OF_OTHERS, Word};
 
 /// Meaning of a command line.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,10 +27,15 @@ pub(crate) fn of(words: &[OsString]) -> Meaning {
         Some("-V" | "--version") => Meaning::Text(format!("kmemtrace {}\n", env!("CARGO_PKG_VERSION"))),
         Some("help") => of_help(rest),
         Some("completions") => of_completions(rest),
-        Some(option) if option.starts_with('-') && option != "-" => Meaning::Refused(format!(
-            "{}: a word stands before its options: kmemtrace record {0} to record, kmemtrace summary {0} to report",
-            option.escape_debug()
-        )),
+        Some(option) if option.starts_with('-') && option != "-" => {
+            let line: Vec<String> = words.iter().map(|word| word.display().to_string()).collect();
+            let line = line.join(" ");
+            Meaning::Refused(format!(
+                "{}: put a word before its options: kmemtrace record {1} to record, kmemtrace summary {1} to report",
+                option.escape_debug(),
+                line.escape_debug()
+            ))
+        }
         Some(name) => match Word::named(name) {
             Some(word) => of_word(word, rest),
             None => of_view(name, words),
@@ -48,7 +54,9 @@ fn of_help(rest: &[OsString]) -> Meaning {
             Meaning::Program { name: word.program, words }
         }
         None if OWN.iter().any(|(own, _)| name == own) => Meaning::Text(help::all()),
-        None => program(REPORT, &[&[OsString::from("help")], rest].concat()),
+        None if name == PERF => Meaning::Text(help::of_perf()),
+        None => refused_as_of_others(name, rest)
+            .unwrap_or_else(|| program(REPORT, &[&[OsString::from("help")], rest].concat())),
     }
 }
 
@@ -77,8 +85,8 @@ fn of_word(word: &'static Word, rest: &[OsString]) -> Meaning {
 /// A view, a recording, or a mistyped word.
 fn of_view(name: &str, words: &[OsString]) -> Meaning {
     if !Path::new(name).exists() {
-        if let Some((_, line)) = WORDS_OF_OTHERS.iter().find(|(other, _)| *other == name) {
-            return Meaning::Refused(format!("{name}: not a word of kmemtrace; type {line}"));
+        if let Some(refused) = refused_as_of_others(OsStr::new(name), words) {
+            return refused;
         }
         if let Some(near) = nearest(name) {
             return Meaning::Refused(format!(
@@ -90,11 +98,30 @@ fn of_view(name: &str, words: &[OsString]) -> Meaning {
     program(REPORT, words)
 }
 
-/// The word that differs from a mistyped one by a letter, or by two of a long one.
+/// Refusal of a command line of another tool, which begins with the word `name`.
+fn refused_as_of_others(name: &OsStr, words: &[OsString]) -> Option<Meaning> {
+    let texts: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    let line = line_for(&texts.iter().map(AsRef::as_ref).collect::<Vec<&str>>())?;
+    Some(Meaning::Refused(format!("{}: not a word of kmemtrace; type {line}", name.to_string_lossy())))
+}
+
+/// What to type for a command line of another tool.
+fn line_for(words: &[&str]) -> Option<String> {
+    let (first, rest) = words.split_first()?;
+    match *first {
+        PERF if rest.is_empty() => Some(format!("kmemtrace help {PERF}")),
+        PERF => line_for(rest).or_else(|| Some(format!("kmemtrace {}", rest.join(" ").escape_debug()))),
+        "kmem" => Some(kmem::twin(rest)),
+        "stat" if kmem::is_meant(rest) => Some(kmem::twin(words)),
+        name => WORDS_OF_OTHERS.iter().find(|(other, _)| *other == name).map(|(_, line)| (*line).to_owned()),
+    }
+}
+
+/// The word that differs from a mistyped one by a letter, or by two of a long one: `export` is a view, and no mistyped `report`.
 fn nearest(name: &str) -> Option<&'static str> {
     let own = WORDS.iter().map(|word| word.name).chain(OWN.map(|(name, _)| name));
     let distance = |word: &&str| strsim::osa_distance(name, word);
-    own.min_by_key(distance).filter(|word| distance(word) <= if word.len() < 5 { 1 } else { 2 })
+    own.min_by_key(distance).filter(|word| distance(word) <= if word.len() < 7 { 1 } else { 2 })
 }
 
 fn program(name: &'static str, words: &[impl AsRef<OsStr>]) -> Meaning {
@@ -141,19 +168,35 @@ mod tests {
             ("docter", "docter: not a word of kmemtrace; did you mean kmemtrace doctor?"),
             ("chek", "chek: not a word of kmemtrace; did you mean kmemtrace check?"),
             ("script x", "script: not a word of kmemtrace; type kmemtrace events"),
+            ("start", "start: not a word of kmemtrace; type kmemtrace record, which Ctrl-C ends"),
+            ("kmem stat --caller -l 5", "kmem: not a word of kmemtrace; type kmemtrace sites -n 5"),
+            ("perf kmem stat --live", "perf: not a word of kmemtrace; type kmemtrace live"),
+            ("perf record -a", "perf: not a word of kmemtrace; type kmemtrace record -a"),
+            ("stat --page --live", "stat: not a word of kmemtrace; type kmemtrace live --kind pages"),
+            (
+                "stat -e kmem:*",
+                "stat: not a word of kmemtrace; type kmemtrace record -- COMMAND, then kmemtrace summary",
+            ),
+            ("help script", "script: not a word of kmemtrace; type kmemtrace events"),
             ("diff a b", "diff: not a word of kmemtrace; type kmemtrace compare BEFORE AFTER"),
             ("completions tcsh", "completions: name a shell: bash, zsh or fish"),
             ("record top", "record top: type kmemtrace top, or for the command of that name kmemtrace record -- top"),
             (
-                "-d",
-                "-d: a word stands before its options: kmemtrace record -d to record, kmemtrace summary -d to report",
+                "-d 5",
+                "-d: put a word before its options: kmemtrace record -d 5 to record, kmemtrace summary -d 5 to report",
             ),
         ] {
             assert_eq!(meaning(line), Meaning::Refused(said.to_owned()), "{line}");
         }
-        for view in ["waits", "chart", "tree", "tasks", "events", "stalls", "leaks", "cross"] {
+        for view in ["waits", "chart", "tree", "tasks", "events", "export", "stalls", "leaks", "cross", "pack"] {
             assert_eq!(meaning(view), program(REPORT, &[view]), "{view} is a view");
         }
+    }
+
+    #[test]
+    fn words_of_perf_are_listed() {
+        let Meaning::Text(text) = meaning("help perf") else { panic!("no text") };
+        assert!(text.contains("perf kmem stat --caller") && text.contains("kmemtrace sites"), "{text}");
     }
 
     #[test]

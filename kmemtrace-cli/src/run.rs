@@ -9,7 +9,8 @@ use std::process::Command;
 /// Runs the program beside this one, else the one in PATH. Returns only if that fails, with the line about it.
 pub(crate) fn run(name: &str, words: &[OsString]) -> String {
     let beside = beside(name);
-    let error = Command::new(beside.as_deref().unwrap_or(Path::new(name))).args(words).exec();
+    // Messages of the program show the first word of its command line: a name, and not the path of this installation.
+    let error = Command::new(beside.as_deref().unwrap_or(Path::new(name))).arg0(name).args(words).exec();
     match error.kind() {
         ErrorKind::NotFound => {
             format!("{name}: neither beside kmemtrace nor in PATH: install it: cargo install {name}")

@@ -44,23 +44,61 @@ impl Word {
 
 /// Words that the command answers itself.
 pub(crate) const OWN: [(&str, &str); 2] = [
-    ("help", "Explain a word or a view: kmemtrace help leaks"),
+    ("help", "Explain a word or a view; help perf lists words of perf"),
     ("completions", "Print completions for a shell: bash, zsh or fish"),
 ];
 
-/// Words of perf, trace-cmd and version control, and what to type in their place.
-pub(crate) const WORDS_OF_OTHERS: [(&str, &str); 11] = [
-    ("kmem", "kmemtrace record, then kmemtrace sites (perf kmem stat --caller), caches, or live"),
-    ("stat", "kmemtrace summary"),
+/// The program whose words people know; `kmemtrace help perf` lists them.
+pub(crate) const PERF: &str = "perf";
+
+/// Words of perf, trace-cmd, memstrack and version control, and what to type in their place. Lines of `perf kmem` have a module of their own.
+pub(crate) const WORDS_OF_OTHERS: [(&str, &str); 22] = [
+    ("stat", "kmemtrace record -- COMMAND, then kmemtrace summary"),
     ("script", "kmemtrace events"),
     ("show", "kmemtrace events"),
-    ("list", "kmemtrace doctor, which lists the events of this kernel"),
+    ("list", "kmemtrace doctor, which lists what this kernel records"),
     ("annotate", "kmemtrace sites --by source"),
-    ("archive", "kmemtrace pack"),
+    ("archive", "kmemtrace pack, which makes a recording smaller; its symbols are in it"),
     ("evlist", "kmemtrace check"),
     ("diff", "kmemtrace compare BEFORE AFTER"),
+    ("data", "kmemtrace export --to FORMAT"),
+    ("trace", "kmemtrace watch"),
+    ("ftrace", "kmemtrace record --functions, then kmemtrace functions"),
     ("leak", "kmemtrace leaks"),
     ("stream", "kmemtrace watch"),
+    ("start", "kmemtrace record, which Ctrl-C ends"),
+    ("stop", "Ctrl-C where kmemtrace record runs; kmemtrace recover removes what a killed recorder left"),
+    ("extract", "kmemtrace record, which writes while it records"),
+    ("reset", "kmemtrace recover"),
+    ("restore", "kmemtrace recover"),
+    ("dump", "kmemtrace events"),
+    ("slabtop", "kmemtrace caches, or kmemtrace top"),
+    ("memstrack", "kmemtrace record -e page --stack, then kmemtrace modules"),
+    ("version", "kmemtrace --version"),
+];
+
+/// What people type at perf, and the same here.
+pub(crate) const TWINS: [(&str, &str); 20] = [
+    ("perf kmem record", "kmemtrace record"),
+    ("perf kmem record --page", "kmemtrace record -e page"),
+    ("perf kmem stat", "kmemtrace summary"),
+    ("perf kmem stat --caller", "kmemtrace sites"),
+    ("perf kmem stat --alloc", "kmemtrace live --objects"),
+    ("perf kmem stat --page --live", "kmemtrace live --kind pages"),
+    ("perf kmem stat --caller -s frag -l 10", "kmemtrace sites --sort wasted -n 10"),
+    ("perf record -a -g", "kmemtrace record -a -g"),
+    ("perf record -p PID", "kmemtrace record -p PID"),
+    ("perf record -e 'kmem:*' -- COMMAND", "kmemtrace record -e all -- COMMAND"),
+    ("perf report -i FILE --stdio", "kmemtrace report -i FILE --stdio"),
+    ("perf report -s comm", "kmemtrace sites --by comm"),
+    ("perf report -g caller", "kmemtrace tree --by stack"),
+    ("perf top", "kmemtrace top"),
+    ("perf script", "kmemtrace events"),
+    ("perf diff OLD NEW", "kmemtrace compare OLD NEW"),
+    ("perf stat -e 'kmem:*'", "kmemtrace summary"),
+    ("perf list", "kmemtrace doctor"),
+    ("perf trace", "kmemtrace watch"),
+    ("perf annotate", "kmemtrace sites --by source"),
 ];
 
 /// What people want, and the command for it.

@@ -79,6 +79,7 @@ fn wait_key(by: &GroupKey) -> Option<WaitBy> {
         GroupKey::Task => Some(WaitBy::Task),
         GroupKey::Order => Some(WaitBy::Order),
         GroupKey::Gfp => Some(WaitBy::Gfp),
+        GroupKey::Cgroup => Some(WaitBy::Cgroup),
         _ => None,
     }
 }

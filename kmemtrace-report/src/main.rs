@@ -44,11 +44,13 @@ use kmemtrace::{AnalysisError, OpenError};
 use kmemtrace_abi::memory::{self, Limit};
 use kmemtrace_abi::text::escape::escape;
 
-use args::viewer;
+use args::{Color, viewer};
 use cli::{CommandLine, Refusal, Request};
 use rustix::process::DumpableBehavior;
 use terminal::messages::say;
+use terminal::output::Output;
 use terminal::pager;
+use terminal::screen::Screen;
 use views::Run;
 
 #[global_allocator]
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
             old::confine(&steps, mode, limit_memory).and_then(|()| old::run(steps, run))
         }
         Ok(CommandLine::Text(text)) => write_text(&text),
+        Err(Refusal::Clap(error)) if !error.use_stderr() => write_help(&error),
         Err(Refusal::Clap(error)) => error.exit(),
         Err(Refusal::Line(line)) => Err(anyhow::anyhow!(line)),
     };
@@ -109,6 +112,19 @@ fn may_be_refused(error: &anyhow::Error) -> bool {
 fn write_text(text: &str) -> anyhow::Result<u8> {
     let mut out = io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
+    Ok(exit::OK)
+}
+
+/// Prints help, the long one through the pager.
+fn write_help(help: &clap::Error) -> anyhow::Result<u8> {
+    if std::env::args_os().all(|word| word != "-h") {
+        pager::start();
+    }
+    let mut out = Output::open(None, false)?;
+    let text = help.render();
+    let has_colour = Screen::of_output(false, Color::Auto, None).has_colour;
+    let written = if has_colour { write!(out, "{}", text.ansi()) } else { write!(out, "{text}") };
+    out.finish(written)?;
     Ok(exit::OK)
 }
 

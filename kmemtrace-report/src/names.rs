@@ -70,7 +70,7 @@ fn text(path: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(name)?;
     if bytes.len() as u64 > MAX_BYTES {
-        bail!("{}: has more than {} MiB: this is no list of names", name(), MAX_BYTES >> 20);
+        bail!("{}: has more than {} MiB: this is not a list of names", name(), MAX_BYTES >> 20);
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

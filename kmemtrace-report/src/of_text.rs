@@ -97,9 +97,25 @@ impl Text<'_> {
 
     /// Names of the views that the text has.
     fn views(&self) -> Vec<&'static str> {
-        let others = |name: &str| !name.starts_with('-');
+        // Every format of `export` has stacks, or single objects.
+        let is_exported = self.has(Needs::Stacks) || self.has(Needs::Objects);
+        let others = |name: &str| !name.starts_with('-') && (name != "export" || is_exported);
         VIEWS.iter().filter(|(name, needs)| self.has(*needs) && others(name)).map(|(name, _)| *name).collect()
     }
+}
+
+/// Names of the views that a text has, the summary left out; the first one to look at comes first.
+pub(crate) fn views(input: &'static str, info: &TextInfo) -> Vec<&'static str> {
+    let mut views = Text { input, info }.views();
+    views.retain(|view| *view != VIEWS[0].0);
+    let first = match input {
+        "meminfo" => "balance",
+        "slabinfo" => "caches",
+        "page_owner" if views.contains(&"modules") => "modules",
+        _ => "sites",
+    };
+    views.sort_by_key(|view| *view != first);
+    views
 }
 
 /// A name with its article: `a page_owner dump`, `an allocinfo`.

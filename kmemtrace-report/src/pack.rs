@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use kmemtrace::Progress;
 use kmemtrace::whole_file::{Directory, FileState};
 use kmemtrace_abi::codec::{Decoder, Encoder};
-use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_RECORDS, FLAG_ZSTD, Major, kind};
+use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_RECORDS, FLAG_ZSTD, Major, RecordingId, kind};
 use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::disk::expand::Expander;
 use kmemtrace_abi::disk::salvage::{Piece, PieceReader};
@@ -84,7 +84,7 @@ pub(crate) fn pack(inputs: &[PathBuf], how: How) -> anyhow::Result<()> {
                 input.display()
             );
         }
-        let (dir, names) = files(input)?;
+        let (dir, names) = files(input, how)?;
         let packed = pack_files(&dir, &names, how);
         if packed.iter().any(Result::is_ok) {
             // The index belongs to the files before packing.
@@ -134,7 +134,7 @@ fn pack_files(dir: &Arc<Directory>, files: &[OsString], how: How) -> Vec<anyhow:
 
 /// Files of a recording (the one given, or those in the directory given) and their directory, locked as its recorder
 /// locks it: a recorder would go on writing to a file that was replaced, and no name would lead to its events.
-fn files(input: &Path) -> anyhow::Result<(Arc<Directory>, Vec<OsString>)> {
+fn files(input: &Path, how: How) -> anyhow::Result<(Arc<Directory>, Vec<OsString>)> {
     let shown = || format!("{}: cannot be read", input.display());
     let single = if input.is_dir() { None } else { input.file_name() };
     let dir = if single.is_some() { input.parent().unwrap_or(Path::new("")) } else { input };
@@ -142,16 +142,61 @@ fn files(input: &Path) -> anyhow::Result<(Arc<Directory>, Vec<OsString>)> {
     if !dir.lock() {
         bail!("{}: a recorder or another pack is at work on it: pack it when that has ended", dir.path().display());
     }
-    if let Some(name) = single {
-        return Ok((dir, vec![name.to_owned()]));
-    }
     let mut names = dir.names().with_context(shown)?;
     names.retain(|name| Path::new(name).extension().is_some_and(|extension| extension == "out"));
     names.sort();
+    if let Some(name) = single {
+        refuse_two_majors(&dir, name, &names, how)?;
+        return Ok((dir, vec![name.to_owned()]));
+    }
     if names.is_empty() {
         bail!("{}: not a recording: it has no cpuN.out", input.display());
     }
     Ok((dir, names))
+}
+
+/// Refuses to pack a file alone where the recording's other files have another major version of the format than it would have: it is
+/// the same in all files of a recording.
+fn refuse_two_majors(dir: &Directory, name: &OsStr, all: &[OsString], how: How) -> anyhow::Result<()> {
+    let Some(packed) = versions(dir, name, how) else { return Ok(()) };
+    for other in all.iter().filter(|other| *other != name) {
+        let is_other = |other: &Versions| other.recording == packed.recording && other.before != packed.after;
+        if let Some(found) = versions(dir, other, how).filter(is_other) {
+            bail!(
+                "{}: would be in version {} of the format, and {} is in version {}: pack the directory, not one file",
+                dir.path().join(name).display(),
+                packed.after.number(),
+                escape(other.as_encoded_bytes()),
+                found.before.number()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Recording of a file, and its major version now and when it is packed.
+struct Versions {
+    recording: RecordingId,
+    before: Major,
+    after: Major,
+}
+
+/// Versions by the first block of a file; `None` where it has none.
+fn versions(dir: &Directory, name: &OsStr, how: How) -> Option<Versions> {
+    let mut pieces = PieceReader::new(dir.open_file(name).ok()?);
+    let Ok(Some(Piece::Block { info, payload, .. })) = pieces.next_piece() else { return None };
+    let after = major(encoder(&info, payload).is_some(), how.level.is_some());
+    Some(Versions { recording: info.recording, before: info.major, after })
+}
+
+/// Encoder of the records of a file, by its first block; `None` where it has no sub-buffers.
+fn encoder(info: &BlockInfo, payload: &[u8]) -> Option<(Encoder, PageShape)> {
+    open::encoder::of_file_header(payload).filter(|_| info.kind == kind::FILE_HEADER)
+}
+
+/// Major version of a file's blocks.
+fn major(has_sub_buffers: bool, is_packed: bool) -> Major {
+    if has_sub_buffers && is_packed { Major::Two } else { Major::One }
 }
 
 /// True for an error of a full disk.
@@ -269,9 +314,8 @@ impl Packer {
         let whole = piece.bytes();
         if let Piece::Block { info, payload, .. } = piece {
             if self.major.is_none() {
-                let records = open::encoder::of_file_header(payload).filter(|_| info.kind == kind::FILE_HEADER);
-                let is_encoded = records.is_some() && self.compressor.is_some();
-                self.major = Some(if is_encoded { Major::Two } else { Major::One });
+                let records = encoder(info, payload);
+                self.major = Some(major(records.is_some(), self.compressor.is_some()));
                 self.records = records.map(|(encoder, shape)| Records { encoder, shape, decoder: Decoder::default() });
             }
             let has_form = if info.kind == kind::DATA { self.is_packed(info) } else { info.flags & FLAG_ZSTD != 0 };

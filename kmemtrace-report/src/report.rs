@@ -42,7 +42,7 @@ const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 /// View of the calls that the tracer function_graph timed.
 const FUNCTIONS: &str = "functions";
 /// Views of counts and sums.
-const OF_SUMS: [&str; 6] = ["summary", "sites", "tasks", "modules", "uses", "tree"];
+const OF_SUMS: [&str; 8] = ["summary", "sites", "tasks", "modules", "uses", "tree", "compare", "account"];
 /// Rows of each table below that of `caches --cache`.
 const ROWS_BELOW: usize = 10;
 
@@ -167,6 +167,8 @@ const STACKS_UNASKED: [&str; 3] = ["trigger vmalloc", "trigger percpu", "trigger
 #[derive(Clone, Copy, Default)]
 struct Beside {
     has_stacks: bool,
+    /// Events of reclaim were recorded.
+    has_reclaim: bool,
     /// Number of caches whose objects have red zones.
     red_zones: usize,
 }
@@ -178,7 +180,8 @@ impl Beside {
         // Without a request the recorder gets stacks of areas alone, whose call-site nothing else tells.
         let is_asked = asked.is_some_and(|asked| asked.lines().any(|line| !STACKS_UNASKED.contains(&line)));
         let may_have = trace.info.input != InputKind::Kmemtrace || is_asked;
-        Beside { has_stacks: may_have && trace.may_have_stacks(), red_zones }
+        let has_reclaim = trace.records_reclaim();
+        Beside { has_stacks: may_have && trace.may_have_stacks(), has_reclaim, red_zones }
     }
 }
 
@@ -196,7 +199,7 @@ fn print_view(
 fn print_document<'a>(
     request: &Request,
     analysis: &'a Analysis,
-    (below, Beside { has_stacks, red_zones }): (&[(&'static str, Analysis)], Beside),
+    (below, Beside { has_stacks, has_reclaim, red_zones }): (&[(&'static str, Analysis)], Beside),
     make: impl Fn(&Shape) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     let args = &request.args;
@@ -215,6 +218,7 @@ fn print_document<'a>(
         allocinfo,
         ranked,
         has_stacks,
+        has_reclaim,
         red_zones,
         ..table_options(request, &request.inputs()[0])
     };
@@ -591,7 +595,8 @@ fn is_of_free(sort: &SortBy) -> bool {
 /// True where neither the time nor the address of an allocation changes the document.
 fn is_of_sums(request: &Request) -> bool {
     let args = &request.args;
-    OF_SUMS.contains(&request.view.name) && args.time.is_none() && args.at.is_none()
+    let asks_times = [args.time, args.before, args.after].iter().any(Option::is_some) || args.at.is_some();
+    OF_SUMS.contains(&request.view.name) && !asks_times
 }
 
 /// Refuses options that need a text of page_owner, for any other input, and an order by keys that rows are not made of.
@@ -830,7 +835,9 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         time: asked.time.as_ref().map(shown),
         title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
         is_default_input: args.words.is_empty(),
+        more_inputs: args.words.len().saturating_sub(1),
         has_stacks: false,
+        has_reclaim: false,
         red_zones: 0,
     }
 }

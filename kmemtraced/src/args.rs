@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
@@ -17,7 +17,7 @@ use kmemtrace_abi::text::{memstrack, size};
 use kmemtrace_sandbox::Mode;
 
 use crate::choices::{Priority, StackWhen};
-use crate::of_perf;
+use crate::options_of_others;
 use crate::write::compress::Compression;
 
 /// Views of `kmemtrace-report`: a misspelled one is an error before the recording, not after it.
@@ -149,7 +149,7 @@ pub(crate) struct Args {
     /// A process is recorded with all its threads, and the id of another thread stands for that thread. With --comm or --cgroup a thread
     /// must match each of them. The recording has no events of other tasks: their frees are unseen, and every live figure is an upper
     /// bound. To find a leak, record the whole machine, and give the filter to the report: kmemtrace-report leaks --comm nginx.
-    #[arg(short, long, value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short, long, value_name = "PID,...", value_delimiter = ',', value_parser = process)]
     pub(crate) pid: Vec<i32>,
     /// Record threads of these names alone (* and ? allowed), and children that they start from now on
     ///
@@ -281,7 +281,7 @@ impl CommandLine {
     /// Parses the process's command line; ends the process after help, version and errors.
     pub(crate) fn of_process() -> CommandLine {
         let words: Vec<OsString> = std::env::args_os().collect();
-        let hint = |error: &clap::Error| without_dashes(&words, error).or_else(|| of_perf::hint(error));
+        let hint = |error: &clap::Error| without_dashes(&words, error).or_else(|| options_of_others::hint(error));
         parsed(&words).unwrap_or_else(|error| match hint(&error) {
             Some(line) => {
                 let _ = writeln!(io::stderr(), "kmemtraced: {line}");
@@ -391,6 +391,10 @@ fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
     if word.starts_with('-') {
         return None;
     }
+    if words.get(1).is_some_and(|verb| verb == "top") && Path::new(word).exists() {
+        let shown = as_typed(OsStr::new(word));
+        return Some(format!("top records, and takes no recording; type: kmemtrace-report top {shown}"));
+    }
     let dashes = OsString::from("--");
     (1..words.len()).filter(|&at| words[at] == *word.as_str()).find_map(|at| {
         let mended = [&words[..at], std::slice::from_ref(&dashes), &words[at..]].concat();
@@ -415,8 +419,21 @@ fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
             let line = [&words[..1], &[OsString::from(verb)], &words[1..at], &words[at + 1..]].concat();
             return Some(format!("{word}: there is no such word; did you mean {}?", typed(&line)));
         }
+        let option = if time(word).is_ok() { Some("-d") } else { is_filter(word).then_some("--filter") };
+        if let Some(option) = option {
+            let rest = words[1..].iter().filter(|other| option == "-d" || *other != "-f");
+            let line: Vec<OsString> = rest.cloned().collect();
+            let at = line.iter().position(|other| *other == *word.as_str())?;
+            let line = [&words[..1], &line[..at], &[OsString::from(option)], &line[at..]].concat();
+            return Some(format!("{word}: is not a command; type: {}", typed(&line)));
+        }
         Some(format!("put -- before the command: {}", typed(&mended)))
     })
+}
+
+/// True for an expression over fields of events, as trace-cmd takes it behind `-f`.
+fn is_filter(word: &str) -> bool {
+    word.contains(' ') && word.contains(['<', '>', '=', '&', '~'])
 }
 
 /// True for a verb with a letter more, or of whose letters the first four are the same.
@@ -648,6 +665,14 @@ fn function(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Parses the id of a process or a thread.
+fn process(text: &str) -> Result<i32, String> {
+    text.parse()
+        .ok()
+        .filter(|id| *id > 0)
+        .ok_or_else(|| "a process id is a number; --comm takes names of commands".to_owned())
+}
+
 /// Parses a time that is not zero: `10s`, `5min`, `1h30m`, `250ms`; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
     let span = duration::parse(text).filter(|&nanos| nanos > 0);
@@ -685,6 +710,9 @@ mod tests {
             ("kmemtraced -d 5 topp", "topp: there is no such word; did you mean kmemtraced top -d 5?"),
             ("kmemtraced record -d 5", "record: kmemtraced records without a word; type: kmemtraced -d 5"),
             ("kmemtraced report x", "report: another program reads recordings: kmemtrace-report x"),
+            ("kmemtraced 5", "5: is not a command; type: kmemtraced -d 5"),
+            ("kmemtraced -g 10s", "10s: is not a command; type: kmemtraced -g -d 10s"),
+            ("kmemtraced -f order_>_0 -d 1", "order > 0: is not a command; type: kmemtraced --filter 'order > 0' -d 1"),
         ] {
             assert_eq!(mended(typed).unwrap(), line);
         }
@@ -701,11 +729,15 @@ mod tests {
     }
 
     #[test]
-    fn options_of_perf_are_told_and_none_is_ours() {
-        let told = |word: &str| of_perf::hint(&program().try_get_matches_from(["kmemtraced", word]).unwrap_err());
-        for (names, remedy) in of_perf::OPTIONS {
-            for name in names {
-                assert_eq!(told(name), Some(format!("{name} is an option of perf: {remedy}")));
+    fn options_of_other_programs_are_told_and_none_is_ours() {
+        let told =
+            |word: &str| options_of_others::hint(&program().try_get_matches_from(["kmemtraced", word]).unwrap_err());
+        let of_perf = options_of_others::OF_PERF.iter().map(|entry| ("perf", entry));
+        let of_trace_cmd = options_of_others::OF_TRACE_CMD.iter().map(|entry| ("trace-cmd", entry));
+        let of_report = options_of_others::OF_REPORT.iter().map(|entry| ("kmemtrace-report", entry));
+        for (program, (names, remedy)) in of_perf.chain(of_trace_cmd).chain(of_report) {
+            for name in *names {
+                assert_eq!(told(name), Some(format!("{name} is an option of {program}: {remedy}")));
             }
         }
         assert!(
@@ -716,7 +748,8 @@ mod tests {
         assert_eq!(args.stack, Some(StackWhen::Alloc));
         let args = Args::try_parse_from(["kmemtraced", "-g=all", "-p", "1,2"]).unwrap();
         assert_eq!((args.stack, args.pid), (Some(StackWhen::All), vec![1, 2]));
-        assert!(Args::try_parse_from(["kmemtraced", "-a", "-p", "1"]).is_err());
+        let both = program().try_get_matches_from(["kmemtraced", "-a", "-p", "1"]).unwrap_err();
+        assert!(options_of_others::hint(&both).is_some_and(|line| line.ends_with("leave one out")), "{both}");
     }
 
     #[test]

@@ -94,6 +94,9 @@ pub(crate) fn doctor(args: &Args, is_quick: bool) -> anyhow::Result<u8> {
             status = NOT_STARTED;
         }
     }
+    if root && tracefs.is_ok() && status == 0 {
+        let _ = writeln!(io::stdout(), "\nthis machine can record: kmemtraced -d 10, then kmemtrace-report");
+    }
     tracefs.map(|_| status)
 }
 
@@ -123,7 +126,8 @@ fn of_sandbox() -> String {
 fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let cpus = tracefs.numbered("per_cpu", "cpu").map_or(0, |cpus| cpus.len());
     let buffer = args.buffer_bytes().unwrap_or_else(|| buffer_size::default_bytes(cpus));
-    let events = events::of_system(tracefs, "kmem").unwrap_or_default();
+    let mut events = events::of_system(tracefs, "kmem").unwrap_or_default();
+    events.retain(|event| events::is_of_objects(&format!("kmem/{event}")));
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
     let is_at_work = |name: &String| tracefs.sub(&format!("instances/{name}")).is_ok_and(|dir| dir.lock().is_err());
     let instances = tracefs.names("instances").unwrap_or_default().into_iter().map(|name| {
@@ -139,11 +143,8 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let disk = match free {
         Ok(bytes) => {
             let seconds = bytes / (EVENT_BYTES * BUSY_EVENTS * cpus.max(1) as u64);
-            format!(
-                "{} MiB free: {} min at a million events a second on each CPU, longer at a lower rate",
-                bytes >> 20,
-                seconds / 60
-            )
+            let time = if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) };
+            format!("{} MiB free: {time} at a million events a second on each CPU, longer at a lower rate", bytes >> 20)
         }
         Err(error) => format!("{}: {error}", dir.display()),
     };

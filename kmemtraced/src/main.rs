@@ -17,7 +17,7 @@ mod choices;
 mod control;
 mod doctor;
 mod fs;
-mod of_perf;
+mod options_of_others;
 mod output;
 mod process;
 mod record;

@@ -44,9 +44,9 @@ mod check_options;
 #[path = "../../kmemtraced/src/choices.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod choices;
-#[path = "../../kmemtraced/src/of_perf.rs"]
+#[path = "../../kmemtraced/src/options_of_others.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
-mod of_perf;
+mod options_of_others;
 #[path = "../../kmemtraced/src/args.rs"]
 #[allow(dead_code, reason = "only the command line is used here")]
 mod recorder_args;
@@ -59,7 +59,7 @@ use std::{fs, io};
 
 use clap_complete::{Generator, Shell};
 
-use cli::commands;
+use cli::scripts;
 
 /// Shells with completions.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
@@ -97,7 +97,7 @@ fn write_all(dir: &Path) -> Result<(), (PathBuf, io::Error)> {
     for (name, command) in programs::completed() {
         for shell in SHELLS {
             let path = completions.join(shell.file_name(name));
-            fs::write(&path, commands::script(shell, command.clone(), name)).map_err(|error| (path, error))?;
+            fs::write(&path, scripts::script(shell, command.clone(), name)).map_err(|error| (path, error))?;
         }
     }
     for (name, text) in reference::pages(&programs::all()) {

@@ -9,7 +9,7 @@ use crate::help;
 use crate::page::{Page, Reference, page};
 use crate::recorder_args;
 use crate::views::VIEWS;
-use crate::words::{CHECK, OWN, RECORDER, WANTED, WORDS};
+use crate::words::{CHECK, OWN, RECORDER, TWINS, WANTED, WORDS};
 
 /// The command that runs the programs.
 pub(crate) const COMMAND: &str = "kmemtrace";
@@ -79,13 +79,14 @@ fn command() -> Command {
     let words = WORDS.iter().map(|word| (word.name, word.meaning)).chain(OWN);
     let words = words.filter(|(_, meaning)| !meaning.is_empty());
     let examples: String = WANTED.iter().map(|(wish, line)| format!("  {line}\n      {wish}\n")).collect();
+    let twins: String = TWINS.iter().map(|(perf, line)| format!("  {perf}\n      {line}\n")).collect();
     Command::new(COMMAND)
         .about(help::ABOUT)
         .version(env!("CARGO_PKG_VERSION"))
         .disable_help_subcommand(true)
         .override_usage(format!("{COMMAND} [WORD] [OPTIONS]\n{COMMAND} VIEW [OPTIONS] [DIR|FILE]..."))
         .subcommands(words.map(|(name, meaning)| Command::new(name).about(meaning)))
-        .after_help(format!("Examples:\n{examples}\n{}", help::EXIT_STATUS))
+        .after_help(format!("Examples:\n{examples}\nFor users of perf:\n{twins}\n{}", help::EXIT_STATUS))
 }
 
 fn recorder() -> Command {

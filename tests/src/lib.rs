@@ -11,6 +11,7 @@ pub mod browser;
 pub mod cgroup_loads;
 pub mod corpus;
 pub mod encoded;
+pub mod entries;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 pub mod generate;
@@ -39,4 +40,5 @@ pub mod scenario;
 pub mod spaces;
 pub mod terminal;
 pub mod texts;
+pub mod unused;
 pub mod views;

@@ -177,8 +177,10 @@ impl Encoder {
             out.put(&[SUB_BUFFER]);
             out.put(&rest[..shape.data_offset]);
             let mut records = sub_buffer.records::<O>();
+            // Start of an entry that has no room for its own length: it is stored with the next one.
+            let mut held = None;
             let coded = loop {
-                let at = records.offset();
+                let at = held.unwrap_or(records.offset());
                 match records.entry() {
                     Some(Ok(Entry::Record { record, delta, is_long })) => {
                         if tally.events == 0 {
@@ -186,14 +188,20 @@ impl Encoder {
                         }
                         tally.last = record.time;
                         tally.events += 1;
-                        let is_coded = layouts.of::<O>(record.payload).and_then(|layout| {
+                        let layout = layouts.of::<O>(record.payload).filter(|_| held.is_none());
+                        let is_coded = layout.and_then(|layout| {
                             slots.put::<O>((record.payload, delta, is_long), (layout, layouts.pid_at), model, out)
                         });
                         if is_coded.is_none() {
                             put_whole::<O>(&sub_buffer.data[at..records.offset()], record.payload.len(), layouts, out);
+                            held = None;
                         }
                     }
-                    Some(Ok(Entry::Other(entry))) => out.with_length(op::ENTRIES, entry),
+                    Some(Ok(Entry::Other(entry))) if entry.len() < 8 => held = Some(at),
+                    Some(Ok(Entry::Other(_))) => {
+                        out.with_length(op::ENTRIES, &sub_buffer.data[at..records.offset()]);
+                        held = None;
+                    }
                     Some(Err(_)) | None => break at,
                 }
             };

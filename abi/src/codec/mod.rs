@@ -5,20 +5,27 @@
 //! the last two, so that most records take a control byte, a time delta and a part of the pointer.
 //!
 //! `encoder` is guided by the event formats (`layout` finds the parts of a record), `decoder` needs none: slots are defined in
-//! the block. Both keep the same `model` of what comes next; the numbers of
+//! the block. `entries` takes one sub-buffer apart for it. Both sides keep the same `model` of what comes next; the numbers of
 //! the encoding are in `wire`. Each block is independent of all others. Byte by byte: `FORMAT.md`.
+//!
+//! A reader takes records straight from a block: a slot has its last record in memory, and all that changes is written there. Sub-buffers
+//! are put together again for those who copy them.
 //!
 //! Bytes of a record that no field covers hold what the page of the ring buffer held before. The encoder stores them as zeros; every
 //! other byte of a sub-buffer comes back as it was.
 
 mod decoder;
 mod encoder;
+mod entries;
+mod error;
 mod layout;
 mod model;
 #[cfg(test)]
 mod tests;
 mod wire;
 
-pub use self::decoder::{CodecError, Decoder};
+pub use self::decoder::Decoder;
+pub(crate) use self::decoder::Found;
 pub use self::encoder::{Encoder, Limits};
+pub use self::error::CodecError;
 pub use self::layout::EventLayouts;

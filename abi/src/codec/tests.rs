@@ -1,12 +1,9 @@
 //! Encoder and decoder against each other, on generated sub-buffers and on damaged blocks.
 
-use crate::codec::{CodecError, Decoder, Encoder, EventLayouts, Limits};
+use crate::codec::{CodecError, Decoder, Encoder, EventLayouts, Found, Limits};
 use crate::kernel::format::{EventFormat, PageShape};
-use crate::kernel::subbuffer::{Tally, tally};
-use crate::target::{Endian, Target};
-
-/// Environment variable with the number of seeds.
-const SEEDS: &str = "KMEMTRACE_CODEC_SEEDS";
+use crate::kernel::subbuffer::{Missed, RecordSource, SubBuffer, SubBufferError, Tally, tally};
+use crate::target::{Big, Endian, Little, Target, TargetOrder};
 
 /// Numbers of xorshift64*, the same for a seed everywhere.
 struct Random(u64);
@@ -272,8 +269,9 @@ fn machine(random: &mut Random) -> Machine {
     Machine::new(endian, word, is_aligned, size)
 }
 
+/// Number of generated blocks: a few, or all with `KMEMTRACE_RUNS=all`.
 fn seeds() -> u64 {
-    std::env::var(SEEDS).ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(120)
+    if std::env::var_os("KMEMTRACE_RUNS").is_some_and(|runs| runs == "all") { 10_000 } else { 120 }
 }
 
 fn encoded(encoder: &mut Encoder, raw: &[u8]) -> (Vec<u8>, Vec<Tally>) {
@@ -282,6 +280,82 @@ fn encoded(encoder: &mut Encoder, raw: &[u8]) -> (Vec<u8>, Vec<Tally>) {
     let len = encoder.encode(raw, &mut out, &mut |tally| tallies.push(*tally)).unwrap();
     out.truncate(len);
     (out, tallies)
+}
+
+/// A sub-buffer: its time, mark, records, and the entry that makes no sense.
+#[derive(Debug, PartialEq)]
+struct Walked {
+    timestamp: u64,
+    missed: Option<Missed>,
+    records: Vec<(u64, Vec<u8>)>,
+    error: Option<SubBufferError>,
+}
+
+/// What readers find in sub-buffers, up to what is none.
+type Sight = (Vec<Walked>, Option<SubBufferError>);
+
+fn take(timestamp: u64, missed: Option<Missed>, source: &mut impl RecordSource) -> Walked {
+    let (mut records, mut error) = (Vec::new(), None);
+    while let Some(record) = source.next_record() {
+        match record {
+            Ok(record) => {
+                assert!(record.rest.starts_with(record.payload));
+                records.push((record.time, record.payload.to_vec()));
+            }
+            Err(found) => {
+                error = Some(found);
+                break;
+            }
+        }
+    }
+    Walked { timestamp, missed, records, error }
+}
+
+fn walked<O: TargetOrder>(shape: &PageShape, mut rest: &[u8], sight: &mut Sight) {
+    while !rest.is_empty() && sight.1.is_none() {
+        match SubBuffer::parse::<O>(shape, rest) {
+            Ok(found) => {
+                sight.0.push(take(found.timestamp, found.missed, &mut found.records::<O>()));
+                rest = &rest[found.stored..];
+            }
+            Err(error) => sight.1 = Some(error),
+        }
+    }
+}
+
+/// Takes records straight from a block.
+fn taken<O: TargetOrder>(decoder: &mut Decoder, shape: &PageShape, block: &[u8], raw_len: usize) -> Sight {
+    let mut sight = (Vec::new(), None);
+    decoder.begin(raw_len);
+    while let Ok(Some(found)) = decoder.next_sub_buffer::<O>(block, shape, false) {
+        match found {
+            Found::Encoded(head, mut records) => {
+                let missed = head.is_marked.then_some(Missed::Uncounted);
+                sight.0.push(take(head.timestamp, missed, &mut records));
+            }
+            Found::Plain(bytes) => walked::<O>(shape, bytes, &mut sight),
+        }
+        if sight.1.is_some() {
+            break;
+        }
+    }
+    sight
+}
+
+/// Checks that a reader of records finds what stands in the sub-buffers that come back from the same block.
+fn compare_taken(decoder: &mut Decoder, shape: &PageShape, block: &[u8], raw_len: usize, back: &[u8]) {
+    let mut want = (Vec::new(), None);
+    let found = match shape.target.endian {
+        Endian::Little => {
+            walked::<Little>(shape, back, &mut want);
+            taken::<Little>(decoder, shape, block, raw_len)
+        }
+        Endian::Big => {
+            walked::<Big>(shape, back, &mut want);
+            taken::<Big>(decoder, shape, block, raw_len)
+        }
+    };
+    assert_eq!(found, want);
 }
 
 #[test]
@@ -300,6 +374,7 @@ fn each_block_comes_back_but_for_bytes_that_no_field_covers() {
             let mut back = Vec::new();
             assert_eq!(decoder.decode(&block, raw.len(), &mut back), Ok(()), "seed {seed}");
             assert!(back == want, "seed {seed}: {:?}", back.iter().zip(&want).position(|(a, b)| a != b));
+            compare_taken(&mut decoder, &machine.shape, &block, raw.len(), &back);
             // What comes back is encoded alike.
             assert!(encoded(&mut encoder, &want).0 == block, "seed {seed}");
             let mut rest = &raw[..];
@@ -435,6 +510,7 @@ fn a_cut_block_has_what_comes_before_the_cut() {
         for cut in (0..block.len()).step_by(1 + block.len() / 300) {
             let (result, out) = damaged(&mut decoder, &block[..cut], raw.len());
             assert!(result.is_err(), "seed {seed}, {cut} bytes");
+            compare_taken(&mut decoder, &machine.shape, &block[..cut], raw.len(), &out);
             let events = count(&out);
             assert!(events >= before && events <= count(&raw), "seed {seed}, {cut} bytes: {before}, then {events}");
             before = events;
@@ -452,6 +528,7 @@ fn no_bytes_make_the_decoder_fail_otherwise_than_with_an_error() {
         let machine = machine(&mut random);
         let raw = machine.block(&mut random);
         let (mut block, _) = encoded(&mut machine.encoder(Limits::LEAN), &raw);
+        let head: [u8; 4] = *block.first_chunk().unwrap();
         for _ in 0..20 {
             for _ in 0..1 + random.below(4) {
                 let at = random.below(block.len());
@@ -466,7 +543,10 @@ fn no_bytes_make_the_decoder_fail_otherwise_than_with_an_error() {
                 }
             }
             let raw_len = [raw.len(), random.below(raw.len()), raw.len() + random.below(9)][random.below(3)];
-            let _ = damaged(&mut decoder, &block, raw_len);
+            let (_, out) = damaged(&mut decoder, &block, raw_len);
+            if block[..4] == head {
+                compare_taken(&mut decoder, &machine.shape, &block, raw_len, &out);
+            }
         }
         let noise: Vec<u8> = [0, 16, 8, 4].into_iter().chain((0..500).map(|_| random.next() as u8)).collect();
         let _ = damaged(&mut decoder, &noise, 10_000);
@@ -498,6 +578,12 @@ fn errors_name_what_is_wrong_and_where() {
         message(&of(&[0x82, 1, 0, 0, 0x30, 0, 0, 0, 0xff]), 99),
         "a time delta of more than 27 bits at byte 25 of the encoded records"
     );
+    assert_eq!(
+        message(&of(&[0x81, 4, 1, 0, 0, 0]), 99),
+        "a sub-buffer of another length than it tells at byte 21 of the encoded records"
+    );
+    let holding_8 = [&head[..], &[0], &[0; 8], &[8], &[0; 7], &[0x81, 4, 2, 0, 0, 0]].concat();
+    assert_eq!(message(&holding_8, 99), "bytes that are no whole entries at byte 21 of the encoded records");
     assert_eq!(
         message(&of(&[0x80, 0]), 15),
         "more bytes than the block's header tells at byte 4 of the encoded records"

@@ -13,7 +13,7 @@ use crate::kernel::stats::Stats;
 /// The bytes every block starts with: found again after damage, changed by a text-mode copy.
 pub const MAGIC: [u8; 8] = *b"\x89kmTRC\r\n";
 
-/// Greatest format version that this code reads. A reader refuses a greater major one.
+/// Largest format version that this code reads. A reader refuses a greater major one.
 pub const MAJOR: u16 = Major::Two.number();
 /// Additions that old readers may skip.
 pub const MINOR: u16 = 9;

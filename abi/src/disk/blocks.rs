@@ -6,10 +6,12 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
+use crate::codec::Decoder;
 use crate::disk::block::{
-    self, FLAG_OPTIONAL, GAP_NOT_SENT, GapRecord, HEADER_BYTES, Header, LOST_UNKNOWN, MAGIC, Parsed, RecordingId, kind,
+    self, FLAG_OPTIONAL, FLAG_RECORDS, GAP_NOT_SENT, GapRecord, HEADER_BYTES, Header, LOST_UNKNOWN, MAGIC, Parsed,
+    RecordingId, kind,
 };
-use crate::disk::expand::{Expander, Unexpanded, is_stored_otherwise};
+use crate::disk::expand::{Expander, is_stored_otherwise};
 use crate::disk::feed::Feed;
 use crate::disk::hole::{self, Zeros};
 #[cfg(feature = "inputs")]
@@ -229,8 +231,6 @@ pub(crate) struct Block {
     pub(crate) offset: u64,
     /// Bytes or blocks before it are damaged or missing.
     pub(crate) damage_before: bool,
-    /// The payload ends before damage in its records.
-    pub(crate) ends_early: bool,
 }
 
 /// Ending of a file's blocks.
@@ -308,6 +308,8 @@ pub(crate) struct BlockReader {
     payload: (usize, usize),
     expander: Expander,
     is_expanded: bool,
+    /// Header of the current block, whose records are encoded.
+    encoded: Option<Header>,
     ended: bool,
     /// Ending of the file, once it was met: its findings are told only then.
     over: Option<Ending>,
@@ -339,6 +341,7 @@ impl BlockReader {
             payload: (0, 0),
             expander: Expander::default(),
             is_expanded: false,
+            encoded: None,
             ended: false,
             over: None,
             passed: 0,
@@ -396,7 +399,8 @@ impl BlockReader {
         self.passed = offset.saturating_sub(self.window.offset());
         self.window.enter(offset)?;
         (self.next_sequence, self.blocks) = (sequence, sequence);
-        (self.current, self.is_expanded, self.ended, self.over) = (0, false, false, None);
+        (self.current, self.ended, self.over) = (0, false, None);
+        (self.is_expanded, self.encoded) = (false, None);
         Ok(())
     }
 
@@ -407,7 +411,7 @@ impl BlockReader {
             return true;
         }
         self.window.advance(std::mem::take(&mut self.current));
-        self.is_expanded = false;
+        (self.is_expanded, self.encoded) = (false, None);
         self.window.eof = false;
         if let Some(is_open) = self.window.feed().map(Feed::is_open) {
             self.pass_over_left_out();
@@ -514,7 +518,23 @@ impl BlockReader {
         self.expander = Expander::default();
     }
 
-    /// Payload of the current block, expanded.
+    /// Encoded records of the current block and their decoder, which goes on where it was; `None` where they are not encoded.
+    pub(crate) fn encoded(&mut self) -> Option<(&[u8], &mut Decoder)> {
+        let header = self.encoded?;
+        let stored = self.window.bytes().get(self.payload.0..self.payload.1).unwrap_or_default();
+        Some(self.expander.records(stored, &header))
+    }
+
+    /// Puts the sub-buffers of encoded records together, up to damage in them: they are the payload then.
+    pub(crate) fn rebuild(&mut self) {
+        let Some(header) = self.encoded.take() else { return };
+        let stored = self.window.bytes().get(self.payload.0..self.payload.1).unwrap_or_default();
+        // A reader that takes the records tells of damage.
+        let _ = self.expander.rebuild(stored, &header);
+        self.is_expanded = true;
+    }
+
+    /// Payload of the current block, expanded; of encoded records, what is stored.
     pub(crate) fn payload(&self) -> &[u8] {
         if self.is_expanded {
             self.expander.payload()
@@ -535,7 +555,7 @@ impl BlockReader {
 
     fn read_next(&mut self, faults: &mut dyn FnMut(Fault)) -> Result<Block, Ending> {
         self.window.advance(std::mem::take(&mut self.current));
-        self.is_expanded = false;
+        (self.is_expanded, self.encoded) = (false, None);
         let mut damage_before = false;
         loop {
             let Some(found) = self.find_header(damage_before, faults)? else {
@@ -563,15 +583,14 @@ impl BlockReader {
                 continue;
             }
             self.payload = (len, whole);
-            let expanded = if is_stored_otherwise(&header) { self.expand_payload(&found, faults) } else { Ok(false) };
-            let Ok(ends_early) = expanded else {
+            if is_stored_otherwise(&header) && !self.expand_payload(&found, faults) {
                 damage_before = true;
                 continue;
-            };
+            }
             self.current = whole;
             self.blocks += 1;
             self.ended = header.kind == kind::END;
-            return Ok(Block { header, offset, damage_before, ends_early });
+            return Ok(Block { header, offset, damage_before });
         }
     }
 
@@ -678,28 +697,23 @@ impl BlockReader {
         self.window.advance(*whole);
     }
 
-    /// Expands the payload of a block; true where it ends before damage in its records. An error where nothing of it comes back:
-    /// the block was passed over then.
-    fn expand_payload(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> Result<bool, ()> {
+    /// Expands the payload of a block, or begins its records; false where nothing of it comes back: the block was passed over then.
+    fn expand_payload(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> bool {
         let FoundHeader { header, offset, len, whole, coded_len } = *found;
-        let expanded = self.expander.expand(&header, coded_len, &self.window.bytes()[len..whole]);
-        self.is_expanded = !matches!(expanded, Err(Unexpanded::Whole(_)));
-        let (code, message) = match expanded {
-            Ok(()) => return Ok(false),
-            Err(Unexpanded::Whole(code)) => (code, not_expanded(code, offset, &header)),
-            Err(Unexpanded::End(error)) => {
-                let sequence = header.sequence.get();
-                (
-                    Code::BadCompression,
-                    format!("block {sequence} at byte {offset}: {error}; every earlier record is good"),
-                )
-            }
+        let stored = &self.window.bytes()[len..whole];
+        let is_encoded = header.flags & FLAG_RECORDS != 0;
+        let expanded = match is_encoded {
+            true => self.expander.begin_records(&header, coded_len, stored),
+            false => self.expander.expand(&header, stored),
         };
-        faults(fault(code, offset, Some(header.sequence.get()), message));
-        if !self.is_expanded {
-            self.window.advance(whole);
+        match expanded {
+            Ok(()) => (self.is_expanded, self.encoded) = (!is_encoded, is_encoded.then_some(header)),
+            Err(code) => {
+                faults(fault(code, offset, Some(header.sequence.get()), not_expanded(code, offset, &header)));
+                self.window.advance(whole);
+            }
         }
-        self.is_expanded.then_some(true).ok_or(())
+        expanded.is_ok()
     }
 
     fn end_of_file(&mut self, damage_before: bool, faults: &mut dyn FnMut(Fault)) -> Ending {

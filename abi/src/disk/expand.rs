@@ -4,15 +4,6 @@ use crate::codec::{CodecError, Decoder};
 use crate::disk::block::{self, FLAG_RECORDS, FLAG_ZSTD, Header, kind};
 use crate::fault::Code;
 
-/// A payload that does not come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unexpanded {
-    /// Nothing of it.
-    Whole(Code),
-    /// Its end: what was decoded before stands.
-    End(CodecError),
-}
-
 /// Expands payloads; keeps its memory from one to the next.
 #[derive(Debug, Default)]
 pub struct Expander {
@@ -30,27 +21,57 @@ impl Expander {
         if !is_stored_otherwise(&header) {
             return Some(stored);
         }
-        self.expand(&header, block::coded_len(block), stored).ok()?;
-        Some(&self.payload)
+        let expanded = self.expand_all(&header, block::coded_len(block), stored);
+        matches!(expanded, Ok(None)).then_some(&self.payload)
     }
 
-    /// Expands a stored payload to exactly the header's `raw_len` bytes.
-    pub(crate) fn expand(&mut self, header: &Header, coded_len: usize, stored: &[u8]) -> Result<(), Unexpanded> {
-        let raw_len = header.raw_len.get() as usize;
+    /// Expands a stored payload to exactly the header's `raw_len` bytes. An error where nothing comes back; of damaged records, what
+    /// comes before the damage.
+    pub(crate) fn expand_all(
+        &mut self,
+        header: &Header,
+        coded_len: usize,
+        stored: &[u8],
+    ) -> Result<Option<CodecError>, Code> {
         if header.flags & FLAG_RECORDS == 0 {
-            return expand(stored, raw_len, &mut self.payload).map_err(Unexpanded::Whole);
+            return self.expand(header, stored).map(|()| None);
         }
-        if header.kind != kind::DATA || coded_len > raw_len {
-            return Err(Unexpanded::Whole(Code::BadCompression));
+        self.begin_records(header, coded_len, stored)?;
+        Ok(self.rebuild(stored, header).err())
+    }
+
+    /// Expands a stored payload that is a zstd frame to exactly the header's `raw_len` bytes.
+    pub(crate) fn expand(&mut self, header: &Header, stored: &[u8]) -> Result<(), Code> {
+        expand(stored, header.raw_len.get() as usize, &mut self.payload)
+    }
+
+    /// Begins a stored payload of encoded records; [`Expander::records`] has them then.
+    pub(crate) fn begin_records(&mut self, header: &Header, coded_len: usize, stored: &[u8]) -> Result<(), Code> {
+        let raw_len = header.raw_len.get() as usize;
+        let is_frame = header.flags & FLAG_ZSTD != 0;
+        if header.kind != kind::DATA || coded_len > raw_len || !(is_frame || stored.len() == coded_len) {
+            return Err(Code::BadCompression);
         }
-        let coded = if header.flags & FLAG_ZSTD != 0 {
-            expand(stored, coded_len, &mut self.coded).map_err(Unexpanded::Whole)?;
-            &self.coded
-        } else {
-            Some(stored).filter(|stored| stored.len() == coded_len).ok_or(Unexpanded::Whole(Code::BadCompression))?
-        };
-        let decoder = self.decoder.get_or_insert_default();
-        decoder.decode(coded, raw_len, &mut self.payload).map_err(Unexpanded::End)
+        if is_frame {
+            expand(stored, coded_len, &mut self.coded)?;
+        }
+        self.decoder.get_or_insert_default().begin(raw_len);
+        Ok(())
+    }
+
+    /// The encoded records that were begun, and their decoder.
+    pub(crate) fn records<'a>(&'a mut self, stored: &'a [u8], header: &Header) -> (&'a [u8], &'a mut Decoder) {
+        let coded = if header.flags & FLAG_ZSTD != 0 { &self.coded } else { stored };
+        (coded, self.decoder.get_or_insert_default())
+    }
+
+    /// Puts the sub-buffers of the records together that were begun.
+    pub(crate) fn rebuild(&mut self, stored: &[u8], header: &Header) -> Result<(), CodecError> {
+        let mut payload = std::mem::take(&mut self.payload);
+        let (coded, decoder) = self.records(stored, header);
+        let rebuilt = decoder.decode(coded, header.raw_len.get() as usize, &mut payload);
+        self.payload = payload;
+        rebuilt
     }
 
     /// What came back last.

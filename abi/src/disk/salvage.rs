@@ -18,7 +18,7 @@ pub enum Piece<'a> {
         /// The block's bytes, header included.
         whole: &'a [u8],
     },
-    /// Bytes that are none, or not one that this version could write again.
+    /// Bytes that are not a block, or a block that this version cannot write.
     Other(&'a [u8]),
 }
 

@@ -3,9 +3,9 @@
 
 use crate::event::Gap;
 
-/// Greatest number of a file's points: each time it is reached, every second point is dropped.
+/// Largest number of a file's points: each time it is reached, every second point is dropped.
 pub const MAX_POINTS: usize = 4096;
-/// Greatest number of a file's gaps. A file with more has no index.
+/// Largest number of a file's gaps. A file with more has no index.
 pub const MAX_GAPS: usize = 1 << 16;
 
 /// A block of data where reading may begin, and the counts before it.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use crate::disk::block::{self, Header, MAGIC, MAX_HEADER_BYTES, Parsed, RecordingId};
-use crate::disk::expand::{Expander, Unexpanded, is_stored_otherwise};
+use crate::disk::expand::{Expander, is_stored_otherwise};
 use crate::disk::hole::{self, Zeros};
 
 /// Bytes looked through at once for the next header behind damage, at most.
@@ -135,10 +135,8 @@ impl<'a> Walk<'a> {
         if !is_stored_otherwise(header) {
             return Ok(Some(&self.stored));
         }
-        match self.expander.expand(header, *coded_len, &self.stored) {
-            Ok(()) | Err(Unexpanded::End(_)) => Ok(Some(self.expander.payload())),
-            Err(Unexpanded::Whole(_)) => Ok(None),
-        }
+        let expanded = self.expander.expand_all(header, *coded_len, &self.stored);
+        Ok(expanded.is_ok().then(|| self.expander.payload()))
     }
 }
 

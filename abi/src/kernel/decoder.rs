@@ -17,7 +17,7 @@ use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::release::Release;
 use crate::kernel::slot::{Head, NEAR, NamePlace, Slot, name_place};
 use crate::kernel::stack_record::StackFormat;
-use crate::kernel::subbuffer::Record;
+use crate::kernel::subbuffer::{LOADED, Record};
 use crate::kernel::tasks::TaskPlan;
 use crate::kernel::unknown::UnknownEvents;
 use crate::target::{TargetOrder, u16_at};
@@ -81,7 +81,7 @@ struct Plan {
     fields: Arc<[FieldPlace]>,
 }
 
-/// Greatest order of a block of pages: that of `MAX_ORDER` 17, the largest that a kernel was built with. Kernels of today go to
+/// Largest order of a block of pages: that of `MAX_ORDER` 17, the largest that a kernel was built with. Kernels of today go to
 /// 13, most to 10.
 const MAX_ORDER: u64 = 16;
 
@@ -476,7 +476,7 @@ impl Plan {
     /// The start of a record behind which too little stands to take it as a [`Head`], or its numbers, one after the other.
     #[inline(never)]
     fn head<O: TargetOrder>(&self, record: &[u8]) -> Head {
-        let mut head = [0; NEAR + 8];
+        let mut head = [0; LOADED];
         if self.far.is_empty() {
             head.iter_mut().zip(record).for_each(|(to, from)| *to = *from);
         }

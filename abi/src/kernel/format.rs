@@ -22,7 +22,7 @@ pub enum FormatError {
     #[error("no `{0}` line")]
     Missing(&'static str),
     /// A field line that cannot be read, with its number from 1.
-    #[error("line {0} is no field description")]
+    #[error("line {0} is not a field description")]
     BadField(usize),
     /// More fields than any event has.
     #[error("more than {MAX_FIELDS} fields")]

@@ -20,9 +20,9 @@ const EVENTS: [(&str, &str); 8] = [
     ("vmscan", "mm_vmscan_memcg_reclaim_begin"),
     ("percpu", "percpu_alloc_percpu"),
 ];
-/// Greatest number of entries in a table. Kernels have up to 45.
+/// Largest number of entries in a table. Kernels have up to 45.
 const MAX_ENTRIES: usize = 256;
-/// Greatest length of a name, in bytes. Kernels have up to 22.
+/// Largest length of a name, in bytes. Kernels have up to 22.
 const MAX_NAME_BYTES: usize = 64;
 
 /// Flags of a table, and the name that they have together.

@@ -6,7 +6,7 @@ use crate::target::{Big, Endian, Little, TargetOrder, u32_at};
 const NT_GNU_BUILD_ID: u32 = 3;
 /// Owner of that note, with its NUL.
 const OWNER: &[u8] = b"GNU\0";
-/// Greatest length of a build-id: linkers make 8 to 32 bytes, and a longer text can be given.
+/// Largest length of a build-id: linkers make 8 to 32 bytes, and a longer text can be given.
 const MAX_BUILD_ID: usize = 64;
 /// Bytes of a note's header: length of the owner, length of the description, type.
 const HEADER_BYTES: usize = 12;

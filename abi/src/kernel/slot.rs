@@ -3,6 +3,7 @@
 use byteorder::ByteOrder;
 
 use crate::kernel::format::{EventFormat, Field, FieldAddressing};
+use crate::kernel::subbuffer::LOADED;
 use crate::target::{Endian, TargetOrder, u32_at, uint_at};
 
 /// Place of a number in a record.
@@ -72,7 +73,7 @@ impl NamePlace {
     }
 }
 
-/// Place of a name that stands behind the fields of a record.
+/// Place of a name that follows the fields of a record.
 pub(super) fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace> {
     format.field(field).filter(|field| field.place != FieldAddressing::Fixed).map(|field| {
         let location = Slot::new(field.offset as u32, 4);
@@ -81,6 +82,6 @@ pub(super) fn name_place(format: &EventFormat, field: &str) -> Option<NamePlace>
 }
 
 /// A record's fields begin before this offset, on every kernel that was seen.
-pub(super) const NEAR: usize = 64;
+pub(super) const NEAR: usize = LOADED - 8;
 /// The start of a record and what stands behind it, so that a field can be loaded without asking for its size.
-pub(super) type Head = [u8; NEAR + 8];
+pub(super) type Head = [u8; LOADED];

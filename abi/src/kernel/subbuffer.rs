@@ -22,6 +22,8 @@ const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 /// Bits of `time_delta`, and of the low part of an extended time.
 pub(crate) const DELTA_BITS: u32 = 27;
+/// Bytes of a record that are loaded together, whatever its length.
+pub(crate) const LOADED: usize = 72;
 /// Bits that an absolute time stamp holds.
 const ABSOLUTE_BITS: u32 = 59;
 
@@ -76,11 +78,33 @@ pub enum SubBufferError {
     },
 }
 
-impl<'a> SubBuffer<'a> {
-    /// Takes the sub-buffer at the start of `bytes` apart.
+impl SubBufferError {
+    /// The same of data behind so many bytes of other data.
+    pub(crate) fn behind(self, before: usize) -> SubBufferError {
+        match self {
+            SubBufferError::Entry { offset, length } => SubBufferError::Entry { offset: offset + before, length },
+            other => other,
+        }
+    }
+}
+
+/// Header of a sub-buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SubBufferHead {
+    /// Time from which the entries count.
+    pub(crate) timestamp: u64,
+    /// Bytes of event data.
+    pub(crate) len: usize,
+    /// Events were lost before it.
+    pub(crate) is_marked: bool,
+    /// Their number follows the event data.
+    pub(crate) is_counted: bool,
+}
+
+impl SubBufferHead {
+    /// Takes the header at the start of `bytes` apart.
     #[inline]
-    pub fn parse<O: TargetOrder>(shape: &PageShape, bytes: &'a [u8]) -> Result<SubBuffer<'a>, SubBufferError> {
-        let cut = |need| SubBufferError::Cut { have: bytes.len(), need };
+    pub(crate) fn parse<O: TargetOrder>(shape: &PageShape, bytes: &[u8]) -> Result<SubBufferHead, SubBufferError> {
         let header = shape.data_offset;
         // Only the low 32 bits count: the kernel sign-extends them into a 64-bit long.
         let low = match (shape.commit_size, O::ENDIAN) {
@@ -90,25 +114,37 @@ impl<'a> SubBuffer<'a> {
         let (Some(timestamp), Some(commit), true) =
             (u64_at::<O>(bytes, 0), u32_at::<O>(bytes, low), bytes.len() >= header)
         else {
-            return Err(cut(header));
+            return Err(SubBufferError::Cut { have: bytes.len(), need: header });
         };
-        let length = (commit & COMMIT_MASK) as usize;
+        let is_marked = commit & MISSED_EVENTS != 0;
+        let is_counted = is_marked && commit & MISSED_STORED != 0;
+        Ok(SubBufferHead { timestamp, len: (commit & COMMIT_MASK) as usize, is_marked, is_counted })
+    }
+}
+
+impl<'a> SubBuffer<'a> {
+    /// Takes the sub-buffer at the start of `bytes` apart.
+    #[inline]
+    pub fn parse<O: TargetOrder>(shape: &PageShape, bytes: &'a [u8]) -> Result<SubBuffer<'a>, SubBufferError> {
+        let SubBufferHead { timestamp, len, is_marked, is_counted } = SubBufferHead::parse::<O>(shape, bytes)?;
+        let cut = |need| SubBufferError::Cut { have: bytes.len(), need };
+        let header = shape.data_offset;
         let room = shape.size - header;
-        if length > room {
-            return Err(SubBufferError::Commit { commit: length, room });
+        if len > room {
+            return Err(SubBufferError::Commit { commit: len, room });
         }
-        let end = header + length;
+        let end = header + len;
         let data = bytes.get(header..end).ok_or(cut(end))?;
         let mut stored = end;
-        let missed = if commit & MISSED_EVENTS == 0 {
+        let missed = if !is_marked {
             None
-        } else if commit & MISSED_STORED == 0 {
+        } else if !is_counted {
             Some(Missed::Uncounted)
         } else {
             let word = usize::from(shape.target.word_bytes);
             stored += word;
             if stored > shape.size {
-                return Err(SubBufferError::Commit { commit: length + word, room });
+                return Err(SubBufferError::Commit { commit: len + word, room });
             }
             Some(Missed::Counted(uint_at::<O>(bytes, end, word).ok_or(cut(stored))?))
         };
@@ -118,7 +154,7 @@ impl<'a> SubBuffer<'a> {
     /// The event records in it, in order.
     #[inline]
     pub fn records<O: TargetOrder>(&self) -> Records<'a, O> {
-        Records { data: self.data, offset: 0, time: self.timestamp, order: std::marker::PhantomData }
+        Records::new(self.data, self.timestamp)
     }
 }
 
@@ -159,7 +195,12 @@ pub(crate) enum Entry<'a> {
     Other(&'a [u8]),
 }
 
-impl<O> Records<'_, O> {
+impl<'a, O> Records<'a, O> {
+    /// Records of entries that count from `time`.
+    pub(crate) fn new(data: &'a [u8], time: u64) -> Records<'a, O> {
+        Records { data, offset: 0, time, order: std::marker::PhantomData }
+    }
+
     /// Time after the last entry taken.
     pub fn time(&self) -> u64 {
         self.time
@@ -254,6 +295,28 @@ impl<'a, O: TargetOrder> Iterator for Records<'a, O> {
     }
 }
 
+/// Where the records of a sub-buffer come from.
+pub(crate) trait RecordSource {
+    /// The next record, which lasts until the one after it. `None` at the end; nothing follows an error.
+    fn next_record(&mut self) -> Option<Result<Record<'_>, SubBufferError>>;
+}
+
+impl<O: TargetOrder> RecordSource for Records<'_, O> {
+    #[inline(always)]
+    fn next_record(&mut self) -> Option<Result<Record<'_>, SubBufferError>> {
+        self.next()
+    }
+}
+
+/// Bytes of the whole entries at the start of `data`: fewer than it has where one makes no sense, or a filler ends them.
+pub(crate) fn whole_entries<O: TargetOrder>(data: &[u8]) -> usize {
+    let mut records = Records::<O>::new(data, 0);
+    loop {
+        let at = records.offset();
+        let Some(Ok(_)) = records.entry() else { return at };
+    }
+}
+
 /// First word of the entry of a record whose `type_len` is this.
 #[inline(always)]
 pub(crate) fn entry_word<O: TargetOrder>(type_len: u32, delta: u32) -> [u8; 4] {
@@ -337,25 +400,6 @@ fn tally_in<O: TargetOrder>(shape: &PageShape, bytes: &[u8]) -> Result<(Tally, u
         tally.events += 1;
     }
     Ok((tally, sub_buffer.stored))
-}
-
-/// Time of the first event record in a run of sub-buffers; `None` where none comes before what makes no sense.
-pub(crate) fn first_time(shape: &PageShape, sub_buffers: &[u8]) -> Option<u64> {
-    match shape.target.endian {
-        Endian::Little => first_time_in::<Little>(shape, sub_buffers),
-        Endian::Big => first_time_in::<Big>(shape, sub_buffers),
-    }
-}
-
-fn first_time_in<O: TargetOrder>(shape: &PageShape, mut sub_buffers: &[u8]) -> Option<u64> {
-    while !sub_buffers.is_empty() {
-        let sub_buffer = SubBuffer::parse::<O>(shape, sub_buffers).ok()?;
-        if let Some(record) = sub_buffer.records::<O>().next() {
-            return record.ok().map(|record| record.time);
-        }
-        sub_buffers = sub_buffers.get(sub_buffer.stored..)?;
-    }
-    None
 }
 
 /// Bytes of the sub-buffer at the start of `bytes` when trimmed; 0 where it holds no event data.
@@ -643,16 +687,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_time_of_a_run_is_that_of_its_first_record() {
-        for (endian, word) in ALL {
-            let shape = shape(endian, word);
-            let empty = made(endian, word, MISSED_EVENTS | MISSED_STORED, &[], Some(9));
-            let full = made(endian, word, 8, &[head(endian, 1, 77), 0], None);
-            let bad = made(endian, word, 8, &[head(endian, 2, 77), 0], None);
-            assert_eq!(first_time(&shape, &[&empty[..], &full, &full].concat()), Some(1077));
-            assert_eq!(first_time(&shape, &empty), None);
-            assert_eq!(first_time(&shape, &[]), None);
-            assert_eq!(first_time(&shape, &[&bad[..], &full].concat()), None);
+    fn whole_entries_end_before_what_makes_no_sense() {
+        let bytes = |entries: &[u32]| entries.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        for (entries, whole) in [
+            (&[][..], 0),
+            (&[1, 0, (3 << 5) | 30, 1, 0, 8, 7], 28),
+            (&[1, 0, 2, 0], 8),
+            (&[1, 0, 29, 0], 8),
+            (&[0, 6, 0], 0),
+        ] {
+            assert_eq!(whole_entries::<Little>(&bytes(entries)), whole, "{entries:?}");
         }
     }
 

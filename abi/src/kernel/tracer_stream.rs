@@ -24,7 +24,7 @@ use crate::target::{Endian, u32_of, u64_of};
 const CONVINCING: usize = 64;
 /// Records in a row behind bytes that are none.
 const RESUMING: usize = 3;
-/// Greatest number of a CPU that a machine of 2009 had (`NR_CPUS`).
+/// Largest number of a CPU that a machine of 2009 had (`NR_CPUS`).
 const MAX_CPU: u32 = 4096;
 
 /// Layout of a stream's records.

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Least limit that means none: version 1 shows the greatest number of whole pages instead.
+/// Least limit that means none: version 1 shows the largest number of whole pages instead.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Bytes that the process may still take: the least of the machine's `MemAvailable` and the room of each of its control groups,

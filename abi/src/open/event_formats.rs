@@ -17,7 +17,7 @@ use crate::disk::block::MAGIC;
 use crate::disk::blocks::BlockReader;
 use crate::trace::OpenError;
 
-/// Greatest length of a text.
+/// Largest length of a text.
 const MAX_TEXT_BYTES: u64 = 16 << 20;
 /// Bytes of the first read of a text.
 const FIRST_READ: usize = 64 << 10;

@@ -7,7 +7,7 @@ mod texts;
 use std::path::Path;
 
 /// Known formats: offset and bytes of the mark, what the file is, and the remedy.
-const FORMATS: [(usize, &[u8], &str, &str); 26] = [
+const FORMATS: [(usize, &[u8], &str, &str); 28] = [
     (0, b"\x17\x08\x44tracing", "a trace.dat of trace-cmd", BY_INPUTS),
     (0, b"PERFILE2", "a perf.data of perf", BY_INPUTS),
     (0, b"2ELIFREP", "a perf.data of perf", BY_INPUTS),
@@ -18,7 +18,7 @@ const FORMATS: [(usize, &[u8], &str, &str); 26] = [
     (0, b"\x75\xd1\x1d\x57", "the description of a trace in the Common Trace Format (CTF, LTTng)", OTHER_TRACER),
     (0, b"/* CTF 1", "the description of a trace in the Common Trace Format (CTF, LTTng)", OTHER_TRACER),
     (0, b"# tracer:", "text of ftrace (trace or trace_pipe)", BY_INPUTS),
-    (0, b"\x89kmIDX\r\n", "the report.index beside a trace", "name the trace's directory"),
+    (0, b"\x89kmIDX\r\n", "the report.index of a trace", "name the trace's directory"),
     (0, b"\x1f\x8b", "compressed with gzip", UNPACK),
     (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", UNPACK),
     (0, b"\xfd7zXZ\0", "compressed with xz", UNPACK),
@@ -27,6 +27,8 @@ const FORMATS: [(usize, &[u8], &str, &str); 26] = [
     (0, b"PK\x03\x04", "a zip archive", UNPACK),
     (257, b"ustar", "a tar archive", UNPACK),
     (0, b"070701", "a cpio archive", UNPACK),
+    (0, b"KDUMP   ", "a crash dump of kdump (vmcore)", CRASH_DUMP),
+    (0, b"makedumpfile", "a crash dump of makedumpfile", CRASH_DUMP),
     (0, b"\x7fELF", "an ELF file (a program, a kernel or a core dump)", NO_TRACE),
     (0, b"\xa1\xb2\xc3\xd4", "a capture of network packets (pcap)", NO_TRACE),
     (0, b"\xd4\xc3\xb2\xa1", "a capture of network packets (pcap)", NO_TRACE),
@@ -48,6 +50,8 @@ const BY_INPUTS: &str = if cfg!(feature = "inputs") {
 };
 const OTHER_TRACER: &str = "it is not read here; record with kmemtraced, trace-cmd or perf";
 const UNPACK: &str = "unpack it, and name what comes out";
+const CRASH_DUMP: &str =
+    "name a text of it: what crash prints for kmem -s or owner -l, or drgn's page_owner.py; see docs/texts.md";
 const NO_TRACE: &str = "not a trace: name a trace directory, or files out of one";
 
 /// Description of a file with these first bytes, if its format is known: what it is, and what to do.
@@ -140,6 +144,8 @@ mod tests {
             (b"\x1f\x8b\x08", "compressed with gzip; unpack"),
             (&tar, "a tar archive"),
             (b"\x7fELF\x02", "an ELF file"),
+            (b"KDUMP   \x06", "a crash dump of kdump (vmcore); name a text of it"),
+            (b"makedumpfile\0", "a crash dump of makedumpfile; name a text of it"),
             (b"S'/usr/src/linux'\np0\n.", "a Python pickle, as trace_analyze saved them; save a document"),
             (b"", "an empty file"),
             (b"# tracer: nop\n#\n", "text of ftrace"),

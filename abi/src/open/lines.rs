@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use memchr::memchr;
 
-/// Greatest length of a line, in bytes: longer ones are cut.
+/// Largest length of a line, in bytes: longer ones are cut.
 pub(crate) const MAX_LINE: usize = 64 << 10;
 /// Bytes read at once.
 const BUFFER: usize = MAX_LINE;

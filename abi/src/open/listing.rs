@@ -16,7 +16,7 @@ use crate::trace::OpenError;
 /// Bytes of a file's start that its kind is found from.
 const SAMPLE: usize = 64 << 10;
 
-/// Greatest number of CPUs that Linux is built for, and that may be missing here: a file may name any number.
+/// Largest number of CPUs that Linux is built for, and that may be missing here: a file may name any number.
 pub(super) const MAX_CPUS: u32 = 1 << 13;
 /// Bytes of a file's start that hold the mark of a known format.
 const MARK: u64 = 512;

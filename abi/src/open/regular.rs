@@ -33,7 +33,7 @@ const MADE_UP: [(u32, &str); 10] = [
 /// True once the program is in a sandbox that limits which files it opens.
 static IS_CONFINED: AtomicBool = AtomicBool::new(false);
 
-/// Greatest number of links from one to the next, as the kernel has it.
+/// Largest number of links from one to the next, as the kernel has it.
 const MAX_LINKS: usize = 40;
 /// `f_type` of proc, whose links lead to what a process holds rather than to a path.
 const PROC: u32 = 0x9fa0;

@@ -17,7 +17,7 @@ use crate::random;
 const BLOCK: usize = 64 << 10;
 /// Limit of what an xz file expands to between two points at which its dictionary begins anew, in bytes: all of it is in memory at once.
 const MAX_XZ: u64 = 64 << 20;
-/// Greatest ratio of unpacked to packed bytes that is believed. It is zlib's greatest; texts have some 20.
+/// Largest ratio of unpacked to packed bytes that is believed. It is zlib's largest; texts have some 20.
 const MAX_RATIO: u64 = 1032;
 /// Bytes that any file may unpack to.
 const LEAST_UNPACKED: u64 = 64 << 20;

@@ -45,6 +45,8 @@ pub struct StreamInput {
     has_end: bool,
     /// The symbols are all there.
     has_symbols: bool,
+    /// The recorder's own threads are there: it lists them when all of them run, after the first blocks of all files.
+    has_own_threads: bool,
     stage: Stage,
     /// The last bytes were damaged, which was told.
     is_damaged: bool,
@@ -67,6 +69,8 @@ pub struct LaterNames {
     pub modules: Vec<u8>,
     /// `/proc/meminfo` once the kernel records.
     pub meminfo_start: Vec<u8>,
+    /// Lines `TID TGID ROOT PATH` of threads whose cgroups the recorder has found.
+    pub cgroups: Vec<u8>,
 }
 
 /// Progress of a stream.
@@ -97,6 +101,7 @@ impl StreamInput {
             bytes_of_names: 0,
             has_end: false,
             has_symbols: false,
+            has_own_threads: false,
             stage: Stage::Opening,
             is_damaged: false,
             strangers: 0,
@@ -204,18 +209,20 @@ impl StreamInput {
         self.names.push(block);
         while self.meta.reader.has_next() && self.meta.next() {
             if header.kind == kind::META {
-                let items = item::walk(self.meta.reader.payload()).filter_map(Result::ok);
-                self.has_symbols |=
-                    items.into_iter().any(|(tag, flags, _)| tag == item::KALLSYMS && flags & item::MORE == 0);
+                for (tag, flags, _) in item::walk(self.meta.reader.payload()).filter_map(Result::ok) {
+                    self.has_symbols |= tag == item::KALLSYMS && flags & item::MORE == 0;
+                    self.has_own_threads |= tag == item::OWN_THREADS;
+                }
             }
         }
         if self.stage == Stage::Running {
-            let Metadata { comms, kallsyms, modules, meminfo_start, .. } = self.meta.take_names();
+            let Metadata { comms, kallsyms, modules, meminfo_start, cgroups, .. } = self.meta.take_names();
             let later = &mut self.later;
             let room = MAX_COMMS.saturating_sub(later.comms.len());
             later.comms.extend(comms.into_iter().take(room));
             later.kallsyms.extend(kallsyms);
             later.modules.extend(modules);
+            later.cgroups.extend(cgroups);
             if !meminfo_start.is_empty() {
                 later.meminfo_start = meminfo_start;
             }
@@ -223,10 +230,11 @@ impl StreamInput {
         self.look_for_all();
     }
 
-    /// Ends the opening where the first blocks of all files are there.
+    /// Ends the opening where the first blocks of all files and the facts about the recorder are there. Without these the first event ends it.
     fn look_for_all(&mut self) {
         let cpus = self.meta.header.as_ref().map_or(usize::MAX, |header| header.cpus.len());
-        if self.stage == Stage::Opening && self.has_symbols && self.begun as usize >= cpus {
+        let is_described = self.has_symbols && self.has_own_threads;
+        if self.stage == Stage::Opening && is_described && self.begun as usize >= cpus {
             self.stage = Stage::Opened;
         }
     }

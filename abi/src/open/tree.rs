@@ -37,9 +37,9 @@ use crate::target::{Endian, Target};
 use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Run, Scope, Trace, TraceInfo};
 
 const RAW: &str = "trace_pipe_raw";
-/// Greatest length of a kernel's text: a directory may hold any file by its name.
+/// Largest length of a kernel's text: a directory may hold any file by its name.
 const MAX_TEXT_BYTES: u64 = 1 << 30;
-/// Greatest length of an event's format; the longest have some 40 KB.
+/// Largest length of an event's format; the longest have some 40 KB.
 const MAX_FORMAT_BYTES: u64 = 1 << 20;
 /// Bytes of each CPU's file that the tree is told from others by.
 const HEAD_BYTES: u64 = 4096;

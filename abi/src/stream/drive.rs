@@ -83,12 +83,9 @@ impl CpuStream {
                 Backing::Source(..) => self.decode_source(names, items),
                 Backing::Blocks(reader) => match self.block {
                     Some((block, from)) => {
-                        let next = self.state.payload(reader.payload(), from, &block, &self.format, names, items);
+                        let next = self.state.payload(reader, from, &block, &self.format, names, items);
                         self.block = next.map(|from| (block, from));
                         if next.is_none() {
-                            if block.ends_early {
-                                self.state.damage();
-                            }
                             self.state.end_of_data(&block);
                             self.state.compare_times(&block, reader.payload(), &self.format);
                         }
@@ -198,6 +195,7 @@ impl CpuStream {
         match block.header.kind {
             kind::DATA => {
                 state.before_block = state.report.events;
+                state.first_in_block = None;
                 state.keep_point(&block);
                 self.block = Some((block, 0));
             }
@@ -245,13 +243,23 @@ impl StreamState {
     /// Decodes some of a data block's payload from byte `from`; returns where to go on, `None` at its end.
     fn payload(
         &mut self,
-        payload: &[u8],
+        reader: &mut BlockReader,
         from: usize,
         block: &Block,
         format: &PayloadFormat,
         names: &mut Names,
         items: &mut impl EventSink,
     ) -> Option<usize> {
+        if let Some(encoded) = reader.encoded() {
+            let PayloadFormat::SubBuffers(format) = format else {
+                let message = "its records are encoded, and the file is none of sub-buffers";
+                self.fault(Code::BadCompression, block, message.into());
+                self.damage();
+                return None;
+            };
+            return self.encoded(encoded, block, format, names, items).then_some(from);
+        }
+        let payload = reader.payload();
         match format {
             PayloadFormat::SubBuffers(format) => {
                 self.sub_buffers(payload, from, SubBufferPlace::of(block), format, names, items)

@@ -5,6 +5,7 @@ use super::state::StreamState;
 use crate::disk::block::{END_ERROR, End, GAP_NOT_WRITTEN, GapRecord, MARKS_COUNTED, MARKS_VAGUE, kind};
 use crate::disk::blocks::Block;
 use crate::fault::Code;
+use crate::kernel::relay;
 
 impl StreamState {
     fn findings(&self) -> u64 {
@@ -40,7 +41,11 @@ impl StreamState {
         }
         let has_events = self.report.events > self.before_block;
         let found = if has_events {
-            let Some((first, last)) = format.first_stamp(payload).zip(self.last) else { return };
+            let first = match format {
+                PayloadFormat::Relay(format) => relay::first_stamp(format.layout, format.endian, payload),
+                PayloadFormat::SubBuffers(_) | PayloadFormat::Unknown => self.first_in_block,
+            };
+            let Some((first, last)) = first.zip(self.last) else { return };
             (first, format.stamp_of(last))
         } else {
             (0, 0)

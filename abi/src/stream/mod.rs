@@ -1,7 +1,7 @@
 //! One CPU's file as a stream of events and gaps.
 //!
 //! `state` is carried from record to record, and `waiting` are the events whose stacks have not come yet. Files above it extend it for one kind of bytes or one kind of check: `sub_buffers`,
-//! `relay_records` and `source` decode, `gap_blocks`, `unmarked` and `totals` account for loss, `headers` compares. `drive` calls
+//! `encoded`, `relay_records` and `source` decode, `gap_blocks`, `unmarked` and `totals` account for loss, `headers` compares. `drive` calls
 //! all of them; readers hold a `cpu_stream`.
 //!
 //! Loss reaches a reader in seven ways. A source of another program hands over gaps of its own.
@@ -21,6 +21,7 @@
 
 mod cpu_stream;
 mod drive;
+mod encoded;
 pub mod file_loss;
 mod gap_blocks;
 mod headers;

@@ -5,7 +5,6 @@ use crate::event::{ByKind, NameId, Names};
 use crate::kernel::decoder::Decoder;
 use crate::kernel::format::PageShape;
 use crate::kernel::relay::{self, Layout};
-use crate::kernel::subbuffer;
 use crate::target::Endian;
 
 /// Format of a recording's payloads; one for all of its files.
@@ -33,15 +32,6 @@ impl PayloadFormat {
             PayloadFormat::Unknown => true,
         };
         InputCapabilities { frames, ..InputCapabilities::events(kinds) }
-    }
-
-    /// The time stamp or sequence number of the first event record in a payload, as the recorder sees it.
-    pub(super) fn first_stamp(&self, payload: &[u8]) -> Option<u64> {
-        match self {
-            PayloadFormat::SubBuffers(format) => subbuffer::first_time(&format.shape, payload),
-            PayloadFormat::Relay(format) => relay::first_stamp(format.layout, format.endian, payload),
-            PayloadFormat::Unknown => None,
-        }
     }
 
     /// An order key as the record has it: a relay channel's sequence number has 32 bits.

@@ -31,6 +31,8 @@ pub(super) struct StreamState {
     pub(super) left_out: u64,
     /// Events before the current block.
     pub(super) before_block: u64,
+    /// Time stamp of the first record of the current block of sub-buffers.
+    pub(super) first_in_block: Option<u64>,
     pub(super) marks: Marks,
     pub(super) headers: HeaderChecks,
     /// Events that other readers took.
@@ -96,6 +98,7 @@ impl StreamState {
             damaged: false,
             left_out: 0,
             before_block: 0,
+            first_in_block: None,
             marks: Marks::default(),
             headers: HeaderChecks::default(),
             read_by_others: 0,

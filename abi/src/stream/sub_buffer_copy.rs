@@ -36,6 +36,7 @@ impl CpuStream {
                 Backing::Blocks(reader) => {
                     let Some((block, from)) = self.block.take() else {
                         let Ok(block) = reader.next(&mut |_| {}) else { return false };
+                        reader.rebuild();
                         self.block = (block.header.kind == kind::DATA).then_some((block, 0));
                         continue;
                     };

@@ -10,7 +10,7 @@ use crate::event::{Event, EventSink, Gap, GapCause, Names};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::RecordError;
 use crate::kernel::stack_record::StackFormat;
-use crate::kernel::subbuffer::{Missed, Record, SubBuffer, SubBufferError, trimmed_len};
+use crate::kernel::subbuffer::{Missed, Record, RecordSource, SubBuffer, SubBufferError, trimmed_len};
 use crate::target::{Big, Endian, Little, TargetOrder};
 
 /// Place of sub-buffers in a file.
@@ -19,19 +19,26 @@ pub(super) struct SubBufferPlace {
     /// Offset of the block in bytes, or of the sub-buffer where there are no blocks.
     offset: u64,
     block: Option<u64>,
+    /// Offset in the block's sub-buffers.
+    from: usize,
 }
 
 impl SubBufferPlace {
     pub(super) fn of(block: &Block) -> SubBufferPlace {
-        SubBufferPlace { offset: block.offset, block: Some(block.header.sequence.get()) }
+        SubBufferPlace { offset: block.offset, block: Some(block.header.sequence.get()), from: 0 }
     }
 
-    /// Byte `from` of the place, for messages.
-    fn sub_buffer(&self, from: usize) -> String {
-        let offset = self.offset;
+    /// The place so many bytes behind this one.
+    pub(super) fn at(self, from: usize) -> SubBufferPlace {
+        SubBufferPlace { from: self.from + from, ..self }
+    }
+
+    /// The sub-buffer, for messages.
+    fn sub_buffer(&self) -> String {
+        let SubBufferPlace { offset, from, .. } = self;
         match self.block {
             Some(number) => format!("block {number} at byte {offset}: the sub-buffer at byte {from} of it"),
-            None => format!("the sub-buffer at byte {}", offset + from as u64),
+            None => format!("the sub-buffer at byte {}", offset + *from as u64),
         }
     }
 }
@@ -46,7 +53,7 @@ impl StreamState {
         items: &mut impl EventSink,
     ) -> Option<Ending> {
         while !self.is_full() {
-            let place = SubBufferPlace { offset: window.offset(), block: None };
+            let place = SubBufferPlace { offset: window.offset(), block: None, from: 0 };
             let size = format.shape.size;
             let bytes = window.fill(size);
             let Some(whole) = bytes.get(..size) else {
@@ -105,67 +112,104 @@ impl StreamState {
         names: &mut Names,
         items: &mut I,
     ) -> Option<usize> {
-        let stacks = format.decoder.stacks().filter(|_| I::STACKS && self.has_stacks);
         while !self.is_full() {
-            let bytes = payload.get(from..).filter(|rest| !rest.is_empty())?;
-            let sub_buffer = match SubBuffer::parse::<O>(&format.shape, bytes) {
-                Ok(sub_buffer) => sub_buffer,
-                Err(error) => {
-                    self.bad_sub_buffer(error, from, place);
-                    return None;
-                }
-            };
-            let has_content = !sub_buffer.data.is_empty() || sub_buffer.missed.is_some();
-            let has_places = has_content && (self.log.is_some() || self.told.is_some());
-            if let Some(missed) = sub_buffer.missed
-                && !(has_places && self.has_told_mark())
-            {
-                self.waiting.flush(names, items);
-                self.mark(missed, sub_buffer.timestamp, items);
-            }
-            if has_places {
-                self.begin_sub_buffer(sub_buffer.timestamp, sub_buffer.missed.is_some(), names, items);
-            }
-            // On the fast path only these two are carried from event to event.
-            let mut last = self.last.unwrap_or(0);
-            let mut events = 0;
-            let mut is_plain = self.is_plain();
-            for record in sub_buffer.records::<O>() {
-                let record = match record {
-                    Ok(record) => record,
-                    Err(error) => {
-                        self.bad_entry(error, from, place);
-                        break;
-                    }
-                };
-                let at =
-                    if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
-                let is_after_gap = !is_plain && self.announce(at, names, items);
-                is_plain = true;
-                let decoded = match stacks {
-                    Some(stacks) => self.decode_waiting::<O, I>(at, &record, (format, stacks), names, items),
-                    None => {
-                        let unknown = &mut self.report.unknown;
-                        format.decoder.decode::<O, I>(at, self.cpu, &record, names, items, unknown)
-                    }
-                };
-                match decoded {
-                    Ok(()) => events += 1,
-                    Err(error) => {
-                        self.settle(std::mem::take(&mut events), last);
-                        self.bad_record(error, place, from, is_after_gap);
-                        self.push_unreadable(at, names, items);
-                    }
-                }
-                last = at;
-            }
-            self.settle(events, last);
-            if has_places {
-                self.end_sub_buffer();
-            }
-            from += sub_buffer.stored;
+            from = self.plain_sub_buffer::<O, I>(payload, from, place, format, names, items)?;
         }
         (from < payload.len()).then_some(from)
+    }
+
+    /// Decodes the sub-buffer at byte `from`; returns where the next one begins, `None` where there is none.
+    pub(super) fn plain_sub_buffer<O: TargetOrder, I: EventSink>(
+        &mut self,
+        payload: &[u8],
+        from: usize,
+        place: SubBufferPlace,
+        format: &SubBufferFormat,
+        names: &mut Names,
+        items: &mut I,
+    ) -> Option<usize> {
+        let bytes = payload.get(from..).filter(|rest| !rest.is_empty())?;
+        let sub_buffer = match SubBuffer::parse::<O>(&format.shape, bytes) {
+            Ok(sub_buffer) => sub_buffer,
+            Err(error) => {
+                self.bad_sub_buffer(error, from, place);
+                return None;
+            }
+        };
+        let SubBuffer { timestamp, missed, data, stored } = sub_buffer;
+        let has_content = !data.is_empty() || missed.is_some();
+        let has_places = has_content && self.counts_sub_buffers();
+        if let Some(missed) = missed
+            && !(has_places && self.has_told_mark())
+        {
+            self.waiting.flush(names, items);
+            self.mark(missed, timestamp, items);
+        }
+        if has_places {
+            self.begin_sub_buffer(timestamp, missed.is_some(), names, items);
+        }
+        self.records::<O, I, _>(&mut sub_buffer.records::<O>(), place.at(from), format, names, items);
+        if has_places {
+            self.end_sub_buffer();
+        }
+        Some(from + stored)
+    }
+
+    /// True where loss has its place by the number of a sub-buffer.
+    pub(super) fn counts_sub_buffers(&self) -> bool {
+        self.log.is_some() || self.told.is_some()
+    }
+
+    /// Decodes the records of the sub-buffer at this place.
+    pub(super) fn records<O: TargetOrder, I: EventSink, R: RecordSource>(
+        &mut self,
+        records: &mut R,
+        place: SubBufferPlace,
+        format: &SubBufferFormat,
+        names: &mut Names,
+        items: &mut I,
+    ) {
+        let stacks = format.decoder.stacks().filter(|_| I::STACKS && self.has_stacks);
+        // On the fast path only these two are carried from event to event.
+        let mut last = self.last.unwrap_or(0);
+        let mut events = 0;
+        let mut is_plain = self.is_plain() && self.first_in_block.is_some();
+        while let Some(record) = records.next_record() {
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => {
+                    self.bad_entry(error, place);
+                    break;
+                }
+            };
+            let at = if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
+            let is_after_gap = !is_plain && self.begin_events((record.time, at), names, items);
+            is_plain = true;
+            let decoded = match stacks {
+                Some(stacks) => self.decode_waiting::<O, I>(at, &record, (format, stacks), names, items),
+                None => {
+                    let unknown = &mut self.report.unknown;
+                    format.decoder.decode::<O, I>(at, self.cpu, &record, names, items, unknown)
+                }
+            };
+            match decoded {
+                Ok(()) => events += 1,
+                Err(error) => {
+                    self.settle(std::mem::take(&mut events), last);
+                    self.bad_record(error, place, is_after_gap);
+                    self.push_unreadable(at, names, items);
+                }
+            }
+            last = at;
+        }
+        self.settle(events, last);
+    }
+
+    /// Notes the time of a block's first event, and hands over the gaps before an event at the key `at`; true where one was pending.
+    #[cold]
+    fn begin_events(&mut self, (time, at): (u64, u64), names: &Names, items: &mut impl EventSink) -> bool {
+        self.first_in_block.get_or_insert(time);
+        !self.is_plain() && self.announce(at, names, items)
     }
 
     /// Bytes that cannot be read: the file ends there, is damaged, or the system refuses.
@@ -209,7 +253,7 @@ impl StreamState {
 
     /// Events were lost before a sub-buffer that starts at `timestamp`.
     #[cold]
-    fn mark(&mut self, missed: Missed, timestamp: u64, items: &mut impl EventSink) {
+    pub(super) fn mark(&mut self, missed: Missed, timestamp: u64, items: &mut impl EventSink) {
         let to = self.last.map_or(timestamp, |last| last.max(timestamp));
         self.marks.count += 1;
         let lost = match missed {
@@ -228,8 +272,8 @@ impl StreamState {
 
     /// A record that cannot be decoded; `is_after_gap`: a gap was handed over just before it.
     #[cold]
-    fn bad_record(&mut self, error: RecordError, place: SubBufferPlace, from: usize, is_after_gap: bool) {
-        self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer(from)));
+    fn bad_record(&mut self, error: RecordError, place: SubBufferPlace, is_after_gap: bool) {
+        self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer()));
         if is_after_gap {
             self.damaged = true;
         } else {
@@ -245,19 +289,19 @@ impl StreamState {
 
     /// An entry that cannot be one: what follows it in the sub-buffer is lost.
     #[cold]
-    fn bad_entry(&mut self, error: SubBufferError, from: usize, place: SubBufferPlace) {
-        self.place_fault(Code::BadSubBuffer, place, format!("{}: {error}", place.sub_buffer(from)));
+    fn bad_entry(&mut self, error: SubBufferError, place: SubBufferPlace) {
+        self.place_fault(Code::BadSubBuffer, place, format!("{}: {error}", place.sub_buffer()));
         self.damage_in_sub_buffer();
     }
 
     #[cold]
     fn bad_sub_buffer(&mut self, error: SubBufferError, from: usize, place: SubBufferPlace) {
-        self.place_fault(Code::BadSubBuffer, place, format!("{}: {error}", place.sub_buffer(from)));
+        self.place_fault(Code::BadSubBuffer, place, format!("{}: {error}", place.at(from).sub_buffer()));
         self.damage();
     }
 
     #[cold]
-    fn place_fault(&mut self, code: Code, place: SubBufferPlace, message: String) {
+    pub(super) fn place_fault(&mut self, code: Code, place: SubBufferPlace, message: String) {
         self.report.add(Fault { code, offset: place.offset, block: place.block, message });
     }
 }

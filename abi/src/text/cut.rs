@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
-/// Greatest length of a name that is kept, in bytes. Names of C++ and Rust have some hundreds.
+/// Largest length of a name that is kept, in bytes. Names of C++ and Rust have some hundreds.
 pub const MAX_NAME_BYTES: usize = 4096;
 
 /// The begin of a name that is kept.

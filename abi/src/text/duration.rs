@@ -23,7 +23,7 @@ const UNITS: [(&str, u32, u32); 10] = [
 /// Nanoseconds of a span of time.
 ///
 /// Grammar: a number, then space or none, then `ns`, `us` or `µs`, `ms`, `s`, `m` or `min`, `h`, or nothing, which is seconds. Several of these
-/// with units stand one behind the other, the greatest unit first: `1h30m`. The number is one of [`parse_exact`], or another one in floating point that is not negative: with a `+`, an exponent or more than nine places. Such
+/// with units stand one behind the other, the largest unit first: `1h30m`. The number is one of [`parse_exact`], or another one in floating point that is not negative: with a `+`, an exponent or more than nine places. Such
 /// a number is rounded to nanoseconds. `None` for any other text.
 pub fn parse(text: &str) -> Option<u128> {
     parse_exact(text).or_else(|| {

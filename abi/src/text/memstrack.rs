@@ -45,7 +45,7 @@ impl Layout {
 pub struct Report {
     /// Layout.
     pub layout: Layout,
-    /// Greatest peak first, rather than most live pages.
+    /// Largest peak first, rather than most live pages.
     pub by_peak: bool,
     /// Percentage of all pages that the rows of each level make up, the largest ones; 0: no limit.
     pub throttle: Option<u8>,

@@ -18,14 +18,40 @@ const MAX_CHANGES: usize = 1 << 24;
 /// Number of a path, from 1; 0 for a cgroup that is not known.
 pub(crate) type CgroupNumber = u32;
 
-/// Event about threads and cgroups that is kept until all are known.
+/// Event about threads and cgroups that is kept until all before it are known.
 #[derive(Clone, Debug)]
-enum Change {
+enum Change<P = CgroupNumber> {
     New { parent: i32, pid: i32, clone_flags: u64 },
-    Attach { pid: i32, id: u64, path: CgroupNumber },
-    Make { id: u64, path: CgroupNumber },
-    Rename { id: u64, path: CgroupNumber },
+    Attach { pid: i32, id: u64, path: P },
+    Make { id: u64, path: P },
+    Rename { id: u64, path: P },
     Remove { id: u64 },
+}
+
+impl<'n> Change<&'n [u8]> {
+    /// Order key and change of an event in the hierarchy `own`.
+    fn of(event: TaskEvent<'n>, own: i32) -> Option<(u64, Change<&'n [u8]>)> {
+        Some(match event {
+            TaskEvent::New { at, parent, pid, clone_flags } => (at, Change::New { parent, pid, clone_flags }),
+            TaskEvent::Attach { at, pid, root, id, path } if root == own => (at, Change::Attach { pid, id, path }),
+            TaskEvent::Make { at, root, id, path } if root == own => (at, Change::Make { id, path }),
+            TaskEvent::Rename { at, root, id, path } if root == own => (at, Change::Rename { id, path }),
+            TaskEvent::Remove { at, root, id } if root == own => (at, Change::Remove { id }),
+            _ => return None,
+        })
+    }
+}
+
+impl<P> Change<P> {
+    fn map<Q>(self, mut of: impl FnMut(P) -> Q) -> Change<Q> {
+        match self {
+            Change::New { parent, pid, clone_flags } => Change::New { parent, pid, clone_flags },
+            Change::Attach { pid, id, path } => Change::Attach { pid, id, path: of(path) },
+            Change::Make { id, path } => Change::Make { id, path: of(path) },
+            Change::Rename { id, path } => Change::Rename { id, path: of(path) },
+            Change::Remove { id } => Change::Remove { id },
+        }
+    }
 }
 
 /// Line of a recording's text.
@@ -65,6 +91,12 @@ impl Cgroups {
         self.paths.get((number as usize).checked_sub(1)?).map(|path| &**path)
     }
 
+    /// Change that an event tells of, with its order key; `None` for one of another hierarchy than `own`.
+    fn change(&mut self, event: TaskEvent<'_>, own: i32) -> Option<(u64, Change)> {
+        let (at, change) = Change::of(event, own)?;
+        Some((at, change.map(|path| self.number(path))))
+    }
+
     fn number(&mut self, path: &[u8]) -> CgroupNumber {
         if let Some(&number) = self.numbers.get(path) {
             return number;
@@ -97,25 +129,9 @@ impl<'t> CgroupBuilder<'t> {
     }
 
     pub(crate) fn add(&mut self, event: TaskEvent<'_>) {
-        if self.changes.len() >= MAX_CHANGES {
-            return;
+        if self.changes.len() < MAX_CHANGES {
+            self.changes.extend(self.found.change(event, self.root));
         }
-        let own = self.root;
-        let change = match event {
-            TaskEvent::New { at, parent, pid, clone_flags } => Some((at, Change::New { parent, pid, clone_flags })),
-            TaskEvent::Attach { at, pid, root, id, path } if root == own => {
-                Some((at, Change::Attach { pid, id, path: self.found.number(path) }))
-            }
-            TaskEvent::Make { at, root, id, path } if root == own => {
-                Some((at, Change::Make { id, path: self.found.number(path) }))
-            }
-            TaskEvent::Rename { at, root, id, path } if root == own => {
-                Some((at, Change::Rename { id, path: self.found.number(path) }))
-            }
-            TaskEvent::Remove { at, root, id } if root == own => Some((at, Change::Remove { id })),
-            _ => None,
-        };
-        self.changes.extend(change);
     }
 
     /// Cgroups of all threads over time.
@@ -147,6 +163,117 @@ impl<'t> CgroupBuilder<'t> {
         self.changes.into_iter().for_each(|(at, change)| replay.take(at, change));
         replay.name_unknown(&later);
         replay.found
+    }
+}
+
+/// Cgroups of threads of a trace that grows: what is asked about has happened a moment ago.
+#[derive(Debug)]
+pub(crate) struct LiveCgroups {
+    root: i32,
+    replay: Replay,
+    /// Changes that are not in order yet.
+    waiting: Vec<(u64, Change)>,
+    /// Changes since what is old was forgotten.
+    changes: usize,
+    /// Key up to which all is settled.
+    until: u64,
+}
+
+/// Changes between two times at which old ones are forgotten.
+const MANY_CHANGES: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
+/// Changes of a thread that are kept.
+const KEPT_CHANGES: usize = 4;
+/// Threads that are kept: no event tells that one has ended.
+const MAX_LIVE_THREADS: usize = if cfg!(test) { 1 << 10 } else { 1 << 18 };
+
+impl LiveCgroups {
+    /// The threads of the text that a recording begins with.
+    pub(crate) fn new(text: &[u8]) -> LiveCgroups {
+        let root = lines(text).next().map_or(0, |line| line.root);
+        let mut live = LiveCgroups { root, replay: Replay::default(), waiting: Vec::new(), changes: 0, until: 0 };
+        live.look(text);
+        live
+    }
+
+    /// Takes the lines of a later look of the recorder: threads whose cgroup is not known yet are in these.
+    pub(crate) fn look(&mut self, text: &[u8]) {
+        for line in lines(text).filter(|line| line.root == self.root) {
+            if !self.replay.groups.contains_key(&line.tid) {
+                let path = self.replay.found.number(line.path);
+                self.replay.begin(0, line.tid, line.tgid, path);
+            } else {
+                self.replay.name_unknown(&[line]);
+            }
+        }
+    }
+
+    /// Takes an event of any CPU.
+    pub(crate) fn add(&mut self, event: TaskEvent<'_>) {
+        if self.waiting.len() < MAX_CHANGES {
+            self.waiting.extend(self.replay.found.change(event, self.root));
+        }
+    }
+
+    /// Collector for a reader of its own.
+    pub(crate) fn collector(&self) -> TaskChanges {
+        TaskChanges { root: self.root, changes: Vec::new() }
+    }
+
+    /// Takes the changes that a reader has come upon.
+    pub(crate) fn take(&mut self, collected: &mut TaskChanges) {
+        let found = &mut self.replay.found;
+        let room = MAX_CHANGES.saturating_sub(self.waiting.len());
+        let read = collected.changes.drain(..).take(room);
+        self.waiting.extend(read.map(|(at, change)| (at, change.map(|path| found.number(&path)))));
+    }
+
+    /// Makes the changes up to the order key `until`: the readers are beyond it. A change that comes later counts from here on, because
+    /// memory was counted by what was known.
+    pub(crate) fn pass(&mut self, until: u64) {
+        self.waiting.sort_by_key(|(at, _)| *at);
+        let passed = self.waiting.partition_point(|(at, _)| *at <= until);
+        let earliest = self.until.saturating_add(1);
+        for (at, change) in self.waiting.drain(..passed) {
+            self.replay.take(at.max(earliest), change);
+        }
+        self.until = self.until.max(until);
+        self.changes += passed;
+        if self.changes >= MANY_CHANGES {
+            self.changes = 0;
+            self.replay.forget_old();
+        }
+    }
+
+    /// Path of the cgroup of a thread at an order key; `None` where it is not known.
+    pub(crate) fn path(&self, pid: i32, at: u64) -> Option<&[u8]> {
+        self.replay.found.path(pid, at)
+    }
+
+    /// Number of the cgroup of a thread at an order key that is settled.
+    #[inline]
+    pub(crate) fn at(&self, pid: i32, at: u64) -> CgroupNumber {
+        self.replay.found.at(pid, at)
+    }
+
+    /// Path of a number.
+    pub(crate) fn path_of(&self, number: CgroupNumber) -> Option<&[u8]> {
+        self.replay.found.path_of(number)
+    }
+}
+
+/// Events about threads and cgroups, as a reader comes upon them.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskChanges {
+    /// Hierarchy whose paths count.
+    root: i32,
+    changes: Vec<(u64, Change<Box<[u8]>>)>,
+}
+
+impl TaskChanges {
+    pub(crate) fn add(&mut self, event: TaskEvent<'_>) {
+        if let Some((at, change)) = Change::of(event, self.root) {
+            self.changes.push((at, change.map(Box::from)));
+        }
     }
 }
 
@@ -218,6 +345,26 @@ impl Replay {
             let renamed = self.found.number(&[&path, rest].concat());
             self.found.by_thread.entry(tid).or_default().push((at, renamed));
         }
+    }
+
+    /// Forgets all but the last changes of each thread, and the threads that changed longest ago where there are too many.
+    fn forget_old(&mut self) {
+        let Replay { found, groups, members, .. } = self;
+        let last = |changes: &[(u64, CgroupNumber)]| changes.last().map_or(0, |(at, _)| *at);
+        for changes in found.by_thread.values_mut() {
+            changes.drain(..changes.len().saturating_sub(KEPT_CHANGES));
+        }
+        let Some(excess) = found.by_thread.len().checked_sub(MAX_LIVE_THREADS).filter(|excess| *excess > 0) else {
+            return;
+        };
+        // Threads that the recording began with have no events: they stay.
+        let mut ends: Vec<u64> = found.by_thread.values().map(|changes| last(changes)).filter(|at| *at > 0).collect();
+        ends.sort_unstable();
+        let Some(&limit) = ends.get(excess.min(ends.len()).saturating_sub(1)) else { return };
+        found.by_thread.retain(|_, changes| last(changes) == 0 || last(changes) > limit);
+        groups.retain(|tid, _| found.by_thread.contains_key(tid));
+        members.values_mut().for_each(|tids| tids.retain(|tid| found.by_thread.contains_key(tid)));
+        members.retain(|_, tids| !tids.is_empty());
     }
 
     /// Gives threads whose cgroup no event told what a later look of the recorder found.
@@ -309,6 +456,71 @@ mod tests {
         let found = found(&text, &[attach]);
         let paths = [(10, 60), (11, 0), (20, 49), (20, 50)].map(|(pid, at)| path(&found, pid, at));
         assert_eq!(paths, [Some("/a"), Some("/moved"), Some("/moved"), Some("/c")]);
+    }
+
+    /// A reader comes upon the events of a CPU before those of the next one.
+    #[test]
+    fn a_trace_that_is_read_has_the_cgroups_of_the_whole_up_to_where_it_is_settled() {
+        let attach = |at, pid, path: &'static str| TaskEvent::Attach { at, pid, root: 0, id: 3, path: path.as_bytes() };
+        let events = [
+            attach(50, 10, "/c"),
+            TaskEvent::New { at: 60, parent: 11, pid: 30, clone_flags: 0 },
+            attach(70, 20, "/d"),
+            TaskEvent::New { at: 80, parent: 20, pid: 31, clone_flags: 0 },
+        ];
+        let mut coming = LiveCgroups::new(TEXT);
+        let mut read = coming.collector();
+        [3, 1, 2, 0].into_iter().for_each(|event| read.add(events[event]));
+        coming.take(&mut read);
+        let whole = found(TEXT, &events);
+        for until in [0, 55, 60, 75, 100] {
+            coming.pass(until);
+            for (pid, at) in [10, 11, 20, 30, 31].into_iter().flat_map(|pid| [(pid, until / 2), (pid, until)]) {
+                let path_so_far = coming.path_of(coming.at(pid, at));
+                assert_eq!(path_so_far, whole.path(pid, at), "{pid} at {at}, settled up to {until}");
+            }
+        }
+        // What was counted before stays where it was counted.
+        read.add(attach(90, 10, "/late"));
+        coming.take(&mut read);
+        coming.pass(110);
+        let paths = [100, 101].map(|at| coming.path_of(coming.at(10, at)));
+        assert_eq!(paths, [Some(&b"/c"[..]), Some(b"/late")]);
+    }
+
+    #[test]
+    fn threads_of_a_trace_that_grows_are_where_the_events_up_to_now_put_them() {
+        let mut live = LiveCgroups::new(TEXT);
+        let path =
+            |live: &LiveCgroups, pid, at| live.path(pid, at).map(|path| String::from_utf8_lossy(path).into_owned());
+        live.add(TaskEvent::Attach { at: 40, pid: 30, root: 0, id: 3, path: b"/small" });
+        live.add(TaskEvent::New { at: 20, parent: 10, pid: 30, clone_flags: 0 });
+        live.add(TaskEvent::New { at: 21, parent: 10, pid: 31, clone_flags: CLONE_INTO_CGROUP });
+        live.pass(30);
+        assert_eq!([30, 31].map(|pid| path(&live, pid, 50)), [Some("/a".to_owned()), None]);
+        live.look(b"31 31 0 /service\n32 32 0 /later\n10 10 0 /not-new\n");
+        live.pass(40);
+        assert_eq!(
+            [30, 31, 32, 10].map(|pid| path(&live, pid, 50).unwrap_or_default()),
+            ["/small", "/service", "/later", "/a"]
+        );
+        for n in 0..2 * MANY_CHANGES as u64 {
+            live.add(TaskEvent::Attach { at: 100 + n, pid: 30, root: 0, id: 3, path: b"/small" });
+        }
+        live.pass(u64::MAX);
+        assert!(live.replay.found.by_thread[&30].len() <= KEPT_CHANGES);
+    }
+
+    #[test]
+    fn too_many_threads_lose_those_that_changed_longest_ago() {
+        let mut live = LiveCgroups::new(TEXT);
+        for n in 0..(MAX_LIVE_THREADS + MANY_CHANGES) as u64 {
+            live.add(TaskEvent::New { at: n + 1, parent: 10, pid: n as i32 + 1000, clone_flags: 0 });
+        }
+        live.pass(u64::MAX);
+        let newest = (MAX_LIVE_THREADS + MANY_CHANGES - 1) as i32 + 1000;
+        assert_eq!([10, 1000, newest].map(|pid| live.path(pid, u64::MAX).is_some()), [true, false, true]);
+        assert!(live.replay.groups.len() <= MAX_LIVE_THREADS && live.replay.members.len() <= MAX_LIVE_THREADS);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) struct Origin {
 
 /// A list whose elements have numbers, each element once.
 #[derive(Debug)]
-struct Numbered<T> {
+pub(crate) struct Numbered<T> {
     all: Vec<T>,
     numbers: HashMap<T, u32, RandomState>,
 }
@@ -99,7 +99,13 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T: Copy + Eq + Hash> Numbered<T> {
-    fn number(&mut self, element: T) -> u32 {
+    /// The element of this number.
+    pub(crate) fn get(&self, number: u32) -> Option<T> {
+        self.all.get(number as usize).copied()
+    }
+
+    /// The number of an element, which is added if it is new.
+    pub(crate) fn number(&mut self, element: T) -> u32 {
         let next = self.all.len() as u32;
         let number = *self.numbers.entry(element).or_insert(next);
         if number == next {

@@ -51,12 +51,6 @@ impl Grouping {
         grouping.keys[1] = Some(GroupKey::Stack);
         grouping
     };
-    /// A row per call-site, stack, thread with its name, and kind.
-    pub(crate) const SITE_STACK_AND_TASK: Grouping = {
-        let mut grouping = Grouping::SITE_AND_STACK;
-        grouping.keys[2] = Some(GroupKey::Task);
-        grouping
-    };
     /// A row per call-site, thread, use of pages and kind: what leaks are found by.
     pub(crate) const LEAKS: Grouping = {
         let mut grouping = Grouping::SITE;

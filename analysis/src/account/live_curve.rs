@@ -1,4 +1,4 @@
-//! Live bytes of each kind over time: of each slice the greatest number, and the key at which it was reached.
+//! Live bytes of each kind over time: of each slice the largest number, and the key at which it was reached.
 
 use kmemtrace_abi::event::{ByKind, Kind};
 
@@ -10,7 +10,7 @@ struct Change {
     slice: u64,
     /// Bytes that became live less those that were freed.
     grown: i128,
-    /// Greatest number, at least 0, and the first key at which it was reached.
+    /// Largest number, at least 0, and the first key at which it was reached.
     highest: i128,
     highest_at: u64,
 }
@@ -84,7 +84,7 @@ fn merge(changes: &mut Vec<Change>, wider: u32) {
     *changes = merged;
 }
 
-/// Points of a kind: the greatest number of each slice in which it changed and of the first one after it, then the end.
+/// Points of a kind: the largest number of each slice in which it changed and of the first one after it, then the end.
 fn points(changes: &[Change], slices: &Slices, last: u64) -> Vec<(u64, u64)> {
     let printed = |bytes: i128| u64::try_from(bytes.max(0)).unwrap_or(u64::MAX);
     let (mut points, mut live, mut after) = (Vec::new(), 0i128, None);

@@ -39,7 +39,7 @@ impl NodePeaks {
         self.peaks.resize(nodes, Peak::default());
     }
 
-    /// Greatest number of live bytes of each node.
+    /// Largest number of live bytes of each node.
     pub(crate) fn finish(self) -> Vec<u128> {
         self.peaks.into_iter().map(|peak| peak.greatest).collect()
     }

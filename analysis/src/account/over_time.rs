@@ -12,7 +12,7 @@ use super::row_paths::{PathForm, SharedPaths};
 pub(crate) struct OverTimeRequest {
     /// Growth of each row is counted.
     pub(crate) growth: bool,
-    /// Greatest number of points of the kinds' curves.
+    /// Largest number of points of the kinds' curves.
     pub(crate) curve: Option<usize>,
     /// Nodes whose peaks are counted.
     pub(crate) nodes: Option<PathForm>,
@@ -38,7 +38,7 @@ pub(crate) struct OverTime {
 pub(crate) struct OverTimeFigures {
     pub(crate) growth: Option<Growth>,
     pub(crate) curve: Option<LiveCurve>,
-    /// Greatest number of live bytes of each node.
+    /// Largest number of live bytes of each node.
     pub(crate) node_peaks: Vec<u128>,
 }
 

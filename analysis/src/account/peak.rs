@@ -7,7 +7,7 @@ pub(crate) struct Peak {
     headroom: u64,
     /// Headroom beyond 64 bits, in bytes; 0 in every real trace.
     wide_headroom: u128,
-    /// Greatest number of live bytes.
+    /// Largest number of live bytes.
     pub(crate) greatest: u128,
 }
 

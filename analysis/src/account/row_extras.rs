@@ -2,10 +2,10 @@
 
 use kmemtrace_abi::listed::{RowExtras, SlabColumns};
 
-/// Members of a row, joined: least, mean by count and greatest, unions of lists, sums of columns.
+/// Members of a row, joined: least, mean by count and largest, unions of lists, sums of columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JoinedExtras {
-    /// Least age, sum of ages, number of objects, greatest age.
+    /// Least age, sum of ages, number of objects, largest age.
     ages: Option<(u64, u128, u128, u64)>,
     pub(crate) pids: Option<[i64; 2]>,
     pub(crate) cpus: NumberList,
@@ -84,7 +84,7 @@ impl JoinedExtras {
         *self == JoinedExtras::default()
     }
 
-    /// Least, mean and greatest age, in jiffies; the mean is rounded down.
+    /// Least, mean and largest age, in jiffies; the mean is rounded down.
     pub(crate) fn age_jiffies(&self) -> Option<[u64; 3]> {
         let (least, sum, objects, greatest) = self.ages?;
         let mean = u64::try_from(sum.checked_div(objects).unwrap_or(sum)).unwrap_or(u64::MAX);

@@ -192,10 +192,10 @@ impl RowPaths {
 /// Nodes of an analysis, with their peaks.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
-    /// A node stands behind the one above it.
+    /// A node follows the one above it.
     pub(crate) nodes: Vec<PathNode>,
     pub(crate) paths: Paths,
-    /// Greatest number of live bytes of each node.
+    /// Largest number of live bytes of each node.
     pub(crate) peaks: Vec<u128>,
 }
 

@@ -82,8 +82,6 @@ pub(crate) struct Tallies<'a> {
     own_sums: HashMap<u32, OwnSums, RandomState>,
     /// By class, as far as pages of it were counted one by one.
     pages: Vec<PageTally>,
-    /// Time of the oldest allocation by class, as far as it was noted.
-    oldest: Vec<Option<u64>>,
     /// Size of a page, 0 where it is not known.
     page_bytes: u64,
     /// Pages of the largest block by class, as far as one of several pages was counted.
@@ -104,7 +102,6 @@ impl<'a> Tallies<'a> {
             tallies: Vec::new(),
             own_sums: HashMap::default(),
             pages: Vec::new(),
-            oldest: Vec::new(),
             page_bytes,
             largest_blocks: Vec::new(),
             probed: HashMap::default(),
@@ -200,16 +197,6 @@ impl<'a> Tallies<'a> {
     /// A free of an object of the class was deferred, or one of many in bulk.
     pub(crate) fn count_probed(&mut self, class: u32, is_bulk: bool) {
         self.probed.entry(class).or_default()[usize::from(is_bulk)] += 1;
-    }
-
-    /// Notes the time of an allocation of a class.
-    pub(crate) fn note_time(&mut self, class: u32, at: u64) {
-        let index = class as usize;
-        if index >= self.oldest.len() {
-            self.oldest.resize(index + 1, None);
-        }
-        let oldest = &mut self.oldest[index];
-        *oldest = Some(oldest.map_or(at, |oldest| oldest.min(at)));
     }
 
     /// Pages of a class are gone: freed, on the CPU of their allocation or another one, or inferred to be; the class.
@@ -421,7 +408,6 @@ impl Tallies<'_> {
                 live_pages: Some(live.into()),
                 partial_frees: Some(0),
                 largest: Some(self.page_bytes.saturating_mul(largest.into())),
-                oldest: self.oldest.get(class).copied().flatten(),
                 ..Stats::default()
             });
         }

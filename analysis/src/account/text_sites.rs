@@ -58,6 +58,7 @@ const KINDS: [(&str, Kind); 8] = [
 const LARGE: [&str; 2] = ["*kmalloc_large*", "kmalloc_order*"];
 
 /// Reader of the sites of a text's entries.
+#[derive(Clone)]
 pub(crate) struct TextSites<'a> {
     facts: GroupFacts<'a>,
     classes: &'a Classes,

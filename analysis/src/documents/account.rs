@@ -104,7 +104,7 @@ pub struct AccountBody<'a> {
     pub callers: usize,
     /// Sums over all callers.
     pub total: AccountFigures,
-    /// Callers, the greatest first.
+    /// Callers, the largest first.
     pub rows: Rows<'a, AccountRow<'a>>,
 }
 

@@ -271,7 +271,7 @@ pub struct CompareBody<'a> {
     /// Sums of all rows.
     #[serde(flatten)]
     pub totals: SpaceSums<Sides>,
-    /// Rows with the greatest change of live bytes first.
+    /// Rows with the largest change of live bytes first.
     #[serde(flatten)]
     pub listing: Listing<'a, CompareRow<'a>, Sides>,
 }
@@ -451,7 +451,7 @@ impl Printing {
         }
     }
 
-    /// Place of a row: greatest change first, of live bytes, then of all bytes; of texts, then of pages, then of objects.
+    /// Place of a row: largest change first, of live bytes, then of all bytes; of texts, then of pages, then of objects.
     fn rank(self, stats: &[Stats; 2]) -> Reverse<[u64; 4]> {
         let change = |figure| self.change_of(figure, stats).map_or(0, i64::unsigned_abs);
         let is_of_texts = self.orderings.iter().all(|ordering| !ordering.capabilities.past);

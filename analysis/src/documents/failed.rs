@@ -14,9 +14,9 @@ use super::row::{Name, Rows, row};
 use crate::account::grouping::{GroupKey, GroupValue, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
 
-/// Greatest number of zones that are kept of a text. Machines have some for each node.
+/// Largest number of zones that are kept of a text. Machines have some for each node.
 const MAX_ZONES: usize = 1 << 14;
-/// Greatest number of orders. Kernels have 11.
+/// Largest number of orders. Kernels have 11.
 const MAX_ORDERS: usize = 64;
 
 row! {

@@ -155,7 +155,7 @@ enum Rank<'a> {
     Unknown,
     Number(i128),
     Text(&'a [u8]),
-    /// A call site without an address stands behind those that have one.
+    /// A call site without an address follows those that have one.
     Named(SiteOrder),
 }
 

@@ -157,7 +157,7 @@ pub struct ToldKeys {
 /// Lines and blocks of a text that were left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
-    /// Lines that are none of the form's.
+    /// Lines that do not belong to the form.
     pub skipped_lines: u64,
     /// Blocks that lack what their count needs.
     pub skipped_blocks: u64,

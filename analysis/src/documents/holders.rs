@@ -49,7 +49,7 @@ pub struct HoldersBody<'a> {
     /// Rule by which rows of modules take an allocation; `None` in other views.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module_rule: Option<&'static str>,
-    /// Rows, greatest first.
+    /// Rows, largest first.
     #[serde(flatten)]
     pub listing: Listing<'a, HolderRow<'a>, ToldStats>,
     /// Sums beside the change of free memory, in `uses`.

@@ -139,7 +139,7 @@ impl KeyForm<'_, '_> {
         TreeNode { stats: PrintedStats::new(&grown.stats, self.ordering), grew: grown.printed_growth(), ..node }
     }
 
-    /// Children, greatest first; those beyond the limits folded into one.
+    /// Children, largest first; those beyond the limits folded into one.
     fn children(&self, parent: usize, depth: usize) -> Vec<TreeNode> {
         let figure = |node: u32| self.sums[node as usize].figure(self.sort, self.ordering);
         let mut nodes = self.children[parent].clone();

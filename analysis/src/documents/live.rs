@@ -11,13 +11,12 @@ use super::row::{Address, Name, Rows, row};
 use super::stack_frame::RowStack;
 use super::stacks::StackNaming;
 use super::sums::{Ordering, Saturation};
-use crate::account::classes::Class;
 use crate::account::figures::Figure;
-use crate::account::group_reader::parts_of_task;
-use crate::account::grouping::{GroupKey, GroupValue, Grouping, NO_VALUE, RowKey};
+use crate::account::grouping::{GroupKey, RowKey};
+use crate::account::stats::Stats;
 use crate::analysis::Analysis;
 use crate::order::pair_event::NO_PID;
-use crate::pairing::result::{Live, PairingResult};
+use crate::pairing::result::PairingResult;
 
 row! {
     /// Row of `live`: an object.
@@ -68,8 +67,6 @@ struct Objects<'a> {
     naming: Naming<'a>,
     /// Names of stacks, where rows of the analysis have them.
     stacks: Option<StackNaming<'a>>,
-    /// Rows of the analysis have threads behind their stacks.
-    has_tasks: bool,
     capabilities: InputCapabilities,
     page_bytes: Option<u64>,
     /// Call-sites and kinds whose objects are also freed on paths without events.
@@ -84,51 +81,65 @@ pub(super) fn live<'a>(
     (saturation, ordering): (&Saturation, Ordering),
 ) -> Listing<'a, LiveRow<'a>, OtherObjects> {
     let listed = top.unwrap_or(usize::MAX).min(paired.live.len());
-    let others = Others::of_spaces(paired.live.len() - listed, ordering, |space| {
-        let classes = paired.live.iter_from(listed).map(|object| paired.class(&object));
-        let classes: Vec<&Class> = classes.filter(|class| class.kind.space() == space).collect();
-        let is_known = classes.iter().all(|class| class.kind.has_size(class.requested.into()));
-        let sum = |size: fn(&Class) -> u64| {
-            is_known.then(|| saturation.sum(classes.iter().map(|class| u128::from(size(class))).sum()))
-        };
-        OtherObjects { requested: sum(|class| class.requested), allocated: sum(|class| class.allocated) }
-    });
+    let others =
+        Others::of_spaces(paired.live.len() - listed, ordering, |space| sums_from(paired, listed, space, saturation));
     let stacks = StackNaming::of(analysis);
     let bounds = paired.rows.iter().filter(|(_, stats)| stats.live_is_upper_bound);
     let objects = Objects {
         paired,
         naming: Naming::of(analysis),
         stacks: analysis.grouping.has(GroupKey::Stack).then(|| stacks.clone()),
-        has_tasks: analysis.grouping == Grouping::SITE_STACK_AND_TASK,
         capabilities: analysis.info.capabilities,
         page_bytes: analysis.info.page_bytes,
         bounds: bounds.map(|(key, _)| (key.site, key.kind)).collect(),
     };
     // The columns of a stack's row do not depend on its stack, which is numbered by its first use.
-    let template = paired.live.get(0).map(|object| Objects { stacks: None, ..objects.clone() }.row(&object));
-    let rows = Rows::new(listed, move |index| objects.row(&paired.live.get(index).unwrap_or_default()));
+    let template = (!paired.live.is_empty()).then(|| Objects { stacks: None, ..objects.clone() }.row(0));
+    let rows = Rows::new(listed, move |index| objects.row(index));
     Listing { stacks: Some(stacks.members()), ..Listing::new(rows, others, template) }
 }
 
-impl<'a> Objects<'a> {
-    /// Values of a row's stack, and of its thread where rows have that, too.
-    fn stack_and_task(&self, others: u64) -> (GroupValue, Option<GroupValue>) {
-        if !self.has_tasks {
-            return (others, None);
+/// Sums of the objects of a space from a position on. What the input does not tell of an object is left out; `None` where it tells it
+/// of none.
+fn sums_from(paired: &PairingResult, from: usize, space: Space, saturation: &Saturation) -> OtherObjects {
+    let (mut objects, mut have_sizes) = (0u64, true);
+    // Bytes, and the number of objects of which they are told.
+    let mut sums = [(0u128, 0u64); 2];
+    for class in paired.live.iter_from(from).map(|object| paired.class(&object)) {
+        if class.kind.space() != space {
+            continue;
         }
-        let values = self.paired.lists.of(others);
-        (values.first().copied().unwrap_or(NO_VALUE), values.get(1).copied())
+        let stats = &paired.rows[class.row as usize].1;
+        let of_object = [(class.requested, Figure::Requested), (class.allocated, Figure::Allocated)];
+        for ((bytes, told), (size, figure)) in sums.iter_mut().zip(of_object) {
+            if tells(stats, figure) {
+                *bytes += u128::from(size);
+                *told += 1;
+            }
+        }
+        objects += 1;
+        have_sizes &= class.kind.has_size(class.requested.into());
     }
+    let is_known = |told: u64| have_sizes && (told > 0 || objects == 0);
+    let [requested, allocated] = sums.map(|(bytes, told)| is_known(told).then(|| saturation.sum(bytes)));
+    OtherObjects { requested, allocated }
+}
 
-    fn row(&self, object: &Live) -> LiveRow<'a> {
-        let class = self.paired.class(object);
+/// True where the input tells the figure of the objects of a row.
+fn tells(stats: &Stats, figure: Figure) -> bool {
+    stats.told.is_empty() || stats.told.has(figure)
+}
+
+impl<'a> Objects<'a> {
+    /// Row of the object at a position.
+    fn row(&self, index: usize) -> LiveRow<'a> {
+        let object = self.paired.live.get(index).unwrap_or_default();
+        let class = self.paired.class(&object);
         let (RowKey { site, others, .. }, stats) = &self.paired.rows[class.row as usize];
-        let told = |figure| stats.told.is_empty() || stats.told.has(figure);
         let pid = Some(object.alloc_info.pid).filter(|&pid| pid != NO_PID).map(u32::cast_signed);
         let cache = self.naming.numbered(class.cache.into());
-        let (stack, task) = self.stack_and_task(*others);
-        // A thread may have had several names, and the input tells the one that it had.
-        let own = task.and_then(|task| self.naming.numbered(parts_of_task(task).1?));
+        // A thread may have had several names, and a text tells the one that it had.
+        let own = self.paired.live.told_comm(index).and_then(|comm| self.naming.numbered(comm.into()));
         let (at, cpu) = self.capabilities.told_place(object.alloc_info.at, object.cpu);
         let whole = || self.page_bytes.filter(|_| class.kind.space() == Space::Pages);
         LiveRow {
@@ -136,8 +147,8 @@ impl<'a> Objects<'a> {
             site: self.naming.call_site(*site),
             kind: class.kind,
             cache: cache.map(Into::into),
-            requested: told(Figure::Requested).then_some(class.requested),
-            allocated: told(Figure::Allocated).then_some(class.allocated),
+            requested: tells(stats, Figure::Requested).then_some(class.requested),
+            allocated: tells(stats, Figure::Allocated).then_some(class.allocated),
             live_pages: match object.pages {
                 Some(pages) => Some(pages.live.into()),
                 None => whole().and_then(|size| class.allocated.checked_div(size)),
@@ -146,7 +157,7 @@ impl<'a> Objects<'a> {
             pid,
             comm: own.map(Into::into).or_else(|| self.naming.comm(pid?)),
             at,
-            stack: self.stacks.as_ref().and_then(|stacks| stacks.stack(stack)),
+            stack: self.stacks.as_ref().and_then(|stacks| stacks.stack(*others)),
             live_is_upper_bound: self.bounds.contains(&(*site, class.kind)),
         }
     }

@@ -286,8 +286,7 @@ pub fn compare<'a>(before: &'a Analysis, after: &'a Analysis, shape: &Shape) -> 
 /// `live --objects`: objects that are live at the end, oldest first. The query is one [`crate::Query::with_live_objects`], and
 /// [`crate::Query::with_stacks`] where they are to have their stacks.
 pub fn live<'a>(analysis: &'a Analysis, shape: &Shape) -> Document<'a> {
-    let groupings = [Grouping::SITE, Grouping::SITE_AND_STACK, Grouping::SITE_STACK_AND_TASK];
-    let has_objects = groupings.contains(&analysis.grouping);
+    let has_objects = [Grouping::SITE, Grouping::SITE_AND_STACK].contains(&analysis.grouping);
     let paired = if has_objects { &analysis.paired } else { &*NO_ROWS };
     of("live", analysis, |sums| Body::Live(live::live(paired, analysis, shape.top, sums)))
 }

@@ -16,13 +16,13 @@ use crate::account::stats::Stats;
 /// Sort keys and number of the rows that a document shows.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
-    /// Sort keys, greatest first.
+    /// Sort keys, largest first.
     pub sort: Vec<SortKey>,
     /// Limit of rows; the rest becomes `others`.
     pub top: Option<usize>,
 }
 
-/// Sort key of rows, greatest first (names: smallest first).
+/// Sort key of rows, largest first (names: smallest first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortKey {
     /// A figure that has words of `--sort`.
@@ -33,9 +33,9 @@ pub enum SortKey {
     Static,
     /// Static and live bytes, in views that have both.
     Current,
-    /// Time of the oldest allocation, of an input that tells of one moment alone: smallest first, or greatest first.
+    /// Time of the oldest allocation, of an input that tells of one moment alone: smallest first, or largest first.
     Oldest {
-        /// Greatest first.
+        /// Largest first.
         is_descending: bool,
     },
     /// The names of the row.
@@ -44,7 +44,7 @@ pub enum SortKey {
     Key {
         /// The key.
         key: GroupKey,
-        /// Greatest first.
+        /// Largest first.
         is_descending: bool,
     },
 }
@@ -231,7 +231,7 @@ pub(super) fn sum_of<'s>(
 
 /// The listing of a view that has a row for each name and kind: `make` makes a row.
 ///
-/// Rows are sorted by the keys, greatest first, then by name and kind; those after the first `top` are summed in `others`.
+/// Rows are sorted by the keys, largest first, then by name and kind; those after the first `top` are summed in `others`.
 pub(super) fn ranked<'a, N: Ord + Clone + 'a, R: Row + 'a>(
     rows: impl Iterator<Item = (N, Kind, &'a Stats)>,
     shape: &Shape,

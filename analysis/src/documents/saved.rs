@@ -269,7 +269,7 @@ impl Saved {
         let saved: Saved = serde_json::from_reader(BufReader::new(file.take(MAX_BYTES))).map_err(|error| {
             match SavedHead::read(path).is_some_and(|head| head.trace.input == PAGE_OWNER) {
                 true => "was saved of a text of page_owner, which knows no frees or sizes: name that text".to_owned(),
-                false => format!("is no saved document of call-sites: {error}"),
+                false => format!("is not a saved document of call-sites: {error}"),
             }
         })?;
         if saved.schema != SCHEMA {
@@ -304,7 +304,7 @@ impl Saved {
             let is_lacking =
                 |figure: &Figure| figure.entry().known == Availability::Always && row.stats.get(*figure).is_none();
             if let Some(figure) = Figure::ALL.into_iter().find(is_lacking) {
-                return Err(format!("is no saved document of call-sites: a row lacks {}", figure.entry().member));
+                return Err(format!("is not a saved document of call-sites: a row lacks {}", figure.entry().member));
             }
             let stats = row.stats.sums();
             let counts = Figure::ALL.into_iter().filter(|figure| figure.entry().unit == FigureUnit::Count);
@@ -456,7 +456,7 @@ fn boxed(text: String) -> Box<[u8]> {
 impl SavedRow {
     fn address(&self) -> Result<u64, String> {
         let digits = self.call_site.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        digits.ok_or_else(|| format!("has a row whose call_site is no address: {}", self.call_site))
+        digits.ok_or_else(|| format!("has a row whose call_site is not an address: {}", self.call_site))
     }
 
     fn kind(&self) -> Result<Kind, String> {

@@ -93,7 +93,7 @@ pub(super) fn rows(analysis: &Analysis) -> impl Iterator<Item = Grown> + '_ {
     })
 }
 
-/// Takes off the rows beyond the limits, the greatest of which come first: those beyond the number `top`, and beyond the largest that
+/// Takes off the rows beyond the limits, the largest of which come first: those beyond the number `top`, and beyond the largest that
 /// make up `throttle` percent of all.
 pub(super) fn cut_off<T>(
     rows: &mut Vec<T>,
@@ -108,7 +108,7 @@ pub(super) fn cut_off<T>(
     rows.split_off(kept.min(top.unwrap_or(kept)))
 }
 
-/// Number of the greatest figures, which are sorted, that make up so many percent of all.
+/// Number of the largest figures, which are sorted, that make up so many percent of all.
 fn kept(figures: &[i128], percent: f64) -> usize {
     let all: i128 = figures.iter().sum();
     let mut sum = 0i128;

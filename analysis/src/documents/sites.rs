@@ -43,7 +43,7 @@ pub(super) fn sites<'a>(
     })
 }
 
-/// The `limit` call-sites with the greatest figures, one of which is above 0. Rows of other spaces than slab without a call-site point
+/// The `limit` call-sites with the largest figures, one of which is above 0. Rows of other spaces than slab without a call-site point
 /// nowhere, and are left out.
 pub(super) fn top<'a>(
     paired: &'a PairingResult,

@@ -78,7 +78,7 @@ pub struct SizeNode {
     pub sizes: PartSizes,
     /// Number of nodes folded into it; 0 but for [`NodeKind::Others`].
     pub folded: usize,
-    /// Children, greatest first; a folded node is the last one.
+    /// Children, largest first; a folded node is the last one.
     pub children: Vec<SizeNode>,
 }
 
@@ -172,7 +172,7 @@ impl SizeNode {
         SizeNode { name: path.as_bytes().into(), ..node }
     }
 
-    /// Adds up the sizes of folders, and sorts children: the greatest first, then by name.
+    /// Adds up the sizes of folders, and sorts children: the largest first, then by name.
     fn sum_up(&mut self) {
         for child in &mut self.children {
             child.sum_up();

@@ -11,7 +11,7 @@ use super::row::{Field, Row, TakeMember, serialize_row};
 use crate::account::figures::{Availability, Figure, Sum, figures};
 use crate::account::stats::Stats;
 
-/// A sum as the contract's unsigned 64 bits; one that does not fit is the greatest number.
+/// A sum as the contract's unsigned 64 bits; one that does not fit is the largest number.
 pub(super) fn saturated(sum: u128) -> u64 {
     u64::try_from(sum).unwrap_or(u64::MAX)
 }
@@ -292,7 +292,7 @@ mod tests {
         assert!(sum.live_is_upper_bound);
     }
 
-    /// A sum beyond 64 bits is printed as the greatest number, and the document says that there was one.
+    /// A sum beyond 64 bits is printed as the largest number, and the document says that there was one.
     #[test]
     fn sums_that_do_not_fit_are_the_greatest_number() {
         let max = u128::from(u64::MAX);

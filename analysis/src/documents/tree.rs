@@ -45,7 +45,7 @@ pub struct TreeNode {
     pub current: Option<u64>,
     /// Number of nodes folded into it; 0 but for [`NodeKind::Others`].
     pub folded: usize,
-    /// Children, greatest first; a folded node is the last one.
+    /// Children, largest first; a folded node is the last one.
     pub children: Vec<TreeNode>,
 }
 
@@ -277,7 +277,7 @@ impl Form<'_> {
         }
     }
 
-    /// Children, greatest first; those beyond the limits folded into one.
+    /// Children, largest first; those beyond the limits folded into one.
     fn ordered(&self, mut children: Vec<(TreeNode, Grown)>) -> Vec<TreeNode> {
         children.sort_by_cached_key(|(node, grown)| (Reverse(self.figure(node, grown)), node.name.clone(), node.kind));
         let figure = |(node, grown): &(TreeNode, Grown)| self.figure(node, grown);

@@ -10,6 +10,7 @@
 //! | figures of a window with what came before: `Query::run_carried_with` | `carried` | several of these runs, and their differences |
 //! | events in order: `Query::observe` | `observe` | one thread: `read_in_order` |
 //! | objects one by one: `Query::objects` | `objects` | the same pass with a pairing, whose fates `fate_sink` turns into `object_fate` |
+//! | | `text_objects` | hands over the entries of a text of one moment, in place of `objects` |
 //!
 //! `config` has the sizes of all passes. `init_sites` finds the call-sites in the initialisation of modules, in a pass of its own.
 
@@ -28,3 +29,4 @@ pub(crate) mod read_in_order;
 mod read_text;
 pub(crate) mod read_trace;
 pub(crate) mod scheduler;
+mod text_objects;

@@ -55,6 +55,9 @@ impl Query {
         sink: &mut dyn ObjectSink,
         progress: &mut dyn Progress,
     ) -> Result<Observed, AnalysisError> {
+        if trace.info.text.is_some() {
+            return self.listed_objects(trace, sink, progress);
+        }
         let (observed, has_ended) = self.pass_objects(trace, sink, progress, false)?;
         if !observed.has_late_loss || has_ended || trace.inputs.is_empty() {
             return Ok(observed);
@@ -101,19 +104,11 @@ impl Query {
         let owners = self.tells_owners.then(|| pass.owners());
         let fates = Fates::new(sink, &classes, (&names.comms, owners), &config.rules, is_all_suspect);
         let mut objects = ObjectPass::new(&config, &classes, &trace.names, filter, fates);
-        let mut places = trace.info.text.is_some().then(|| pass.place(&classes));
         let (order, mut completeness) =
             in_order(trace, self.window_events, index, *window, progress, |window, first, names| {
-                match &mut places {
-                    Some(place) => {
-                        let events = window.events.iter().map(|event| place(event, names)).collect();
-                        objects.window(&Window { events, ..window.clone() }, first, names);
-                    }
-                    None => objects.window(window, first, names),
-                }
+                objects.window(window, first, names);
                 !objects.is_over && !objects.fates.has_ended
             })?;
-        drop(places);
         let (counts, has_ended) = objects.finish(order.events)?;
         completeness.set_unpaired(counts.all_inferred, counts.all_without_alloc);
         Ok((pass.end(trace, &order, completeness), has_ended))

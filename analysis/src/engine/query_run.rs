@@ -73,10 +73,7 @@ impl Query {
     /// As for [`Query::run`].
     pub fn run_with(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<Analysis, AnalysisError> {
         if self.splits_stacks && self.grouping == Grouping::SITE && trace.may_have_stacks() {
-            // Inputs of one moment tell the name that the thread had at each allocation.
-            let has_names = !trace.info.capabilities.past;
-            let grouping = if has_names { Grouping::SITE_STACK_AND_TASK } else { Grouping::SITE_AND_STACK };
-            let query = Query { grouping, splits_stacks: false, ..self.clone() };
+            let query = Query { grouping: Grouping::SITE_AND_STACK, splits_stacks: false, ..self.clone() };
             return query.run_with(trace, progress);
         }
         if self.leaks.is_some() && !self.select.is_all() {
@@ -256,7 +253,6 @@ impl Query {
             matrix: request.matrix,
             compares: ByKind::from_fn(|kind| compares(&self.select.kind, kind)),
             lists_live: request.lists_live || self.leaks.is_some(),
-            is_of_one_moment: !trace.info.capabilities.past,
             tells_frames: trace.info.capabilities.frames,
             counts_free_sites: self.free_sites,
             page_bytes: trace.info.page_bytes,

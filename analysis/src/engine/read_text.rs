@@ -1,10 +1,13 @@
 //! Figures of a text of one moment: each entry counts as it stands. All of it is live, nothing is paired.
 
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
 use kmemtrace_abi::event::{Event, EventSink, Gap, Names, Space};
-use kmemtrace_abi::listed::Listed;
+use kmemtrace_abi::listed::{Listed, RowExtras};
 use kmemtrace_abi::trace::Trace;
 
-use crate::account::classes::{Classes, NodesOfRows};
+use crate::account::classes::{Classes, MAX_CLASSES, NodesOfRows};
 use crate::account::completeness::MergeStats;
 use crate::account::group_reader::{EventNumbers, GroupReader, OwnerValues};
 use crate::account::grouping::{GroupKey, RowKey, Through};
@@ -13,13 +16,16 @@ use crate::account::row_extras::JoinedExtras;
 use crate::account::row_paths::{Nodes, SharedPaths};
 use crate::account::stats::Stats;
 use crate::account::text_sites::{TextSites, with_site};
-use crate::engine::config::{RunConfig, WINDOW};
+use crate::engine::config::RunConfig;
 use crate::engine::read_in_order::bytes_to_read;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
 use crate::order::pair_event::NO_PID;
-use crate::pairing::result::{ListedLive, PairingResult};
+use crate::pairing::result::{ListedObjects, ListedThread, LiveList, PairingResult};
 use crate::progress::Progress;
 use crate::query::filter::EventFilter;
+
+/// Entries that are read at once.
+const AT_ONCE: usize = 4096;
 
 /// Adds up all entries of `trace` that `filter` takes, within the bounds that `bounds` gives for its first key.
 pub(crate) fn run(
@@ -30,7 +36,8 @@ pub(crate) fn run(
     progress: &mut dyn Progress,
 ) -> Result<(MergeStats, PairingResult), AnalysisError> {
     let paths = config.over_time.nodes.map(SharedPaths::new);
-    let classes = Classes::new(trace.names.clone(), config.parallelism.sized_classes);
+    // The list of live objects has no sizes beside those of their classes.
+    let classes = Classes::new(trace.names.clone(), MAX_CLASSES);
     let classes = match &paths {
         Some(paths) => classes.with_nodes(NodesOfRows {
             grouping: config.grouping,
@@ -47,10 +54,13 @@ pub(crate) fn run(
     reader.bounds_of = Some(Box::new(move |first| bounds.take().map_or((0, u64::MAX), |bounds| bounds(first))));
     progress.begin();
     let to_read = bytes_to_read(&trace.streams);
+    let owners = names.owners.len();
     let mut is_over = false;
     for stream in &mut trace.streams {
-        while !is_over && stream.decode(&mut names, &mut reader, WINDOW) {
+        while !is_over && stream.decode(&mut names, &mut reader, AT_ONCE) {
             is_over = config.budget.is_exceeded();
+            // Sums of alike entries have an owner each, which nobody looks at any more.
+            names.owners.forget_pushed(owners);
             if progress.is_due() {
                 progress.show(stream.bytes_read(), to_read, Some(reader.order.events));
             }
@@ -60,22 +70,27 @@ pub(crate) fn run(
     if is_over {
         return Err(config.budget.exceeded("entries of the text", reader.order.events, LESS_OF_THE_TRACE));
     }
-    let TextReader { order, rows, extras, mut paired, over_time, .. } = reader;
+    let TextReader { order, rows, extras, live, mut paired, over_time, .. } = reader;
     let OverTimeFigures { growth, curve, node_peaks } =
         over_time.map(|over_time| over_time.finish(order.last)).unwrap_or_default();
     if config.rules.lists_live {
         classes.from(0, |class| paired.classes.push(*class));
+        paired.live = LiveList::Listed(live);
     }
     let numbers = classes.into_numbers();
-    for (kind, stats) in numbers.rows.iter().map(|key| key.kind).zip(&rows) {
-        paired.kinds[kind].add(stats);
+    if numbers.exhausted {
+        return Err(AnalysisError::TooMany { limit: MAX_CLASSES });
+    }
+    for (RowKey { kind, .. }, stats) in &rows {
+        paired.kinds[*kind].add(stats);
         if kind.space() == Space::Slab {
             paired.total.add(stats);
         }
     }
     numbers.sites.iter().for_each(|(_, kind)| paired.has[*kind] = true);
-    paired.extras = numbers.rows.iter().copied().zip(extras).filter(|(_, extras)| !extras.is_empty()).collect();
-    paired.rows = numbers.rows.into_iter().zip(rows).collect();
+    let with_key = |(row, extras): (usize, JoinedExtras)| Some((rows.get(row)?.0, extras));
+    paired.extras = extras.into_iter().filter(|(_, extras)| !extras.is_empty()).filter_map(with_key).collect();
+    paired.rows = rows;
     paired.nodes = paths.map(|paths| paths.take()).map(|(nodes, paths)| Nodes { nodes, paths, peaks: node_peaks });
     trace.names = numbers.names;
     let paired = PairingResult { lists: numbers.lists, stacks: numbers.stacks, growth, curve, ..paired };
@@ -100,9 +115,12 @@ struct TextReader<'r, 'a, 'f> {
     bounds: (u64, u64),
     order: MergeStats,
     over_time: Option<Box<OverTime>>,
-    /// Figures of each row.
-    rows: Vec<Stats>,
-    extras: Vec<JoinedExtras>,
+    /// Figures of each row, by the row's number.
+    rows: Vec<(RowKey, Stats)>,
+    /// Members beside the figures, of the rows that have some.
+    extras: HashMap<usize, JoinedExtras, RandomState>,
+    /// Live objects, where the query asks for them.
+    live: ListedObjects,
     paired: PairingResult,
 }
 
@@ -128,7 +146,8 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
             order: MergeStats::default(),
             over_time: None,
             rows: Vec::new(),
-            extras: Vec::new(),
+            extras: HashMap::default(),
+            live: ListedObjects::default(),
             paired: PairingResult::default(),
         }
     }
@@ -155,11 +174,12 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
         let (site, through) = if self.by_site { (event.call_site, through) } else { (0, Through::Nothing) };
         let from = self.groups.cache_from(kind, cache, (event.call_site, event.allocated));
         let key = RowKey { site, others, kind, through };
-        let class = self.classes.class(key, event.call_site, (cache, from), (event.requested, event.allocated));
+        // Sizes are those of objects: an entry of several has sums, which would make a class of each.
+        let sizes = if self.config.rules.lists_live { (event.requested, event.allocated) } else { (0, 0) };
+        let class = self.classes.class(key, event.call_site, (cache, from), sizes);
         let row = self.classes.row_of(class)? as usize;
         if row >= self.rows.len() {
-            self.rows.resize(row + 1, Stats::default());
-            self.extras.resize(row + 1, JoinedExtras::default());
+            self.rows.resize(row + 1, (key, Stats::default()));
         }
         if let Some(from) = from {
             let best = self.paired.caches_from.entry(key).or_insert(from);
@@ -181,14 +201,18 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
         let is_pages = found.kind.space() == Space::Pages;
         let size = self.page_bytes.filter(|_| is_pages);
         let largest = size.zip(event.order).map(|(size, order)| size.checked_shl(order.into()).unwrap_or(u64::MAX));
-        self.rows[row].add(&Stats { oldest: Some(event.at), ..Stats::of_text(&listed.amounts, largest) });
-        self.extras[row].add(&listed.extras, listed.amounts.objects);
+        self.rows[row].1.add(&Stats { oldest: Some(event.at), ..Stats::of_text(&listed.amounts, largest) });
+        if listed.extras != RowExtras::Nothing {
+            self.extras.entry(row).or_default().add(&listed.extras, listed.amounts.objects);
+        }
         if let Some(over_time) = &mut self.over_time {
             over_time.change_live(event.at, (row as u32, found.kind), listed.amounts.allocated.unwrap_or(0), true);
         }
         if self.config.rules.lists_live {
-            let pid = event.pid.map_or(NO_PID, i32::cast_unsigned);
-            self.paired.live.push_listed(ListedLive { address: event.address, at: event.at, class, pid });
+            let comm = event.owner(names).and_then(|owner| owner.comm.as_deref());
+            let comm = comm.map_or(0, |comm| self.classes.cache(comm));
+            let thread = ListedThread { pid: event.pid.map_or(NO_PID, i32::cast_unsigned), comm };
+            self.live.push((event.address, event.at), class, thread);
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct EndedSpan {
     pub freed: Option<u64>,
     /// Loss may have touched it.
     pub is_suspect: bool,
+    /// Path of the thread's cgroup at its begin.
+    pub cgroup: Option<Box<[u8]>>,
 }
 
 impl EndedSpan {
@@ -67,7 +69,7 @@ pub struct EndedTotals {
     pub count: u64,
     /// Sum of their durations.
     pub total: u64,
-    /// Greatest duration of them.
+    /// Largest duration of them.
     pub max: u64,
     /// Number of spans that loss touches, and the sum of their durations.
     pub suspect: (u64, u64),
@@ -134,6 +136,7 @@ impl<'a> EndedSpans<'a> {
             shrinker: is_shrinker.then_some(closed.shrinker),
             freed: closed.freed(),
             is_suspect,
+            cgroup: None,
         });
     }
 }

@@ -20,7 +20,7 @@ pub struct DurationFigures {
     pub own: u64,
     /// Least duration; 0 without any.
     pub min: u64,
-    /// Greatest duration.
+    /// Largest duration.
     pub max: u64,
     /// Number of durations in each bucket.
     buckets: HashMap<u16, u64>,
@@ -52,7 +52,7 @@ impl DurationFigures {
         }
     }
 
-    /// Percentiles by nearest rank, in the order asked for: values below 2048 are exact, another stands for the greatest with the
+    /// Percentiles by nearest rank, in the order asked for: values below 2048 are exact, another stands for the largest with the
     /// same top eleven bits. None is above the maximum; 0 without durations.
     pub fn percentiles<const N: usize>(&self, percents: [u64; N]) -> [u64; N] {
         let mut sorted: Vec<(u16, u64)> = self.buckets.iter().map(|(bucket, count)| (*bucket, *count)).collect();
@@ -89,7 +89,7 @@ fn bucket(value: u64) -> u16 {
     (EXACT + (shift - 1) * PER_POWER + (value >> shift) - PER_POWER) as u16
 }
 
-/// Greatest duration of a bucket.
+/// Largest duration of a bucket.
 fn greatest(bucket: u16) -> u64 {
     let bucket = u64::from(bucket);
     match bucket.checked_sub(EXACT) {

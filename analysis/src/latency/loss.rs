@@ -1,4 +1,4 @@
-//! Gaps that may explain a span: the greatest end of those that begin up to a key.
+//! Gaps that may explain a span: the largest end of those that begin up to a key.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 pub(super) struct GapReach {
     /// Gaps that begin later: begin and end.
     to_come: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Greatest end of the gaps that have begun.
+    /// Largest end of the gaps that have begun.
     reach: Option<u64>,
 }
 
@@ -18,7 +18,7 @@ impl GapReach {
         self.to_come.push(Reverse((from, to)));
     }
 
-    /// Greatest end of the gaps that begin up to `key`; keys of successive calls never decrease. `None`: no gap has begun.
+    /// Largest end of the gaps that begin up to `key`; keys of successive calls never decrease. `None`: no gap has begun.
     pub(super) fn until(&mut self, key: u64) -> Option<u64> {
         while let Some(&Reverse((_, to))) = self.to_come.peek().filter(|Reverse((from, _))| *from <= key) {
             self.reach = self.reach.max(Some(to));

@@ -54,7 +54,7 @@ pub struct Latency {
     pub(crate) info: TraceInfo,
     /// Names of symbols, commands and events.
     pub(crate) names: KnownNames,
-    /// Cgroups of the threads; `None` where the recording does not tell them, or stalls are not listed.
+    /// Cgroups of the threads; `None` where the recording does not tell them, or the request does not need them.
     pub(crate) cgroups: Option<Cgroups>,
     /// Names of the flags of allocations.
     pub(crate) gfp_names: Option<Arc<GfpNames>>,
@@ -175,6 +175,12 @@ impl<'a> Pass<'a> {
     ) -> Pass<'a> {
         let per_microsecond = if info.keys().unit == Unit::Nanoseconds { PER_MICROSECOND } else { 0 };
         Pass { observer: LatencyObserver::new(request, select, StackFacts::new(names), per_microsecond) }
+    }
+
+    /// The pass with the cgroups of the threads, which filters and keys go by.
+    pub(crate) fn with_cgroups(mut self, cgroups: Option<&'a Cgroups>) -> Pass<'a> {
+        self.observer.cgroups = cgroups;
+        self
     }
 
     pub(crate) fn observer(&mut self) -> &mut dyn Observer {
@@ -307,7 +313,7 @@ impl LatencyRows {
     pub(crate) fn answer(
         self,
         (observed, info, names): (Observed, TraceInfo, KnownNames),
-        gfp_names: Option<Arc<GfpNames>>,
+        (gfp_names, cgroups): (Option<Arc<GfpNames>>, Option<Cgroups>),
         request: LatencyRequest,
         given: Vec<(&'static str, Vec<String>)>,
         window: Option<(u64, u64)>,
@@ -332,8 +338,9 @@ impl LatencyRows {
             |key: &WaitKey| key.call_site.and_then(|site| names.symbols().lookup(site)).map(|symbol| symbol.text());
         let comm = |key: &WaitKey| key.pid.and_then(|pid| names.comms.get(&pid));
         let gfp = |key: &WaitKey| key.gfp.and_then(|flags| Some(gfp_names.as_deref()?.text(flags).to_string()));
+        let cgroup = |key: &WaitKey| key.cgroup.and_then(|number| cgroups.as_ref()?.path_of(number));
         waits.sort_by(|(a, x), (b, y)| {
-            let by_name = || (site(a), comm(a), gfp(a)).cmp(&(site(b), comm(b), gfp(b)));
+            let by_name = || (site(a), comm(a), gfp(a), cgroup(a)).cmp(&(site(b), comm(b), gfp(b), cgroup(b)));
             let by_count = || (y.figures.total, y.figures.count).cmp(&(x.figures.total, x.figures.count));
             by_count().then_with(by_name).then_with(|| a.cmp(b))
         });
@@ -342,7 +349,7 @@ impl LatencyRows {
         });
         stalls.sort_by_key(|listed| (listed.stall.begin, listed.pid, listed.stall.end));
         Latency {
-            cgroups: None,
+            cgroups,
             observed,
             info,
             gfp_names,

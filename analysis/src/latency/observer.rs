@@ -8,10 +8,11 @@ use kmemtrace_abi::event::{Action, Context, Event, Kind, Mark, Names, Span};
 use super::ended_spans::{EndedSpans, TaskFacts};
 use super::figures::DurationFigures;
 use super::loss::GapReach;
-use super::request::{LatencyRequest, WaitBy, takes_task};
+use super::request::{LatencyRequest, WaitBy, takes_cgroup, takes_task};
 use super::stacks::StackFacts;
 use super::sums::{LatencySums, TaskNumber, WaitKey};
 use super::task::{Closed, Outcome, TaskSpans};
+use crate::account::cgroups::Cgroups;
 use crate::order::ordered::Observer;
 use crate::order::ordered::OrderedItem;
 use crate::query::select::Select;
@@ -51,6 +52,8 @@ pub(super) struct LatencyObserver<'a> {
     pub(super) request: &'a LatencyRequest,
     pub(super) select: &'a Select,
     pub(super) stacks: StackFacts<'a>,
+    /// Cgroups of the threads, where they are asked for and known.
+    pub(super) cgroups: Option<&'a Cgroups>,
     /// Key units of a microsecond; 0 where keys are no nanoseconds.
     pub(super) per_microsecond: u64,
     pub(super) tasks: Vec<Task>,
@@ -90,6 +93,7 @@ impl<'a> LatencyObserver<'a> {
             request,
             select,
             stacks,
+            cgroups: None,
             per_microsecond,
             tasks: Vec::new(),
             numbers: HashMap::default(),
@@ -184,14 +188,15 @@ impl<'a> LatencyObserver<'a> {
     /// Takes the result of an event: spans that ended, and ends that were lost.
     fn take(&mut self, number: TaskNumber, event: &Event, outcome: Outcome, names: &Names) {
         let Some(task) = self.tasks.get_mut(number as usize) else { return };
-        let counts = |span: Span| task.is_taken && self.request.takes_span(span, names);
+        let is_taken = task.is_taken && takes_cgroup(self.select, self.cgroups, task.pid, event.at);
+        let counts = |span: Span| is_taken && self.request.takes_span(span, names);
         for span in outcome.unfinished.iter().filter(|span| counts(**span)) {
             self.sums.spans.entry(*span).or_default().unfinished += 1;
         }
         if let Some(span) = outcome.unstarted.filter(|span| counts(*span)) {
             self.sums.spans.entry(span).or_default().unstarted += 1;
         }
-        self.sleeps_without_wake += u64::from(outcome.slept && task.is_taken);
+        self.sleeps_without_wake += u64::from(outcome.slept && is_taken);
         if let Some(is_unstarted) = outcome.reclaim {
             for recent in self.recent.iter_mut().filter(|recent| recent.task == number) {
                 if let RecentKind::Span(_, next @ None) = &mut recent.what {
@@ -248,14 +253,15 @@ impl<'a> LatencyObserver<'a> {
             let wait = &mut task.waits[usize::from(is_held)];
             *wait = Some(wait.unwrap_or(0).saturating_add(closed.total()));
         }
-        if let Some(ended) = self.ended.as_mut().filter(|_| task.is_taken) {
+        let is_taken = task.is_taken && takes_cgroup(self.select, self.cgroups, task.pid, closed.begin);
+        if let Some(ended) = self.ended.as_mut().filter(|_| is_taken) {
             let Task { pid, comm, is_daemon, .. } = task;
             let facts = TaskFacts { number, pid: *pid, comm: comm.as_deref(), is_daemon: *is_daemon };
             ended.add(&facts, closed, is_suspect, (&mut self.stacks, names, self.select));
         }
         let request = self.request;
         let is_of_kind = closed.is_inside || request.takes_span(closed.span, names);
-        if !task.is_taken || !is_of_kind || !request.takes_duration(closed.total()) {
+        if !is_taken || !is_of_kind || !request.takes_duration(closed.total()) {
             return;
         }
         if request.by_call_site && !self.stacks.takes_stack(self.select, closed.outer_stack, names) {
@@ -302,22 +308,26 @@ impl<'a> LatencyObserver<'a> {
         }
     }
 
-    /// Keys of an allocation's row; `None` for one whose call-site the filters leave out.
+    /// Keys of an allocation's row; `None` for one whose call-site or cgroup the filters leave out.
     fn wait_key(&mut self, event: &Event, names: &Names) -> Option<WaitKey> {
-        if !self.stacks.takes_stack(self.select, event.stack, names) {
+        if !self.stacks.takes_stack(self.select, event.stack, names)
+            || !takes_cgroup(self.select, self.cgroups, event.pid, event.at)
+        {
             return None;
         }
         let has = |key| self.request.has_key(key);
+        let cgroup = self.cgroups.zip(event.pid).filter(|_| has(WaitBy::Cgroup));
         Some(WaitKey {
             call_site: if has(WaitBy::Site) { self.stacks.call_site(event.stack, names) } else { None },
             pid: event.pid.filter(|_| has(WaitBy::Task)),
             order: event.order.filter(|_| has(WaitBy::Order)),
             gfp: event.gfp.filter(|_| has(WaitBy::Gfp)),
+            cgroup: cgroup.map(|(cgroups, pid)| cgroups.at(pid, event.at)).filter(|&cgroup| cgroup != 0),
         })
     }
 
     fn function(&mut self, event: &Event, names: &Names, comm: Option<&[u8]>) {
-        if !takes_task(self.select, event.pid, comm) {
+        if !takes_task(self.select, event.pid, comm) || !takes_cgroup(self.select, self.cgroups, event.pid, event.at) {
             return;
         }
         if self.request.takes_inside && !self.request.spans.is_empty() {
@@ -342,8 +352,9 @@ impl<'a> LatencyObserver<'a> {
     pub(super) fn finish(&mut self, names: &Names) {
         self.settle(names);
         for task in &mut self.tasks {
+            let is_taken = task.is_taken && takes_cgroup(self.select, self.cgroups, task.pid, u64::MAX);
             for span in task.spans.finish() {
-                if task.is_taken && self.request.takes_span(span, names) {
+                if is_taken && self.request.takes_span(span, names) {
                     self.sums.spans.entry(span).or_default().unfinished += 1;
                 }
             }

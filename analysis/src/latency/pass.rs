@@ -8,7 +8,7 @@ use crate::account::cgroups::{CgroupBuilder, Cgroups};
 use crate::engine::observe::{has_late_loss, observe_in_order};
 use crate::engine::read_in_order;
 use crate::error::AnalysisError;
-use crate::latency::{Latency, LatencyRequest, Pass};
+use crate::latency::{Latency, LatencyRequest, Pass, WaitBy};
 use crate::memory::budget::Budget;
 use crate::names::known::KnownNames;
 use crate::order::ordered::Ordered;
@@ -29,13 +29,14 @@ impl Query {
     ) -> Result<Latency, AnalysisError> {
         let plain = Query { select: Default::default(), ..self.clone() };
         let first_key = Cell::new(0);
-        let cgroups = if request.lists_stalls { cgroups_of_stalls(trace, progress) } else { None };
+        let tells_cgroups = request.lists_stalls || request.has_key(WaitBy::Cgroup) || !self.select.cgroup.is_empty();
+        let cgroups = if tells_cgroups { cgroups_of_threads(trace, progress) } else { None };
         let (mut pass, index) = plain.open_pass(trace, &first_key, Budget::new(self.max_memory), progress)?;
         pass.names.find_sources(trace)?;
         trace.names.fields.set_kept(request.lists_events);
         let info = trace.info.clone();
         let gfp_names = trace.metadata.gfp_names.clone();
-        let mut latency = Pass::new(&request, &self.select, &pass.names, &info);
+        let mut latency = Pass::new(&request, &self.select, &pass.names, &info).with_cgroups(cgroups.as_ref());
         let mut ordered = Ordered::new(latency.observer(), &pass.names.comms, None, None);
         let window = pass.window;
         let (order, completeness) = observe_in_order(trace, self.window_events, index, window, progress, &mut ordered)?;
@@ -44,14 +45,13 @@ impl Query {
         let trace_names = std::mem::take(&mut trace.names);
         let window = window.map(|window| window.resolve(first_key.get()));
         let names = KnownNames { trace_names, ..names };
-        let answer = rows.answer((observed, info, names), gfp_names, request.clone(), self.given.clone(), window);
-        Ok(Latency { cgroups, ..answer })
+        Ok(rows.answer((observed, info, names), (gfp_names, cgroups), request.clone(), self.given.clone(), window))
     }
 }
 
 /// Cgroups of the threads: by a pass of its own where events tell of changes, else as the recorder found them. An input that is read once
 /// tells none.
-fn cgroups_of_stalls(trace: &Trace, progress: &mut dyn Progress) -> Option<Cgroups> {
+fn cgroups_of_threads(trace: &Trace, progress: &mut dyn Progress) -> Option<Cgroups> {
     let text = &trace.metadata.cgroups;
     if trace.tells_tasks() {
         return Some(read_in_order::cgroups(&mut trace.reopen().ok()?, text, progress));

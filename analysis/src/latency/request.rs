@@ -2,6 +2,7 @@
 
 use kmemtrace_abi::event::{Names, Span};
 
+use crate::account::cgroups::Cgroups;
 use crate::query::select::Select;
 
 /// Request: the spans that count, and details to keep.
@@ -34,6 +35,8 @@ pub enum WaitBy {
     Order,
     /// Flags of the allocation.
     Gfp,
+    /// Cgroup of the thread.
+    Cgroup,
 }
 
 impl WaitBy {
@@ -44,6 +47,7 @@ impl WaitBy {
             WaitBy::Task => "task",
             WaitBy::Order => "order",
             WaitBy::Gfp => "gfp",
+            WaitBy::Cgroup => "cgroup",
         }
     }
 }
@@ -73,6 +77,11 @@ impl LatencyRequest {
 /// True for a thread that the filters take.
 pub(super) fn takes_task(select: &Select, pid: Option<i32>, comm: Option<&[u8]>) -> bool {
     select.matches_pid(pid) && select.matches_comm(comm)
+}
+
+/// True for a thread whose cgroup at the order key `at` the filters take.
+pub(super) fn takes_cgroup(select: &Select, cgroups: Option<&Cgroups>, pid: Option<i32>, at: u64) -> bool {
+    select.cgroup.is_empty() || select.matches_cgroup(cgroups.zip(pid).and_then(|(cgroups, pid)| cgroups.path(pid, at)))
 }
 
 /// Name of a kind of span: its word, else the name of its events without their last part.

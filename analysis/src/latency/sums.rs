@@ -6,6 +6,7 @@ use kmemtrace_abi::stack::StackId;
 
 use super::figures::DurationFigures;
 use super::task::{Closed, InsideEvent, InsideSpans, ShrinkerKey, SpanClass, sum};
+use crate::account::cgroups::CgroupNumber;
 
 /// Number of a task in its list.
 pub(super) type TaskNumber = u32;
@@ -56,6 +57,8 @@ pub struct WaitKey {
     pub order: Option<u8>,
     /// Flags of the allocation.
     pub gfp: Option<u64>,
+    /// Number of the thread's cgroup.
+    pub(crate) cgroup: Option<CgroupNumber>,
 }
 
 /// Figures of the waits of allocations.
@@ -134,7 +137,7 @@ pub(super) type Nesting = (TaskNumber, Span, Option<Span>, SpanClass);
 pub(super) struct LatencySums {
     pub(super) spans: HashMap<Span, SpanSums>,
     pub(super) nesting: HashMap<Nesting, (u64, u64)>,
-    /// Number, sum and greatest duration of each task's stalls.
+    /// Number, sum and largest duration of each task's stalls.
     pub(super) tasks: HashMap<TaskNumber, (u64, u64, u64)>,
     pub(super) shrinkers: HashMap<ShrinkerKey, ShrinkerSums>,
     pub(super) waits: HashMap<WaitKey, WaitSums>,

@@ -57,7 +57,7 @@ pub struct InsideSpans {
     pub count: u64,
     /// Sum of their durations.
     pub total: u64,
-    /// Greatest duration.
+    /// Largest duration.
     pub max: u64,
     /// Objects freed by shrinkers; `None` of other spans, and where the trace does not tell it.
     pub freed: Option<u64>,

@@ -12,6 +12,7 @@ use super::snapshot::{LiveGroup, RowChoice, Selection};
 use super::sums::LiveSums;
 use super::ticks::Ticks;
 use super::watched::Watched;
+use crate::account::cgroups::LiveCgroups;
 use crate::account::classes::{Class, Classes};
 use crate::account::tally::Sizes;
 use crate::names::kallsyms::Symbolizer;
@@ -45,9 +46,14 @@ pub(super) struct Ledger<'a> {
 
 impl<'a> Ledger<'a> {
     /// No rows, at the begin of the trace.
-    pub(super) fn new(classes: &'a Classes, first_symbols: &'a Symbolizer, names: NameMemory) -> Ledger<'a> {
+    pub(super) fn new(
+        classes: &'a Classes,
+        first_symbols: &'a Symbolizer,
+        names: NameMemory,
+        cgroups: Option<LiveCgroups>,
+    ) -> Ledger<'a> {
         Ledger {
-            numbering: Numbering::new(classes, first_symbols, names),
+            numbering: Numbering::new(classes, first_symbols, names, cgroups),
             sums: LiveSums::default(),
             selected: None,
             watched: None,
@@ -99,18 +105,18 @@ impl<'a> Ledger<'a> {
         self.each_sums(|sums| sums.all().for_each(|figures| figures.at_mark = Some(figures.live)));
     }
 
-    /// Hands the places of a thread's object to `change`, with all figures that it counts in. Returns its rows where the selection
-    /// takes it, or there is none.
+    /// Hands the places of an object that a thread has allocated at an order key to `change`, with all figures that it counts in. Returns
+    /// its rows where the selection takes it, or there is none.
     #[inline]
     fn change(
         &mut self,
         class: &Class,
-        pid: u32,
+        (pid, at): (u32, u64),
         mut change: impl FnMut(&mut LiveSums, Places<'_>),
     ) -> Option<RowNumbers> {
         let Ledger { numbering, sums, selected, .. } = self;
-        let is_selected = selected.as_mut().is_none_or(|selected| selected.takes(numbering, class.row, pid));
-        let places = numbering.places(class, pid)?;
+        let is_selected = selected.as_mut().is_none_or(|selected| selected.takes(numbering, class.row, (pid, at)));
+        let places = numbering.places(class, pid, at)?;
         change(sums, places);
         if let Some(selected) = selected.as_mut().filter(|_| is_selected) {
             change(&mut selected.sums, places);
@@ -127,15 +133,16 @@ impl<'a> Ledger<'a> {
 
     fn allocated(&mut self, class: &Class, pid: u32, at: u64, sizes: Sizes) {
         let birth = Birth { at, slice: self.ticks.len() - 1, ticks: self.ticks.len() };
-        let rows = self.change(class, pid, |sums, places| sums.allocated(places, birth, sizes));
+        let rows = self.change(class, (pid, at), |sums, places| sums.allocated(places, birth, sizes));
         if let Some(watched) = self.watched(rows, class, pid) {
             watched.allocated(pid, sizes.1, sizes.1);
         }
     }
 
     /// Takes bytes of an allocation of `whole` bytes that are gone.
-    fn freed(&mut self, class: &Class, pid: u32, whole: u64, sizes: Sizes) {
-        let rows = self.change(class, pid, |sums, places| sums.freed(places, sizes));
+    fn freed(&mut self, class: &Class, info: &AllocInfo, whole: u64, sizes: Sizes) {
+        let pid = info.pid;
+        let rows = self.change(class, (pid, info.at), |sums, places| sums.freed(places, sizes));
         if let Some(watched) = self.watched(rows, class, pid) {
             watched.freed(pid, whole, sizes.1);
         }
@@ -145,7 +152,7 @@ impl<'a> Ledger<'a> {
     fn ended(&mut self, object: &Ended, last: Sizes, crossed: bool, free_site: u64) {
         let Ended { class, info, sizes: (_, whole), .. } = object;
         let age = (self.ticks.slice(info.at), self.ticks.len());
-        let rows = self.change(class, info.pid, |sums, places| {
+        let rows = self.change(class, (info.pid, info.at), |sums, places| {
             sums.ended(places, last, age, crossed);
             if free_site != 0 {
                 sums.count_freer(places.rows.of(LiveGroup::Sites), free_site);
@@ -167,7 +174,7 @@ impl<'a> Ledger<'a> {
         self.selected = selection.map(|selection| SelectedObjects::new(Arc::clone(selection), at));
         let Ledger { numbering, selected: Some(selected), ticks, .. } = self else { return };
         pairing.each_live(|object| {
-            if selected.takes(numbering, object.class.row, object.info.pid) {
+            if selected.takes(numbering, object.class.row, (object.info.pid, object.info.at)) {
                 found(numbering, &mut selected.sums, ticks, object);
             }
         });
@@ -188,8 +195,9 @@ impl<'a> Ledger<'a> {
         let Some(before) = selected.judge_again(numbering) else { return };
         self.watched = None;
         pairing.each_live(|object| {
-            let (row, pid) = (object.class.row, object.info.pid);
-            match (before.takes(row, pid), selected.takes(numbering, row, pid)) {
+            let (row, AllocInfo { pid, at, .. }) = (object.class.row, object.info);
+            let cgroup = numbering.cgroup(pid, at).unwrap_or(0);
+            match (before.takes(row, pid, cgroup), selected.takes(numbering, row, (pid, at))) {
                 (false, true) => found(numbering, &mut selected.sums, ticks, object),
                 (true, false) => lost(numbering, &mut selected.sums, ticks, object),
                 _ => {}
@@ -214,9 +222,9 @@ impl<'a> Ledger<'a> {
         let Ledger { numbering, selected, .. } = self;
         pairing.each_live(|object| {
             let LiveObject { class, info, whole, left } = object;
-            let Some(rows) = numbering.of_class(class.row) else { return };
+            let Some(rows) = numbering.places(class, info.pid, info.at).map(|places| places.rows) else { return };
             if watched.has(&rows, class.kind, info.pid)
-                && selected.as_mut().is_none_or(|selected| selected.takes(numbering, class.row, info.pid))
+                && selected.as_mut().is_none_or(|selected| selected.takes(numbering, class.row, (info.pid, info.at)))
             {
                 watched.allocated(info.pid, *whole, left.1);
             }
@@ -231,7 +239,7 @@ impl<'a> Ledger<'a> {
 fn found(numbering: &mut Numbering<'_>, sums: &mut LiveSums, ticks: &Ticks, object: &LiveObject) {
     let LiveObject { class, info, left, .. } = object;
     let birth = Birth { at: info.at, slice: ticks.slice(info.at), ticks: ticks.len() };
-    if let Some(places) = numbering.places(class, info.pid) {
+    if let Some(places) = numbering.places(class, info.pid, info.at) {
         sums.found(places, birth, *left);
     }
 }
@@ -239,7 +247,7 @@ fn found(numbering: &mut Numbering<'_>, sums: &mut LiveSums, ticks: &Ticks, obje
 /// Takes an object that stays live off the sums.
 fn lost(numbering: &mut Numbering<'_>, sums: &mut LiveSums, ticks: &Ticks, object: &LiveObject) {
     let LiveObject { class, info, left, .. } = object;
-    if let Some(places) = numbering.places(class, info.pid) {
+    if let Some(places) = numbering.places(class, info.pid, info.at) {
         sums.lost(places, (ticks.slice(info.at), ticks.len()), *left);
     }
 }
@@ -270,7 +278,7 @@ impl PairingSink for LedgerSink<'_, '_> {
     #[inline]
     fn part_freed(&mut self, class: &Class, info: &AllocInfo, whole: u64, bytes: u64) {
         // Pages ask for all that they get.
-        self.ledger.freed(class, info.pid, whole, (bytes, bytes));
+        self.ledger.freed(class, info, whole, (bytes, bytes));
     }
 
     #[inline]

@@ -19,9 +19,11 @@ use super::figures::per_second;
 use super::ledger::{Ledger, LedgerSink};
 use super::naming::NameMemory;
 use super::ticks::TICK;
+use crate::account::cgroups::LiveCgroups;
 use crate::account::classes::{Classes, MAX_SIZED_CLASSES};
 use crate::account::group_reader::{GroupFacts, GroupReader};
 use crate::account::grouping::{GroupKey, Grouping, ModuleRule};
+use crate::account::text_sites::TextSites;
 use crate::cache::AnalysisRequest;
 use crate::engine::config::{WINDOW, batch};
 use crate::engine::query_run::begin;
@@ -72,6 +74,8 @@ pub struct MonitorBase {
     places: Places,
     caches: CacheNames,
     own_threads: Vec<i32>,
+    /// Cgroups of threads as the recorder found them, `TID TGID ROOT PATH`; `None` for a trace that tells none.
+    cgroups: Option<Vec<u8>>,
     budget: Budget,
 }
 
@@ -111,6 +115,8 @@ impl MonitorBase {
             places: Places::default(),
             caches: CacheNames::of(&trace.metadata, trace.info.page_bytes),
             own_threads,
+            cgroups: (trace.tells_tasks() || !trace.metadata.cgroups.is_empty())
+                .then(|| trace.metadata.cgroups.clone()),
             budget: Budget::new(options.max_memory),
         })
     }
@@ -157,8 +163,9 @@ pub struct Monitor<'a> {
 impl<'a> Monitor<'a> {
     /// Monitor of the trace that `base` was made of.
     pub fn new(base: &'a MonitorBase, trace: &mut Trace) -> Monitor<'a> {
-        let MonitorBase { rules, classes, symbols, gfp_names, comms, places, caches, own_threads, budget, options } =
-            base;
+        let MonitorBase {
+            rules, classes, symbols, gfp_names, comms, places, caches, own_threads, budget, options, ..
+        } = base;
         let seed = Seed::random();
         let grouping =
             Grouping::of(&[GroupKey::Site, GroupKey::Cache, GroupKey::Stack, GroupKey::Use, GroupKey::Module]);
@@ -183,12 +190,16 @@ impl<'a> Monitor<'a> {
         let clock = TraceClock::of(&trace.info);
         let is_here = options.follows && clock.now().is_some();
         let names = NameMemory::new(std::mem::take(&mut trace.metadata.comms), is_here);
+        let cgroups = base.cgroups.as_deref().map(LiveCgroups::new);
+        let tasks = cgroups.as_ref().map(LiveCgroups::collector);
+        let text_sites = trace.info.text.is_some().then(|| TextSites::new(facts, classes));
+        let reader = PairEventReader::new(&trace.names, classes, groups, true, seed, filter);
         Monitor {
             base,
-            reader: PairEventReader::new(&trace.names, classes, groups, true, seed, filter),
+            reader: reader.with_tasks(tasks).with_text_sites(text_sites),
             merger: Merger::new(rules.cpus.clone(), trace.info.order, 1),
             pairing,
-            ledger: Ledger::new(classes, symbols, names),
+            ledger: Ledger::new(classes, symbols, names, cgroups),
             spare: Vec::new(),
             batch,
             clock,
@@ -322,8 +333,13 @@ impl<'a> Monitor<'a> {
 
     /// Pairs a window. After the last event of the trace its time stands still.
     fn pair(&mut self, window: &Window<PairEvent>, is_at_end: bool) {
-        self.pairing.take(window, &mut LedgerSink { ledger: &mut self.ledger, events: &window.events });
         let last = window.events.last().map(|event| event.at);
+        if let (Some(cgroups), Some(read), Some(last)) = (&mut self.ledger.numbering.cgroups, self.reader.tasks(), last)
+        {
+            cgroups.take(read);
+            cgroups.pass(last);
+        }
+        self.pairing.take(window, &mut LedgerSink { ledger: &mut self.ledger, events: &window.events });
         self.frontier = self.frontier.max(last.max(window.complete_until.filter(|_| !is_at_end)).unwrap_or(0));
         self.ledger.advance(self.frontier);
         if self.frontier - self.past_events[0].0 >= TICK {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::snapshot::{LiveKey, LiveName, LiveSymbol};
+use crate::account::cgroups::LiveCgroups;
 use crate::account::classes::Classes;
 use crate::names::kallsyms::Symbolizer;
 use crate::names::threads;
@@ -38,13 +39,14 @@ impl NameMemory {
         self.names.clear();
     }
 
-    /// Name of a row; `modules` are by number.
+    /// Name of a row; `modules` are by number, and so are `cgroups`.
     pub(super) fn name(
         &mut self,
         key: LiveKey,
         classes: &Classes,
         symbols: &Symbolizer,
         modules: &[Option<Box<[u8]>>],
+        cgroups: Option<&LiveCgroups>,
     ) -> Arc<LiveName> {
         if let Some(name) = self.names.get(&key) {
             return Arc::clone(name);
@@ -54,6 +56,9 @@ impl NameMemory {
             LiveKey::Module(number) => LiveName::Module(modules.get(number as usize).cloned().flatten()),
             LiveKey::Task(NO_PID) => LiveName::Task(None, None),
             LiveKey::Task(pid) => LiveName::Task(Some(pid.cast_signed()), self.comm(pid.cast_signed())),
+            LiveKey::Cgroup(number) => {
+                LiveName::Cgroup(cgroups.and_then(|cgroups| cgroups.path_of(number)).map(Into::into))
+            }
             LiveKey::Cache(number) => LiveName::Cache(self.cache(number, classes)),
             LiveKey::Use(number) => LiveName::Use(self.cache(number, classes)),
             // Nodes are made of rows by screens.

@@ -9,11 +9,14 @@ use kmemtrace_abi::event::{Kind, Space};
 use super::naming::NameMemory;
 use super::snapshot::{LiveGroup, LiveKey, LiveName};
 use super::stack_tree::{NodePaths, StackTree};
+use crate::account::cgroups::{CgroupNumber, LiveCgroups};
 use crate::account::classes::{CacheNumber, Class, Classes};
 use crate::account::grouping::RowKey;
 use crate::names::kallsyms::{SiteOwner, Symbolizer};
 use crate::order::pair_event::NO_PID;
 
+/// Number of no row: nothing counts there.
+pub(super) const NO_ROW: u32 = u32::MAX;
 /// Threads whose rows are at hand.
 const RECENT: usize = 256;
 
@@ -68,7 +71,7 @@ impl NumberedRows {
     }
 }
 
-/// Rows of a class by grouping; that of tasks is a thread's, which its class does not tell.
+/// Rows of a class by grouping; those of tasks and cgroups are a thread's, which its class does not tell.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowNumbers([u32; LiveGroup::ALL.len()]);
 
@@ -106,6 +109,8 @@ pub(super) struct Numbering<'a> {
     /// Rows of the latest threads, by kind and the low bits of their ids.
     recent: Box<[(u32, u32); Kind::ALL.len() * RECENT]>,
     names: NameMemory,
+    /// Cgroups of threads, where the trace tells them.
+    pub(super) cgroups: Option<LiveCgroups>,
     /// Symbols as the trace had them at the begin.
     first_symbols: &'a Symbolizer,
     /// Symbols as the trace has them now, where it has more.
@@ -116,7 +121,12 @@ pub(super) struct Numbering<'a> {
 }
 
 impl<'a> Numbering<'a> {
-    pub(super) fn new(classes: &'a Classes, first_symbols: &'a Symbolizer, names: NameMemory) -> Numbering<'a> {
+    pub(super) fn new(
+        classes: &'a Classes,
+        first_symbols: &'a Symbolizer,
+        names: NameMemory,
+        cgroups: Option<LiveCgroups>,
+    ) -> Numbering<'a> {
         Numbering {
             classes,
             rows: Vec::new(),
@@ -124,6 +134,7 @@ impl<'a> Numbering<'a> {
             tree: StackTree::default(),
             recent: Box::new([(NO_PID, u32::MAX); Kind::ALL.len() * RECENT]),
             names,
+            cgroups,
             first_symbols,
             more_symbols: None,
             module_names: vec![None],
@@ -145,10 +156,11 @@ impl<'a> Numbering<'a> {
     /// Name of a row.
     pub(super) fn name(&mut self, key: LiveKey) -> Arc<LiveName> {
         let symbols = self.more_symbols.as_ref().unwrap_or(self.first_symbols);
-        self.names.name(key, self.classes, symbols, &self.module_names)
+        self.names.name(key, self.classes, symbols, &self.module_names, self.cgroups.as_ref())
     }
 
-    /// Rows of classes, by the pairing's number of their row; the first object makes them. A class does not tell the row of tasks.
+    /// Rows of classes, by the pairing's number of their row; the first object makes them. A class does not tell those of tasks and
+    /// cgroups.
     #[inline]
     pub(super) fn of_class(&mut self, row: u32) -> Option<RowNumbers> {
         if row as usize >= self.rows.len() {
@@ -157,13 +169,24 @@ impl<'a> Numbering<'a> {
         self.rows.get(row as usize).copied()
     }
 
-    /// Places of an object of a class that a thread has allocated.
+    /// Places of an object of a class that a thread has allocated at this order key.
     #[inline]
-    pub(super) fn places(&mut self, class: &Class, pid: u32) -> Option<Places<'_>> {
+    pub(super) fn places(&mut self, class: &Class, pid: u32, at: u64) -> Option<Places<'_>> {
         let mut rows = self.of_class(class.row)?;
-        rows.0[LiveGroup::Tasks as usize] = self.task(pid, folded(class.kind));
+        let kind = folded(class.kind);
+        rows.0[LiveGroup::Tasks as usize] = self.task(pid, kind);
+        if let Some(cgroup) = self.cgroup(pid, at) {
+            rows.0[LiveGroup::Cgroups as usize] =
+                self.lines[LiveGroup::Cgroups as usize].number(LiveKey::Cgroup(cgroup), kind);
+        }
         let nodes = self.tree.paths(rows.of(LiveGroup::Stacks));
         Some(Places { rows, nodes, space: class.kind.space() })
+    }
+
+    /// Cgroup of a thread at an order key, 0 where it is not known; `None` for a trace that tells none.
+    #[inline]
+    pub(super) fn cgroup(&self, pid: u32, at: u64) -> Option<CgroupNumber> {
+        Some(self.cgroups.as_ref()?.at(pid.cast_signed(), at))
     }
 
     /// Kind of classes and the names of their rows of these groupings, by the pairing's number of their row; `None` for no class.
@@ -197,6 +220,7 @@ impl<'a> Numbering<'a> {
                     LiveGroup::Stacks => lines.number_of(LiveKey::Stack(stack, module), kind_of_all, cache, stack),
                     LiveGroup::Modules => lines.number(LiveKey::Module(module), kind_of_all),
                     LiveGroup::Tasks => 0,
+                    LiveGroup::Cgroups => NO_ROW,
                     LiveGroup::Caches => lines.number(LiveKey::Cache(cache), kind),
                     LiveGroup::Uses => lines.number(LiveKey::Use(usage), kind_of_all),
                 }

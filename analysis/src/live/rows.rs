@@ -93,6 +93,7 @@ impl Monitor<'_> {
             let is_one = |key| match group {
                 LiveGroup::Stacks => !matches!(key, LiveKey::Stack(0, _)),
                 LiveGroup::Uses => key != LiveKey::Use(0),
+                LiveGroup::Cgroups => key != LiveKey::Cgroup(0),
                 _ => true,
             };
             matches!(group, LiveGroup::Sites | LiveGroup::Modules | LiveGroup::Tasks | LiveGroup::Caches)

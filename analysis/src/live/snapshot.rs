@@ -19,6 +19,8 @@ pub enum LiveGroup {
     Modules,
     /// Threads that allocated.
     Tasks,
+    /// Cgroups of these, where the trace tells them.
+    Cgroups,
     /// Caches, and size classes of `kmalloc`.
     Caches,
     /// Uses of pages.
@@ -27,8 +29,15 @@ pub enum LiveGroup {
 
 impl LiveGroup {
     /// All groupings, in the order of screens.
-    pub const ALL: [LiveGroup; 6] =
-        [LiveGroup::Sites, LiveGroup::Stacks, LiveGroup::Modules, LiveGroup::Tasks, LiveGroup::Caches, LiveGroup::Uses];
+    pub const ALL: [LiveGroup; 7] = [
+        LiveGroup::Sites,
+        LiveGroup::Stacks,
+        LiveGroup::Modules,
+        LiveGroup::Tasks,
+        LiveGroup::Cgroups,
+        LiveGroup::Caches,
+        LiveGroup::Uses,
+    ];
 
     /// Word for people.
     pub fn name(self) -> &'static str {
@@ -38,6 +47,7 @@ impl LiveGroup {
             LiveGroup::Uses => "uses",
             LiveGroup::Modules => "modules",
             LiveGroup::Tasks => "tasks",
+            LiveGroup::Cgroups => "cgroups",
             LiveGroup::Caches => "caches",
         }
     }
@@ -54,6 +64,8 @@ pub enum LiveKey {
     Module(u32),
     /// Thread id.
     Task(u32),
+    /// Number of a cgroup; 0 where it is not known.
+    Cgroup(u32),
     /// Number of a cache; 0 where it is not known.
     Cache(u32),
     /// Number of a use; 0 for slab objects.
@@ -91,6 +103,8 @@ pub enum LiveName {
     Module(Option<Box<[u8]>>),
     /// Thread, where it is known, and its command name.
     Task(Option<i32>, Option<Box<[u8]>>),
+    /// Path of a cgroup; `None` where it is not known.
+    Cgroup(Option<Box<[u8]>>),
     /// Cache; `None` where it is not known.
     Cache(Option<Box<[u8]>>),
     /// Use of pages; `None` for slab objects.
@@ -110,7 +124,7 @@ pub struct LiveRow {
     pub cache: Option<Arc<LiveName>>,
     /// Live bytes.
     pub live: u64,
-    /// Greatest number of live bytes so far.
+    /// Largest number of live bytes so far.
     pub peak: u64,
     /// Change of the live bytes over the window.
     pub growth: i64,
@@ -145,7 +159,7 @@ pub struct LiveRow {
 pub struct Totals {
     /// Live bytes.
     pub live: u64,
-    /// Greatest number of live bytes so far.
+    /// Largest number of live bytes so far.
     pub peak: u64,
     /// Time from the begin of the trace to the peak, in nanoseconds.
     pub peak_after: u64,
@@ -232,6 +246,9 @@ pub trait Selection: Debug + Send + Sync {
 
     /// True where allocations of a thread are taken.
     fn takes_thread(&self, task: &LiveName) -> bool;
+
+    /// True where allocations by threads of a cgroup are taken.
+    fn takes_cgroup(&self, cgroup: &LiveName) -> bool;
 }
 
 /// Contents that a snapshot should have.
@@ -297,7 +314,7 @@ pub struct Snapshot {
     pub rows: Vec<LiveRow>,
     /// Stacks below the rows of modules; none in other groupings, or without stacks.
     pub below: Vec<LiveRow>,
-    /// Greatest number of live bytes of each node of the trees.
+    /// Largest number of live bytes of each node of the trees.
     pub node_peaks: Vec<u64>,
     /// More about the row that was asked for.
     pub detail: Option<Detail>,

@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use kmemtrace_abi::event::BySpace;
 
 use super::figures::{Birth, Figures};
-use super::numbering::Places;
+use super::numbering::{NO_ROW, Places};
 use super::snapshot::LiveGroup;
 use crate::account::tally::Sizes;
 
@@ -41,7 +41,7 @@ impl LiveSums {
         &self.rows[group as usize]
     }
 
-    /// Greatest number of live bytes of each node.
+    /// Largest number of live bytes of each node.
     pub(super) fn peaks(&self) -> Vec<u64> {
         self.nodes.iter().map(|node| node.peak).collect()
     }
@@ -54,6 +54,9 @@ impl LiveSums {
     #[inline]
     fn change(&mut self, places: Places<'_>, mut change: impl FnMut(&mut Figures)) {
         for (rows, number) in self.rows.iter_mut().zip(places.rows.all()) {
+            if number == NO_ROW {
+                continue;
+            }
             let number = number as usize;
             if number >= rows.len() {
                 add_rows(rows, number);

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-/// Greatest number of names that are kept. Kernels have some hundreds.
+/// Largest number of names that are kept. Kernels have some hundreds.
 const MAX_NAMES: usize = 1 << 16;
 
 /// Aliases by the name of the cache that events carry.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::names::wrappers::plain_name;
 
-/// Greatest number of functions that are kept. Kernels have some ten thousands.
+/// Largest number of functions that are kept. Kernels have some ten thousands.
 const MAX_FUNCTIONS: usize = 1 << 18;
 
 /// Function, without the suffixes of compilers and of the kernel's macros, and its module.

@@ -157,7 +157,7 @@ const PAGE_BYTES: u64 = 4096;
 pub(crate) const MAX_NEIGHBOURS: usize = 4096;
 /// Symbols at one address that are looked at one by one. Kernels have some 30.
 const MAX_AT_ADDRESS: usize = 256;
-/// Greatest length of a line whose name is not cut: address, type, name and module.
+/// Largest length of a line whose name is not cut: address, type, name and module.
 const MAX_LINE: usize = 2 * MAX_NAME_BYTES;
 
 impl Symbolizer {

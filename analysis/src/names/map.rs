@@ -22,9 +22,9 @@ use super::work::{Spent, Work};
 const VERSION: &[u8] = b"kmemtrace.names/1\n";
 /// Begin of the first line of a map of any version.
 const FAMILY: &[u8] = b"kmemtrace.names/";
-/// Greatest text of a map; that of a distribution's kernel with all modules has 6 MB.
+/// Largest text of a map; that of a distribution's kernel with all modules has 6 MB.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
-/// Greatest number of lines.
+/// Largest number of lines.
 const MAX_LINES: usize = 4 << 20;
 /// Level of zstd: maps are made once and kept.
 const LEVEL: i32 = 19;

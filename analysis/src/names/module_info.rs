@@ -8,11 +8,11 @@ use kmemtrace_abi::kernel::notes;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::text::cut::cut;
 
-/// Greatest number of modules that are read, those that come twice included; machines have some hundreds.
+/// Largest number of modules that are read, those that come twice included; machines have some hundreds.
 const MAX_MODULES: usize = 1 << 16;
-/// Greatest number of sections of all of them together.
+/// Largest number of sections of all of them together.
 const MAX_SECTIONS: usize = 1 << 18;
-/// Greatest length of a build-id that is taken.
+/// Largest length of a build-id that is taken.
 const MAX_BUILD_ID: usize = 64;
 
 /// Facts about a loaded module.
@@ -68,7 +68,7 @@ fn section(word: &[u8]) -> Option<(Vec<u8>, u64)> {
     (address != 0).then(|| (cut(name).to_vec(), address))
 }
 
-/// Greatest distance of a call-site from the start of the section `.init.text` that it is in, in bytes: no module has as much code
+/// Largest distance of a call-site from the start of the section `.init.text` that it is in, in bytes: no module has as much code
 /// for its initialisation.
 const MAX_INIT_BYTES: u64 = 1 << 20;
 

@@ -19,7 +19,7 @@ use kmemtrace_abi::text::glob::Glob;
 const BUILT_IN: &str = include_str!("reclaimable.txt");
 /// Functions that allocate for slabs and CPUs.
 const SLAB_OWN: &str = include_str!("slab_own.txt");
-/// Greatest number of caches whose flags are kept. Kernels have some hundreds.
+/// Largest number of caches whose flags are kept. Kernels have some hundreds.
 const MAX_CACHES: usize = 1 << 16;
 
 /// Origin of what is known about an object.

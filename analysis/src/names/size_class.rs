@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(SizeClasses::of(&slabinfo(&[("kmalloc-8", 0)]), None, None).name(0, None), None);
     }
 
-    /// Recordings of real machines, and the greatest size that their SLUB has a class of: two pages.
+    /// Recordings of real machines, and the largest size that their SLUB has a class of: two pages.
     #[test]
     fn objects_of_real_kernels_have_their_classes() {
         let machines = [("amd64-6.18", 8192), ("amd64-6.1", 8192), ("i386-6.1", 8192), ("s390x-6.1", 8192)];

@@ -5,11 +5,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Greatest length of a cache's name, in bytes.
+/// Largest length of a cache's name, in bytes.
 const MAX_NAME_BYTES: usize = 256;
 /// Word before the numbers of slabs.
 const SLABDATA: &[u8] = b" slabdata ";
-/// Greatest number of caches that are kept. Kernels have some hundreds.
+/// Largest number of caches that are kept. Kernels have some hundreds.
 const MAX_CACHES: usize = 1 << 16;
 
 /// Cache as a line of `/proc/slabinfo` has it.

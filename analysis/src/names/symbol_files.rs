@@ -13,7 +13,7 @@ use kmemtrace_abi::trace::MADE_UP;
 use super::error::NamesError;
 use super::kallsyms::Symbolizer;
 
-/// Greatest size of a list; that of a kernel with all modules has 20 MB.
+/// Largest size of a list; that of a kernel with all modules has 20 MB.
 const MAX_BYTES: u64 = 512 << 20;
 /// Share of the call-sites that must lie behind functions of a System.map that cannot be moved, in percent.
 const LEAST_PERCENT: usize = 99;

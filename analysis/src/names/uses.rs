@@ -123,7 +123,7 @@ impl Condition {
             ("gfp", [_, ..]) => Ok(Condition::Gfp(rest.into_iter().map(Into::into).collect())),
             ("order", [order]) => order.parse().map(Condition::Order).map_err(|_| format!("{order} is no order")),
             ("no-stack", []) => Ok(Condition::NoStack),
-            _ => Err(format!("'{}' is no condition: frame NAME, gfp FLAG, order N, no-stack", text.trim())),
+            _ => Err(format!("'{}' is not a condition: frame NAME, gfp FLAG, order N, no-stack", text.trim())),
         }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct GapTracker {
     growing: Vec<Option<Interval>>,
     /// Complete gaps that have not begun, first ones first.
     upcoming_gaps: BinaryHeap<Reverse<Interval>>,
-    /// Greatest end of the gaps that have begun.
+    /// Largest end of the gaps that have begun.
     gap_open_until: Option<u64>,
     /// Frontier of the last window.
     complete_until: Option<u64>,

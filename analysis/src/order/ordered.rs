@@ -71,7 +71,7 @@ impl<F: FnMut(&OrderedItem<'_>) -> ControlFlow<()>> Observer for F {
 type OpenGap = (u64, u32, u64, Option<u64>);
 
 /// Gaps that have not ended, by their ends. A gap stands before the first event with the key at which it ends. One that begins at
-/// this key, too, comes after the event of its CPU that tells where it begins, and stands behind all events with the key: they may be in
+/// this key, too, comes after the event of its CPU that tells where it begins, and follows all events with the key: they may be in
 /// an earlier window.
 #[derive(Debug, Default)]
 pub(crate) struct OpenGaps(BinaryHeap<Reverse<OpenGap>>);

@@ -1,16 +1,21 @@
 //! One CPU's stream as chunks of events for the pairing: 48 bytes each, with call-site, kind and cache as one number, and the
 //! hash of the address. Gaps stand beside them.
 
-use kmemtrace_abi::event::{Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names, Space};
+use kmemtrace_abi::event::{
+    Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names, Space, TaskEvent,
+};
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::owner::OwnerId;
 use kmemtrace_abi::stream::CpuStream;
+use kmemtrace_abi::trace::NO_SITE;
 
+use crate::account::cgroups::TaskChanges;
 use crate::account::classes::{CacheNumber, ClassCache, Classes, UNSELECTED};
 use crate::account::group_reader::{EventNumbers, GroupReader, OwnerValues};
 use crate::account::grouping::{RowKey, Through};
 use crate::account::stack_reader::{EventStack, StackReader};
 use crate::account::stacks::StackNumber;
+use crate::account::text_sites::{TextSite, TextSites};
 use crate::memory::hashing::{FRAME_BITS, Seed, part};
 use crate::order::merge::{Chunk, Keyed};
 use crate::query::filter::EventFilter;
@@ -155,6 +160,7 @@ impl<'a> PairEventReader<'a> {
             classes,
             fallback_flags: groups.facts().gfp_names.and_then(GfpNames::fallback_flags).unwrap_or(0),
             stacks: StackReader::new(groups.facts(), classes),
+            text_sites: None,
             groups,
             by_site,
             seed,
@@ -164,9 +170,27 @@ impl<'a> PairEventReader<'a> {
             caches: Vec::new(),
             owners: Vec::new(),
             recent: Box::new([Recent::default(); RECENT]),
+            tasks: None,
             chunk: Chunk::default(),
         };
         PairEventReader { names: names.clone(), sink }
+    }
+
+    /// The reader, which collects events about threads and cgroups, too.
+    pub(crate) fn with_tasks(mut self, tasks: Option<TaskChanges>) -> Self {
+        self.sink.tasks = tasks;
+        self
+    }
+
+    /// The reader, which finds the sites of a text of one moment by the rule of texts.
+    pub(crate) fn with_text_sites(mut self, sites: Option<TextSites<'a>>) -> Self {
+        self.sink.text_sites = sites.map(Box::new);
+        self
+    }
+
+    /// Events about threads and cgroups that were read and not taken yet, where they are collected.
+    pub(crate) fn tasks(&mut self) -> Option<&mut TaskChanges> {
+        self.sink.tasks.as_mut()
     }
 
     /// Gives each of `cpus` its own number, where a stream has the events of several.
@@ -252,6 +276,8 @@ struct PairEventSink<'a> {
     classes: &'a Classes,
     groups: GroupReader<'a>,
     stacks: StackReader<'a>,
+    /// Sites of the entries of a text of one moment.
+    text_sites: Option<Box<TextSites<'a>>>,
     by_site: bool,
     /// Flags of failed allocations whose caller has a way without the memory.
     fallback_flags: u64,
@@ -266,6 +292,8 @@ struct PairEventSink<'a> {
     /// Values of each owner, by index of the thread's own ones.
     owners: Vec<OwnerValues>,
     recent: Box<[Recent; RECENT]>,
+    /// Events about threads and cgroups, where the caller asks for them.
+    tasks: Option<TaskChanges>,
     chunk: Chunk<PairEvent>,
 }
 
@@ -294,16 +322,35 @@ impl<const PLAIN: bool> EventSink for DecodedEvents<'_, '_, PLAIN> {
         self.0.classes.note_load();
         self.0.groups.take_load(load);
     }
+
+    #[cold]
+    fn task(&mut self, event: TaskEvent<'_>) {
+        if let Some(tasks) = &mut self.0.tasks {
+            tasks.add(event);
+        }
+    }
 }
 
 impl PairEventSink<'_> {
+    /// Site of an entry of a text of one moment.
+    fn text_site(&mut self, event: &Event, names: &Names) -> Option<TextSite> {
+        let sites = self.text_sites.as_mut()?;
+        Some(sites.read(event, event.owner(names)?.listed.as_deref()?, names))
+    }
+
     fn is_plain(&self) -> bool {
         !self.filter.selects() && !self.groups.has_keys() && !self.groups.marks_reclaim()
     }
 
     #[inline(always)]
     fn event<const PLAIN: bool>(&mut self, mut event: Event, names: &Names) {
-        let EventStack { number: stack, site } = self.stacks.read(&event, names);
+        let EventStack { number: stack, site } = match if PLAIN { None } else { self.text_site(&event, names) } {
+            Some(TextSite { stack, site, kind, .. }) => {
+                event.action = Action::Alloc(kind);
+                EventStack { number: stack, site: if site == NO_SITE { 0 } else { site } }
+            }
+            None => self.stacks.read(&event, names),
+        };
         if matches!(event.action, Action::Alloc(_)) {
             event.call_site = site;
         }

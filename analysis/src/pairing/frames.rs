@@ -20,7 +20,7 @@ use crate::pairing::slot::{AllocInfo, SlotState};
 #[cfg(test)]
 mod tests;
 
-/// Greatest order of a block. The decoder takes larger ones for unreadable.
+/// Largest order of a block. The decoder takes larger ones for unreadable.
 const MAX_ORDER: u8 = FRAME_BITS as u8;
 /// Frames of a region.
 const REGION: usize = 4096;

@@ -105,7 +105,7 @@ impl FreedSet {
         }
     }
 
-    /// Takes all addresses out, greatest hashes first.
+    /// Takes all addresses out, largest hashes first.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = u64> {
         let FreedSet { slots, zero, .. } = std::mem::take(self);
         let mut slots = slots.into_draining();
@@ -126,7 +126,7 @@ impl FreedSet {
     }
 }
 
-/// Set that takes in many addresses. They come with the greatest hashes first, and the old ones move to the new memory beside
+/// Set that takes in many addresses. They come with the largest hashes first, and the old ones move to the new memory beside
 /// them: the new memory fills from its end, as the old one goes back to the kernel.
 #[derive(Debug)]
 pub(crate) struct Growing {

@@ -49,7 +49,7 @@ impl OldSlots {
         }
     }
 
-    /// Moves the slots into a table's new memory, but those that `leaves` takes. Returns the slots that would stand behind the last
+    /// Moves the slots into a table's new memory, but those that `leaves` takes. Returns the slots that would follow the last
     /// bucket.
     #[inline(always)]
     pub(super) fn move_to(

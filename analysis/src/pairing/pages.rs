@@ -39,12 +39,6 @@ impl Pairing<'_> {
     pub(super) fn alloc_frames<S: PairingSink>(&mut self, event: &PairEvent, number: Number, sink: &mut S) {
         let range = range(event);
         let class = is_selected(event.class).then(|| self.tallies.open_pages(event.class, range.pages));
-        if self.options.is_of_one_moment && class.is_some() {
-            self.tallies.note_time(event.class, event.at);
-        }
-        if self.options.is_of_one_moment && !self.options.lists_live {
-            return self.opened(class, range, number, sink);
-        }
         let state = SlotState::alloc(event.class, false, event.stream, self.loss.now());
         if event.allocated == 0 && !self.frames.has_blocks_alone() {
             if let FrameBefore::Live(word) = self.frames.alloc_page(range.first, state) {

@@ -51,8 +51,6 @@ pub(crate) struct PairingOptions {
     pub(crate) compares: ByKind<bool>,
     /// Lists the live objects at the end.
     pub(crate) lists_live: bool,
-    /// The input lists what is live at one moment: frames are looked at for a list of objects alone.
-    pub(crate) is_of_one_moment: bool,
     /// Events of pages tell their frames.
     pub(crate) tells_frames: bool,
     /// Counts frees by the call-site that makes them.

@@ -7,7 +7,7 @@ use kmemtrace_abi::event::{ByKind, BySpace};
 use serde::{Deserialize, Serialize};
 
 use crate::account::births::Births;
-use crate::account::classes::{CacheNumber, Class};
+use crate::account::classes::{CacheNumber, Class, Numbered};
 use crate::account::free_sites::FreeSites;
 use crate::account::grouping::{RowKey, ValueLists};
 use crate::account::growth::Growth;
@@ -19,6 +19,7 @@ use crate::account::stats::Stats;
 use crate::names::caches::CacheFrom;
 use crate::names::kallsyms::InitSites;
 use crate::names::reclaim::Reclaim;
+use crate::order::pair_event::NO_PID;
 use crate::pairing::fate::ObjectPages;
 use crate::pairing::findings::{FindingRow, FindingSites};
 use crate::pairing::learn::LearnedName;
@@ -129,18 +130,47 @@ pub(crate) struct Live {
 
 /// Live object of a text of one moment. 24 bytes: a text may list millions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ListedLive {
-    pub(crate) address: u64,
-    pub(crate) at: u64,
-    pub(crate) class: u32,
-    pub(crate) pid: u32,
+struct ListedLive {
+    address: u64,
+    at: u64,
+    class: u32,
+    /// Number of its thread in [`ListedObjects::threads`].
+    thread: u32,
 }
 
-impl From<ListedLive> for Live {
-    fn from(listed: ListedLive) -> Live {
-        let ListedLive { address, at, class, pid } = listed;
+/// Thread of an allocation, with the command name that it had then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ListedThread {
+    /// [`crate::order::pair_event::NO_PID`] where it is not known.
+    pub(crate) pid: u32,
+    /// Number of the name; 0 for none.
+    pub(crate) comm: CacheNumber,
+}
+
+/// Live objects of a text of one moment, and the threads that allocated them.
+#[derive(Debug, Default)]
+pub(crate) struct ListedObjects {
+    objects: Vec<ListedLive>,
+    threads: Numbered<ListedThread>,
+}
+
+impl ListedObjects {
+    /// Adds an object, which is no older than those before.
+    pub(crate) fn push(&mut self, (address, at): (u64, u64), class: u32, thread: ListedThread) {
+        let thread = self.threads.number(thread);
+        self.objects.push(ListedLive { address, at, class, thread });
+    }
+
+    fn thread(&self, object: &ListedLive) -> ListedThread {
+        self.threads.get(object.thread).unwrap_or(ListedThread { pid: NO_PID, comm: 0 })
+    }
+
+    fn get(&self, index: usize) -> Option<Live> {
+        let object = self.objects.get(index)?;
+        let ListedLive { address, at, class, .. } = *object;
         // The class has the sizes, and so the pages.
-        Live { address, alloc_info: AllocInfo { at, tie: 0, pid }, class, cpu: 0, pages: None }
+        let alloc_info = AllocInfo { at, tie: 0, pid: self.thread(object).pid };
+        Some(Live { address, alloc_info, class, cpu: 0, pages: None })
     }
 }
 
@@ -150,7 +180,7 @@ pub(crate) enum LiveList {
     /// Of a trace of events.
     Paired(Vec<Live>),
     /// Of a text of one moment.
-    Listed(Vec<ListedLive>),
+    Listed(ListedObjects),
 }
 
 impl Default for LiveList {
@@ -163,7 +193,7 @@ impl LiveList {
     pub(crate) fn len(&self) -> usize {
         match self {
             LiveList::Paired(objects) => objects.len(),
-            LiveList::Listed(objects) => objects.len(),
+            LiveList::Listed(listed) => listed.objects.len(),
         }
     }
 
@@ -175,7 +205,18 @@ impl LiveList {
     pub(crate) fn get(&self, index: usize) -> Option<Live> {
         match self {
             LiveList::Paired(objects) => objects.get(index).copied(),
-            LiveList::Listed(objects) => objects.get(index).copied().map(Live::from),
+            LiveList::Listed(listed) => listed.get(index),
+        }
+    }
+
+    /// Number of the command name that a text tells with the object at a position; `None` without one, and for a trace of events.
+    pub(crate) fn told_comm(&self, index: usize) -> Option<CacheNumber> {
+        match self {
+            LiveList::Paired(_) => None,
+            LiveList::Listed(listed) => {
+                let comm = listed.thread(listed.objects.get(index)?).comm;
+                (comm != 0).then_some(comm)
+            }
         }
     }
 
@@ -193,14 +234,6 @@ impl LiveList {
         match self {
             LiveList::Paired(objects) => objects,
             LiveList::Listed(_) => &[],
-        }
-    }
-
-    /// Adds an object of a text, which is no older than those before.
-    pub(crate) fn push_listed(&mut self, object: ListedLive) {
-        match self {
-            LiveList::Listed(objects) => objects.push(object),
-            LiveList::Paired(_) => *self = LiveList::Listed(vec![object]),
         }
     }
 }

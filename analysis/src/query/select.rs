@@ -205,6 +205,11 @@ impl Select {
         any_glob(&self.comm, comm)
     }
 
+    /// `--cgroup`.
+    pub(crate) fn matches_cgroup(&self, path: Option<&[u8]>) -> bool {
+        any_glob(&self.cgroup, path)
+    }
+
     /// `--branch`: by the source file, else by the folder.
     pub(crate) fn matches_branch(&self, place: &Place) -> bool {
         let path = place.path();
@@ -339,7 +344,7 @@ impl FromStr for Site {
 pub struct SizeRange {
     /// Least.
     pub from: u64,
-    /// Greatest.
+    /// Largest.
     pub to: u64,
 }
 

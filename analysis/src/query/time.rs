@@ -89,7 +89,7 @@ impl TimeWindow {
 /// Moment of the figures: `peak`, or a time as one side of a window has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// Greatest number of live bytes.
+    /// Largest number of live bytes.
     Peak,
     /// Window from the first event to that time.
     Until(TimeWindow),
@@ -112,7 +112,8 @@ impl FromStr for TimeWindow {
     type Err = String;
 
     fn from_str(text: &str) -> Result<TimeWindow, String> {
-        let (from, to) = text.split_once(',').ok_or("a time window is A,B, and one side may be empty")?;
+        let (from, to) =
+            text.split_once(',').ok_or("a time window is A,B, as 10%,90%; one side may be empty, as +3s,")?;
         let bound = |text: &str| if text.is_empty() { Ok(None) } else { Bound::parse(text).map(Some) };
         let (from, to) = (from.trim(), to.trim());
         let has_units = [from, to].iter().any(|text| text.ends_with(|last: char| last.is_ascii_alphabetic()));

@@ -13,7 +13,7 @@ depends() {
 }
 
 install() {
-	inst_multiple kmemtraced kmemtrace-report mount mkdir cat
+	inst_multiple kmemtraced kmemtrace-report mount mkdir cat sleep
 	inst_script "$moddir/kmemtrace-start.sh" /sbin/kmemtrace-start
 	inst_script "$moddir/kmemtrace-stop.sh" /sbin/kmemtrace-stop
 	if dracut_module_included systemd; then

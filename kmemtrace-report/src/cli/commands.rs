@@ -118,46 +118,6 @@ pub(crate) fn completed() -> Command {
     shown(command, &program).subcommands(views).subcommands(others)
 }
 
-/// Completions of a program for a shell.
-pub(crate) fn script(shell: Shell, mut command: Command, program: &str) -> String {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, program, &mut script);
-    let script = String::from_utf8_lossy(&script);
-    // The script for bash names a function of a subcommand in two ways if the program's name has a hyphen (clap_complete 4.6).
-    let [wrong, right] = ["__subcmd__", "__"].map(|hyphen| format!("{}__subcmd__", program.replace('-', hyphen)));
-    let script = script.replace(&wrong, &right);
-    if shell == Shell::Bash { with_lists(&script) } else { script }
-}
-
-/// Options that take a list of words, as they stand in a script.
-const LISTS: [&str; 6] = ["--by)", "--sort)", "-s)", "--cull)", "--class)", "--fail-on)"];
-
-/// Script for bash that completes each word of a list: `--by comm,s`.
-fn with_lists(script: &str) -> String {
-    const WHOLE: &str = r#" -- "${cur}"))"#;
-    const LAST: &str = r#" -- "${cur##*,}"))"#;
-    let mut is_list = false;
-    let mut out = String::with_capacity(script.len());
-    for line in script.lines() {
-        let word = line.trim();
-        if word.ends_with(')') && word.starts_with('-') {
-            is_list = LISTS.contains(&word);
-        } else if word.starts_with(r#"COMPREPLY=($(compgen -W "${opts}""#) {
-            is_list = false;
-        }
-        match line.strip_suffix(WHOLE).filter(|_| is_list) {
-            Some(words) => {
-                let words = words.replace("compgen -W", r#"compgen -P "${cur%"${cur##*,}"}" -W"#);
-                let _ = writeln!(out, "{words}{LAST}");
-            }
-            None => {
-                let _ = writeln!(out, "{line}");
-            }
-        }
-    }
-    out
-}
-
 /// Option with the words that it takes in this view.
 fn shaped(arg: Arg, view: &'static View) -> Arg {
     match arg.get_long() {

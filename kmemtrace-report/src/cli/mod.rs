@@ -5,6 +5,7 @@
 pub(crate) mod commands;
 pub(crate) mod nearest;
 pub(crate) mod old;
+pub(crate) mod scripts;
 pub(crate) mod settings;
 mod slips;
 
@@ -78,7 +79,7 @@ pub(crate) fn parse(
             Some(view) => (view, true, of_view),
             None => {
                 let shell = of_view.get_one("shell").copied().unwrap_or(Shell::Bash);
-                return Ok(CommandLine::Text(commands::script(shell, commands::completed(), PROGRAM)));
+                return Ok(CommandLine::Text(scripts::script(shell, commands::completed(), PROGRAM)));
             }
         },
     };
@@ -98,7 +99,7 @@ pub(crate) fn parse(
 
 /// Refusal by the parser. A wrong word after `help` gets the line of a mistyped view, a key of another tool the line to type.
 fn refusal(words: &[OsString], error: clap::Error) -> Refusal {
-    if let Some(line) = slips::key(words, &error).or_else(|| slips::of_perf(&error)) {
+    if let Some(line) = slips::key(words, &error).or_else(|| slips::option(&error)) {
         return Refusal::Line(line);
     }
     match error.get(ContextKind::InvalidSubcommand) {
@@ -124,7 +125,7 @@ fn request(mut view: &'static View, mut is_named: bool, matches: &ArgMatches) ->
     let is_view = |word: &&PathBuf| !word.exists() && word.to_str().is_some_and(|word| View::named(word).is_some());
     if let Some(word) = args.words.iter().find(is_view) {
         let word = word.display();
-        return Err(Refusal::Line(format!("{word}: a view stands before its options and trace: {PROGRAM} {word} ...")));
+        return Err(Refusal::Line(format!("{word}: put the view before its options and trace: {PROGRAM} {word} ...")));
     }
     if let Some(line) = foreign_option(view, is_named, matches) {
         return Err(Refusal::Line(line));
@@ -175,7 +176,7 @@ fn foreign_option(view: &View, is_named: bool, matches: &ArgMatches) -> Option<S
     let arg = command.get_arguments().find(is_foreign)?;
     let long = arg.get_long()?;
     if long == commands::WITHOUT_VIEW {
-        return Some(format!("--{long}: stands in place of a view: leave out {}", view.name));
+        return Some(format!("--{long}: takes the place of a view; leave out {}", view.name));
     }
     let others: Vec<&str> =
         VIEWS.iter().filter(|other| other.options.contains(&long)).map(|other| other.name).collect();
@@ -203,13 +204,14 @@ fn explain(name: &str) -> String {
     })
 }
 
-/// `WORD is no view (all their names)`, and a view of a similar name.
+/// `WORD is not a view`, with a view of a similar name, or where all are listed.
 fn no_view(word: &OsStr) -> String {
-    let names: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
     let shown = word.display();
-    let like = nearest::nearest(word.to_str().unwrap_or_default(), names.iter().copied());
-    let like = like.first().map_or(String::new(), |name| format!("; did you mean {name}?"));
-    format!("{shown} is not a view ({}){like}", names.join(", "))
+    let like = nearest::nearest(word.to_str().unwrap_or_default(), VIEWS.iter().map(|view| view.name));
+    match like.first() {
+        Some(name) => format!("{shown} is not a view (did you mean {name}?)"),
+        None => format!("{shown} is not a view ({PROGRAM} -h lists them)"),
+    }
 }
 
 impl Request {
@@ -251,7 +253,9 @@ impl Request {
     pub(crate) fn hint(&self) -> Option<String> {
         let words = &self.args.words;
         let Some(first) = words.first() else {
-            return Some("no trace is named, and kmemtraced has left none here".to_owned());
+            return Some(
+                "no trace is named, and kmemtraced has left none here; kmemtraced -d 10 records one".to_owned(),
+            );
         };
         let is_name = |path: &Path| path.components().count() == 1 && !path.exists();
         (!self.is_named && is_name(first)).then(|| no_view(first.as_os_str()))

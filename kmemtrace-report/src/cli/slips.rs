@@ -38,7 +38,7 @@ const SORT_KEYS_OF_PERF: [(&str, &str); 14] = [
 ];
 
 /// Options of perf that no view has, and what to use in their place.
-const OPTIONS_OF_PERF: [(&[&str], &str); 15] = [
+const OPTIONS_OF_PERF: [(&[&str], &str); 17] = [
     (&["--tui", "--gtk"], "tables are text; kmemtraced top shows a screen, html makes a page"),
     (&["-S", "--symbols", "--symbol-filter"], "use --site FUNCTION"),
     (&["-C", "--comms"], "use --comm NAME"),
@@ -52,8 +52,20 @@ const OPTIONS_OF_PERF: [(&[&str], &str); 15] = [
     (&["-l", "--line"], "use -n N"),
     (&["--caller"], "use the view sites"),
     (&["--alloc"], "use live --objects"),
-    (&["--slab", "--page"], "use --kind kmalloc,cache or --kind pages"),
+    (&["--live"], "use the view live"),
+    (&["--slab"], "use --kind kmalloc,cache"),
+    (&["--page"], "use --kind pages"),
     (&["--raw-ip"], "use --show-addresses"),
+];
+
+/// Options that people expect and no view has, and what to use in their place.
+const OPTIONS_OF_NONE: [(&[&str], &str); 6] = [
+    (&["--stack", "--stacks"], "use --by stack, or tree --by stack"),
+    (&["--since", "--until", "--last"], "use --time FROM,TO, as +10s, or 50%,"),
+    (&["--limit", "--lines", "--head"], "use -n N"),
+    (&["--cpu", "--cpus"], "all CPUs are in every view; cross shows frees on another CPU, and events the CPU of each"),
+    (&["--report"], "use --memstrack LIST for reports of memstrack, or name a view"),
+    (&["--notui", "--nogui", "--no-tui"], "use top --once, which prints the screen as text"),
 ];
 
 /// Files that tell a recording or a captured tree from other directories.
@@ -89,14 +101,17 @@ pub(super) fn key(words: &[OsString], error: &clap::Error) -> Option<String> {
     Some(format!("--by {other}: the key is {ours}; type {}{threads}", line(PROGRAM, &mended)))
 }
 
-/// Line about an option or a sort key of perf that the parser has refused.
-pub(super) fn of_perf(error: &clap::Error) -> Option<String> {
+/// Line about an option that no view has, or a sort key of perf, that the parser has refused.
+pub(super) fn option(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
     match (error.kind(), error.get(ContextKind::InvalidValue)) {
         (ErrorKind::UnknownArgument, _) => {
             let name = option.split('=').next().unwrap_or(option);
-            let (_, remedy) = OPTIONS_OF_PERF.iter().find(|(names, _)| names.contains(&name))?;
-            Some(format!("{name} is an option of perf: {remedy}"))
+            let remedy = |table: &[(&[&str], &'static str)]| {
+                table.iter().find(|(names, _)| names.contains(&name)).map(|(_, remedy)| *remedy)
+            };
+            let of_perf = remedy(&OPTIONS_OF_PERF).map(|remedy| format!("{name} is an option of perf: {remedy}"));
+            of_perf.or_else(|| Some(format!("{name}: no view has this option: {}", remedy(&OPTIONS_OF_NONE)?)))
         }
         (ErrorKind::InvalidValue | ErrorKind::ValueValidation, Some(ContextValue::String(given)))
             if option.starts_with("--sort") =>
@@ -180,15 +195,22 @@ mod tests {
             for name in names {
                 for line in [format!("kmemtrace-report {name}"), format!("kmemtrace-report sites {name}")] {
                     let error = told(&line).unwrap_or_else(|| panic!("{line}"));
-                    assert_eq!(of_perf(&error), Some(format!("{name} is an option of perf: {remedy}")), "{line}");
+                    assert_eq!(option(&error), Some(format!("{name} is an option of perf: {remedy}")), "{line}");
                 }
+            }
+        }
+        for (names, remedy) in OPTIONS_OF_NONE {
+            for name in names {
+                let line = format!("kmemtrace-report live {name}");
+                let error = told(&line).unwrap_or_else(|| panic!("{line}"));
+                assert_eq!(option(&error), Some(format!("{name}: no view has this option: {remedy}")), "{line}");
             }
         }
         for (key, ours) in SORT_KEYS_OF_PERF {
             let line = format!("kmemtrace-report caches --sort {key}");
             let error = told(&line).unwrap_or_else(|| panic!("{line}"));
-            assert!(of_perf(&error).is_some_and(|line| line.contains(ours)), "{line}");
+            assert!(option(&error).is_some_and(|line| line.contains(ours)), "{line}");
         }
-        assert!(told("kmemtrace-report --nonsense").is_some_and(|error| of_perf(&error).is_none()));
+        assert!(told("kmemtrace-report --nonsense").is_some_and(|error| option(&error).is_none()));
     }
 }

@@ -91,11 +91,12 @@ pub(crate) const WAITS: [Column<'static>; 6] = [
 ];
 
 /// `waits`: keys of `--by`.
-pub(crate) const WAIT_KEYS: [Column<'static>; 4] = [
+pub(crate) const WAIT_KEYS: [Column<'static>; 5] = [
     Column::site("CALL SITE", "Function that asked for the pages, by the stack; - without one."),
     Column::name("TASK", 0, "Command name and id of the thread."),
     Column::figure("ORDER", 0, "Binary logarithm of the number of pages."),
     Column::name("GFP", 0, "Flags of the allocation, by the kernel's names."),
+    Column::name("CGROUP", 0, "Path of the cgroup of the thread; (unknown) where the recording does not tell it."),
 ];
 
 /// `functions`.

@@ -525,14 +525,12 @@ pub(crate) const COMPARE: [Column<'static>; 9] = [
     Column::figure("LIVE BEFORE", 1, "Live bytes at the end of the first trace or window."),
     Column::figure("LIVE AFTER", 2, "Live bytes at the end of the second."),
     Column::figure("LIVE +/-", 0, "Change of the live bytes."),
-    Column::site("NAME", "Function of the call-site and its module; with --by cache the cache."),
+    Column::site("NAME", "Function of the call-site and its module; with --by cache the cache.").showing(Shows::Key),
 ];
 
 /// `growth`, beside the keys.
 pub(crate) const GROWTH: [Column<'static>; 7] = [
-    Column::word(
-        "KIND",
-        3,
+    Column::kind(3).meaning(
         "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc; total is kmalloc and cache together.",
     ),
     Column::figure("ALLOCS", 6, "Successful allocations in all slices."),

@@ -95,7 +95,9 @@ impl StandardInput {
             return Ok(Next::More);
         }
         self.read(stop)?;
-        follower.add_comms(self.input.take_later().comms);
+        let later = self.input.take_later();
+        follower.add_comms(later.comms);
+        follower.add_cgroups(&later.cgroups);
         Ok(Next::More)
     }
 }

@@ -13,7 +13,9 @@ use std::io::{self, Write};
 use kmemtrace::documents::tree::TreeBody;
 use kmemtrace::documents::{self, Body};
 use kmemtrace::{Analysis, Figure, GroupKey, ModuleRule, Query, Shape, SortKey, TreeOptions};
+use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::text::memstrack::{Layout, Report};
+use kmemtrace_abi::trace::InputKind;
 
 use crate::cli::Request;
 use crate::report;
@@ -52,7 +54,9 @@ pub(crate) fn memstrack(request: &Request) -> anyhow::Result<u8> {
     report::tell_verdict(first.completeness());
     if let Some(tree) = answers.trees.iter().flatten().next() {
         with_tree(tree, SortKey::Figure(Figure::LiveAllocated), Some(FRAMES), |tree| {
-            tell_limits(tree, &args.memstrack, !suggestions.is_empty())
+            // A recording of pages without one has nothing to record again.
+            let was_asked = first.info().input == InputKind::Kmemtrace && first.info().capabilities.kinds[Kind::Pages];
+            tell_limits(tree, &args.memstrack, !suggestions.is_empty(), was_asked)
         });
     }
     suggestions.iter().for_each(|line| say(line));
@@ -139,10 +143,12 @@ fn with_tree<T>(
 }
 
 /// Tells of figures that a layout cannot mark, and of no figures where a suggestion does not explain them.
-fn tell_limits(tree: &TreeBody, reports: &[Report], is_explained: bool) {
+fn tell_limits(tree: &TreeBody, reports: &[Report], is_explained: bool, was_asked: bool) {
     let stats = &tree.root.stats;
     if stats.is_empty() {
-        if !is_explained {
+        if was_asked && !is_explained {
+            say("no pages were allocated while they were recorded, but by the recorder itself");
+        } else if !is_explained {
             say("these reports have no page allocations; pages are recorded by kmemtraced -e page --stack");
         }
         return;

@@ -29,6 +29,7 @@ fn joined(pieces: &[&str], between: &str, indent: usize, limit: usize, mark: cha
     for (number, piece) in pieces.iter().enumerate() {
         let first = piece.split('\n').next().map_or(0, cut::width);
         if number > 0 && used + between.len() + first > limit {
+            out.truncate(out.trim_end_matches(' ').len());
             out.push('\n');
             out.push_str(&" ".repeat(indent));
             used = indent;
@@ -58,6 +59,11 @@ mod tests {
         assert_eq!(words("one two three", 2, None, '…'), "one two three");
         assert_eq!(words(&"x".repeat(20), 0, Some(10), '…'), "xxxxxx…xxx");
         assert_eq!(words("  a b", 4, Some(80), '…'), "  a b", "blanks at the start stay");
+        assert_eq!(
+            words("freed 12   itself 3 us", 2, Some(16), '…'),
+            "freed 12\n  itself 3 us",
+            "no blanks at the end"
+        );
     }
 
     #[test]

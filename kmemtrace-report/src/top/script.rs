@@ -44,7 +44,7 @@ impl Script {
                 _ => match Key::named(line) {
                     Some(key) => steps.push_back(Step::Key(key)),
                     None => bail!(
-                        "{}: line {number}: is no step: wait TIME, text WORDS, one character, or enter, esc, tab, space, backspace, \
+                        "{}: line {number}: is not a step: wait TIME, text WORDS, one character, or enter, esc, tab, space, backspace, \
                          up, down, left, right, home, end, pgup, pgdn",
                         shown()
                     ),

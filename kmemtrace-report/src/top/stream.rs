@@ -75,7 +75,7 @@ impl Stream {
                 len => taken += len,
             }
         }
-        let LaterNames { comms, kallsyms, modules, meminfo_start } = self.input.take_later();
+        let LaterNames { comms, kallsyms, modules, meminfo_start, .. } = self.input.take_later();
         let bytes = kallsyms.len() + modules.len() + meminfo_start.len() + comms.len();
         self.bytes_of_names += bytes as u64;
         self.names.comms.extend(comms);

@@ -95,12 +95,12 @@ pub(super) const WAITS: View = View {
     name: "waits",
     meaning: "Which allocations of pages waited, and how long",
     help: "\
-Allocations of pages by call-site, task, order or flags: how many waited for direct reclaim, node reclaim or compaction, and how long. \
+Allocations of pages by call-site, task, cgroup, order or flags: how many waited for direct reclaim, node reclaim or compaction, and how long. \
 The wait is that of the thread since its last allocation of pages. The recording needs the events of pages, too: \
 kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocation: see stalls. --span counts the time of these kinds alone; --site, --module and --branch go by the call-site, which needs stacks.",
     examples: &[("waits --by task,order DIR", "by thread and order")],
     options: &["by", "threshold", "span", "site", "module", "branch", "top"],
-    groupings: &[GroupKey::Site, GroupKey::Task, GroupKey::Order, GroupKey::Gfp],
+    groupings: &[GroupKey::Site, GroupKey::Task, GroupKey::Cgroup, GroupKey::Order, GroupKey::Gfp],
     sort_keys: &[],
     run: Run::Latency {
         lists_stalls: false,

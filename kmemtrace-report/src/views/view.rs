@@ -98,7 +98,6 @@ const OF_OBJECTS: &[&str] = &[
     "context",
     "branch",
     "reclaimable",
-    "cgroup",
     "accounted",
     "own",
     "sized-classes",

@@ -14,7 +14,7 @@ use crate::output::trace_dir::Place;
 use crate::process::messages::{self, say};
 use crate::record::losses::{self, Conditions};
 use crate::source::SourceFacts;
-use crate::source::latency;
+use crate::source::events;
 use crate::source::undo;
 use crate::write::compress::Compression;
 use crate::write::outcome::{BlockCounts, Outcome};
@@ -114,7 +114,7 @@ pub(crate) fn close(
         say(format!("kmemtraced: {asked}: another program moved the directory: the recording is in {shown}"));
     }
     if output.path().is_some() && !args.quiet && !args.memstrack.notui {
-        let view = if latency::stands_alone(&facts.events) { "latency " } else { "" };
+        let view = if events::are_of_latency(&facts.events) { "latency " } else { "" };
         say(format!("next: kmemtrace-report {view}{shown}     check: kmemtrace-check {shown}"));
     }
     match (ended.early, incomplete) {

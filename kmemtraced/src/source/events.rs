@@ -51,7 +51,7 @@ const PROFILES: [Profile; 6] = [
     Profile { name: "page", since: None, events: &[&PAGE, &MODULES, &CGROUPS] },
     Profile { name: "percpu", since: Some(kernel::PERCPU_EVENTS), events: &[&PERCPU, &MODULES] },
     Profile { name: "vmalloc", since: Some(kernel::VMALLOC_EVENTS), events: &[&VMALLOC, &MODULES] },
-    Profile { name: latency::PROFILE, since: None, events: &[&latency::EVENTS] },
+    Profile { name: latency::PROFILE, since: None, events: &[&latency::EVENTS, &CGROUPS] },
     Profile { name: "all", since: None, events: &[&SLAB, &PAGE, &PERCPU, &VMALLOC, &MODULES, &CGROUPS] },
 ];
 
@@ -193,6 +193,17 @@ fn with_system(given: &str) -> String {
     known.map_or_else(|| format!("kmem/{given}"), str::to_owned)
 }
 
+/// True for an event of slab objects or pages that the profiles record.
+pub(crate) fn is_of_objects(event: &str) -> bool {
+    SLAB.contains(&event) || PAGE.contains(&event)
+}
+
+/// True where all of `events` are of the profile `latency`, so that a recording has no objects.
+pub(crate) fn are_of_latency(events: &[String]) -> bool {
+    let of_profile = profile(latency::PROFILE).map(|profile| profile.events.concat()).unwrap_or_default();
+    !events.is_empty() && events.iter().all(|event| of_profile.contains(&event.as_str()))
+}
+
 /// Names of the events of `system`. Control files of the whole system (`enable`, `filter`) are in its directory, too; before Linux
 /// 5.11 even in that of `ftrace`.
 pub(crate) fn of_system(fs: &KernelFs, system: &str) -> anyhow::Result<Vec<String>> {
@@ -205,11 +216,25 @@ fn is_there(fs: &KernelFs, event: &str) -> anyhow::Result<bool> {
     Ok(fs.is_dir(&dir)? && fs.has(&format!("{dir}/enable"))?)
 }
 
+/// Names for a pattern such as `kmem:*`, which perf takes: the profiles that have events of its system.
+fn for_pattern(pattern: &str) -> String {
+    let system = pattern.split([':', '/']).next().unwrap_or(pattern);
+    let is_of_system = |event: &&str| event.split_once('/').is_some_and(|(of_event, _)| of_event == system);
+    let has =
+        |profile: &&Profile| profile.events.concat().iter().any(|event| is_of_system(event) && !is_of_names(event));
+    let found: Vec<&str> = PROFILES.iter().filter(has).map(|profile| profile.name).collect();
+    let all = || PROFILES.iter().map(|profile| profile.name).collect();
+    (if found.is_empty() { all() } else { found }).join(", ")
+}
+
 /// Events of this kernel that the names and profiles in `asked` stand for, as sorted `system/event`.
 pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<String>> {
     let mut events = Vec::new();
     for name in asked {
         let Some(profile) = profile(name) else {
+            if name == "kmem" || name.contains(['*', '?']) {
+                bail!("-e {name}: an event is given by its whole name; for several use {}", for_pattern(name));
+            }
             let event = with_system(&name.replace(':', "/"));
             if event.contains("..") || !is_there(fs, &event)? {
                 let like = nearest(fs, name).map_or(String::new(), |like| format!("did you mean {like}? "));
@@ -403,6 +428,15 @@ mod tests {
             let error = format!("{:#}", choose(&fs, &[file.to_owned()]).unwrap_err());
             assert!(error.starts_with(&format!("-e {file}: this kernel has no such event")), "{error}");
         }
+        for (pattern, names) in [
+            ("kmem", "slab, page, all"),
+            ("kmem:*", "slab, page, all"),
+            ("vmscan:mm_vmscan_*", "latency"),
+            ("sched:*", "slab, page, percpu, vmalloc, latency, all"),
+        ] {
+            let error = format!("{:#}", choose(&fs, &[pattern.to_owned()]).unwrap_err());
+            assert!(error.ends_with(&format!("for several use {names}")), "{error}");
+        }
     }
 
     #[test]
@@ -417,7 +451,9 @@ mod tests {
         ["vmscan/mm_vmscan_direct_reclaim_end", "kmem/kmalloc"].into_iter().for_each(add);
         let direct = ["vmscan/mm_vmscan_direct_reclaim_begin", "vmscan/mm_vmscan_direct_reclaim_end"];
         assert_eq!(choose(&["latency"]).unwrap(), direct);
+        assert!(are_of_latency(&choose(&["latency"]).unwrap()) && !are_of_latency(&[]));
         assert_eq!(choose(&["latency", "slab"]).unwrap(), [&["kmem/kmalloc"][..], &direct].concat());
+        assert!(!are_of_latency(&choose(&["latency", "slab"]).unwrap()));
         assert_eq!(missing(&fs, &["latency"]).unwrap().len(), latency::EVENTS.len() - 2);
         let error = format!("{:#}", choose(&["latenzy"]).unwrap_err());
         assert!(error.contains("did you mean latency? there are slab, page, percpu, vmalloc, latency, all"), "{error}");

@@ -48,11 +48,6 @@ pub(crate) fn is_begin(event: &str) -> bool {
     event.ends_with("_begin") && EVENTS.contains(&event)
 }
 
-/// True where all of `events` are of the profile, so that a recording has no objects.
-pub(crate) fn stands_alone(events: &[String]) -> bool {
-    !events.is_empty() && events.iter().all(|event| EVENTS.contains(&event.as_str()))
-}
-
 /// Checks that the events `found` of the profile make spans.
 pub(crate) fn check(found: &[String]) -> anyhow::Result<()> {
     let has = |name: String| found.contains(&name);
@@ -87,6 +82,5 @@ mod tests {
         assert!(check(&names(&["vmscan/mm_shrink_slab_start", "vmscan/mm_shrink_slab_end"])).is_ok());
         assert!(check(&names(&["vmscan/mm_vmscan_kswapd_wake", "vmscan/mm_vmscan_throttled"])).is_err());
         assert_eq!(begins(&names(&["kmem/kmalloc", begin])).collect::<Vec<_>>(), [begin]);
-        assert!(stands_alone(&all) && !stands_alone(&names(&["kmem/kmalloc", begin])) && !stands_alone(&[]));
     }
 }

@@ -7,6 +7,7 @@
 pub mod bombs;
 pub mod corpus;
 pub mod documents;
+pub mod encoded;
 pub mod files;
 pub mod mutate;
 pub mod names;
@@ -19,10 +20,11 @@ pub mod texts;
 pub use target::Target;
 
 /// All targets.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 23] = [
     pages::SUB_BUFFER,
     pages::FORMAT,
     pages::RELAY,
+    encoded::ENCODED,
     recordings::BLOCKS,
     recordings::FILE_HEADER,
     recordings::META,

@@ -1,5 +1,7 @@
 //! Sub-buffers of the ring buffer, and the texts that describe what is in them.
 
+use std::ops::Range;
+
 use kmemtrace_abi::disk::block::{BlockInfo, block, item, kind};
 use kmemtrace_abi::disk::salvage::{Piece, pieces};
 use kmemtrace_abi::kernel::format::{EventFormat, PageShape, without_print_fmt};
@@ -9,6 +11,7 @@ use kmemtrace_abi::kernel::subbuffer::{Missed, SubBuffer, SubBufferError, mark_m
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::target::{Big, Endian, Little, Target as Machine};
 
+use crate::entries::entries;
 use crate::fuzz::target::{Target, choice, with_choice};
 use crate::fuzz::{mutate, read};
 use crate::generate::layout::{header_page, layouts};
@@ -27,7 +30,7 @@ pub const RELAY: Target =
     Target { name: "relay", run: run_relay, seeds: channels, mutate: mutate::bytes, executions: 150 };
 
 /// The machine that a choice stands for.
-fn machine(choice: usize) -> Shape {
+pub(super) fn machine(choice: usize) -> Shape {
     let target = Machine {
         endian: if choice & 1 == 0 { Endian::Little } else { Endian::Big },
         word_bytes: if choice & 2 == 0 { 8 } else { 4 },
@@ -37,7 +40,7 @@ fn machine(choice: usize) -> Shape {
 }
 
 /// Sub-buffers of a generated machine.
-fn pages() -> Vec<Vec<u8>> {
+pub(super) fn pages() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for choice in [0u8, 1, 2, 3, 4, 8 + 1, 16, 24 + 2, 32] {
         let mut options = Options::plain(machine(choice.into()), 1, 120);
@@ -47,48 +50,6 @@ fn pages() -> Vec<Vec<u8>> {
         seeds.extend(raw.1.chunks(4096).take(2).map(|page| with_choice(choice, page)));
     }
     seeds
-}
-
-/// Entries as a first reading of `include/linux/ring_buffer.h` has them: payloads and times.
-fn entries(machine: Machine, data: &[u8], begin: u64) -> Vec<(u64, Vec<u8>)> {
-    let word = |at: usize| -> Option<u32> {
-        let bytes = data.get(at..at + 4)?.try_into().ok()?;
-        Some(if machine.endian == Endian::Little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
-    };
-    let (mut out, mut at, mut time) = (Vec::new(), 0, begin);
-    while let Some(head) = word(at) {
-        let is_little = machine.endian == Endian::Little;
-        let (type_len, delta) = if is_little { (head % 32, head / 32) } else { (head >> 27, head & 0x7ff_ffff) };
-        let array = word(at + 4).map(|array| array as usize);
-        let record = match (type_len, array) {
-            (1..=28, _) => Some((at + 4, at + 4 + 4 * type_len as usize)),
-            (0, Some(array)) if array >= 4 && array % 4 == 0 => Some((at + 8, at + 4 + array)),
-            _ => None,
-        };
-        if let Some((from, to)) = record {
-            let Some(payload) = data.get(from..to) else { break };
-            time = time.wrapping_add(delta.into());
-            out.push((time, payload.to_vec()));
-            at = to;
-            continue;
-        }
-        let extended = |array: usize| ((array as u64) << 27) + u64::from(delta);
-        match (type_len, array) {
-            (29, Some(array)) if delta > 0 && at + 4 + array <= data.len() => {
-                time = time.wrapping_add(if delta > 1 { delta.into() } else { 0 });
-                at += 4 + array;
-            }
-            (30, Some(array)) => (time, at) = (time.wrapping_add(extended(array)), at + 8),
-            (31, Some(array)) => {
-                let (top, stamp) = (time >> 59, extended(array));
-                let with_top = (stamp % (1 << 59)) | (top << 59);
-                let fixed = if with_top < time { with_top.wrapping_add(1 << 59) } else { with_top };
-                (time, at) = (if top == 0 { stamp } else { fixed }, at + 8);
-            }
-            _ => break,
-        }
-    }
-    out
 }
 
 /// Time of a sub-buffer, and its records: time and payload of each.
@@ -118,7 +79,8 @@ fn run_page(input: &[u8]) {
         (Ok((tally, stored)), Ok(trimmed), Ok((begin, records))) => {
             assert!(stored <= bytes.len() && (trimmed == 0 || trimmed == stored));
             let data = &bytes[shape.data_offset..shape.data_offset + tally.commit as usize];
-            assert_eq!(*records, entries(shape.target, data, *begin));
+            let whole = |(time, range): (u64, Range<usize>)| (time, data[range].to_vec());
+            assert_eq!(*records, entries(shape.target, data, *begin).into_iter().map(whole).collect::<Vec<_>>());
             let times = [records.first(), records.last()].map(|record| record.map_or(0, |(time, _)| *time));
             assert_eq!((tally.events, [tally.first, tally.last]), (records.len() as u64, times));
             let mut marked = bytes.to_vec();
@@ -158,7 +120,7 @@ fn recorded(machine: &Shape, bytes: &[u8]) {
 }
 
 /// Changes words of a page rather than bytes: entries are made of them.
-fn mutate_page(random: &mut Random, input: &mut Vec<u8>) {
+pub(super) fn mutate_page(random: &mut Random, input: &mut Vec<u8>) {
     if random.chance(40) || input.len() < 40 {
         return mutate::chosen_bytes(random, input);
     }

@@ -3,18 +3,22 @@
 //! `KMEMTRACE_SEEDS=FROM..TO` tries other traces than the usual ones.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use kmemtrace_abi::codec::Decoder;
 use kmemtrace_abi::disk::block::{BlockInfo, FLAG_RECORDS, Major, kind};
+use kmemtrace_abi::disk::expand::Expander;
 use kmemtrace_abi::disk::salvage::{Piece, pieces};
 use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::{Code, Verdict};
+use kmemtrace_abi::open;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::encoded::{cleared, encoded, encoded_file, sealed};
 use kmemtrace_tests::generate::{Options, Random, Shape, trace_dir, workload};
 use kmemtrace_tests::guest::checked;
 use kmemtrace_tests::programs::{data, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_workload, seeds};
+use kmemtrace_tests::unused::Formats;
 
 /// Views and options that read records in different ways.
 const VIEWS: [&[&str]; 9] = [
@@ -80,6 +84,50 @@ fn samples_of_five_machines_come_back() {
         let plain = fs::read(raw.file("cpu0.out")).unwrap();
         assert!(before * 2 < plain.len(), "{name}: {before} of {} bytes", plain.len());
     }
+}
+
+/// Files of CPUs in the samples, by their paths.
+fn sampled_files() -> Vec<(String, Vec<u8>)> {
+    let entries = |dir: &Path| -> Vec<PathBuf> {
+        fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+    };
+    let mut files = Vec::new();
+    for path in entries(&data("")).iter().flat_map(|dir| entries(dir)) {
+        let (name, bytes) = (path.display().to_string(), || fs::read(&path).unwrap());
+        if name.ends_with(".out.zst") {
+            files.push((name, zstd::decode_all(&*bytes()).unwrap()));
+        } else if name.contains("/cpu") && name.ends_with(".out") {
+            files.push((name, bytes()));
+        }
+    }
+    files
+}
+
+#[test]
+fn each_block_of_every_sample_comes_back_but_for_bytes_that_no_field_covers() {
+    let (mut blocks, mut stale) = (0, 0);
+    for (name, file) in sampled_files() {
+        let (mut expander, mut decoder, mut known) = (Expander::default(), Decoder::default(), None);
+        for piece in pieces(&file) {
+            let Piece::Block { info, payload, whole } = piece else { panic!("{name}") };
+            if info.kind == kind::FILE_HEADER {
+                known = open::encoder::of_file_header(payload).zip(Formats::of_file_header(payload));
+            }
+            let Some(((encoder, _), formats)) = known.as_mut().filter(|_| info.kind == kind::DATA) else { continue };
+            let raw = expander.payload_of(whole).unwrap();
+            let (places, sub_buffers) = formats.of_sub_buffers(raw);
+            assert!(sub_buffers > 0, "{name}");
+            let mut want = raw.to_vec();
+            stale += places.iter().filter(|&&at| std::mem::take(&mut want[at]) != 0).count();
+            let mut coded = vec![0; 2 * raw.len()];
+            let len = encoder.encode(raw, &mut coded, &mut |_| {}).unwrap();
+            let mut back = Vec::new();
+            assert_eq!(decoder.decode(&coded[..len], raw.len(), &mut back), Ok(()), "{name}");
+            assert!(back == want, "{name}: block {}", info.sequence);
+            blocks += 1;
+        }
+    }
+    assert!(blocks > 20 && stale > 10_000, "{blocks} blocks, {stale} bytes of a used buffer");
 }
 
 #[test]

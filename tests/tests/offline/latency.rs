@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use kmemtrace_abi::disk::block::Header;
+use kmemtrace_abi::disk::block::{Header, item};
 use kmemtrace_tests::archive;
+use kmemtrace_tests::generate::{Shape, trace_dir};
 use kmemtrace_tests::programs::{document, json_lines, run, run_to};
 use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::scenario::Scenario;
 use serde_json::{Value, json};
 use zerocopy::FromBytes as _;
 
@@ -590,6 +592,43 @@ fn waits_count_the_stalls_of_memory_cgroups() {
     assert_eq!((stalls, &document(&["waits"], &sample)["memcg_stalls"]), (309, &serde_json::json!(309)));
     let table = String::from_utf8(run_to(0, REPORT, &["waits", "-q"], &[&sample])).unwrap();
     assert!(table.contains("309 stalls of memory cgroups"), "{table}");
+}
+
+/// Waits, stalls and the live screen go by the cgroups that the recorder found the threads in.
+#[test]
+fn waits_and_the_screen_go_by_cgroup() {
+    let page = |scenario: Scenario, (at, pid): (u64, i32)| scenario.thread(pid, 0).page_alloc(at, 0, at * 16, 4096);
+    let allocations = [(10, 7), (20, 7), (30, 8), (40, 9), (50, 11)];
+    let scenario = allocations.into_iter().fold(Scenario::new(Shape::plain(), 1), page);
+    let cgroups = "7 7 0 /a\n8 8 0 /a\n9 9 0 /b\n";
+    let work = scenario.with(|work| work.items.push((item::CGROUPS, cgroups.to_owned()))).finish();
+    let dir = Directory::new(&trace_dir(&work, 1));
+    let rows = |arguments: &[&str]| -> Vec<(Value, Value)> {
+        let found = document(arguments, dir.path());
+        found["rows"].as_array().unwrap().iter().map(|row| (row["cgroup"].clone(), row["allocs"].clone())).collect()
+    };
+    let mut by_cgroup = rows(&["waits", "--by", "cgroup"]);
+    by_cgroup.sort_by_key(|(cgroup, _)| cgroup.to_string());
+    assert_eq!(by_cgroup, [(json!("/a"), json!(3)), (json!("/b"), json!(1)), (Value::Null, json!(1))]);
+    assert_eq!(rows(&["waits", "--cgroup", "/b"]), [(Value::Null, json!(1))], "the key was not asked for");
+    let table = String::from_utf8(run_to(0, REPORT, &["waits", "--by", "cgroup", "-q"], &[dir.path()])).unwrap();
+    assert!(table.contains("CGROUP") && table.contains("(unknown)"), "{table}");
+    let screen = |keys: &str| {
+        let script = dir.path().join("script");
+        fs::write(&script, keys).unwrap();
+        let script = script.display().to_string();
+        String::from_utf8(run_to(0, REPORT, &["top", "--once", "--script", &script], &[dir.path()])).unwrap()
+    };
+    let groups = screen(&"m\n".repeat(3));
+    let row = |name: &str, objects: &str| {
+        let is_its = |line: &&str| line.contains(name) && line.contains("pages");
+        groups.lines().find(is_its).is_some_and(|line| line.contains(objects))
+    };
+    assert!(groups.contains("[cgroups]"), "{groups}");
+    assert!(row("/a", "12.0 K") && row("/b", "4.00 K") && row("(unknown)", "4.00 K"), "{groups}");
+    let typed: String = "/cgroup=/b".chars().map(|key| format!("{key}\n")).collect();
+    let filtered = screen(&(typed + "enter\n"));
+    assert!(filtered.lines().any(|line| line.contains("4.00 K") && line.contains("pages")), "{filtered}");
 }
 
 /// Shrinkers inside spans of a kind are those that the nesting of all spans has there.

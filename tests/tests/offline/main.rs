@@ -30,6 +30,7 @@ mod relay;
 mod samples;
 mod samples_of_others;
 mod stack_text;
+mod suggestions;
 mod supply;
 mod symbols;
 mod trace_analyze;

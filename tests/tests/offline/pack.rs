@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::guest::checked;
-use kmemtrace_tests::programs::{run, run_to};
+use kmemtrace_tests::programs::{data, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_workload};
 use kmemtrace_tests::views::{DOCUMENTS, printed};
 
@@ -103,6 +103,29 @@ fn damage_is_kept_as_it_is() {
         run_to(0, "kmemtrace-report", &["pack", "-f"], &[dir.path()]);
         assert!((everything(dir.path()), checked(dir.path())) == before, "seed {seed}");
     }
+}
+
+#[test]
+fn a_file_is_packed_alone_only_where_all_files_keep_one_version() {
+    let read = |name: &str| (name.to_owned(), fs::read(data("amd64-6.1").join(name)).unwrap());
+    let files = ["cpu0.out", "cpu1.out", "meta.out"].map(read);
+    let dir = Directory::new(&files);
+    let cpu = dir.file("cpu0.out");
+    let output = run("kmemtrace-report", &["pack"], &[&cpu]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    let want =
+        ["cpu0.out: would be in version 2 of the format, and ", "is in version 1: pack the directory, not one file"];
+    assert!(want.iter().all(|part| error.contains(part)), "{error}");
+    assert!(files.iter().all(|(name, bytes)| fs::read(dir.file(name)).unwrap() == *bytes));
+    run_to(0, "kmemtrace-report", &["pack", "--raw"], &[&cpu]);
+    run_to(0, "kmemtrace-report", &["pack"], &[dir.path()]);
+    run_to(0, "kmemtrace-report", &["pack", "--level", "1"], &[&cpu]);
+    run_to(2, "kmemtrace-report", &["pack", "--raw"], &[&cpu]);
+    // Alone in its directory, or beside another recording.
+    let other = trace_dir(&workload(5, &Options::plain(Shape::plain(), 2, 1000)), 5);
+    let alone = Directory::new(&[files[0].clone(), other[1].clone()]);
+    run_to(0, "kmemtrace-report", &["pack"], &[&alone.file(&files[0].0)]);
 }
 
 #[test]

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use kmemtrace_tests::generate::Random;
+use kmemtrace_tests::measured;
 use kmemtrace_tests::programs::{document, json, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use serde_json::Value;
@@ -235,6 +238,48 @@ fn memory_goes_by_distinct_stacks() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(json(&output.stdout)["rows"][0]["live_pages"], BLOCKS);
     assert!(!limited(&["live", "--objects", "-j", "1", "--format", "json"]).status.success());
+}
+
+/// What asks for single blocks takes 24 bytes for each of them: threads and stacks are kept once, and their pairs are not kept.
+#[test]
+fn single_blocks_take_no_more_where_every_thread_has_every_stack() {
+    const PAIRS: u64 = 200_000;
+    const MOST_KIB: u64 = 96 << 10;
+    let dir = Directory::new(&[]);
+    let mut random = Random::new(7);
+    let mut text = String::new();
+    for pfn in 0..PAIRS {
+        let (pid, stack, at) = (1 + random.below(2000), random.below(2000), 1 + random.below(1 << 40));
+        writeln!(
+            text,
+            "Page allocated via order 0, mask 0x0, pid {pid}, tgid {pid} (c{pid}), ts {at} ns, free_ts 0 ns"
+        )
+        .unwrap();
+        writeln!(
+            text,
+            "PFN {pfn} type Movable Block 0 type Movable Flags 0x0()\n foo_{stack}+0x4/0x40 [foo]\n bar+0x4/0x40\n"
+        )
+        .unwrap();
+    }
+    let path = file(&dir, &text);
+    let exported = dir.path().join("objects.parquet");
+    let exported = exported.to_str().unwrap();
+    let asked: [&[&str]; 6] = [
+        &["live", "--objects", "--format", "json"],
+        &["live", "--objects", "--top", "5"],
+        &["sites", "--by", "pid", "--time", "1%,99%", "--format", "json"],
+        &["tasks", "--format", "json"],
+        &["top", "--once"],
+        &["export", "--to", "parquet-objects", "-o", exported],
+    ];
+    for arguments in asked {
+        let mut report = Command::new(program("kmemtrace-report"));
+        // The screen has one thread anyway.
+        let threads: &[&str] = if arguments[0] == "top" { &[] } else { &["-j", "1"] };
+        let ran = measured::run(report.args(arguments).args(threads).arg(&path), Duration::from_secs(300));
+        assert_eq!(ran.status, Some(0), "{arguments:?}: {}", ran.stderr);
+        assert!(ran.peak < MOST_KIB, "{arguments:?}: {} KiB", ran.peak);
+    }
 }
 
 /// Blocks of a text; a list of them takes 24 bytes each.

@@ -185,7 +185,7 @@ fn what_a_document_does_not_have_is_refused() {
         (&["sites", "--by", "comm"], &document, "has no groups but call-sites"),
         (&["tree", "--size", "..64"], &document, "has no sizes of objects"),
         (&["account"], &cut, "has only some of the call-sites"),
-        (&["account"], &summary, "is no saved document of call-sites"),
+        (&["account"], &summary, "is not a saved document of call-sites"),
     ] {
         let output = run(REPORT, line, &[input]);
         let stderr = text(output.stderr);

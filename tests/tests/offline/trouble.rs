@@ -202,9 +202,12 @@ fn a_mistyped_command_line_is_told_from_a_bad_trace() {
     let cpu0 = trace.file("cpu0.out");
     let (cpu0, theirs) = (cpu0.to_str().unwrap(), other.file("cpu1.out"));
     let cases: &[(&[&str], i32, &str)] = &[
-        (&[], 2, "kmemtrace.data: No such file"),
-        (&["site", dir], 2, "site is not a view (summary, leaks, sites, "),
-        (&[dir, "sites"], 2, "sites: a view stands before its options and trace"),
+        (&[], 2, "kmemtraced -d 10 records one: kmemtrace.data: No such file"),
+        (&["xyzzy"], 2, "xyzzy is not a view (kmemtrace-report -h lists them)"),
+        (&["live", "--stack", dir], 2, "--stack: no view has this option: use --by stack"),
+        (&["live", "--since=3s", dir], 2, "--since: no view has this option: use --time FROM,TO"),
+        (&["site", dir], 2, "site is not a view (did you mean sites?)"),
+        (&[dir, "sites"], 2, "sites: put the view before its options and trace"),
         (&[dir, second], 2, "are two recordings; to compare them type kmemtrace-report compare"),
         (&[cpu0, cpu0], 2, "are both of CPU 0"),
         (&[cpu0, theirs.to_str().unwrap()], 3, "are of different recordings: keep"),
@@ -265,6 +268,7 @@ fn a_file_of_another_program_is_named_and_so_is_the_remedy() {
             "x.gz: cannot be unpacked: unexpected end of file (compressed with gzip; unpack it",
         ),
         ("ls", b"\x7fELF\x02\x01".to_vec(), "ls: an ELF file"),
+        ("vmcore", b"KDUMP   \x06\0".to_vec(), "vmcore: a crash dump of kdump (vmcore); name a text of it"),
         ("notes", b"Thursday\n".to_vec(), "notes: a text; not a trace"),
         ("nothing", Vec::new(), "nothing: an empty file; not a trace"),
     ] {

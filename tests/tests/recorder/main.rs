@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod boot;
+mod encoded;
 mod faults;
 mod foreign;
 mod latency_recorder;
@@ -32,6 +33,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     kmemtrace_tests::runner::main(&[
         boot::TESTS,
+        encoded::TESTS,
         faults::TESTS,
         foreign::TESTS,
         latency_recorder::TESTS,

@@ -261,7 +261,7 @@ fn what_a_kernel_offers() -> Result<(), Skip> {
         let output = kernel.run("kmemtraced", &["doctor", "--quick", "-B", &instance_name(), "--tracefs"], &[path]);
         let listed = text(&output.stdout);
         let lines = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
-        let events = "kfree kmalloc kmalloc_node kmem_cache_alloc kmem_cache_alloc_node kmem_cache_free mm_page_alloc mm_page_free mm_page_free_batched";
+        let events = "kfree kmalloc kmalloc_node kmem_cache_alloc kmem_cache_alloc_node kmem_cache_free mm_page_alloc mm_page_free";
         assert_eq!(lines("events").trim_start_matches("events").trim(), events, "{listed}");
         assert_eq!(output.status.code(), Some(0), "{}: {listed}{}", version.release, text(&output.stderr));
     }

@@ -164,7 +164,7 @@ fn a_choice_that_cannot_be_recorded_is_refused() -> Result<(), Skip> {
         message.starts_with("kmemtraced: --cgroup /no/such\\x1b[2J: ") && message.lines().count() == 1,
         "{message}"
     );
-    assert!(refusal(&["--pid", "0"]).contains("0 is not in 1.."), "a thread id is positive");
+    assert!(refusal(&["--pid", "0"]).contains("a process id is a number"), "a thread id is positive");
     let mut elsewhere = Command::new("unshare");
     elsewhere.args(["--pid", "--fork", "--mount-proc"]).arg(program("kmemtraced")).args(["--pid", "1", "--", "true"]);
     let output = elsewhere.output().map_err(|error| Skip(format!("unshare: {error}")))?;

@@ -44,6 +44,7 @@ kmemtrace_tests::tests![
     a_text_of_page_owner_stands_still,
     buffers_are_shown_beside_any_recorder,
     the_screen_shows_itself_with_own_alone,
+    the_recorder_of_a_screen_is_no_row_of_it,
     threads_that_have_ended_have_names,
     what_is_no_terminal_is_refused_with_the_way_out,
     a_clock_without_seconds_is_named_with_the_way_out,
@@ -562,9 +563,14 @@ struct Both {
 
 impl Both {
     fn start(options: &str) -> Result<Both, Skip> {
+        Both::start_with("", options)
+    }
+
+    /// With variables of the environment, as sudo sets them.
+    fn start_with(variables: &str, options: &str) -> Result<Both, Skip> {
         let tracefs = can_record()?;
-        let instance = instance_name();
-        let line = format!("{} top -B {instance} {} {options}", program("kmemtraced").display(), sandbox().join(" "));
+        let (instance, program) = (instance_name(), program("kmemtraced"));
+        let line = format!("{variables} {} top -B {instance} {} {options}", program.display(), sandbox().join(" "));
         let terminal = Terminal::start(&line, (100, 24))?;
         Ok(Both { terminal, instance, tracefs })
     }
@@ -608,6 +614,8 @@ fn a_text_of_page_owner_stands_still() -> Result<(), Skip> {
         assert!(!screen.contains("PEAK") && !screen.contains("NOW/s") && !screen.contains("frees  "), "{screen}");
     }
     assert!(once.contains("before page_owner ") && once.contains("sort live v"), "{once}");
+    // The site is the one that the other views show, and no allocator of slabs.
+    assert!(once.contains("shmem_alloc_inode+0x18 ") && !once.contains("slob_new_pages"), "{once}");
     let cut = directory.file("cut");
     fs::write(&cut, &fs::read(&owners).unwrap()[..20_000]).unwrap();
     let output = run(REPORT, &["top", "--once"], &[&cut]);
@@ -662,6 +670,25 @@ fn the_screen_shows_itself_with_own_alone() -> Result<(), Skip> {
         assert_eq!(holds_much, own, "{itself}: {last}");
     }
     recorder.stop_whole();
+    Ok(())
+}
+
+fn the_recorder_of_a_screen_is_no_row_of_it() -> Result<(), Skip> {
+    let both = Both::start("-e slab")?;
+    both.terminal.wait_for("REC +");
+    let recorder = both.process(Part::Recorder).unwrap_or_else(|| panic!("no recorder"));
+    let threads = fs::read_dir(format!("/proc/{}/task", recorder.as_raw_nonzero())).unwrap();
+    let threads: Vec<String> = threads.map(|entry| entry.unwrap().file_name().display().to_string()).collect();
+    both.terminal.press(&["m", "m"]);
+    both.terminal.wait_for("[tasks]");
+    // Its names are written, and the texts of the machine read, in the first second.
+    std::thread::sleep(Duration::from_secs(3));
+    let screen = both.terminal.wait_for(">");
+    let own = threads.iter().filter(|thread| screen.contains(&format!("({thread})")));
+    assert_eq!(own.collect::<Vec<_>>(), Vec::<&String>::new(), "{screen}");
+    both.terminal.press(&["q"]);
+    both.terminal.wait_for("left with 0");
+    both.assert_clean();
     Ok(())
 }
 
@@ -754,15 +781,17 @@ fn a_screen_that_is_killed_ends_the_recorder() -> Result<(), Skip> {
 
 fn a_recording_is_kept_whole_where_that_is_asked_for() -> Result<(), Skip> {
     use std::os::unix::fs::MetadataExt;
-    let both = Both::start("--keep kept -- sh -c 'echo said; sleep 2'")?;
-    both.terminal.wait_for("the recorder was stopped");
-    both.terminal.press(&["q"]);
-    let screen = both.terminal.wait_for("left with 0");
-    assert!(screen.contains("said") && screen.contains("0 lost"), "{screen}");
-    let kept = both.terminal.directory.file("kept");
-    run_to(0, "kmemtrace-check", &[], &[&kept]);
-    let owner = fs::metadata(&kept).unwrap();
-    assert_eq!((owner.uid(), owner.mode() & 0o777), (0, 0o700));
-    both.assert_clean();
+    for (variables, user) in [("", 0), ("SUDO_UID=64242 SUDO_GID=64242", 64_242)] {
+        let both = Both::start_with(variables, "--keep kept -- sh -c 'echo said; sleep 2'")?;
+        both.terminal.wait_for("the recorder was stopped");
+        both.terminal.press(&["q"]);
+        let screen = both.terminal.wait_for("left with 0");
+        assert!(screen.contains("said") && screen.contains("0 lost"), "{screen}");
+        let kept = both.terminal.directory.file("kept");
+        run_to(0, "kmemtrace-check", &[], &[&kept]);
+        let [dir, file] = [kept.clone(), kept.join("meta.out")].map(|path| fs::metadata(path).unwrap());
+        assert_eq!((dir.uid(), dir.mode() & 0o777, file.uid()), (user, 0o700, user));
+        both.assert_clean();
+    }
     Ok(())
 }

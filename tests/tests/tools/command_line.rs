@@ -103,7 +103,7 @@ fn options_stand_anywhere_behind_the_view() -> Result<(), Skip> {
     for line in [&["--format", "json", "sites", dir][..], &["-qn", "3", "sites", dir], &[dir, "sites"]] {
         let said = stderr(2, &run(REPORT, line, &[]));
         assert!(
-            said.contains("sites: a view stands before its options and trace") && said.lines().count() == 1,
+            said.contains("sites: put the view before its options and trace") && said.lines().count() == 1,
             "{said}"
         );
     }
@@ -364,7 +364,6 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
             "--context",
             "--branch",
             "--reclaimable",
-            "--cgroup",
             "--accounted",
             "--own",
         ];

@@ -1,6 +1,6 @@
 //! Targets of fuzzing: the corpus is read, and inputs that are made of it.
 //!
-//! `KMEMTRACE_RUNS=all` makes twenty times as many. `RENEW=1` gives a target without a corpus its seeds. `fuzz/run` looks for more with libFuzzer.
+//! `KMEMTRACE_RUNS=all` makes twenty times as many, and every cut and flipped bit of a short input. `RENEW=1` gives a target without a corpus its seeds. `fuzz/run` looks for more with libFuzzer.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,12 @@ use kmemtrace_tests::generate::Random;
 use kmemtrace_tests::mutated::runs;
 use kmemtrace_tests::runner::Skip;
 
-kmemtrace_tests::tests!(the_corpus_is_small_and_each_target_has_one, inputs_break_no_promise, no_input_is_a_bomb);
+kmemtrace_tests::tests!(
+    the_corpus_is_small_and_each_target_has_one,
+    inputs_break_no_promise,
+    no_cut_and_no_flipped_bit_breaks_a_promise,
+    no_input_is_a_bomb,
+);
 
 /// Largest corpus, in bytes.
 const MAX_CORPUS: u64 = 8 << 20;
@@ -100,6 +105,33 @@ fn inputs_break_no_promise() -> Result<(), Skip> {
     Ok(())
 }
 
+/// The shortest input of each target that is no trifle is cut at its bytes, and its bits are flipped one at a time.
+fn no_cut_and_no_flipped_bit_breaks_a_promise() -> Result<(), Skip> {
+    let all = std::env::var_os("KMEMTRACE_RUNS").is_some_and(|runs| runs == "all");
+    each_target(|target| {
+        let mut inputs = corpus::inputs(target);
+        inputs.sort_by_key(Vec::len);
+        let whole = inputs.iter().find(|input| input.len() >= TRIFLE).or(inputs.last()).expect("a target has seeds");
+        let damages = 9 * whole.len();
+        let mut random = Random::new(SEED);
+        let count = if all { damages } else { damages.min(DAMAGES) };
+        for n in 0..count {
+            let damage = if all { n } else { random.below(damages as u64) as usize };
+            // Of nine, one is a cut; the others are the bits of a byte.
+            let (at, bit) = (damage / 9, damage % 9);
+            let mut input = whole.clone();
+            match 1u8.checked_shl(bit as u32) {
+                Some(mask) => input[at] ^= mask,
+                None => input.truncate(at),
+            }
+            corpus::run(target, &input).map_err(|why| broken(target, &why, &input))?;
+        }
+        println!("{}: {} cuts and bits of {} bytes", target.name, count, whole.len());
+        Ok(())
+    });
+    Ok(())
+}
+
 /// Searches for inputs that cost much. Processes share the processors here, so the bounds are wide.
 fn no_input_is_a_bomb() -> Result<(), Skip> {
     let measuring = Mutex::new(());
@@ -122,6 +154,10 @@ fn no_input_is_a_bomb() -> Result<(), Skip> {
     Ok(())
 }
 
+/// Shorter inputs have no parts that could be cut, in bytes.
+const TRIFLE: usize = 64;
+/// Cuts and bits of an input that are tried in a run of the suite.
+const DAMAGES: usize = 150;
 /// A debug build takes so many times as long as a release build.
 const SLOWNESS: f64 = 5.0;
 /// Memory that one input takes at most, in bytes.

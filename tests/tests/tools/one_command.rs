@@ -18,6 +18,7 @@ const STRANGER: u32 = 64_242;
 
 kmemtrace_tests::tests![
     each_word_prints_and_ends_as_its_program,
+    each_view_is_a_word,
     programs_are_found_beside_the_command_and_then_in_path,
     what_people_of_perf_type_finds_its_twin,
     completions_are_those_of_the_programs,
@@ -74,6 +75,19 @@ fn each_word_prints_and_ends_as_its_program() -> Result<(), Skip> {
     Ok(())
 }
 
+fn each_view_is_a_word() -> Result<(), Skip> {
+    let help = text(&run(REPORT, &["--help"], &[]).stdout);
+    let views = help.lines().skip_while(|line| !line.starts_with("Views ")).skip(1).take_while(|line| !line.is_empty());
+    let views: Vec<&str> = views.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(views.contains(&"export") && views.len() > 20, "{views:?}");
+    // The command has these itself.
+    for view in views.into_iter().filter(|view| !["top", "completions", "help"].contains(view)) {
+        let (ours, theirs) = (run(COMMAND, &[view, "--help"], &[]), run(REPORT, &[view, "--help"], &[]));
+        assert_eq!((stderr(0, &ours), text(&ours.stdout)), (String::new(), text(&theirs.stdout)), "{view}");
+    }
+    Ok(())
+}
+
 /// Runs a copy of the command with a PATH of its own.
 fn run_copy(copy: &Path, path: &OsStr) -> Output {
     Command::new(copy).args(["leaks", "--help"]).env("PATH", path).output().unwrap()
@@ -122,7 +136,12 @@ fn what_people_of_perf_type_finds_its_twin() -> Result<(), Skip> {
         ("report --sort comm,dso", "--sort comm is a key of perf: use --by comm"),
         ("sites --sort comm", "use --by comm"),
         ("report -g", "use tree --by stack"),
-        ("kmem stat --caller", "kmemtrace sites (perf kmem stat --caller)"),
+        ("record -a -p 1", "-a records the whole machine, and another option some tasks alone: leave one out"),
+        ("record --page", "--page is an option of perf: use -e page"),
+        ("live --page", "--page is an option of perf: use --kind pages"),
+        ("kmem stat --caller --slab", "type kmemtrace sites --kind kmalloc,cache"),
+        ("kmem stat --page --live --sort frag -l 10", "type kmemtrace live --kind pages --sort live_wasted -n 10"),
+        ("stat -e kmem:*", "type kmemtrace record -- COMMAND, then kmemtrace summary"),
         ("script", "type kmemtrace events"),
         ("diff", "type kmemtrace compare BEFORE AFTER"),
         ("list", "kmemtrace doctor"),

@@ -2,9 +2,9 @@
 //!
 //! The text is hostile: its length and its depth are bounded, and anything but a constant is refused.
 
-/// Greatest length of an expression, in bytes. Kernels have up to 600.
+/// Largest length of an expression, in bytes. Kernels have up to 600.
 const MAX_BYTES: usize = 1 << 14;
-/// Greatest depth of parentheses, casts and signs. Kernels have up to 15.
+/// Largest depth of parentheses, casts and signs. Kernels have up to 15.
 const MAX_DEPTH: u32 = 64;
 
 /// Words of a cast to a `long`.

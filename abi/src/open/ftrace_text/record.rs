@@ -22,7 +22,7 @@ pub(super) enum Content<'l> {
     Call(Call<'l>, Option<usize>),
 }
 
-/// Reads what stands behind the time; perf aligns names to the right, trace-cmd pads them on the right.
+/// Reads what follows the time; perf aligns names to the right, trace-cmd pads them on the right.
 pub(super) fn content(text: &[u8]) -> Content<'_> {
     let text = text.trim_ascii_start();
     let end = memchr(b' ', text).unwrap_or(text.len());
@@ -132,7 +132,7 @@ pub(super) fn fields(mut text: &[u8]) -> Option<Fields<'_>> {
     Some(fields)
 }
 
-/// Name of the next field, and what stands behind its `=`.
+/// Name of the next field, and what follows its `=`.
 #[inline]
 fn field(text: &[u8]) -> Option<(&[u8], &[u8])> {
     // Names are short: a loop finds their end before a search in whole vectors has begun.
@@ -243,7 +243,7 @@ pub(super) struct Object {
     pub(super) failed: bool,
 }
 
-/// Greatest order of a block of pages. The kernel's largest have less (`MAX_PAGE_ORDER` of `include/linux/mmzone.h`).
+/// Largest order of a block of pages. The kernel's largest have less (`MAX_PAGE_ORDER` of `include/linux/mmzone.h`).
 const MAX_ORDER: u8 = 32;
 
 impl Fields<'_> {

@@ -142,7 +142,10 @@ impl Text {
         let untold = if facts.is_dump {
             Some("a dump on a console does not tell of lost events".to_owned())
         } else if facts.is_of_perf && !facts.has_loss_lines {
-            Some("perf script does not tell of lost events: add --show-lost-events".to_owned())
+            Some(
+                "perf script prints lost events only with --show-lost-events, and this text has none: loss is unknown"
+                    .to_owned(),
+            )
         } else if facts.has_header && facts.told.is_none() {
             Some("its header does not count entries, so lost events are not told".to_owned())
         } else if of_all.is_none() && facts.is_of_one_of_several() && overwritten > 0 {

@@ -135,7 +135,7 @@ fn parsed(line: &[u8]) -> Option<Result<Line<'_>, Reason>> {
     Some(fields())
 }
 
-/// `least/mean/greatest`, or one number for all three. Ages below 0, of clocks that were set, are not known.
+/// `least/mean/largest`, or one number for all three. Ages below 0, of clocks that were set, are not known.
 fn ages(value: &[u8]) -> Result<Option<[u64; 3]>, Reason> {
     let mut ages = [0; 3];
     let mut count = 0;
@@ -150,7 +150,7 @@ fn ages(value: &[u8]) -> Result<Option<[u64; 3]>, Reason> {
     Ok(if let [Ok(least), Ok(mean), Ok(greatest)] = known { Some([least, mean, greatest]) } else { None })
 }
 
-/// `least-greatest`, or one number for both.
+/// `least-largest`, or one number for both.
 fn pids(value: &[u8]) -> Result<[i64; 2], Reason> {
     let dash = value.iter().skip(1).position(|byte| *byte == b'-').map(|at| at + 1);
     match dash {

@@ -133,7 +133,7 @@ enum Extent {
     Open,
     /// Nothing but a count may follow.
     Whole,
-    /// An empty line stands behind it.
+    /// An empty line follows it.
     Ended,
 }
 
@@ -166,7 +166,7 @@ struct Block {
 enum FirstLine {
     #[default]
     Head,
-    /// One that stands behind the header in a dump.
+    /// One that follows the header in a dump.
     Later,
     /// A count.
     Count,

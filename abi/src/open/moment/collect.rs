@@ -24,7 +24,7 @@ use crate::trace::{HANDLES, InputCapabilities, Metadata, NO_SITE, OpenError, Pag
 
 /// Bytes of a page where neither the text nor the caller tells.
 const USUAL_PAGE_BYTES: u64 = 4096;
-/// Greatest number, and greatest number of bytes, that an entry may have.
+/// Largest number, and largest number of bytes, that an entry may have.
 const MAX_BYTES: u64 = i64::MAX as u64;
 /// Events handed over at once.
 const AT_ONCE: usize = 1024;
@@ -51,8 +51,8 @@ struct Facts {
     is_released: bool,
     /// Number of the members beside the figures.
     extras: Option<u32>,
-    /// Sums of each entry, where entries are not added up.
-    amounts: Option<Amounts>,
+    /// Sums of each entry.
+    amounts: Amounts,
 }
 
 /// Entry: its time, its address, its stack, and the number of its facts. 24 bytes.
@@ -64,13 +64,12 @@ struct Kept {
     facts: u32,
 }
 
-/// Entries of one stack and the same facts: the oldest one, and sums of all.
+/// Entries of one stack and the same facts: the oldest one, the time of the latest, and their number.
 #[derive(Clone, Copy, Debug)]
 struct Alike {
     oldest: Kept,
     newest: u64,
     entries: u64,
-    amounts: Amounts,
 }
 
 /// Entries in the order of the text; once it is read, the newest first, so that those handed over are taken off the end.
@@ -95,11 +94,8 @@ impl Store {
         }
     }
 
-    fn push(&mut self, kept: Kept, amounts: Amounts) {
-        match self {
-            Store::Each(all) => all.push(kept),
-            Store::Alike { .. } => self.add(Alike { oldest: kept, newest: kept.at, entries: 1, amounts }),
-        }
+    fn push(&mut self, kept: Kept) {
+        self.add(Alike { oldest: kept, newest: kept.at, entries: 1 });
     }
 
     fn add(&mut self, more: Alike) {
@@ -111,7 +107,6 @@ impl Store {
                 let Some(alike) = all.get_mut(place) else { return all.push(more) };
                 alike.entries += more.entries;
                 alike.newest = alike.newest.max(more.newest);
-                alike.amounts = alike.amounts.plus(more.amounts);
                 if (kept.at, kept.address) < (alike.oldest.at, alike.oldest.address) {
                     alike.oldest = kept;
                 }
@@ -119,13 +114,11 @@ impl Store {
         }
     }
 
-    /// Hands over each entry, the time of its latest, their number and their sums.
-    fn each(&self, mut take: impl FnMut(Kept, u64, u64, Amounts)) {
+    /// Hands over each entry, or those that are alike together.
+    fn each(&self, mut take: impl FnMut(Alike)) {
         match self {
-            Store::Each(all) => all.iter().for_each(|kept| take(*kept, kept.at, 1, Amounts::default())),
-            Store::Alike { all, .. } => {
-                all.iter().for_each(|alike| take(alike.oldest, alike.newest, alike.entries, alike.amounts));
-            }
+            Store::Each(all) => all.iter().for_each(|kept| take(Alike { oldest: *kept, newest: kept.at, entries: 1 })),
+            Store::Alike { all, .. } => all.iter().for_each(|alike| take(*alike)),
         }
     }
 
@@ -149,7 +142,7 @@ impl Store {
                 if all.len().is_multiple_of(SHRINK_EVERY) {
                     all.shrink_to_fit();
                 }
-                Some(Alike { oldest, newest: oldest.at, entries: 1, amounts: Amounts::default() })
+                Some(Alike { oldest, newest: oldest.at, entries: 1 })
             }
             Store::Alike { all, .. } => {
                 let oldest = all.pop();
@@ -169,7 +162,6 @@ impl Store {
 /// Collector of the entries and facts of one text.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    alike: bool,
     without_threads: bool,
     at_free_before: bool,
     released: bool,
@@ -204,7 +196,6 @@ impl Collector {
     /// Collector of a text with these options.
     pub(crate) fn new(options: &OpenOptions) -> Collector {
         Collector {
-            alike: options.alike,
             without_threads: options.alike && options.without_threads,
             at_free_before: options.at_free_before,
             released: options.released,
@@ -236,7 +227,7 @@ impl Collector {
         self.line = (number, offset);
     }
 
-    /// Counts a line that is none of the form's.
+    /// Counts a line that does not belong to the form.
     pub(crate) fn skip_line(&mut self) {
         self.info.skipped_lines += 1;
     }
@@ -376,10 +367,11 @@ impl Collector {
             self.handles.insert(*handle, stack);
         }
         let facts: Vec<u32> = other.facts.iter().map(|facts| self.moved_facts(other, &begins, facts)).collect();
-        other.store.each(|kept, newest, entries, amounts| {
+        other.store.each(|alike| {
+            let kept = alike.oldest;
             let stack = kept.stack.map(|stack| stack_of(self, stack));
             let facts = facts.get(kept.facts as usize).copied().unwrap_or(0);
-            self.store.add(Alike { oldest: Kept { stack, facts, ..kept }, newest, entries, amounts });
+            self.store.add(Alike { oldest: Kept { stack, facts, ..kept }, ..alike });
         });
         for (pid, (at, comm)) in &other.comms {
             let comm = self.names.intern(other.names.get(*comm));
@@ -538,7 +530,7 @@ impl Out for Collector {
             allocators: entry.allocators,
             is_released: entry.is_released,
             extras: self.extras(entry.beside),
-            amounts: (!self.alike).then_some(amounts),
+            amounts,
         };
         let stack = (!entry.stack.is_empty()).then(|| self.stacks.intern(entry.stack));
         let facts = self.number_of(facts);
@@ -554,7 +546,7 @@ impl Out for Collector {
         info.has_times |= entry.at.is_some_and(|at| at != 0);
         info.has_threads |= has_thread;
         info.has_caches |= cache.is_some();
-        self.store.push(Kept { at: at.unwrap_or(0), address: entry.address, stack, facts }, amounts);
+        self.store.push(Kept { at: at.unwrap_or(0), address: entry.address, stack, facts });
     }
 
     fn fact(&mut self, fact: Fact<'_>) {
@@ -634,7 +626,7 @@ impl Entries {
     }
 
     fn event(&self, alike: Alike, facts: &Facts, name: NameId, names: &mut Names) -> Event {
-        let amounts = self.amounts(facts, facts.amounts.unwrap_or(alike.amounts));
+        let amounts = self.amounts(facts, facts.amounts.times(alike.entries));
         let of_handle = facts.handle.and_then(|handle| self.handles.get(&handle).copied());
         let handle = facts.handle.filter(|_| of_handle.is_none());
         let site = match handle {

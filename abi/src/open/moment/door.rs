@@ -50,7 +50,7 @@ struct Door<'a> {
     asked: Option<usize>,
     /// What was seen before a text: skipped lines, a mark of loss, a date, a release.
     before: Before,
-    /// A command or a date stands behind the latest line that a reader took.
+    /// A command or a date follows the latest line that a reader took.
     is_apart: bool,
     /// A text has begun with its first line, or has had a block.
     has_begun: bool,

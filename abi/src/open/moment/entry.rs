@@ -27,7 +27,7 @@ pub(crate) struct FormName {
 pub(crate) enum Took {
     /// The line is one of the form's.
     Line,
-    /// The line is none of the form's: another form may claim it, else it counts as skipped.
+    /// The line does not belong to the form: another form may claim it, else it counts as skipped.
     NoLine,
     /// The line is the first one of another text of the same form: it was not taken, and the reader has ended the text before it.
     NextText,
@@ -190,9 +190,9 @@ pub(crate) enum Beside<'l> {
 /// Columns of a line of alloc_traces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traces<'l> {
-    /// Least, mean and greatest age, in jiffies.
+    /// Least, mean and largest age, in jiffies.
     pub(crate) age_jiffies: Option<[u64; 3]>,
-    /// Least and greatest thread id.
+    /// Least and largest thread id.
     pub(crate) pids: Option<[i64; 2]>,
     /// Lists of numbers as printed: `0-1,4`.
     pub(crate) cpus: Option<&'l [u8]>,

@@ -101,7 +101,7 @@ fn place(text: &[u8], is_frame: bool) -> Option<Frame<'_>> {
     (is_name(word) && (is_frame || behind.has_line)).then_some(Frame::Name { name: word, module })
 }
 
-/// What stands behind a function.
+/// What follows a function.
 #[derive(Default)]
 struct Behind<'l> {
     module: Option<&'l [u8]>,

@@ -201,7 +201,8 @@ pub(super) fn has_form(text: &[u8], form: &[u8]) -> bool {
 
 /// Text behind `2026-11-26T11:27:31,345678+00:00 `, `11:27:31.345 ` or the head of a line of logcat.
 fn behind_digits(line: &[u8]) -> Option<&[u8]> {
-    let time = if has_form(line, b"0000-00-00") && matches!(line.get(10), Some(b'T' | b' ')) {
+    let is_of_log = has_form(line, b"0000-00-00T");
+    let time = if is_of_log || has_form(line, b"0000-00-00 ") {
         &line[11..]
     } else if has_form(line, b"00-00 00:00:00.000") {
         return behind_logcat(&line[18..]);
@@ -214,8 +215,8 @@ fn behind_digits(line: &[u8]) -> Option<&[u8]> {
     let behind = &time[8..];
     let end = behind.iter().position(|byte| !byte.is_ascii_digit() && !b".,+-:Z".contains(byte))?;
     let rest = behind[end..].strip_prefix(b" ")?;
-    // A line that is a time of day alone is the output of `date`.
-    (!rest.is_empty() && !is_zone(rest)).then(|| behind_host(rest))
+    // A line that is a time of day alone is the output of `date`, which has no blank at its end as an empty line of a log has.
+    (!rest.is_empty() && !is_zone(rest) || rest.is_empty() && is_of_log).then(|| behind_host(rest))
 }
 
 fn is_zone(text: &[u8]) -> bool {
@@ -415,6 +416,12 @@ mod tests {
                 assert_eq!(cleaned(&format!("{before}{line}")).trim_start(), line.trim_start(), "{before}");
             }
         }
+    }
+
+    #[test]
+    fn empty_lines_of_a_log_are_empty() {
+        assert_eq!(cleaned("2026-11-26T11:27:31,345678+00:00 "), "");
+        assert_eq!(cleaned("[   12.345678] "), "");
     }
 
     #[test]

@@ -13,7 +13,7 @@ const TRACEPOINT: u32 = 2;
 const DUMMY: (u32, u64) = (1, 9);
 /// Bytes of the first version of `perf_event_attr`; later ones are longer.
 const LEAST_ATTR: usize = 64;
-/// Greatest id of a trace event.
+/// Largest id of a trace event.
 const MAX_EVENT_ID: u64 = u16::MAX as u64;
 
 /// Bits of `sample_type`.

@@ -84,7 +84,7 @@ pub(super) struct Scan {
     pub(super) is_compressed: bool,
     /// Number of runs of all CPUs.
     runs: usize,
-    /// Greatest time so far, and at the end of the round before.
+    /// Largest time so far, and at the end of the round before.
     latest: u64,
     latest_before: u64,
 }

@@ -12,7 +12,7 @@ use crate::stream::file_loss::FileLoss;
 use crate::stream::report::FileReport;
 use crate::trace::{Deferred, InputKind, Metadata, PageBytesFrom, TraceInfo};
 
-/// Greatest number of bytes of the items; `/proc/kallsyms` has about 20 MB.
+/// Largest number of bytes of the items; `/proc/kallsyms` has about 20 MB.
 const MAX_ITEMS: u64 = 1 << 28;
 /// Names of inputs that a file may be made from.
 const INPUTS: [InputKind; 3] = [InputKind::Kmemtrace, InputKind::Tree, InputKind::TraceDat];

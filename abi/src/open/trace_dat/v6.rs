@@ -10,7 +10,7 @@ use super::items::{Items, Stop};
 use crate::open::spool::ReadAt;
 use crate::target::Endian;
 
-/// Reads all that stands before the sub-buffers. `items` stands behind the head.
+/// Reads all that stands before the sub-buffers. `items` follows the head.
 pub(super) fn read(
     container: &mut Container,
     items: &mut Items<impl Read>,

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-/// Greatest number of counters that are kept. Kernels have some tens.
+/// Largest number of counters that are kept. Kernels have some tens.
 const MAX_COUNTERS: usize = 1 << 12;
-/// Greatest length of a counter's name, in bytes.
+/// Largest length of a counter's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 /// Name of the counter of free pages on the lists of CPUs, which `/proc/zoneinfo` has.
 pub(super) const PAGESETS: &str = "pagesets";

@@ -51,6 +51,7 @@ impl<'a> EndedRow<'a> {
         let stack = span.listed.stall.stack.map(|stack| frames(naming, stack).into_iter().map(frame).collect());
         let shrinker = span.shrinker;
         let mut stall = row_without_stack(naming, &span.listed);
+        stall.cgroup = span.cgroup.as_deref().map(Into::into);
         if shrinker.is_some() {
             // The end of a shrinker counts objects.
             stall.reclaimed = None;

@@ -22,7 +22,7 @@ row! {
         pub p90: Option<u64>,
         /// Percentile.
         pub p99: Option<u64>,
-        /// Greatest duration.
+        /// Largest duration.
         pub max: Option<u64>,
     }
 }

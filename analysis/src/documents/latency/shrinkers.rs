@@ -28,7 +28,7 @@ pub struct ShrinkerRow<'a> {
     pub own: Option<u64>,
     /// Percentiles: 50, 90 and 99.
     pub percentiles: [Option<u64>; 3],
-    /// Greatest duration.
+    /// Largest duration.
     pub max: Option<u64>,
     /// Objects freed; `None` where the trace does not tell it.
     pub freed: Option<u64>,

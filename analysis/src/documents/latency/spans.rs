@@ -89,7 +89,7 @@ pub struct SpanRow<'a> {
     pub min: Option<u64>,
     /// Percentiles: 50, 90 and 99.
     pub percentiles: [Option<u64>; 3],
-    /// Greatest duration.
+    /// Largest duration.
     pub max: Option<u64>,
     /// Durations by powers of two.
     pub histogram: Vec<Bucket>,
@@ -134,11 +134,11 @@ impl Serialize for SpanRow<'_> {
 /// Body of `latency`.
 #[derive(Serialize)]
 pub struct Spans<'a> {
-    /// Kinds of spans, greatest total first.
+    /// Kinds of spans, largest total first.
     pub spans: Vec<SpanRow<'a>>,
-    /// Nesting, greatest total first.
+    /// Nesting, largest total first.
     pub nesting: Vec<NestingMembers<'a>>,
-    /// Tasks that waited, greatest total first.
+    /// Tasks that waited, largest total first.
     pub tasks: Vec<TaskMembers<'a>>,
     /// Sleeps of daemons that were not awake.
     pub sleeps_without_wake: u64,

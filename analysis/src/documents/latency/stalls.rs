@@ -26,7 +26,7 @@ row! {
         pub count: u64,
         /// Sum of their durations.
         pub total: Option<u64>,
-        /// Greatest duration.
+        /// Largest duration.
         pub max: Option<u64>,
         /// Objects freed; `None` of spans that are no shrinkers.
         pub freed: Option<u64>,
@@ -63,7 +63,7 @@ pub struct StallRow<'a> {
     pub symbol: Name<'a>,
     /// Stack of the begin.
     pub stack: Option<RowStack<'a>>,
-    /// Spans inside, greatest total first.
+    /// Spans inside, largest total first.
     pub inside: Vec<InsideRow<'a>>,
     /// Events inside, where they were asked for.
     pub events: Option<Vec<EventRow<'a>>>,

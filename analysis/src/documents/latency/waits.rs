@@ -23,6 +23,8 @@ row! {
         pub order: Option<u64>,
         /// Flags of the allocation.
         pub gfp: Name<'a>,
+        /// Path of the thread's cgroup.
+        pub cgroup: Name<'a>,
         /// Allocations.
         pub allocs: u64,
         /// Allocations that waited.
@@ -57,7 +59,7 @@ pub struct Waits<'a> {
     pub allocs: u64,
     /// Allocations that waited.
     pub waited: u64,
-    /// Rows with the greatest sum of waits first.
+    /// Rows with the largest sum of waits first.
     #[serde(flatten)]
     pub listing: Listing<'a, WaitRow<'a>, OtherWaits>,
     /// Stalls of memory cgroups: a charge waits in them, and no allocation of pages.
@@ -88,6 +90,7 @@ pub(super) fn waits(latency: &Latency, top: Option<usize>) -> Waits<'_> {
             comm: key.pid.and_then(|pid| latency.names.comms.get(&pid)).map(|comm| (&**comm).into()),
             order: key.order.map(u64::from),
             gfp: key.gfp.and_then(|flags| gfp_name(latency, flags)),
+            cgroup: key.cgroup.and_then(|number| Some(latency.cgroups.as_ref()?.path_of(number)?.into())),
             allocs: sums.allocs,
             waited: sums.figures.count,
             total: known(latency, sums.figures.total),

@@ -13,9 +13,9 @@ use crate::names::place::Frame;
 use crate::names::work::{Spent, Work};
 use kmemtrace_abi::text::cut::cut;
 
-/// Greatest number of references from a function to the entry with its name. Compilers need two.
+/// Largest number of references from a function to the entry with its name. Compilers need two.
 const MAX_REFERENCES: usize = 16;
-/// Greatest number of units that an address is looked for in. Units share no code; only wide ranges of assembler overlap.
+/// Largest number of units that an address is looked for in. Units share no code; only wide ranges of assembler overlap.
 const MAX_TURNS: usize = 16;
 
 /// Frames by address; an address that the file has no unit for is missing.

@@ -25,19 +25,19 @@ use object::{Endianness, ReadCache, ReadRef};
 use super::unpack::{self, Packing};
 use crate::names::work::Work;
 
-/// Greatest number of sections. The largest modules have some thousands.
+/// Largest number of sections. The largest modules have some thousands.
 const MAX_SECTIONS: usize = 1 << 20;
-/// Greatest size of a section with notes that is read for the build-id.
+/// Largest size of a section with notes that is read for the build-id.
 const MAX_NOTES: u64 = 1 << 20;
-/// Greatest number of such sections.
+/// Largest number of such sections.
 const MAX_NOTE_SECTIONS: usize = 64;
 /// Unit of what a file takes on the disk, in bytes, whatever the file system's own is.
 const BLOCK_BYTES: u64 = 512;
 /// Memory of a section and its header, in bytes.
 const SECTION_BYTES: u64 = 256;
-/// Greatest size of the names of sections.
+/// Largest size of the names of sections.
 const MAX_SECTION_NAMES: u64 = 64 << 20;
-/// Greatest size of a module's file. The largest, of graphics, have some 100 MB.
+/// Largest size of a module's file. The largest, of graphics, have some 100 MB.
 const MAX_WHOLE: u64 = 1 << 30;
 /// Bytes before the content of a section `.zdebug_…`: `ZLIB` and the size.
 const ZDEBUG_HEADER: u64 = 12;

@@ -33,7 +33,7 @@ use super::module_info::ModuleInfo;
 use super::options::NameOptions;
 use super::place::{Frame, NameSource, NamesReport};
 
-/// Greatest number of modules that are held open. Another call-site of a module that was closed opens it again.
+/// Largest number of modules that are held open. Another call-site of a module that was closed opens it again.
 const MAX_OPEN: usize = 16;
 
 /// Debug information of a trace's kernel and of its modules. Modules are opened when a call-site of theirs is asked for.

@@ -2,9 +2,9 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
-/// Greatest length of a path, in bytes, as the kernel's own limit.
+/// Largest length of a path, in bytes, as the kernel's own limit.
 const MAX_PATH: usize = 4096;
-/// Greatest number of folders that are tried as the root.
+/// Largest number of folders that are tried as the root.
 const MAX_ROOTS: usize = 16;
 /// Sources that every kernel has: the root is what precedes them.
 const LANDMARKS: [&[u8]; 2] = [b"kernel/fork.c", b"init/main.c"];

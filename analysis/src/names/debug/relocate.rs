@@ -14,7 +14,7 @@ pub(crate) type Layout = Vec<Option<u64>>;
 
 /// First address: none of a section is 0, which stands for removed code.
 const FIRST: u64 = 0x1_0000;
-/// Greatest alignment that is kept. The kernel's is a page.
+/// Largest alignment that is kept. The kernel's is a page.
 const MAX_ALIGN: u64 = 1 << 16;
 
 /// Lays out the loaded sections one after the other; `None` where they have no room.

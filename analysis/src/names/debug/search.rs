@@ -15,11 +15,11 @@ use super::check::hex;
 use crate::names::module_info::ModuleInfo;
 use crate::names::options::NameOptions;
 
-/// Greatest depth of folders below a kernel's modules.
+/// Largest depth of folders below a kernel's modules.
 const MAX_DEPTH: usize = 24;
-/// Greatest number of entries that are looked at below a kernel's modules. Distributions have some 7,000.
+/// Largest number of entries that are looked at below a kernel's modules. Distributions have some 7,000.
 const MAX_ENTRIES: usize = 1 << 20;
-/// Greatest size of a `modules.order` that is read. Distributions have some 300 KB.
+/// Largest size of a `modules.order` that is read. Distributions have some 300 KB.
 const MAX_ORDER_BYTES: u64 = 16 << 20;
 /// Ends of file names: as they are, as separate debug files, and packed.
 const SUFFIXES: [&str; 8] = ["", ".debug", ".gz", ".xz", ".zst", ".debug.gz", ".debug.xz", ".debug.zst"];

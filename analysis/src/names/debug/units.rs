@@ -8,11 +8,11 @@ use super::paths::Roots;
 use super::sections::{ALONE, Broken, Dwarf, Sections, Slice};
 use crate::names::work::Work;
 
-/// Greatest number of units. The largest kernels have some 30,000.
+/// Largest number of units. The largest kernels have some 30,000.
 const MAX_UNITS: usize = 1 << 20;
 /// Bytes that hold a unit's first entry, but for one with long names.
 const HEAD_BYTES: u64 = 1024;
-/// Greatest length of a unit's header.
+/// Largest length of a unit's header.
 const HEADER_BYTES: u64 = 64;
 
 /// Place of a unit in `.debug_info`.

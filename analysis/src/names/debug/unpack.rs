@@ -6,11 +6,11 @@ use std::io::{self, Error, ErrorKind, Read};
 
 use kmemtrace_abi::memory;
 
-/// Greatest size of an unpacked file or section, in bytes. A kernel with debug information has some 600 MB.
+/// Largest size of an unpacked file or section, in bytes. A kernel with debug information has some 600 MB.
 const MAX_UNPACKED: u64 = 4 << 30;
-/// Greatest size of an unpacked xz file, in bytes: its decoder holds the content up to three times.
+/// Largest size of an unpacked xz file, in bytes: its decoder holds the content up to three times.
 const MAX_UNPACKED_XZ: u64 = 1 << 30;
-/// Greatest ratio of unpacked to packed bytes that is believed. It is zlib's greatest; debug information has some 5.
+/// Largest ratio of unpacked to packed bytes that is believed. It is zlib's largest; debug information has some 5.
 const MAX_RATIO: u64 = 1032;
 
 /// Compression of a whole file.
@@ -22,7 +22,7 @@ pub(crate) enum Packing {
 }
 
 impl Packing {
-    /// Greatest number of leading bytes that tell a packing.
+    /// Largest number of leading bytes that tell a packing.
     pub(super) const MAGIC_BYTES: usize = 6;
 
     /// Compression of a file by its leading bytes; `None` for any other file.
@@ -56,7 +56,7 @@ pub(super) fn zstandard(packed: &[u8], size: u64) -> io::Result<Vec<u8>> {
     whole(read_all(zstd_of(packed)?, size.min(limit(packed.len() as u64)))?, size)
 }
 
-/// Greatest window of a zstd stream, as a power of two: the decoder holds all of it. That of `zstd -19` is 8 MiB.
+/// Largest window of a zstd stream, as a power of two: the decoder holds all of it. That of `zstd -19` is 8 MiB.
 const MAX_WINDOW: u32 = 27;
 
 fn zstd_of<'r, R: Read>(packed: R) -> io::Result<zstd::stream::read::Decoder<'r, io::BufReader<R>>> {

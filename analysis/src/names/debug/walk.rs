@@ -9,7 +9,7 @@ use gimli::{AttributeValue, RangeListsOffset, UnitOffset, UnitRef};
 use super::sections::{Broken, Slice};
 use crate::names::work::Work;
 
-/// Greatest number of functions in each other at one address. Kernels have some 20.
+/// Largest number of functions in each other at one address. Kernels have some 20.
 const MAX_INLINED: usize = 256;
 
 /// Name of a function, or the entry that has it.

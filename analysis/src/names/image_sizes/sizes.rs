@@ -128,7 +128,7 @@ impl StaticSizes {
     }
 }
 
-/// Symbols that count: of those at one address the one with the greatest size.
+/// Symbols that count: of those at one address the one with the largest size.
 #[derive(Default)]
 pub(super) struct Counted<'s> {
     /// By section and address.

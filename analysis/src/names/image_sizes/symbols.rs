@@ -8,7 +8,7 @@ use super::parts::SectionPart;
 use crate::names::debug::image::{Image, ImageError, Section};
 use crate::names::debug::symbols::Symbols;
 
-/// Limit of the bytes of a table of symbols, and of their names: the greatest kernels need a tenth of it.
+/// Limit of the bytes of a table of symbols, and of their names: the largest kernels need a tenth of it.
 const MAX_TABLE_BYTES: u64 = 256 << 20;
 
 /// Kind of a symbol that has a size or names a file.

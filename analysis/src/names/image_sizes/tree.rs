@@ -21,9 +21,9 @@ const OF_THE_BUILD: [&str; 2] = ["scripts", "tools"];
 const SOURCE_LINK: &str = "source";
 /// Endings of sources that objects are made of.
 const SOURCES: [&str; 3] = ["c", "S", "rs"];
-/// Greatest Makefile that is looked through.
+/// Largest Makefile that is looked through.
 const MAX_MAKEFILE_BYTES: u64 = 1 << 20;
-/// Greatest object that is read.
+/// Largest object that is read.
 const MAX_OBJECT_BYTES: u64 = 256 << 20;
 
 /// Tree that is being read.

@@ -10,7 +10,7 @@ use crate::names::debug::sections::{ALONE, Broken, Dwarf, Sections, Slice};
 use crate::names::debug::units;
 use crate::names::work::{Spent, Work};
 
-/// Greatest number of bytes in the names of all units together; the largest kernels have some 2 MB.
+/// Largest number of bytes in the names of all units together; the largest kernels have some 2 MB.
 const MAX_NAME_BYTES: usize = 64 << 20;
 
 /// Units of an image, by the sources that they are made of.

@@ -125,6 +125,8 @@ impl ObjectRows<'_> {
         let ObjectFate { fate, free, end, pages, .. } = *object;
         let allocates = matches!(fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
         let has_bytes = allocates && object.kind.has_size(object.requested.into());
+        // No entry of a text has 0 bytes: the text does not tell them.
+        let told = |bytes: u64| Some(bytes).filter(|&bytes| has_bytes && (bytes > 0 || self.capabilities.past));
         let (ts, cpu) = self.capabilities.told_place(object.at, object.cpu);
         let SiteTexts { symbol, module } = self.symbols.site(object.call_site, texts);
         ObjectRow {
@@ -140,8 +142,8 @@ impl ObjectRows<'_> {
             module,
             cache: object.cache.map(|cache| texts.id(cache)),
             reclaimable: object.reclaimable,
-            requested: has_bytes.then_some(object.requested),
-            allocated: has_bytes.then_some(object.allocated),
+            requested: told(object.requested),
+            allocated: told(object.allocated),
             fate: texts.id(fate.name().as_bytes()),
             free_seq: end.map(|end| end.seq),
             lifetime: free.and(end).map(|end| end.at.saturating_sub(object.at)),

@@ -3,6 +3,8 @@
 pub(crate) mod cell;
 pub(crate) mod fit;
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
@@ -123,7 +125,14 @@ impl Grid<'_> {
         };
         let mut needs: Vec<Need> = self.columns.iter().map(of_column).collect();
         let limits_sites = self.screen.width.is_some();
+        let has_keys = self.columns.iter().any(|column| column.shows == Shows::Key);
+        let kind = self.columns.iter().position(|column| column.shows == Shows::Kind);
+        let kind = kind.filter(|_| limits_sites && has_keys);
+        let (mut names, mut has_alike) = (HashSet::new(), false);
         each_piece(rows, |piece| {
+            if kind.is_some() {
+                has_alike |= piece.iter().any(|row| !names.insert(self.hash_of_keys(row)));
+            }
             for (index, need) in needs.iter_mut().enumerate().filter(|(_, need)| limits_sites && need.site.is_some()) {
                 let cells = piece.iter().filter_map(|row: &Vec<Cell>| row.get(index));
                 need.kept = cells.map(|cell| cut::least_of_site(&cell.text)).fold(need.kept, usize::max);
@@ -140,7 +149,19 @@ impl Grid<'_> {
             needs.iter_mut().zip(widths).for_each(|(need, width)| need.width = need.width.max(width.into()));
             Ok(())
         })?;
+        if let Some(need) = kind.and_then(|kind| needs.get_mut(kind)).filter(|_| has_alike) {
+            // Rows that only their kinds tell apart.
+            need.drop = need.drop.min(1);
+        }
         Ok(needs)
+    }
+
+    /// Hash of the keys of a row.
+    fn hash_of_keys(&self, row: &[Cell]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let keys = self.columns.iter().zip(row).filter(|(column, _)| column.shows == Shows::Key);
+        keys.for_each(|(_, cell)| cell.text.hash(&mut hasher));
+        hasher.finish()
     }
 
     /// Cells of the columns that are shown, cut to their widths.
@@ -277,6 +298,17 @@ mod tests {
         let columns = [N, Column::figure("X", 0, ""), NAME];
         let text = written(&columns, &[["1", "2", "f+0x1"]], &Screen::plain(None));
         assert_eq!(text, " X  N  NAME\n 2  1  f+0x1\n");
+    }
+
+    #[test]
+    fn rows_that_only_their_kinds_tell_apart_keep_the_column() {
+        let columns = [Column::kind(9), Column::figure("MEDIAN", 8, ""), N, NAME.showing(Shows::Key)];
+        let row = |kind, name| [kind, "2.003 s", "494 KiB", name];
+        let screen = Screen::plain(Some(29));
+        let text = written(&columns, &[row("cache", "python3"), row("kmalloc", "sh")], &screen);
+        assert!(text.starts_with("  MEDIAN        N  NAME"), "{text}");
+        let text = written(&columns, &[row("cache", "python3"), row("kmalloc", "python3")], &screen);
+        assert!(text.starts_with(" KIND           N  NAME"), "{text}");
     }
 
     #[test]

@@ -27,6 +27,9 @@ use crate::terminal::screen::Paint;
 /// Seconds from 1970 to 1990: no machine runs for so long.
 const FIRST_DATE: u64 = 631_152_000;
 
+/// Name of an input that is a stream.
+const STREAM: &str = "-";
+
 /// Remedy for a trace without symbols.
 const NAME_AFTERWARDS: &str =
     "Name call-sites with --kallsyms FILE: a copy of /proc/kallsyms of the same boot, or the kernel's System.map.";
@@ -43,7 +46,7 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     let rest = line.strip_prefix(&word).unwrap_or_default();
     writeln!(out, "{}{rest}", options.screen.paint(paint, &word))?;
     if head.completeness.verdict != "complete" && head.trace.text.is_some() {
-        text("What is missing in the text, or makes no sense there, is in no figure.", options, out)?;
+        text("Lines that are missing or make no sense are not in the figures.", options, out)?;
     } else if head.completeness.verdict != "complete" {
         text("Figures are estimates where events are missing; kmemtrace-check shows where.", options, out)?;
     }
@@ -55,7 +58,7 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     }
     if head.query.by.contains(&GroupKey::Cgroup.name()) || options.filters.iter().any(|(name, _)| name == "cgroup") {
         const CGROUPS: &str = "A cgroup is that of the thread that ran: work done for others (kworkers, softirqs) counts for it. (unknown): \
-                               record with -e slab or -e page, whose events of threads and cgroups tell it.";
+                               record with -e slab, page or latency, which record events of threads and cgroups, too.";
         text(CGROUPS, options, out)?;
     }
     for line in unjudged(body) {
@@ -380,13 +383,17 @@ fn wrapped(body: &Body<'_>, options: &TableOptions) -> Option<String> {
 /// Parts that identify the recording.
 fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
     // Path and date of a trace that was not named stand in the first line.
-    let mut head = if options.is_default_input { Vec::new() } else { vec![options.title.clone()] };
+    let is_unnamed = options.is_default_input || options.title == STREAM;
+    let mut head = if is_unnamed { Vec::new() } else { vec![options.title.clone()] };
     if let Some(kernel) = trace.kernel {
         let [kernel, arch] = [kernel, trace.arch.unwrap_or_default()].map(|text| escape(text.as_bytes()));
         head.push(format!("Linux {kernel} {arch}").trim_end().to_owned());
     }
     head.extend(trace.cpus.map(|cpus| counted(cpus as u64, "CPU")));
     if let Some(text) = trace.text {
+        if let Some(title) = head.first_mut().filter(|_| text.slices > 0 && options.more_inputs > 0) {
+            *title += &format!(" and {}", counted(options.more_inputs as u64, "more file"));
+        }
         head.extend((text.slices > 0).then(|| format!("the last of {} texts", text.slices)));
         head.extend((!text.others.is_empty()).then(|| format!("also there: {}", text.others.join(", "))));
         // Logs have times since the machine's start, which are no dates.

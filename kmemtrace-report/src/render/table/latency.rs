@@ -167,6 +167,7 @@ pub(super) fn waits(view: &Waits<'_>, options: &TableOptions, out: &mut dyn Writ
         WaitBy::Task => 1,
         WaitBy::Order => 2,
         WaitBy::Gfp => 3,
+        WaitBy::Cgroup => 4,
     };
     let keys: Vec<usize> = view.keys.iter().map(place).collect();
     let columns: Vec<Column<'_>> = WAITS.into_iter().chain(keys.iter().map(|place| WAIT_KEYS[*place])).collect();
@@ -177,7 +178,9 @@ pub(super) fn waits(view: &Waits<'_>, options: &TableOptions, out: &mut dyn Writ
         };
         let pid = row.pid.map_or("-".to_owned(), |pid| pid.to_string());
         let comm = cells::shown(&row.comm).map_or(String::new(), |comm| format!("{comm}-"));
-        let names: [Cell; 4] = [site, (comm + &pid).into(), cells::count(row.order).into(), cells::text(&row.gfp)];
+        let cgroup = cells::shown(&row.cgroup).unwrap_or_else(|| "(unknown)".to_owned());
+        let names: [Cell; 5] =
+            [site, (comm + &pid).into(), cells::count(row.order).into(), cells::text(&row.gfp), cgroup.into()];
         let figures = [
             cells::count(row.allocs),
             cells::count(row.waited),

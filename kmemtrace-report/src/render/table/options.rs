@@ -38,8 +38,12 @@ pub(crate) struct TableOptions {
     pub(crate) title: String,
     /// The command line names no trace: the first line tells which one is meant.
     pub(crate) is_default_input: bool,
+    /// Inputs that the command line names beside the first.
+    pub(crate) more_inputs: usize,
     /// The trace may have call stacks.
     pub(crate) has_stacks: bool,
+    /// Events of reclaim were recorded.
+    pub(crate) has_reclaim: bool,
     /// Number of slab caches whose objects have red zones.
     pub(crate) red_zones: usize,
 }
@@ -77,7 +81,9 @@ impl TableOptions {
             time: None,
             title: String::new(),
             is_default_input: false,
+            more_inputs: 0,
             has_stacks: false,
+            has_reclaim: false,
             red_zones: 0,
         }
     }

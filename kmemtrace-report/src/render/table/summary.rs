@@ -15,6 +15,7 @@ use super::options::TableOptions;
 use super::{cells, figures, heading, leaks};
 use crate::columns::column::{Column, Holds, Shows};
 use crate::columns::{KINDS, TOP_CHURN, TOP_LIVE, TOP_LIVE_WASTE};
+use crate::of_text;
 use crate::render::grid::Grid;
 use crate::render::grid::cell::{Cell, Notes};
 use crate::terminal::screen::{self, Paint};
@@ -81,12 +82,13 @@ pub(crate) fn summary(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if view.events.total > 0 && view.events.used == 0 {
-        const NO_OBJECTS: &str = "The recording has no slab or page events. Events of reclaim, compaction and shrinkers: \
-                                  kmemtrace-report latency, shrinkers, stalls and waits.";
+        const NO_OBJECTS: &str = "The recording has no slab or page events. If it has events of reclaim, compaction or shrinkers, use \
+                                  kmemtrace-report latency, shrinkers, stalls and waits; to see who allocates memory, \
+                                  record with kmemtraced, or with trace-cmd record -e kmem.";
         return heading::text(NO_OBJECTS, options, out);
     }
     if head.trace.text.is_some() {
-        return of_text(head, view, options, out);
+        return of_one_moment(head, view, options, out);
     }
     let mut text = Vec::new();
     for layout in Layout::all() {
@@ -131,7 +133,7 @@ fn laid_out(
             continue;
         }
         writeln!(out)?;
-        heading::title(list.title, options, out)?;
+        heading::title(&list.title, options, out)?;
         notes |= top(found, (&list, view, rows), &total, options, out)?;
     }
     if !layout.has_facts {
@@ -145,7 +147,7 @@ fn laid_out(
     if layout.has_notes {
         heading::footer(notes, options, out)?;
     }
-    next(&further(head, view, notes, options.has_stacks), layout, options, out)?;
+    next(&further(head, view, notes, options), layout, options, out)?;
     not_shown(&left_out, options, out)
 }
 
@@ -160,9 +162,10 @@ fn not_shown(left_out: &[(&str, &str)], options: &TableOptions, out: &mut dyn Wr
 }
 
 /// Writes the summary of a text of one moment: what it tells of live memory, and nothing of the past.
-fn of_text(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+fn of_one_moment(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     if let Some(parts) = &view.balance {
-        return super::balance::parts(parts, options, out);
+        super::balance::parts(parts, options, out)?;
+        return views_of_text(head, options, out);
     }
     let mut notes = kinds(view, options, out)?;
     if view.rows.iter().all(|row| row.stats.0.is_none_or(|stats| stats.is_empty())) {
@@ -170,9 +173,7 @@ fn of_text(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mu
         return heading::empty("no allocation", options, out);
     }
     if head.trace.input == "slabinfo" {
-        writeln!(out)?;
-        let line = format!("Next: kmemtrace-report caches {}", options.title);
-        return heading::text(&line, options, out);
+        return views_of_text(head, options, out);
     }
     let total = objects(view);
     let [live, ..] = lists(view);
@@ -181,12 +182,22 @@ fn of_text(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mu
         heading::title("Most memory, by call-site", options, out)?;
         notes |= top(rows, (&live, view, LIST_ROWS[0]), &total, options, out)?;
     }
-    heading::footer(notes, options, out)
+    heading::footer(notes, options, out)?;
+    views_of_text(head, options, out)
+}
+
+/// Writes which views a text has.
+fn views_of_text(head: &Head<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let views = head.trace.text.map_or(Vec::new(), |info| of_text::views(head.trace.input, info));
+    let Some((first, others)) = views.split_first() else { return Ok(()) };
+    writeln!(out)?;
+    heading::text(&format!("Next: kmemtrace-report {first} {}", options.title), options, out)?;
+    heading::text(&format!("Views of such a text, too: {}", others.join(", ")), options, out)
 }
 
 /// Short list of call-sites.
 struct ShortList<'v, 'a> {
-    title: &'static str,
+    title: String,
     rows: &'v Option<Rows<'a, SiteRow<'a>>>,
     columns: &'static [Column<'static>; 6],
     /// What it has, and the words of the command line that show more of it.
@@ -201,22 +212,25 @@ fn objects(view: &Summary<'_>) -> PrintedStats {
 
 /// Lists of `summary`, the live ones first.
 fn lists<'v, 'a>(view: &'v Summary<'a>) -> [ShortList<'v, 'a>; 3] {
+    // Memory that the kernel takes back by itself ranks behind the rest, where it is known.
+    let is_known = view.leaks.as_ref().is_some_and(|leaks| leaks.by_site.values().any(|[_, back]| *back > 0));
+    let order = if is_known { "; what the kernel takes back comes last" } else { "" };
     let live = ShortList {
-        title: "Most bytes live now, by call-site",
+        title: format!("Most bytes live now, by call-site{order}"),
         rows: &view.top_live,
         columns: &TOP_LIVE,
         about: "live bytes by call site",
         command: "live",
     };
     let live_waste = ShortList {
-        title: "Most bytes wasted by objects live now",
+        title: "Most bytes wasted by objects live now".to_owned(),
         rows: &view.top_live_waste,
         columns: &TOP_LIVE_WASTE,
         about: "waste of live objects",
         command: "sites --sort live_wasted",
     };
     let churn = ShortList {
-        title: "Churn: bytes wasted over all allocations (cumulative, most of them freed again)",
+        title: "Churn: bytes wasted over all allocations (cumulative, most of them freed again)".to_owned(),
         rows: &view.top_sites,
         columns: &TOP_CHURN,
         about: "churn",
@@ -445,7 +459,13 @@ fn next(
 }
 
 /// Commands that look further, the most useful first, each with what it shows.
-fn further(head: &Head<'_>, view: &Summary<'_>, notes: Notes, has_stacks: bool) -> Vec<(&'static str, &'static str)> {
+fn further(
+    head: &Head<'_>,
+    view: &Summary<'_>,
+    notes: Notes,
+    options: &TableOptions,
+) -> Vec<(&'static str, &'static str)> {
+    let has_stacks = options.has_stacks;
     let total = objects(view);
     // A bound is no reason to suspect a call-site: its objects may be gone.
     let is_sure = |row: &SiteRow<'_>| row.kind.space() == Space::Slab && !row.stats.live_is_upper_bound;
@@ -461,6 +481,7 @@ fn further(head: &Head<'_>, view: &Summary<'_>, notes: Notes, has_stacks: bool) 
     let found = [
         (suspected(view).is_some(), "kmemtrace-report leaks", "who holds more and more memory"),
         (head.completeness.verdict != "complete", "kmemtrace-check", "where events are missing"),
+        (options.has_reclaim, "kmemtrace-report stalls", "who waited for memory, the longest first"),
         (view.failed_without_fallback > 0, "kmemtrace-report failed", "allocations that failed, and their call sites"),
         (errors(&view.findings) > Some(0), "kmemtrace-report mismatch", "both call sites of each error"),
         (is_of_pages, "kmemtrace-report uses", "what the pages are for"),

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kmemtrace::live::{Detail, LiveName, LiveRow, Shares, SizeShare};
-use kmemtrace_abi::text::units::grouped;
+use kmemtrace_abi::text::units::{counted, grouped};
 
 use super::view::{Paint, Pen, ScreenView, WIDE};
 use super::{figures, rows, who};
@@ -94,7 +94,7 @@ fn words(view: ScreenView<'_>, row: &LiveRow, detail: &Detail, width: usize, mar
         0 => String::new(),
         n => format!("  asks {} B, gets {} B", requested / n, live / n),
     };
-    let facts = format!("  {} objects{sizes}  wasted {}", grouped(*objects), figures::long_bytes(*wasted));
+    let facts = format!("  {}{sizes}  wasted {}", counted(*objects, "object"), figures::long_bytes(*wasted));
     let name = cut::site(&who::name(&row.name), width.saturating_sub(facts.chars().count()), mark);
     let window = figures::window(view.state.window());
     let ages = &detail.ages;

@@ -17,6 +17,7 @@ enum Member {
     Module,
     Comm,
     Pid,
+    Cgroup,
     Cache,
     Kind,
     Use,
@@ -24,11 +25,12 @@ enum Member {
     Name,
 }
 
-const MEMBERS: [(&str, Member); 7] = [
+const MEMBERS: [(&str, Member); 8] = [
     ("site", Member::Site),
     ("module", Member::Module),
     ("comm", Member::Comm),
     ("pid", Member::Pid),
+    ("cgroup", Member::Cgroup),
     ("cache", Member::Cache),
     ("kind", Member::Kind),
     ("use", Member::Use),
@@ -107,7 +109,7 @@ impl Selection for RowFilter {
         let names = [names.module, names.site, names.cache, names.usage];
         let mut conditions = self.conditions.iter();
         conditions.all(|condition| match condition.member {
-            Member::Comm | Member::Pid | Member::Name => true,
+            Member::Comm | Member::Pid | Member::Cgroup | Member::Name => true,
             _ => condition.is_met(kind, names.into_iter()),
         })
     }
@@ -117,6 +119,14 @@ impl Selection for RowFilter {
         conditions.all(|condition| match condition.member {
             // A thread has objects of all kinds.
             Member::Comm | Member::Pid => condition.is_met(Kind::Kmalloc, std::iter::once(task)),
+            _ => true,
+        })
+    }
+
+    fn takes_cgroup(&self, cgroup: &LiveName) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.all(|condition| match condition.member {
+            Member::Cgroup => condition.is_met(Kind::Kmalloc, std::iter::once(cgroup)),
             _ => true,
         })
     }
@@ -131,6 +141,7 @@ impl Condition {
             | (Member::Site | Member::Module, LiveGroup::Stacks)
             | (Member::Module, LiveGroup::Modules)
             | (Member::Comm | Member::Pid, LiveGroup::Tasks)
+            | (Member::Cgroup, LiveGroup::Cgroups)
             | (Member::Cache | Member::Kind, LiveGroup::Caches)
             | (Member::Use, LiveGroup::Uses) => true,
             // Rows are of all slab objects, or of pages.
@@ -170,6 +181,7 @@ fn value(member: Member, name: &LiveName) -> Option<Vec<u8>> {
         (Member::Module, LiveName::Module(module)) => of(module.as_deref()),
         (Member::Cache, LiveName::Cache(cache)) => of(cache.as_deref()),
         (Member::Comm, LiveName::Task(_, comm)) => of(comm.as_deref()),
+        (Member::Cgroup, LiveName::Cgroup(path)) => of(path.as_deref()),
         (Member::Pid, LiveName::Task(pid, _)) => Some(pid.map_or(Vec::new(), |pid| pid.to_string().into_bytes())),
         _ => None,
     }

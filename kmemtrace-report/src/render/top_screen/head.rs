@@ -143,7 +143,7 @@ fn known_symbols(view: ScreenView<'_>) -> Option<usize> {
         match &*row.name {
             LiveName::Site(site, symbol) => count(*site, symbol),
             LiveName::Stack(frames) => frames.iter().for_each(|(frame, symbol)| count(*frame, symbol)),
-            LiveName::Module(_) | LiveName::Task(..) | LiveName::Cache(_) | LiveName::Use(_) => {}
+            LiveName::Module(_) | LiveName::Task(..) | LiveName::Cgroup(_) | LiveName::Cache(_) | LiveName::Use(_) => {}
         }
     }
     (known * 100usize).checked_div(all)

@@ -349,7 +349,7 @@ fn keys_sort_filter_choose_and_freeze() {
     press(&mut state, &snapshot, 10, Key::Enter);
     assert_eq!(
         state.message.as_deref(),
-        Some("colour: no key of a filter; there are site, module, comm, pid, cache, kind, use")
+        Some("colour: no key of a filter; there are site, module, comm, pid, cgroup, cache, kind, use")
     );
     press(&mut state, &snapshot, 10, Key::Escape);
     assert_eq!(state.rows(&snapshot).len(), 3);

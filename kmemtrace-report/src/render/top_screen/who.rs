@@ -25,6 +25,8 @@ pub(super) fn name(name: &LiveName) -> String {
         LiveName::Task(Some(0), None) => "(idle)".to_owned(),
         LiveName::Task(Some(pid), None) => format!("({pid})"),
         LiveName::Task(Some(pid), Some(comm)) => format!("{} ({pid})", escape(comm)),
+        LiveName::Cgroup(None) => "(unknown)".to_owned(),
+        LiveName::Cgroup(Some(path)) => escape(path).into_owned(),
         LiveName::Cache(None) => "(cache not known)".to_owned(),
         // Several names with zeros between them: the cache may be any of these.
         LiveName::Cache(Some(cache)) if cache.contains(&0) => {

@@ -125,7 +125,7 @@ fn words_that_are_none_are_refused() -> Result<(), Skip> {
         assert!(!directory.file("report").exists());
     }
     for (line, said) in [
-        (&["summary", "--memstrack", "task_top"][..], "--memstrack: stands in place of a view: leave out summary"),
+        (&["summary", "--memstrack", "task_top"][..], "--memstrack: takes the place of a view; leave out summary"),
         (&["--memstrack", "task_top", "--format", "json"], "cannot be used with '--format"),
         (&["--memstrack", "task_top", "--kind", "cache"], "cannot be used with '--kind"),
     ] {

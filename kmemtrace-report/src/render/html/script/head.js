@@ -55,6 +55,9 @@ function drawVerdict() {
   ];
   $("origin").textContent = origin.filter(Boolean).join("  \u00b7  ");
   document.title = "kmemtrace: " + DATA.title;
+  $("heading").textContent = !HAS_MEMORY && DATA.waiting ? "Time that tasks waited for memory of the kernel"
+    : TRACE.one_moment ? "Kernel memory in use at one moment"
+    : "Kernel memory: allocated during the recording, and still live at its end";
   drawNotes();
 }
 
@@ -105,7 +108,7 @@ function drawTiles() {
     const bound = total.live_is_upper_bound ? "\u2264 " : "", share = percent(total.wasted, total.allocated);
     put(total.live_allocated === null ? null : bound + bytes(total.live_allocated), "live at the end", counted(total.live_objects, "object") + (bound ? ", at most" : ""));
     put(size(total.peak_live_allocated), "peak", IS_SAVED ? "not in a saved document" : total.peak_at === null ? null : "at " + moment(total.peak_at - TRACE.first));
-    put(size(total.wasted), "wasted, over all", share === "-" ? null : share + " of what was allocated");
+    put(size(total.wasted), "wasted, over all allocations", share === "-" ? null : share + " of what was allocated");
     put(size(total.allocated), "allocated in total", counted(total.allocs, "allocation"));
   }
   const shared = DATA.trees.find(tree => tree.has_static);
