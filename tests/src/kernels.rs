@@ -86,9 +86,9 @@ const SCRIPT: &str = "
     kmemtraced -o /out/hands 2>/out/hands.messages &
     recorder=$!
     recording /out/hands.messages
-    trigger=$tracing/instances/kmemtraced/events/sched/sched_switch/trigger
+    trigger=$tracing/instances/kmemtrace/events/sched/sched_switch/trigger
     echo 'traceoff if next_pid == 99999999' >$trigger
-    cat $tracing/instances/kmemtraced/set_event >/out/hands.set_event
+    cat $tracing/instances/kmemtrace/set_event >/out/hands.set_event
     sleep 2
     echo '!traceoff if next_pid == 99999999' >>$trigger
     sleep 2
