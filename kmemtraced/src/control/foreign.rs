@@ -154,13 +154,15 @@ impl Watcher {
     /// Takes the writes that the kernel reported. Compares the files if there are any, or if it `is_time`.
     fn look(&mut self, is_time: bool) -> Option<String> {
         let before = if is_time || self.control.has_cheap_clock() { self.control.now() } else { None };
-        let told = self.control.written(std::mem::take(&mut self.own));
+        let mut told = self.control.written(std::mem::take(&mut self.own));
         if told.is_empty() && !is_time {
             return None;
         }
         self.compared = Instant::now();
         let before = before.or_else(|| self.control.now()).map(|(not_later, _)| not_later);
         let differences = self.control.differences();
+        // The kernel reports a write once it has acted: the writers of what was found may be known only now.
+        told.files.extend(self.control.written(OwnWrites::default()).files);
         let after = self.control.now().map(|(_, not_earlier)| not_earlier);
         self.history.add(Comparison { before, after, written: told.files, differences })
     }
