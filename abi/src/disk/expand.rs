@@ -1,5 +1,8 @@
 //! Payloads that are stored in less room (zstd, the codec of records), back to what the kernel handed out.
 
+#[cfg(feature = "zstd")]
+use std::cell::RefCell;
+
 use crate::codec::{CodecError, Decoder};
 use crate::disk::block::{self, FLAG_RECORDS, FLAG_ZSTD, Header, kind};
 use crate::fault::Code;
@@ -85,11 +88,24 @@ pub(crate) fn is_stored_otherwise(header: &Header) -> bool {
     header.flags & (FLAG_ZSTD | FLAG_RECORDS) != 0
 }
 
+#[cfg(feature = "zstd")]
+thread_local! {
+    /// Context of zstd, about 100 KB: making one costs as much as expanding a block of encoded records. One a thread serves the files of
+    /// all its CPUs.
+    static FRAMES: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
 /// Expands a zstd frame to exactly `raw_len` bytes; the code of the fault if it is no such frame.
 #[cfg(feature = "zstd")]
 fn expand(stored: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), Code> {
     out.resize(raw_len, 0);
-    let expanded = zstd::bulk::decompress_to_buffer(stored, out.as_mut_slice());
+    let expanded = FRAMES.with_borrow_mut(|frames| {
+        let frames = match frames {
+            Some(frames) => frames,
+            None => frames.insert(zstd::bulk::Decompressor::new()?),
+        };
+        frames.decompress_to_buffer(stored, out.as_mut_slice())
+    });
     if expanded.is_ok_and(|n| n == raw_len) { Ok(()) } else { Err(Code::BadCompression) }
 }
 
