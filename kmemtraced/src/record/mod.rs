@@ -67,7 +67,7 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     let job = Job { command: args.command.clone(), reports: memstrack::reports(&args), file };
     // Before anything of this process is changed that programs would inherit.
     let launcher = Launcher::fork(job, &mut passed)?;
-    messages::start(args.priority, args.sandbox)?;
+    messages::start(args.priority, args.sandbox, args.prints_stream)?;
     if let Some(line) = translated {
         notices::say(&args, &line);
     }
