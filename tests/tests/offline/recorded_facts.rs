@@ -2,41 +2,39 @@
 
 use kmemtrace_abi::disk::block::item;
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_tests::programs::{json, run_to};
+use kmemtrace_tests::programs::{data, json, run_to};
 use kmemtrace_tests::recording::Directory;
 use serde_json::{Value, json};
 
 const REPORT: &str = "kmemtrace-report";
 
-/// Time of day in nanoseconds whose bytes are characters, and the same in seconds.
-fn moment(last: u8) -> (String, u64) {
-    let bytes = [b'A', b'A', b'A', b'A', b'A', last, b'p', 0x18];
-    (String::from_utf8(bytes.to_vec()).unwrap(), u64::from_le_bytes(bytes) / 1_000_000_000)
-}
-
 #[test]
 fn dates_command_and_red_zones_are_shown_where_the_recording_has_them() {
     let [bare, mut told] = [(), ()].map(|()| workload(5, &Options::plain(Shape::plain(), 1, 200)));
-    let ((start, begun), (end, ended)) = (moment(b'A'), moment(b'B'));
+    // Nanoseconds whose bytes are characters, then those of the monotonic clock.
+    let (bytes, monotonic) = ("AAAAABp\x18", "\0".repeat(8));
+    let ended = u64::from_le_bytes(bytes.as_bytes().try_into().unwrap()) / 1_000_000_000;
     told.items = vec![
-        (item::STARTED, start + "\0\0\0\0\0\0\0\0"),
-        (item::STOPPED, end + "\0\0\0\0\0\0\0\0"),
-        (item::COMMAND_LINE, "kmemtraced\0-d\x005\0".to_owned()),
+        (item::STOPPED, format!("{bytes}{monotonic}")),
+        (item::COMMAND_LINE, "kmemtraced\0-d\x005".to_owned()),
         (item::RED_ZONES, "dentry\nkmalloc-64\n".to_owned()),
     ];
     let [bare, told] = [bare, told].map(|workload| Directory::new(&trace_dir(&workload, 5)));
-    let utc = |seconds| json!(kmemtrace::documents::head::utc(seconds));
+    let day = json!("2026-11-21T04:02:45Z");
+    let words = ["kmemtraced", "-q", "-B", "kmemtrace-x", "-o", "sample", "--", "kmemstorm"];
+    let ended = json!(kmemtrace::documents::head::utc(ended));
     for (trace, members) in [
-        (&bare, [Value::Null, Value::Null, Value::Null]),
-        (&told, [utc(begun), utc(ended), json!(["kmemtraced", "-d", "5"])]),
+        (bare.path(), [Value::Null, Value::Null, Value::Null]),
+        (told.path(), [Value::Null, ended, json!(["kmemtraced", "-d", "5"])]),
+        (&data("amd64-6.18"), [day.clone(), day, json!(words)]),
     ] {
-        let document = json(&run_to(0, REPORT, &["summary", "--format", "json"], &[trace.path()]));
+        let document = json(&run_to(0, REPORT, &["summary", "--format", "json"], &[trace]));
         let found = ["begun", "ended", "command"].map(|name| document["trace"][name].clone());
+        let table = String::from_utf8(run_to(0, REPORT, &["summary"], &[trace])).unwrap();
+        assert_eq!(table.contains("begun 2026-11-2"), !members[0].is_null(), "{table}");
+        assert_eq!(table.contains("recorded by"), !members[2].is_null(), "{table}");
+        let red_zones = "Waste contains red zones: slub_debug is on for 2 caches.";
+        assert_eq!(table.contains(red_zones), trace == told.path(), "{table}");
         assert_eq!(found, members);
-        let table = String::from_utf8(run_to(0, REPORT, &["summary"], &[trace.path()])).unwrap();
-        let is_told = std::ptr::eq(trace, &told);
-        for said in ["begun 20", "kmemtraced -d 5", "Waste contains red zones: slub_debug is on for 2 caches."] {
-            assert_eq!(table.contains(said), is_told, "{said}: {table}");
-        }
     }
 }
