@@ -38,6 +38,9 @@ use process::messages;
 use record::shutdown;
 
 fn main() -> ExitCode {
+    if let Some(small) = kmemtrace_fence::small_stack("kmemtraced") {
+        return small;
+    }
     if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
         return pager::wait_for_text();
     }

@@ -282,7 +282,7 @@ fn differences_but_added(run: &Run, before: &Output, now: &Output, added: &mut B
         serde_json::Deserializer::from_str(text).into_iter::<Value>().map_while(Result::ok).collect()
     };
     let (a, b) = (documents(&a), documents(&b));
-    if a.is_empty() || a.len() != b.len() {
+    if a.len() != b.len() || a.is_empty() && before.stdout != now.stdout {
         found.push(format!("{} JSON values before, {} now", a.len(), b.len()));
     }
     a.iter().zip(&b).for_each(|(a, b)| compare_members(view, a, b, added, &mut found));

@@ -20,13 +20,14 @@ fn dates_command_and_red_zones_are_shown_where_the_recording_has_them() {
         (item::RED_ZONES, "dentry\nkmalloc-64\n".to_owned()),
     ];
     let [bare, told] = [bare, told].map(|workload| Directory::new(&trace_dir(&workload, 5)));
+    let sample = data("amd64-6.18");
     let day = json!("2026-11-21T04:02:45Z");
     let words = ["kmemtraced", "-q", "-B", "kmemtrace-x", "-o", "sample", "--", "kmemstorm"];
     let ended = json!(kmemtrace::documents::head::utc(ended));
     for (trace, members) in [
         (bare.path(), [Value::Null, Value::Null, Value::Null]),
         (told.path(), [Value::Null, ended, json!(["kmemtraced", "-d", "5"])]),
-        (&data("amd64-6.18"), [day.clone(), day, json!(words)]),
+        (sample.as_path(), [day.clone(), day, json!(words)]),
     ] {
         let document = json(&run_to(0, REPORT, &["summary", "--format", "json"], &[trace]));
         let found = ["begun", "ended", "command"].map(|name| document["trace"][name].clone());
