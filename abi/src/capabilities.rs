@@ -1,10 +1,10 @@
-//! What an input can tell, whatever it holds.
+//! What an input can provide, whatever it holds.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
 use crate::kind::ByKind;
 
-/// What an input can tell.
+/// What an input can provide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputCapabilities {
     /// Events over time: frees, failed allocations, peaks. False for a list of what is live at one moment.
@@ -32,7 +32,7 @@ impl InputCapabilities {
         InputCapabilities { past: false, places: false, call_sites: false, times: true, frames: true, kinds }
     }
 
-    /// Order key and CPU of an allocation as far as the input tells them: a block of a list may have no time, which is 0.
+    /// Order key and CPU of an allocation as far as the input gives them: a block of a list may have no time, which is 0.
     pub fn told_place(&self, at: u64, cpu: u32) -> (Option<u64>, Option<u32>) {
         (Some(at).filter(|&at| self.places || at != 0), Some(cpu).filter(|_| self.places))
     }

@@ -72,7 +72,7 @@ impl Clock {
         Clock { unit, agreement }
     }
 
-    /// Keys to a second, or 1 where a key is no time.
+    /// Keys per second, or 1 where a key is not a time.
     pub fn per_second(self) -> u64 {
         if self.unit == Unit::Nanoseconds { 1_000_000_000 } else { 1 }
     }
@@ -93,7 +93,7 @@ impl Clock {
         }
     }
 
-    /// A span between two keys with one place of the largest unit that fits: `2.1 ms`; `-` where a key is no time.
+    /// A span between two keys with one place of the largest unit that fits: `2.1 ms`; `-` where a key is not a time.
     pub fn span(self, keys: u64) -> String {
         if self.unit != Unit::Nanoseconds {
             return "-".to_owned();

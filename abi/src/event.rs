@@ -36,9 +36,9 @@ pub enum BulkAction {
     Complete,
 }
 
-/// Share of an event in a record of several objects.
+/// Part of an event in a record of several objects.
 ///
-/// Such a record becomes an event of its own and one event for each address, right behind it and with the same key and CPU. Only the
+/// Such a record becomes an event of its own and one event for each address, right after it and with the same key and CPU. Only the
 /// first one counts as an event of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bulk {
@@ -115,7 +115,7 @@ pub enum Mark {
     /// None.
     #[default]
     None,
-    /// Begin of a span; a wake of a daemon.
+    /// Start of a span; a wake of a daemon.
     Begin(Span),
     /// End of a span; `Event::value` is what it reclaimed or freed. A sleep of a daemon.
     End(Span),
@@ -207,7 +207,7 @@ pub struct Event {
     pub allocated: u64,
     /// Raw gfp flags, whose bits mean what that kernel says.
     pub gfp: Option<u64>,
-    /// True for an object on the account of a memory cgroup, in kernels whose events tell it.
+    /// True for an object that is charged to a memory cgroup, in kernels whose events say so.
     pub accounted: Option<bool>,
     /// CPU the event was recorded on.
     pub cpu: u32,
@@ -225,25 +225,25 @@ pub struct Event {
     pub action: Action,
     /// An allocation that returned null (pages: frame number all ones).
     pub failed: bool,
-    /// Binary logarithm of the number of pages, of events of pages that carry a frame number.
+    /// Binary logarithm of the number of pages; only for events of pages that carry a frame number.
     pub order: Option<u8>,
     /// Call stack that the kernel recorded with the event; kept in [`Names::stacks`].
     pub stack: Option<StackId>,
     /// Meaning for the time that tasks wait for memory. The shrinker's address is `address` then, its function `call_site`.
     pub mark: Mark,
-    /// Number of an event with a `mark`; `None` where its format has no such field. The number of objects, as its bits are, of a record of
-    /// several.
+    /// Number of an event with a `mark`; `None` where its format has no such field. For a record of several objects their number, bit
+    /// for bit.
     pub value: Option<i64>,
-    /// Owner that the input tells with the event, as a text of page_owner does; kept in [`Names::owners`].
+    /// Owner that the input gives with the event, as a text of page_owner does; kept in [`Names::owners`].
     pub owner: Option<OwnerId>,
     /// All fields of the event's record, where [`Names::fields`] keeps them.
     pub fields: Option<FieldsId>,
-    /// Share in a record of several objects.
+    /// Part in a record of several objects.
     pub bulk: Option<Bulk>,
 }
 
 impl Event {
-    /// Kind of the object that is allocated or freed; of a deferred free, which does not tell it, `Kmalloc`. `None` for any other event.
+    /// Kind of the object that is allocated or freed; of a deferred free, which does not give it, `Kmalloc`. `None` for any other event.
     #[inline]
     pub fn kind(&self) -> Option<Kind> {
         match self.action {
@@ -260,7 +260,7 @@ impl Event {
         matches!(self.action, Action::Alloc(_)) || is_bulk
     }
 
-    /// True for an event that the recorder's probes alone record, but for objects allocated in bulk, which are allocations like others.
+    /// True for an event that the recorder's probes alone record, except for objects allocated in bulk, which are allocations like others.
     #[inline]
     pub fn is_of_probe(&self) -> bool {
         matches!(self.action, Action::Deferred | Action::BulkFree(_) | Action::Bulk(_))
@@ -285,7 +285,7 @@ impl Event {
         is_record.then(|| self.value.map_or(0, i64::cast_unsigned))
     }
 
-    /// Number of events behind this one that belong to the same record.
+    /// Number of events after this one that belong to the same record.
     #[inline]
     pub fn addresses(&self) -> u8 {
         match self.bulk {
@@ -294,12 +294,12 @@ impl Event {
         }
     }
 
-    /// Owner of the memory, where the input tells it.
+    /// Owner of the memory, where the input gives it.
     pub fn owner<'n>(&self, names: &'n Names) -> Option<&'n Owner> {
         names.owners.get(self.owner?)
     }
 
-    /// Command name of the thread: the event's own where the input tells it, else that of its id in `comms`.
+    /// Command name of the thread: the event's own where the input gives it, else that of its id in `comms`.
     #[inline]
     pub fn comm<'n>(&self, names: &'n Names, comms: &'n HashMap<i32, Box<[u8]>>) -> Option<&'n [u8]> {
         match self.owner {
@@ -308,12 +308,12 @@ impl Event {
         }
     }
 
-    /// Order key, unless the input does not tell it: a block of a page_owner text may have no time.
+    /// Order key, unless the input does not give it: a block of a page_owner text may have no time.
     pub fn told_at(&self) -> Option<u64> {
         Some(self.at).filter(|&at| self.owner.is_none() || at != 0)
     }
 
-    /// CPU, unless the input does not tell it, as a text of page_owner.
+    /// CPU, unless the input does not give it, as a text of page_owner.
     pub fn told_cpu(&self) -> Option<u32> {
         self.owner.is_none().then_some(self.cpu)
     }
@@ -324,7 +324,7 @@ impl Event {
         (self.allocates() && is_sized).then_some((self.requested, self.allocated))
     }
 
-    /// Bytes asked for and bytes taken, each `None` where the input does not tell it: [`Event::told_bytes`], or what a text lists.
+    /// Bytes asked for and bytes taken, each `None` where the input does not give it: [`Event::told_bytes`], or what a text lists.
     pub fn told_amounts(&self, names: &Names) -> [Option<u64>; 2] {
         match self.owner(names).and_then(|owner| owner.listed.as_deref()) {
             Some(listed) => [listed.amounts.requested, listed.amounts.allocated],
@@ -337,7 +337,7 @@ impl Event {
         self.flags.map(Context::of_flags)
     }
 
-    /// An event of this name of which nothing else is known.
+    /// An event with this name, about which nothing else is known.
     #[inline]
     pub fn new(at: u64, cpu: u32, name: NameId) -> Event {
         Event {
@@ -414,11 +414,11 @@ pub struct Gap {
 pub enum StreamItem {
     /// An event.
     Event(Event),
-    /// A gap; it stands before the first event after it.
+    /// A gap; it comes before the first event after it.
     Gap(Gap),
 }
 
-/// Load of a module, as the kernel's event `module_load` tells it: its initialisation comes next, on the same thread.
+/// Load of a module, as the kernel's event `module_load` reports it: its initialisation comes next, on the same thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleLoad<'n> {
     /// Order key.
@@ -429,7 +429,7 @@ pub struct ModuleLoad<'n> {
     pub name: &'n [u8],
 }
 
-/// End of a module, as the kernel's event `module_free` tells it: unloaded, or its initialisation has failed.
+/// End of a module, as the kernel's event `module_free` reports it: unloaded, or its initialisation has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleFree<'n> {
     /// Order key.
@@ -498,7 +498,7 @@ pub enum TaskEvent<'n> {
     },
 }
 
-/// Consumer of a stream's items, in stream order: a gap stands before the first event after it.
+/// Consumer of a stream's items, in stream order: a gap comes before the first event after it.
 pub trait EventSink {
     /// The consumer looks at `Event::cache`; where false, cache names are not interned.
     const NAMES: bool = true;

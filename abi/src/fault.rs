@@ -55,7 +55,7 @@ macro_rules! codes {
                 match self { $(Code::$variant => Severity::$severity,)* }
             }
 
-            /// The best verdict that a file with it can have.
+            /// The best verdict that a file with this finding can have.
             pub fn verdict(self) -> Verdict {
                 match self { $(Code::$variant => Verdict::$verdict,)* }
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::target::{Big, Endian, Little, TargetOrder, uint_at};
 
-/// Way from the bytes of a field to its value.
+/// How the bytes of a field become its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldForm {
     /// Number.
@@ -31,7 +31,7 @@ pub struct FieldPlace {
     pub offset: usize,
     /// Bytes.
     pub size: usize,
-    /// Way to the value.
+    /// How its bytes become the value.
     pub form: FieldForm,
 }
 
@@ -116,7 +116,7 @@ impl FieldTable {
         self.is_kept
     }
 
-    /// Has records of events kept from here on, or no longer. The reader that asks for them releases each one.
+    /// Keeps the records of events from here on, or stops doing so. The reader that asked for them releases each one.
     pub fn set_kept(&mut self, is_kept: bool) {
         self.is_kept = is_kept;
     }

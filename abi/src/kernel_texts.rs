@@ -17,7 +17,7 @@ pub struct KernelTexts {
     pub uname: Vec<u8>,
     /// `per_cpu/cpuN/stats` of CPUs that have one.
     pub stats: Vec<(u32, String)>,
-    /// Number of possible CPUs, as far as the trace tells.
+    /// Number of possible CPUs, as far as the trace says.
     pub cpus: usize,
     /// Facts of the trace as items of a file header and of names, of which `trace.dat` has no section of its own.
     pub items: Vec<u8>,

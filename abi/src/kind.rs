@@ -32,7 +32,7 @@ impl Space {
         }
     }
 
-    /// True for a space that every recording has, if only with zeros; the others are shown where the input describes their events.
+    /// True for a space that every recording shows, even with zeros alone; the others are shown where the input describes their events.
     pub const fn is_always_shown(self) -> bool {
         matches!(self, Space::Slab | Space::Pages)
     }
@@ -63,8 +63,8 @@ macro_rules! kinds {
                 }
             }
 
-            /// True if an allocation that is noted with so many bytes has a known size. One of per-CPU memory is noted with none if the
-            /// number of CPUs is not known.
+            /// True if an allocation that is kept with so many bytes has a known size. One of per-CPU memory is kept with 0 bytes if
+            /// the number of CPUs is not known.
             #[inline]
             pub fn has_size(self, bytes: u128) -> bool {
                 bytes > 0 || self != Kind::Percpu
@@ -98,12 +98,12 @@ kinds! {
     Tag, "tag", Tag;
 }
 
-/// A value for each kind.
+/// One value for each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ByKind<T>([T; KINDS]);
 
-/// A value for each space.
+/// One value for each space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BySpace<T>([T; Space::ALL.len()]);
@@ -116,7 +116,7 @@ macro_rules! indexed_by {
                 $array($index::ALL.map(of))
             }
 
-            /// The values that `of` gives, if it gives all of them.
+            /// The values that `of` gives; `None` if it lacks one.
             pub fn try_from_fn(of: impl FnMut($index) -> Option<T>) -> Option<$array<T>> {
                 let values: Option<Vec<T>> = $index::ALL.into_iter().map(of).collect();
                 values?.try_into().ok().map($array)
@@ -132,12 +132,12 @@ macro_rules! indexed_by {
                 $array(self.0.each_ref())
             }
 
-            /// The values with what they are of, in the order of reports.
+            /// The values, each with its kind or space, in the order of reports.
             pub fn iter(&self) -> impl ExactSizeIterator<Item = ($index, &T)> {
                 $index::ALL.into_iter().zip(&self.0)
             }
 
-            /// The values, to be changed, with what they are of.
+            /// The values, which may be changed, each with its kind or space.
             pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = ($index, &mut T)> {
                 $index::ALL.into_iter().zip(&mut self.0)
             }
@@ -147,7 +147,7 @@ macro_rules! indexed_by {
                 self.0.iter()
             }
 
-            /// The values alone, to be changed.
+            /// The values alone, which may be changed.
             pub fn values_mut(&mut self) -> std::slice::IterMut<'_, T> {
                 self.0.iter_mut()
             }

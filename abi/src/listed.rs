@@ -18,7 +18,7 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// Bytes asked for by each object, where there are several of one size; `None` where the text does not tell.
+    /// Bytes asked for by each object, where there are several of one size; `None` where the text does not say.
     pub fn requested_of_each(&self) -> Option<u64> {
         self.requested?.checked_div(self.objects?)
     }
@@ -37,7 +37,7 @@ impl Amounts {
     }
 }
 
-/// Columns of slabinfo; `None`: the text does not say, or tells a rounded number.
+/// Columns of slabinfo; `None`: the text does not say, or gives a rounded number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlabColumns {
     /// Objects in use.
@@ -58,7 +58,7 @@ pub struct SlabColumns {
     pub bytes: Option<u64>,
 }
 
-/// Members that rows of some texts have beside the figures.
+/// Members that rows of some texts have besides the figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RowExtras {
     /// None.
@@ -95,14 +95,14 @@ pub struct Listed {
     pub amounts: Amounts,
     /// Time of the latest of several allocations, in ns; 0 without times, and for a single one.
     pub newest: u64,
-    /// The text tells the site: the event's call site, whatever the stack is.
+    /// The text gives the site: the event's call site, whatever the stack is.
     pub tells_site: bool,
-    /// The functions of the stack tell the kind, and without a stack the name of the cache.
+    /// The functions of the stack give the kind, and without a stack the name of the cache.
     pub kind_is_of_stack: bool,
     /// Number of the stack, which no text has.
     pub handle: Option<u64>,
     /// Module that the text names as the owner.
     pub module: Option<Box<[u8]>>,
-    /// Members of rows beside the figures.
+    /// Members of rows besides the figures.
     pub extras: RowExtras,
 }

@@ -1,4 +1,4 @@
-//! Owners of memory: facts that an input tells of each allocation beside its thread, each combination kept once.
+//! Owners of memory: facts that an input gives about each allocation besides its thread, each combination kept once.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -30,7 +30,7 @@ impl Allocators {
     }
 }
 
-/// Facts of an allocation beside its thread id.
+/// Facts of an allocation besides its thread id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// Thread group of the thread.
@@ -76,7 +76,7 @@ impl Owners {
         id
     }
 
-    /// Adds an owner that no other is equal to, without looking for one: it is kept once, and [`Owners::intern`] does not find it.
+    /// Adds an owner without looking for an equal one, which must not exist; [`Owners::intern`] does not find it.
     pub fn push(&mut self, owner: Owner) -> OwnerId {
         let id = OwnerId(NonZeroU32::MIN.saturating_add(u32::try_from(self.all.len()).unwrap_or(u32::MAX)));
         self.all.push(owner);
@@ -93,7 +93,7 @@ impl Owners {
         self.all.is_empty()
     }
 
-    /// Forgets the owners from this number on, whose ids are not valid any more. Where some were interned all are kept.
+    /// Forgets the owners from this number on: their ids become invalid. Keeps all of them if some were interned.
     pub fn forget_pushed(&mut self, from: usize) {
         if self.ids.is_empty() {
             self.all.truncate(from);

@@ -36,7 +36,7 @@ pub struct Target {
     pub word_bytes: u8,
 }
 
-/// A byte order as a type: the one trait that names both crates' idea of it.
+/// A byte order as a type: the one trait that joins what both crates call it.
 pub trait TargetOrder: Copy + Send + Sync + 'static {
     /// For fields at computed offsets and for streams.
     type Stream: StreamOrder;

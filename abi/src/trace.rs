@@ -1,4 +1,4 @@
-//! A trace as its readers see it: what it is, a stream of items for each CPU, and the names beside it.
+//! A trace as its readers see it: what it is, a stream of items for each CPU, and the names next to it.
 //!
 //! One way to open what `kmemtraced` writes and what the kernel leaves (raw relay bytes), for check and
 //! report alike. Reading is one pass in bounded memory; findings are in each stream's [`FileReport`], complete
@@ -29,7 +29,7 @@ pub const FTRACE_TEXT: &str = "ftrace-text";
 /// Name of a `perf.data` in documents.
 pub const PERF_DATA: &str = "perf.data";
 
-/// Part of [`MADE_UP`] for functions of which an input does not tell how far from their start a call is.
+/// Part of [`MADE_UP`] for functions of which an input does not say how far from their start a call is.
 pub const WITHOUT_OFFSET: std::ops::Range<u64> = (1 << 62) + (1 << 31)..MADE_UP.end;
 
 /// Symbol of memory that was allocated before page_owner began: no function, so that an offset in it says nothing.
@@ -41,13 +41,13 @@ pub const NO_STACK: &[u8] = b"no stack";
 /// Addresses of functions that an input names without an address: no kernel has code there. Documents have null for them.
 pub const MADE_UP: std::ops::Range<u64> = 1 << 62..(1 << 62) + (1 << 32);
 
-/// Addresses that stand for stacks by their numbers, where a text tells the number alone.
+/// Addresses that stand for stacks by their numbers, where a text gives the number alone.
 pub const HANDLES: std::ops::Range<u64> = MADE_UP.end..MADE_UP.end + (1 << 32);
 
-/// Address that stands for a call site that a text does not tell.
+/// Address that stands for a call site that a text does not give.
 pub const NO_SITE: u64 = HANDLES.end;
 
-/// True for an address that no input has told: [`MADE_UP`], [`HANDLES`], [`NO_SITE`].
+/// True for an address that no input has given: [`MADE_UP`], [`HANDLES`], [`NO_SITE`].
 pub fn is_made_up(address: u64) -> bool {
     (MADE_UP.start..=NO_SITE).contains(&address)
 }
@@ -88,7 +88,7 @@ pub enum Scope {
     System,
     /// Some tasks alone, as one command and its children: frees by other tasks are unseen, so live figures are upper bounds.
     Tasks,
-    /// The input does not tell.
+    /// The input does not say.
     Unknown,
 }
 
@@ -192,7 +192,7 @@ impl Deferred {
 pub enum SymbolSource {
     /// The trace has the kernel's symbols.
     Trace,
-    /// A file that was named beside the trace.
+    /// A file that was named next to the trace.
     File,
     /// None: the kernel showed no symbols, or all of them at address 0, to the one who recorded.
     Hidden,
@@ -214,7 +214,7 @@ impl SymbolSource {
     }
 }
 
-/// Run of the recorder, as far as the input tells it.
+/// Run of the recorder, as far as the input knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// Time of day at its start, in seconds since 1970.
@@ -230,7 +230,7 @@ pub struct Run {
 pub struct TraceInfo {
     /// Kind of the input.
     pub input: InputKind,
-    /// What the input can tell.
+    /// What the input can provide.
     pub capabilities: InputCapabilities,
     /// Kernel interface that it was recorded from.
     pub source: Option<Source>,
@@ -331,7 +331,7 @@ pub struct TextInfo {
     pub has_caches: bool,
     /// Each entry is one object, with its address.
     pub has_objects: bool,
-    /// Some entry tells the number of its stack, which no text has.
+    /// Some entry gives the number of its stack, which no text has.
     pub has_handles_alone: bool,
     /// Lines of the form may be missing, so that sums over all lines are not known.
     pub lacks_lines: bool,
@@ -347,7 +347,7 @@ pub struct TextInfo {
     pub counters: Vec<(Box<[u8]>, u64)>,
     /// Processes of an OOM report: id, command, resident bytes.
     pub processes: Vec<(i32, Box<[u8]>, u64)>,
-    /// Names of the other texts that were named with it, or stand in the same file.
+    /// Names of the other texts that were named with it, or are in the same file.
     pub others: Vec<&'static str>,
     /// Warnings for people, a sentence each.
     pub warnings: Vec<String>,
@@ -365,7 +365,7 @@ impl TraceInfo {
 pub struct Metadata {
     /// `/proc/kallsyms`, lines of start and end.
     pub kallsyms: Vec<u8>,
-    /// Symbol at the begin of the kernel's image, `_text` or `_stext`, and its address, of an input without the other symbols.
+    /// Symbol at the start of the kernel's image, `_text` or `_stext`, and its address, of an input without the other symbols.
     pub image_begin: Option<(Box<[u8]>, u64)>,
     /// `/proc/modules`, lines of start and end.
     pub modules: Vec<u8>,
@@ -391,27 +391,27 @@ pub struct Metadata {
     /// Lines `CACHE 0` and `CACHE 1` of slab caches: 1 for one whose objects the kernel takes back when it is short of memory; empty if the
     /// recording has none.
     pub reclaim_account: Vec<u8>,
-    /// Names of slab caches whose objects have red zones, a line each; empty if there are none, or the recording does not tell them.
+    /// Names of slab caches whose objects have red zones, a line each; empty if there are none, or the recording does not give them.
     pub red_zones: Vec<u8>,
     /// Lines `TID TGID ROOT PATH` of the threads at the start, and of those whose cgroup no event told: thread, thread group, number of the
     /// hierarchy and path of the cgroup; empty if the recording has none.
     pub cgroups: Vec<u8>,
     /// Ids of the threads that lived at the end, ascending; `None`: the recording does not have them.
     pub threads_end: Option<Vec<i32>>,
-    /// `/proc/meminfo` of the recording's begin; empty if the recording has none.
+    /// `/proc/meminfo` of the start of the recording; empty if the recording has none.
     pub meminfo_start: Vec<u8>,
     /// `/proc/meminfo` of the recording's end.
     pub meminfo_end: Vec<u8>,
-    /// `/proc/vmstat` of the recording's begin; empty if the recording has none.
+    /// `/proc/vmstat` of the start of the recording; empty if the recording has none.
     pub vmstat_start: Vec<u8>,
     /// `/proc/vmstat` of the recording's end.
     pub vmstat_end: Vec<u8>,
-    /// Further texts of the machine's memory of the recording's begin.
+    /// Further texts of the machine's memory at the start of the recording.
     pub memory_start: MemoryTexts,
     /// The same texts of the recording's end.
     pub memory_end: MemoryTexts,
     /// Request of the recorder for call stacks, as `trigger alloc`; empty where the recorder asked the kernel for none. `None`: the
-    /// recording does not tell, and the reader ties stacks where it finds them.
+    /// recording does not say, and the reader ties stacks where it finds them.
     pub stacks: Option<String>,
     /// The recorder's probe events: the time from which they were enabled (0: before the first event), then their definitions, a line
     /// each. `None`: the recording has none.
@@ -426,7 +426,7 @@ pub struct Metadata {
     pub command_line: Vec<u8>,
     /// Findings about `meta.out`; `None`: there is no such file.
     pub report: Option<FileReport>,
-    /// File and line of call sites that the input tells itself, by their addresses.
+    /// File and line of call sites that the input has itself, by their addresses.
     pub sources: HashMap<u64, (Box<[u8]>, u32)>,
     /// Input that a `trace.dat` was made from, where it keeps all facts of that.
     pub made_from: Option<InputKind>,
@@ -437,7 +437,7 @@ pub struct Metadata {
 /// Texts of proc on the machine's memory at one moment; a text is empty if the recording has none.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryTexts {
-    /// `/proc/zoneinfo`, read right behind `/proc/meminfo`.
+    /// `/proc/zoneinfo`, read right after `/proc/meminfo`.
     pub zoneinfo: Vec<u8>,
     /// `/proc/buddyinfo`.
     pub buddyinfo: Vec<u8>,
@@ -454,7 +454,7 @@ pub const MAX_OWN_THREADS: usize = 1 << 16;
 /// on).
 pub const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// Why nothing could be opened.
+/// Why a trace could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A path cannot be opened or read.
@@ -493,7 +493,7 @@ pub enum OpenError {
         /// Second file.
         b: PathBuf,
     },
-    /// An input holds several things, and the caller has to say which one is read.
+    /// An input holds several things: the caller must say which one to read.
     #[error("{path}: {reason}", path = path.display())]
     Choose {
         /// The path.
@@ -501,7 +501,7 @@ pub enum OpenError {
         /// What there is, and how to choose.
         reason: String,
     },
-    /// What it takes to read the trace is more than the process may take.
+    /// Reading the trace needs more memory than the process may take.
     #[error("{path}: {over}", path = path.display())]
     Memory {
         /// The path.
@@ -509,7 +509,7 @@ pub enum OpenError {
         /// The limit.
         over: crate::memory::OverLimit,
     },
-    /// Two files of one CPU: its events would be there twice.
+    /// Two files of one CPU: its events would count twice.
     #[error("{a} and {b} are both of CPU {cpu}: name one of them", a = a.display(), b = b.display())]
     Twice {
         /// First file.
@@ -568,7 +568,7 @@ impl Trace {
         self.streams.iter().any(CpuStream::frees_alone_name_caches)
     }
 
-    /// False where no event can have a call stack: the trace describes none, or tells that none were recorded.
+    /// False where no event can have a call stack: the trace describes none, or says that none were recorded.
     pub fn may_have_stacks(&self) -> bool {
         self.streams.iter().any(CpuStream::may_have_stacks)
     }
@@ -599,12 +599,12 @@ impl Trace {
         self.first_input() == InputKind::Kmemtrace && self.streams.iter().any(|stream| stream.describes_frees(kind))
     }
 
-    /// True where the trace describes events that tell of threads and cgroups: [`crate::event::EventSink::task`].
+    /// True where the trace describes events about threads and cgroups: [`crate::event::EventSink::task`].
     pub fn tells_tasks(&self) -> bool {
         self.streams.iter().any(CpuStream::tells_tasks)
     }
 
-    /// True where the trace describes events that tell of loads of modules: [`crate::event::EventSink::module_load`].
+    /// True where the trace describes events about loads of modules: [`crate::event::EventSink::module_load`].
     pub fn tells_module_loads(&self) -> bool {
         self.streams.iter().any(CpuStream::tells_module_loads)
     }

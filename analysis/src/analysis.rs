@@ -166,7 +166,7 @@ pub struct LiveObject {
     pub allocated: u64,
     /// CPU of the allocation.
     pub cpu: u32,
-    /// Thread id of the allocation; `None` if the trace does not tell it.
+    /// Thread id of the allocation; `None` if the trace does not give it.
     pub pid: Option<i32>,
     /// Order key of the allocation: a time in the clock's unit, or a sequence number.
     pub at: u64,

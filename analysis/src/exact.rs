@@ -1,4 +1,4 @@
-//! Random traces, a million where one has an hour: however the work is cut, every view says what the slow reference says.
+//! Random traces, a million if there is an hour: however the work is cut, every view says what the slow reference says.
 //!
 //! The documents are made within this process, which makes a million of them possible: `tests/tests/offline/contract.rs` does
 //! the same with the program as it is run, and some more.

@@ -1,6 +1,6 @@
 //! Pass over the events of a trace that grows, which lists spans as they end: [`Query::follow`].
 //!
-//! Events are merged up to a key before which no CPU can bring more. The recorder tells it for idle CPUs; of a directory without that,
+//! Events are merged up to a key before which no CPU can bring more. The recorder gives it for idle CPUs; of a directory without that,
 //! a CPU whose file has been read to its end has nothing more before the present less the flush interval. An event that comes later all
 //! the same counts at the time that the others have come to.
 
@@ -298,7 +298,7 @@ impl<'a> Follower<'a> {
         self.left_out.take()
     }
 
-    /// Waits no longer for streams that have nothing, where too much of the others waits for them.
+    /// Stops waiting for streams that have nothing, where too much of the others waits for them.
     pub fn hurry(&mut self) {
         self.hurries = true;
     }
@@ -313,7 +313,7 @@ impl<'a> Follower<'a> {
         self.cgroups.look(text);
     }
 
-    /// Adds command names that the trace has told since it was opened.
+    /// Adds command names that the trace has given since it was opened.
     pub fn add_comms(&mut self, comms: HashMap<i32, Box<[u8]>>) {
         self.pass.add_comms(comms);
     }

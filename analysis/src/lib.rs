@@ -109,7 +109,7 @@
 //! # Rooms
 //!
 //! In the order the data flows: `order` makes one sequence of all CPUs' streams, `pairing` finds the allocation of each free,
-//! `account` adds up, `engine` runs all of it, [`cache`] keeps the result beside the trace, [`documents`] gives it the form of a
+//! `account` adds up, `engine` runs all of it, [`cache`] keeps the result next to the trace, [`documents`] gives it the form of a
 //! view. `query` has rows, filters and limits, `names` the names of call-sites and caches, `memory` the tables.
 
 mod account;

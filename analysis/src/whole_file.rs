@@ -1,4 +1,4 @@
-//! A new file that is whole or not there: written without a name in the directory that it is for, then linked.
+//! A new file that is whole or not there: written without a name in the directory that it belongs to, then linked.
 //!
 //! The kernel removes a file without a name with its program, however that ends. Where the file system has no such files (NFS, FAT)
 //! the file is written under a random name, which a killed program leaves behind.
@@ -232,7 +232,7 @@ pub struct NewFile {
     dir: Arc<Directory>,
     /// Name of the unfinished file, where it has one.
     temporary: Option<OsString>,
-    /// Begin of such a name.
+    /// Start of such a name.
     stem: Vec<u8>,
     name: OsString,
     is_put: bool,

@@ -43,13 +43,14 @@ use kmemtrace::latency::LatencyRequest;
 use kmemtrace::{AnalysisError, OpenError};
 use kmemtrace_abi::memory::{self, Limit};
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_sandbox::pager;
 
 use args::{Color, viewer};
 use cli::{CommandLine, Refusal, Request};
 use rustix::process::DumpableBehavior;
 use terminal::messages::say;
 use terminal::output::Output;
-use terminal::pager;
+use terminal::paged;
 use terminal::screen::Screen;
 use views::Run;
 
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os().collect(), settings) {
         Ok(CommandLine::Request(request)) => {
             if is_paged(&request) {
-                pager::start();
+                paged::start();
             }
             run(&request)
         }
@@ -118,7 +119,7 @@ fn write_text(text: &str) -> anyhow::Result<u8> {
 /// Prints help, the long one through the pager.
 fn write_help(help: &clap::Error) -> anyhow::Result<u8> {
     if std::env::args_os().all(|word| word != "-h") {
-        pager::start();
+        paged::start();
     }
     let mut out = Output::open(None, false)?;
     let text = help.render();

@@ -278,16 +278,17 @@ pub(crate) struct Args {
 }
 
 impl CommandLine {
-    /// Parses the process's command line; ends the process after help, version and errors.
-    pub(crate) fn of_process() -> CommandLine {
+    /// Parses the process's command line; ends the process after errors. The error is a text that was asked for: help, version.
+    pub(crate) fn of_process() -> Result<CommandLine, clap::Error> {
         let words: Vec<OsString> = std::env::args_os().collect();
         let hint = |error: &clap::Error| without_dashes(&words, error).or_else(|| options_of_others::hint(error));
-        parsed(&words).unwrap_or_else(|error| match hint(&error) {
+        parsed(&words).map_err(|error| match hint(&error) {
             Some(line) => {
                 let _ = writeln!(io::stderr(), "kmemtraced: {line}");
                 std::process::exit(NOT_STARTED.into())
             }
-            None => error.exit(),
+            None if error.use_stderr() => error.exit(),
+            None => error,
         })
     }
 }

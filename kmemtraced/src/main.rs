@@ -8,6 +8,7 @@
 //! - `output`: the trace directory;
 //! - `write`: threads that move bytes from a source into files;
 //! - `record`: a recording from start to end, and its exit status;
+//! - `help`: help, through a pager where it is long;
 //! - `doctor`: what this machine offers;
 //! - `viewer`: a recorder and the program that shows what it records, as processes of one command;
 //! - `top` and `watch`: the command lines of a recorder with the live screen, and with a program that prints waits for memory.
@@ -17,6 +18,7 @@ mod choices;
 mod control;
 mod doctor;
 mod fs;
+mod help;
 mod options_of_others;
 mod output;
 mod process;
@@ -31,6 +33,7 @@ mod write;
 use std::process::ExitCode;
 
 use args::{CommandLine, NOT_STARTED, Verb};
+use kmemtrace_sandbox::pager;
 use process::messages;
 use record::shutdown;
 
@@ -38,7 +41,13 @@ fn main() -> ExitCode {
     if let Some(small) = kmemtrace_fence::small_stack("kmemtraced") {
         return small;
     }
-    let CommandLine { verb, args } = CommandLine::of_process();
+    if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
+        return pager::wait_for_text();
+    }
+    let CommandLine { verb, args } = match CommandLine::of_process() {
+        Ok(line) => line,
+        Err(text) => return help::print(&text),
+    };
     let done = match verb {
         // The recorder is a process of its own there.
         Some(Verb::Top(args)) if args.recording.served => top::recording(*args).and_then(record::record),

@@ -5,6 +5,8 @@
 //! the lists in `calls` and `recorder_calls`). A layer holds for the calling thread and the threads that it creates: readers close the
 //! sandbox before there are others, each thread of the recorder closes its own.
 //!
+//! A pager (`pager`) is started before, and stays outside.
+//!
 //! What a layer cannot do is told where it is defined. All system calls without a safe wrapper are in `kernel`, the one module with
 //! `unsafe`.
 
@@ -16,6 +18,7 @@ mod filter;
 mod folders;
 mod kernel;
 mod landlock;
+pub mod pager;
 mod reader;
 mod recorder_calls;
 mod role;

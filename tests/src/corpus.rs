@@ -18,6 +18,8 @@ pub enum Origin {
     Generated,
     /// Generated, and large enough for several windows of events.
     Large,
+    /// A sample of another program, a file.
+    Foreign,
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +55,38 @@ pub fn write(dir: &Path, seeds: u64) -> io::Result<Vec<Case>> {
             cases.push(case(dir, format!("relay-recording-{seed}"), &recording)?);
         }
     }
+    Ok(cases)
+}
+
+/// Folders of `tests/data` with files of other programs, and files there.
+const FOREIGN: [&str; 8] = [
+    "other-programs",
+    "page_owner-amd64-6.1.txt.zst",
+    "page_owner_sort",
+    "texts",
+    "texts-amd64-6.1",
+    "texts-amd64-6.12",
+    "texts-small-6.1",
+    "texts-small-6.12",
+];
+
+/// Copies the samples of other programs into `dir`: a case for each file.
+pub fn foreign(dir: &Path) -> io::Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for name in FOREIGN {
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name), dir)?;
+        let mut to_visit = vec![dir.join(name)];
+        while let Some(visited) = to_visit.pop() {
+            if visited.is_dir() {
+                for entry in fs::read_dir(visited)? {
+                    to_visit.push(entry?.path());
+                }
+            } else if let Some(name) = visited.strip_prefix(dir).ok().and_then(Path::to_str) {
+                cases.push(Case { name: name.to_owned(), origin: Origin::Foreign, files: Vec::new() });
+            }
+        }
+    }
+    cases.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(cases)
 }
 

@@ -1,8 +1,8 @@
 //! Two builds of the programs on the same traces: documents, messages and exit statuses must be the same. Run by `tests/compare`.
 //!
-//! Arguments: `[--quick]`, the directories of both builds, and a directory for the traces.
+//! Arguments: `[--quick|--added]`, the directories of both builds, and a directory for the traces.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::time::Instant;
 use kmemtrace_abi::fault::Code;
 use kmemtrace_tests::corpus::{self, Case, Origin};
 use kmemtrace_tests::generate::Random;
+use serde_json::Value;
 
 const REPORT: &str = "kmemtrace-report";
 const CHECK: &str = "kmemtrace-check";
@@ -105,17 +106,32 @@ struct Comparison {
     compared: AtomicUsize,
     differ: AtomicUsize,
     printing: Mutex<()>,
+    /// Members and columns that only the later build has; `None`: there may be none.
+    added: Option<Mutex<BTreeSet<String>>>,
+}
+
+/// Amount of what is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Amount {
+    Whole,
+    Quick,
+    /// Documents, which may have got members.
+    Added,
 }
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let is_quick = arguments.first().is_some_and(|argument| argument == "--quick");
-    arguments.drain(..usize::from(is_quick));
+    let amount = match arguments.first().map(String::as_str) {
+        Some("--quick") => Amount::Quick,
+        Some("--added") => Amount::Added,
+        _ => Amount::Whole,
+    };
+    arguments.drain(..usize::from(amount != Amount::Whole));
     let [before, now, traces] = &arguments[..] else {
         eprintln!("run by tests/compare, which builds what is compared");
         return ExitCode::from(2);
     };
-    match compare(Path::new(before), Path::new(now), Path::new(traces), is_quick) {
+    match compare(Path::new(before), Path::new(now), Path::new(traces), amount) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -126,14 +142,15 @@ fn main() -> ExitCode {
 }
 
 /// True if all is the same.
-fn compare(before: &Path, now: &Path, traces: &Path, is_quick: bool) -> io::Result<bool> {
+fn compare(before: &Path, now: &Path, traces: &Path, amount: Amount) -> io::Result<bool> {
     let started = Instant::now();
     if traces.exists() {
         fs::remove_dir_all(traces)?;
     }
     let (a, b) = (traces.join("before"), traces.join("now"));
     fs::create_dir_all(&a)?;
-    let cases = corpus::write(&a, if is_quick { 18 } else { 120 })?;
+    let mut cases = corpus::write(&a, if amount == Amount::Whole { 120 } else { 18 })?;
+    cases.extend(corpus::foreign(&a)?);
     corpus::copy(&a, &b)?;
     // An index is written only of files that have not changed for a while.
     std::thread::sleep(std::time::Duration::from_millis(100));
@@ -143,11 +160,14 @@ fn compare(before: &Path, now: &Path, traces: &Path, is_quick: bool) -> io::Resu
         compared: AtomicUsize::new(0),
         differ: AtomicUsize::new(0),
         printing: Mutex::new(()),
+        added: (amount == Amount::Added).then(Mutex::default),
     };
     println!("{} traces, written in {:.0} s", cases.len(), started.elapsed().as_secs_f64());
     // Before any trace is packed.
-    general().iter().try_for_each(|step| comparison.step("", step))?;
-    let jobs = cases.iter().enumerate().map(|(seed, case)| (case.name.as_str(), steps(case, seed as u64, is_quick)));
+    if amount != Amount::Added {
+        general().iter().try_for_each(|step| comparison.step("", step))?;
+    }
+    let jobs = cases.iter().enumerate().map(|(seed, case)| (case.name.as_str(), steps(case, seed as u64, amount)));
     let jobs = Mutex::new(jobs);
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let work = || -> io::Result<()> {
@@ -161,6 +181,10 @@ fn compare(before: &Path, now: &Path, traces: &Path, is_quick: bool) -> io::Resu
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("a panic"))))
     })?;
+    if let Some(added) = comparison.added {
+        let added = added.into_inner().unwrap_or_else(PoisonError::into_inner);
+        added.iter().for_each(|member| println!("added: {member}"));
+    }
     let (compared, differ) = (comparison.compared.into_inner(), comparison.differ.into_inner());
     println!("{:.0} s", started.elapsed().as_secs_f64());
     println!("{compared} documents compared, {differ} differ");
@@ -207,7 +231,15 @@ impl Comparison {
         };
         let (before, now) = (self.before.run(run)?, self.now.run(run)?);
         self.compared.fetch_add(1, Ordering::Relaxed);
-        let differences = differences(&before, &now);
+        let differences = match &self.added {
+            None => differences(&before, &now),
+            Some(added) => {
+                let mut new = BTreeSet::new();
+                let found = differences_but_added(run, &before, &now, &mut new);
+                added.lock().unwrap_or_else(PoisonError::into_inner).extend(new);
+                found
+            }
+        };
         if !differences.is_empty() {
             let _printing = self.printing.lock().unwrap_or_else(PoisonError::into_inner);
             let hidden = run.hidden.iter().flatten().map(|word| format!(" {word}")).collect::<String>();
@@ -229,6 +261,68 @@ fn differences(before: &Output, now: &Output) -> Vec<String> {
     found.extend(first_difference("stdout", &before.stdout, &now.stdout));
     found.extend(first_difference("stderr", &timeless(&before.stderr), &timeless(&now.stderr)));
     found
+}
+
+/// The same of documents, where members and columns that only the later one has are noted in `added`. Messages are not compared.
+fn differences_but_added(run: &Run, before: &Output, now: &Output, added: &mut BTreeSet<String>) -> Vec<String> {
+    if before.status != now.status {
+        return vec![format!("{} before, {} now", before.status, now.status)];
+    }
+    if !before.status.success() {
+        return Vec::new();
+    }
+    let [a, b] = [before, now].map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let view = if run.program == CHECK { "check" } else { run.arguments.first().map_or("", |view| view) };
+    let mut found = Vec::new();
+    if run.arguments.iter().any(|argument| argument == "csv") {
+        compare_columns(view, &a, &b, added, &mut found);
+        return found;
+    }
+    let documents = |text: &str| -> Vec<Value> {
+        serde_json::Deserializer::from_str(text).into_iter::<Value>().map_while(Result::ok).collect()
+    };
+    let (a, b) = (documents(&a), documents(&b));
+    if a.len() != b.len() || a.is_empty() && before.stdout != now.stdout {
+        found.push(format!("{} JSON values before, {} now", a.len(), b.len()));
+    }
+    a.iter().zip(&b).for_each(|(a, b)| compare_members(view, a, b, added, &mut found));
+    found
+}
+
+/// Notes the members of `now` that `before` lacks, and where both differ otherwise.
+fn compare_members(place: &str, before: &Value, now: &Value, added: &mut BTreeSet<String>, found: &mut Vec<String>) {
+    match (before, now) {
+        (Value::Object(a), Value::Object(b)) => {
+            found.extend(a.keys().filter(|name| !b.contains_key(*name)).map(|name| format!("{place}.{name}: gone")));
+            for (name, now) in b {
+                let place = format!("{place}.{name}");
+                match a.get(name) {
+                    Some(before) => compare_members(&place, before, now, added, found),
+                    None => drop(added.insert(place)),
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).for_each(|(a, b)| compare_members(&format!("{place}[]"), a, b, added, found));
+        }
+        (a, b) if a == b => {}
+        (a, b) => {
+            let short = |value: &Value| value.to_string().chars().take(120).collect::<String>();
+            found.push(format!("{place}: {} before, {} now", short(a), short(b)));
+        }
+    }
+}
+
+/// The same of the columns of a table in CSV, whose cells have no line break.
+fn compare_columns(view: &str, before: &str, now: &str, added: &mut BTreeSet<String>, found: &mut Vec<String>) {
+    let heads = [before, now].map(|text| text.lines().next().unwrap_or_default().split(',').collect::<Vec<_>>());
+    let [a, b] = &heads;
+    found.extend(a.iter().filter(|name| !b.contains(name)).map(|name| format!("{view}: column {name} is gone")));
+    let new: Vec<&&str> = b.iter().filter(|name| !a.contains(name)).collect();
+    added.extend(new.iter().map(|name| format!("{view}: column {name}")));
+    if new.is_empty() && before != now {
+        found.extend(first_difference(view, before.as_bytes(), now.as_bytes()));
+    }
 }
 
 /// Standard error without the lines that tell times, and without the size of an index.
@@ -325,9 +419,13 @@ fn general() -> Vec<Step> {
 }
 
 /// All runs on a trace. Packing it comes last, and the packed trace is looked at once more.
-fn steps(case: &Case, seed: u64, is_quick: bool) -> Vec<Step> {
+fn steps(case: &Case, seed: u64, amount: Amount) -> Vec<Step> {
     let random = &mut Random::new(seed);
     let name = case.name.as_str();
+    let is_quick = amount != Amount::Whole;
+    if amount == Amount::Added || case.origin == Origin::Foreign {
+        return documents(name, random, amount);
+    }
     let mut steps = check(name, &case.files);
     steps.extend(VIEWS.into_iter().flat_map(|view| some_options(name, view, random)));
     if case.origin == Origin::Sample && !is_quick {
@@ -339,6 +437,19 @@ fn steps(case: &Case, seed: u64, is_quick: bool) -> Vec<Step> {
     steps.push(run(REPORT, &[&["pack", "-j", "1", "--force", name]]));
     steps.push(run(CHECK, &[&["--format", "json", name]]));
     steps.extend(VIEWS.map(|view| run(REPORT, &[view, &["--format", "json", name]])));
+    steps
+}
+
+/// Each view in the formats of documents, and once with options; for tables, too, where these have to be the same.
+fn documents(name: &str, random: &mut Random, amount: Amount) -> Vec<Step> {
+    let formats = if amount == Amount::Added { &["json", "csv"][..] } else { &FORMATS };
+    let mut steps = vec![run(CHECK, &[&["--format", "json", name]])];
+    for view in VIEWS {
+        let plain = formats.iter().map(|format| run(REPORT, &[view, &["--format", format, "--no-index", name]]));
+        steps.extend(plain);
+        let options = *random.pick(&options_of(view));
+        steps.push(run(REPORT, &[view, &["--format", "json", "--no-index"], options, &[name]]));
+    }
     steps
 }
 

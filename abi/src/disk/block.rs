@@ -31,7 +31,7 @@ pub enum Major {
     /// Without encoded records. Streams are in this version.
     #[default]
     One,
-    /// Records may be encoded ([`FLAG_RECORDS`]); a header tells the length of what the codec made of them.
+    /// Records may be encoded ([`FLAG_RECORDS`]); a header gives the length of what the codec made of them.
     Two,
 }
 
@@ -172,7 +172,7 @@ pub fn seal(block: &mut [u8], info: &BlockInfo, raw_len: Option<usize>) {
     seal_records(block, info, raw_len, 0);
 }
 
-/// As [`seal`], of a block whose records are encoded in `coded_len` bytes; 0 if they are not.
+/// Like [`seal`], for a block whose records are encoded in `coded_len` bytes; 0 if they are not.
 ///
 /// # Panics
 /// As [`seal`].
@@ -217,7 +217,7 @@ fn put_header(room: &mut [u8], mut header: Header, major: Major, coded_len: usiz
     room[offset_of!(Header, header_crc)..][..size_of::<U32>()].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// A block, or the begin of one, with its header as the major version has it; the payload stays as it is, damaged or not. `None`
+/// A block, or the start of one, with its header as the major version has it; the payload stays as it is, damaged or not. `None`
 /// where no whole header of this program's begins the bytes.
 pub fn in_major(block: &[u8], major: Major) -> Option<Vec<u8>> {
     let (header, len) = own_header(block)?;
@@ -318,7 +318,7 @@ fn read_grown<T: FromBytes + IntoBytes>(payload: &[u8], least: usize) -> Option<
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Interval {
-    /// The begin; 0: the start of the trace.
+    /// The start; 0: the start of the trace.
     pub from: U64,
     /// The end; 0: the interval is not known, all ones: the end of the trace.
     pub to: U64,
@@ -422,7 +422,7 @@ pub struct End {
     pub first: U64,
     /// Time of the last event record.
     pub last: U64,
-    /// Why it ended: see `END_*`.
+    /// The reason why it ended: see `END_*`.
     pub reason: U32,
     /// COUNTERS and GAP blocks of the file that have an [`Interval`]: where it is 0 (as in minor version 0) and `grew` has no
     /// loss of its own, no gap needs to be looked for before the events are read.
@@ -505,7 +505,7 @@ impl GapRecord {
     /// Bytes of the record in minor version 0.
     const BYTES_IN_0: usize = size_of::<GapRecord>() - size_of::<Interval>();
 
-    /// The record in a payload of any minor version, and the text behind it; `None` where it is cut short.
+    /// The record in a payload of any minor version, and the text after it; `None` where it is cut short.
     pub fn parse(payload: &[u8]) -> Option<(GapRecord, &[u8])> {
         let record = read_grown(payload, GapRecord::BYTES_IN_0)?;
         Some((record, payload.get(size_of::<GapRecord>()..).unwrap_or_default()))
@@ -519,7 +519,7 @@ pub struct Watermark {
     /// Nanoseconds on the trace's clock: event records of later blocks of this CPU have this time or a later one.
     pub time: U64,
     /// Most bytes that the recorder has taken from the kernel's buffer in one round since the watermark before, in thousandths of the
-    /// buffer, plus 1; 0: not told. From minor version 7 on.
+    /// buffer, plus 1; 0: not known. From minor version 7 on.
     pub filled: U32,
     /// 0.
     pub reserved: U32,
@@ -535,7 +535,7 @@ impl Watermark {
         Watermark { time: time.into(), filled: filled.into(), reserved: 0.into() }
     }
 
-    /// Thousandths of the kernel's buffer that were full; `None` where that is not told.
+    /// Thousandths of the kernel's buffer that were full; `None` where that is not known.
     pub fn filled(&self) -> Option<u32> {
         self.filled.get().checked_sub(1).map(|filled| filled.min(1000))
     }
@@ -552,17 +552,17 @@ pub const LOST_UNKNOWN: u64 = u64::MAX;
 pub const GAP_CLEARED: u32 = 1;
 /// `GapRecord::reason`: the recorder could not write what it had read.
 pub const GAP_NOT_WRITTEN: u32 = 2;
-/// `GapRecord::reason`: a relay channel was full. It counts what it drops on all CPUs together, so this stands in the lowest
+/// `GapRecord::reason`: a relay channel was full. It counts what it drops on all CPUs together, so this is in the lowest
 /// CPU's file, where the number was seen to have grown.
 pub const GAP_FULL: u32 = 3;
 /// `GapRecord::reason`: another program changed what is recorded (tracing switched off, an event disabled, a filter set, ...); the
 /// text names the file. The recorder writes the record when it sees the change, to the end of the trace, and again with its end
-/// once the state is right again: of records with the same begin the last one holds.
+/// once the state is right again: of records with the same start the last one counts.
 pub const GAP_FOREIGN: u32 = 4;
 /// `GapRecord::reason`: the kernel's counters could not be read at the end, so loss since the last time is not known.
 pub const GAP_UNCOUNTED: u32 = 5;
 /// `GapRecord::reason`: the reader of a stream was too slow for blocks, which are in the recording's files where it has any. The block
-/// stands in streams alone and has the number of the last block that was left out; its interval is that of their events.
+/// is in streams alone and has the number of the last block that was left out; its interval is that of their events.
 pub const GAP_NOT_SENT: u32 = 6;
 
 /// Items: how a file header or meta payload holds its parts. Each is tag u16, flags u16, length u32, bytes.
@@ -671,7 +671,7 @@ pub mod item {
     /// Text: names of the slab caches whose objects have red zones at the end (`slub_debug`), a line each; only where there are any; from
     /// minor version 9 on.
     pub const RED_ZONES: u16 = 134;
-    /// Text: `/proc/zoneinfo`, read right behind `/proc/meminfo` once the kernel records; from minor version 9 on, as are the next ones.
+    /// Text: `/proc/zoneinfo`, read right after `/proc/meminfo` once the kernel records; from minor version 9 on, as are the next ones.
     pub const ZONEINFO_START: u16 = 140;
     /// Text: `/proc/zoneinfo` before the kernel stops to record.
     pub const ZONEINFO_END: u16 = 141;
@@ -696,7 +696,7 @@ pub mod item {
     /// Loss of a file: CPU u32 ([`NO_CPU`](super::NO_CPU) for the names), flags u32 (1 it was missing, 2 late loss, 4 `lost` is known,
     /// 8 `lost_before` is known, 16 it has counters), lost u64, lost before the first event u64, unread u64, [`Counters`](super::Counters).
     pub const FILE: u16 = 202;
-    /// Gaps of that file that no sub-buffer tells of, 40 bytes each: sub-buffers before it u64, from u64, to u64, lost u64, cause u8,
+    /// Gaps of that file that no sub-buffer marks, 40 bytes each: sub-buffers before it u64, from u64, to u64, lost u64, cause u8,
     /// flags u8 (1, 2, 4, 8: each of these four is known), 6 zeros.
     pub const GAPS: u16 = 203;
     /// Numbers of the sub-buffers (u64, ascending) whose mark stands for such gaps.

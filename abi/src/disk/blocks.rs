@@ -1,4 +1,4 @@
-//! Reading a trace file block by block: finds damage and goes on behind it, knows a cut from a corruption.
+//! Reading a trace file block by block: finds damage and goes on after it, knows a cut from a corruption.
 //!
 //! One pass over a file or pipe, in a buffer no larger than its largest block. No number in the file makes
 //! it reserve memory: the buffer grows only as bytes are really there.
@@ -261,7 +261,7 @@ struct FoundHeader {
 /// Blocks of a growing file or of a stream that are missing at one place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hole {
-    /// Events in them, where the writer of a stream left them out and tells how many; else `None`.
+    /// Events in them, where the writer of a stream left them out and says how many; else `None`.
     pub events: Option<u64>,
     /// Times of their first and last event, on the trace's clock.
     pub span: Option<(u64, u64)>,
@@ -311,7 +311,7 @@ pub(crate) struct BlockReader {
     /// Header of the current block, whose records are encoded.
     encoded: Option<Header>,
     ended: bool,
-    /// Ending of the file, once it was met: its findings are told only then.
+    /// Ending of the file, once it was met: its findings are reported only then.
     over: Option<Ending>,
     /// Bytes that were passed over.
     passed: u64,

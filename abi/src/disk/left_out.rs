@@ -1,12 +1,12 @@
 //! Blocks that a stream lacks because its reader was too slow, and the mark that stands for them.
 //!
-//! The mark is a gap block with the number of the last block that was left out, so that the numbers go on behind it.
+//! The mark is a gap block with the number of the last block that was left out, so that the numbers go on after it.
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::disk::block::{self, BlockInfo, GAP_NOT_SENT, GapRecord, Header, Interval, LOST_UNKNOWN, RecordingId, kind};
 
-/// Blocks of one file, one behind the other, that were left out.
+/// Blocks of one file, one after the other, that were left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     cpu: u32,
@@ -16,12 +16,12 @@ pub struct LeftOut {
     events: u64,
     /// Times of the first and the last event, where there is one.
     span: Option<(u64, u64)>,
-    /// A block that tells of loss is among them.
+    /// A block that reports loss is among them.
     is_unknown: bool,
 }
 
 impl LeftOut {
-    /// True for a block that may be left out: the others are small, and tell of loss or of the end.
+    /// True for a block that may be left out: the others are small, and report loss or the end.
     pub fn may_be(kind: u8) -> bool {
         matches!(kind, kind::DATA | kind::META | kind::WATERMARK)
     }

@@ -44,7 +44,7 @@ pub fn pieces(file: &[u8]) -> impl Iterator<Item = Piece<'_>> {
 /// Bytes of a part that is no block, at most, where a file is read.
 const MAX_OTHER_BYTES: usize = 128 << 10;
 
-/// Reads the parts of a file in order, from where the file stands: put together they are all of it. Memory is bounded by the
+/// Reads the parts of a file in order, from its present offset: put together they are all of it. Memory is bounded by the
 /// longest block.
 #[derive(Debug)]
 pub struct PieceReader {
@@ -80,7 +80,7 @@ impl PieceReader {
         Ok(Some(piece))
     }
 
-    /// Offset in the file behind the last part.
+    /// Offset in the file after the last part.
     pub fn offset(&self) -> u64 {
         self.window.offset() + self.taken as u64
     }

@@ -1,4 +1,4 @@
-//! A finished look at a file's blocks ahead of reading it: headers one after the other by positioned reads, and only those
+//! A look at all blocks of a file before it is read: headers one after the other by positioned reads, and only those
 //! payloads that the caller asks for. The stream that reads the same file does not notice.
 
 use std::fs::File;

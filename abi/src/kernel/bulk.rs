@@ -1,6 +1,6 @@
 //! Records of several objects, which the recorder's probe events of bulk frees and allocations write.
 //!
-//! The decoder hands on an event for the record, [`Bulk::Record`], and right behind it one for each address, [`Bulk::Address`], with the
+//! The decoder hands on an event for the record, [`Bulk::Record`], and right after it one for each address, [`Bulk::Address`], with the
 //! same key and CPU. Files, merges and documents count the record alone; pairing and filters see addresses as events like others. All
 //! events of a record are in one chunk and one window, and share a stack.
 

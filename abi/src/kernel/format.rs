@@ -32,7 +32,7 @@ pub enum FormatError {
     Contradiction(&'static str),
 }
 
-/// Ways to a field's bytes in a record.
+/// Where the bytes of a field are in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldAddressing {
     /// At the offset.
@@ -54,9 +54,9 @@ pub struct Field {
     pub size: usize,
     /// True for a signed number.
     pub signed: bool,
-    /// Way to its bytes.
+    /// Where its bytes are.
     pub place: FieldAddressing,
-    /// Way to its value; `None` for an array of numbers.
+    /// How its bytes become the value; `None` for an array of numbers.
     pub form: Option<FieldForm>,
     /// Bytes of an element, of an array of numbers in the record.
     pub element_bytes: Option<usize>,

@@ -1,6 +1,6 @@
 //! Names of gfp flags: the kernel's own, from the `print fmt` of an event that has such flags.
 //!
-//! The bits differ from kernel to kernel, and so do the names. Both stand in the text of an event's format, as the table that the
+//! The bits differ from kernel to kernel, and so do the names. Both are in the text of an event's format, as the table that the
 //! kernel itself prints flags by.
 
 mod constant;
@@ -36,7 +36,7 @@ struct FlagsName {
 /// Names of the gfp flags of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GfpNames {
-    /// In the kernel's order: names of several flags stand before names of one.
+    /// In the kernel's order: names of several flags come before names of one.
     entries: Vec<FlagsName>,
     /// Name of no flags at all.
     none: String,
@@ -75,7 +75,7 @@ impl GfpNames {
         (!entries.is_empty()).then_some(GfpNames { entries, none })
     }
 
-    /// `flags` as the kernel prints them: `GFP_KERNEL|__GFP_ZERO`, flags without a name as one hexadecimal number behind the
+    /// `flags` as the kernel prints them: `GFP_KERNEL|__GFP_ZERO`, flags without a name as one hexadecimal number after the
     /// others, and no flags as `none`.
     pub fn text(&self, flags: u64) -> impl Display {
         Shown { names: self, flags }
@@ -86,7 +86,7 @@ impl GfpNames {
         self.entries.iter().find(|entry| entry.name == name).map(|entry| entry.mask)
     }
 
-    /// The flags of which each says that the caller has a way without the memory, or asks for less then: `__GFP_NOWARN` and
+    /// The flags each of which says that the caller can do without the memory, or then asks for less: `__GFP_NOWARN` and
     /// `__GFP_NORETRY`. `None` where the kernel names neither.
     pub fn fallback_flags(&self) -> Option<u64> {
         // Old kernels print some flags without the underscores.

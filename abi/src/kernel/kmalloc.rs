@@ -8,7 +8,7 @@ pub fn is_kmalloc(name: &[u8]) -> bool {
     name.starts_with(b"kmalloc-") || name.starts_with(b"dma-kmalloc-") || is_size(name)
 }
 
-/// Bytes of the objects of such a cache, as its name tells them: 1024 for `kmalloc-rcl-1k`. `None` for other caches.
+/// Bytes of the objects of such a cache, as its name gives them: 1024 for `kmalloc-rcl-1k`. `None` for other caches.
 pub fn class_bytes(name: &[u8]) -> Option<u64> {
     if !is_kmalloc(name) {
         return None;

@@ -81,7 +81,7 @@ pub(super) type EventNames<'a> = HashSet<(&'a str, &'a str)>;
 pub(crate) enum Meaning<'n> {
     /// An event with a meaning of its own.
     Mark(Mark),
-    /// Begin or end of a pair that newer kernels may have: a span under its own name, if the trace has the counterpart.
+    /// Start or end of a pair that newer kernels may have: a span under its own name, if the trace has the counterpart.
     Pair { stem: &'n str, is_begin: bool },
 }
 

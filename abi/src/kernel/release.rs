@@ -5,7 +5,7 @@
 pub struct Release(pub u32, pub u32, pub u32);
 
 impl Release {
-    /// Parses `6.18.1-amd64`; a number that is not there is 0. `None` where the text does not begin with a number above 0.
+    /// Parses `6.18.1-amd64`; a missing number is 0. `None` where the text does not begin with a number above 0.
     pub fn parse(text: &str) -> Option<Release> {
         let numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
         let mut numbers = numbers.split('.').map(|number| number.parse().ok());

@@ -18,7 +18,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Reads `per_cpu/cpuN/stats`; what is not there, or no number, is 0.
+    /// Reads `per_cpu/cpuN/stats`; what is missing, or not a number, is 0.
     pub fn parse(text: &str) -> Stats {
         let mut stats = Stats::default();
         for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {

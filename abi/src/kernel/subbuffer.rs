@@ -36,7 +36,7 @@ pub enum Missed {
     Uncounted,
 }
 
-/// A sub-buffer, its header taken apart.
+/// A sub-buffer with its parsed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubBuffer<'a> {
     /// Time from which its entries count.
@@ -123,7 +123,7 @@ impl SubBufferHead {
 }
 
 impl<'a> SubBuffer<'a> {
-    /// Takes the sub-buffer at the start of `bytes` apart.
+    /// Parses the sub-buffer at the start of `bytes`.
     #[inline]
     pub fn parse<O: TargetOrder>(shape: &PageShape, bytes: &'a [u8]) -> Result<SubBuffer<'a>, SubBufferError> {
         let SubBufferHead { timestamp, len, is_marked, is_counted } = SubBufferHead::parse::<O>(shape, bytes)?;
@@ -188,7 +188,7 @@ pub(crate) enum Entry<'a> {
         record: Record<'a>,
         /// Time since the entry before, as the entry has it: 27 bits.
         delta: u32,
-        /// Its length stands in a word of its own (`type_len` 0).
+        /// Its length is in a word of its own (`type_len` 0).
         is_long: bool,
     },
     /// Time, or an event that was discarded: all bytes of the entry.

@@ -1,4 +1,4 @@
-//! Events that tell of threads and their cgroups: new threads, moves, and cgroups that come, get another name, and go.
+//! Events about threads and their cgroups: new threads, moves, and cgroups that come, get another name, and go.
 //!
 //! Fields: `include/trace/events/task.h` and `include/trace/events/cgroup.h`, Linux 4.12 to 7.3. `root` is the number of the hierarchy, 0
 //! for that of version 2, as in the first field of a line of `/proc/PID/cgroup`.

@@ -67,7 +67,7 @@ pub fn limit() -> Option<Limit> {
     (bytes > 0).then_some(Limit { bytes, is_default })
 }
 
-/// More memory than the limit allows to what comes before and beside the events.
+/// More memory than the limit allows to what comes before and besides the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.message("its contents", "", ""))]
 pub struct OverLimit(Limit);
@@ -105,7 +105,7 @@ fn default_limit(left: Option<u64>) -> u64 {
     left.map_or(UNKNOWN, |left| (left / 4).max(LEAST))
 }
 
-/// Bytes of the process in memory; 0 where the system does not tell.
+/// Bytes of the process in memory; 0 where the system does not say.
 pub fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -30,7 +30,7 @@ pub(crate) struct Line<'l> {
 #[derive(Debug)]
 enum Source {
     Stored(Arc<File>),
-    /// A file that the kernel makes up as it is read, from its begin: an offset may mean something else to it.
+    /// A file that the kernel makes up as it is read, from its start: an offset may mean something else to it.
     MadeUp(File),
 }
 

@@ -51,7 +51,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_at(CWD, &path, flags)
 }
 
-/// Has errors tell from now on where the program's sandbox refuses to open a file that its user may read.
+/// From now on errors say where the program's sandbox refuses to open a file that its user may read.
 pub fn tell_of_sandbox() {
     IS_CONFINED.store(true, Ordering::Relaxed);
 }

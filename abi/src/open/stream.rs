@@ -48,7 +48,7 @@ pub struct StreamInput {
     /// The recorder's own threads are there: it lists them when all of them run, after the first blocks of all files.
     has_own_threads: bool,
     stage: Stage,
-    /// The last bytes were damaged, which was told.
+    /// The last bytes were damaged, which was reported.
     is_damaged: bool,
     /// Blocks of CPUs that the recording does not have.
     strangers: u64,

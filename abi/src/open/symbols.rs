@@ -36,7 +36,7 @@ const NO_SIZE: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Range {
     begin: u64,
-    /// [`NO_SIZE`] where no offset is told.
+    /// [`NO_SIZE`] where no offset is given.
     bytes: u64,
 }
 
@@ -46,21 +46,21 @@ type Placed = (u64, Option<Box<[u8]>>);
 /// Functions of a text, each with its range.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    /// By name, and behind a line's end the module. Equal offsets in functions of one name are one call site, whatever their sizes, so
+    /// By name, and after a line's end the module. Equal offsets in functions of one name are one call site, whatever their sizes, so
     /// the first range that is long enough counts.
     ranges: HashMap<Box<[u8]>, Vec<Range>, RandomState>,
     /// Number of all ranges.
     functions: usize,
     /// Latest key of `ranges` that was looked for.
     key: Vec<u8>,
-    /// File and line of functions that are told with them, by address.
+    /// File and line of functions that are given with them, by address.
     sources: HashMap<u64, (Box<[u8]>, u32)>,
     /// The functions as lines of `/proc/kallsyms`.
     lines: Vec<u8>,
     /// Bytes of [`MADE_UP`] that are taken, and of [`WITHOUT_OFFSET`].
     taken: u64,
     taken_without_offset: u64,
-    /// Functions with addresses: start, address behind the last frame, and module.
+    /// Functions with addresses: start, address after the last frame, and module.
     placed: HashMap<u64, Placed>,
     /// First address of each call site, by function, module and offset; and all these addresses.
     told: HashMap<Box<[u8]>, u64, RandomState>,

@@ -1,6 +1,6 @@
 //! A captured tree: the files of a tracefs instance, copied with `cat`.
 //!
-//! `per_cpu/cpuN/trace_pipe_raw` has whole sub-buffers as the kernel hands them out; beside them are the texts that they are
+//! `per_cpu/cpuN/trace_pipe_raw` has whole sub-buffers as the kernel hands them out; next to them are the texts that they are
 //! decoded and named by, at their places in the instance or at the top. A missing text is a finding, never an assumption in
 //! silence.
 

@@ -5,7 +5,7 @@
 /// Largest length of a name that is kept, in bytes. Names of C++ and Rust have some hundreds.
 pub const MAX_NAME_BYTES: usize = 4096;
 
-/// The begin of a name that is kept.
+/// The start of a name that is kept.
 pub fn cut(name: &[u8]) -> &[u8] {
     let is_inside = |at: &usize| name.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
     // A character has at most four bytes.

@@ -22,9 +22,10 @@ const UNITS: [(&str, u32, u32); 10] = [
 
 /// Nanoseconds of a span of time.
 ///
-/// Grammar: a number, then space or none, then `ns`, `us` or `µs`, `ms`, `s`, `m` or `min`, `h`, or nothing, which is seconds. Several of these
-/// with units stand one behind the other, the largest unit first: `1h30m`. The number is one of [`parse_exact`], or another one in floating point that is not negative: with a `+`, an exponent or more than nine places. Such
-/// a number is rounded to nanoseconds. `None` for any other text.
+/// Grammar: a number, then space or none, then `ns`, `us` or `µs`, `ms`, `s`, `m` or `min`, `h`, or nothing, which is seconds. Several of
+/// these with units follow one another, the largest unit first: `1h30m`. The number is one of [`parse_exact`], or another one in
+/// floating point that is not negative: with a `+`, an exponent or more than nine places. Such a number is rounded to nanoseconds. `None`
+/// for any other text.
 pub fn parse(text: &str) -> Option<u128> {
     parse_exact(text).or_else(|| {
         let (number, times, per) = split(text)?;
@@ -69,7 +70,7 @@ fn fraction(unit: &str) -> Option<(u32, u32)> {
     UNITS.into_iter().find(|(name, ..)| *name == unit).map(|(_, times, per)| (times, per))
 }
 
-/// A decimal number times 10^9: `1.5`, `.5`, `5.`. At most nine places behind the point, and less than 2^64 before it.
+/// A decimal number times 10^9: `1.5`, `.5`, `5.`. At most nine places after the point, and less than 2^64 before it.
 pub fn billionths(text: &str) -> Option<u128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());

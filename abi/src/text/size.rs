@@ -7,7 +7,7 @@ const BILLION: u128 = 1_000_000_000;
 
 /// Bytes of a size.
 ///
-/// Grammar: decimal digits, a `+` may stand before them, and behind them may stand `K`, `M` or `G` in either case, or `KiB`, `MiB`,
+/// Grammar: decimal digits, a `+` may come before them, and after them may stand `K`, `M` or `G` in either case, or `KiB`, `MiB`,
 /// `GiB`: powers of 1024. With a unit the number may have a point and up to nine places: `1.5M`. Parts of a byte are cut off. `None`
 /// for any other text, and for 2^64 bytes and more. Zero is a size. `MB` is none: some mean 10^6 bytes by it, others 2^20.
 pub fn parse(text: &str) -> Option<u64> {

@@ -147,7 +147,7 @@ pub(crate) struct Registry {
     unselected_caches: HashSet<(u32, CacheNumber), RandomState>,
     /// True if there were more classes than numbers.
     pub(crate) exhausted: bool,
-    /// An event told of the load of a module.
+    /// An event reported the load of a module.
     has_loads: bool,
 }
 

@@ -27,17 +27,17 @@ pub(crate) struct MergeStats {
 pub struct Completeness {
     /// The worst verdict of all files.
     pub verdict: Verdict,
-    /// Number of events lost; `None` if a file does not tell it.
+    /// Number of events lost; `None` if a file does not give it.
     pub lost_events: Option<u64>,
     /// Number of gaps in all streams.
     pub gaps: u64,
-    /// Number of events lost before the first event; `None` if a file does not tell it.
+    /// Number of events lost before the first event; `None` if a file does not give it.
     pub lost_before: Option<u64>,
     /// Names of files that end early.
     pub truncated_files: Vec<String>,
     /// CPUs whose file is missing.
     pub missing_cpus: Vec<u32>,
-    /// Inferred frees of all events that were read, without regard to filters; `None` for an input of one moment, which tells no
+    /// Inferred frees of all events that were read, without regard to filters; `None` for an input of one moment, which gives no
     /// frees.
     pub inferred_frees: Option<u64>,
     /// Frees without an allocation, of all events that were read, without regard to filters; `None` as for inferred ones.

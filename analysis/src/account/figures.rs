@@ -64,7 +64,7 @@ pub enum FigureUnit {
     Bytes,
 }
 
-/// Inputs that tell a figure; it is null in documents of others.
+/// Inputs that give a figure; it is null in documents of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
     /// All.

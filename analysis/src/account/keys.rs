@@ -1,6 +1,6 @@
 //! Table of the keys that rows may be grouped by. Options, documents and tables walk it.
 //!
-//! An entry says all of a key but how [`super::group_reader::GroupReader`] reads its value from an allocation.
+//! An entry says everything about a key except how [`super::group_reader::GroupReader`] reads its value from an allocation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -73,7 +73,7 @@ macro_rules! keys {
         $key:ident $word:literal $meaning:literal $form:expr, $unknown:literal,
         [$($column:expr),*] $(, $whole:ident)?;
     )*) => {
-        /// Member of an allocation that a row may be made of, beside the kind.
+        /// Member of an allocation that a row may be made of, besides the kind.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum GroupKey {
             $(#[doc = $meaning] $key,)*

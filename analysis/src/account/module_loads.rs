@@ -1,6 +1,6 @@
 //! Loads of modules: the module whose initialisation a thread runs.
 //!
-//! The kernel tells of a load before the initialisation, and not of its end. A thread initialises one module at a time, within the
+//! The kernel reports a load before the initialisation, and not its end. A thread initialises one module at a time, within the
 //! function [`INIT`]: an allocation below that function belongs to the module that its thread has loaded last.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Members that rows of texts of one moment have beside the figures, joined over the entries of a row.
+//! Members that rows of texts of one moment have besides the figures, joined over the entries of a row.
 
 use kmemtrace_abi::listed::{RowExtras, SlabColumns};
 

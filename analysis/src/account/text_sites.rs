@@ -28,7 +28,7 @@ pub(crate) struct TextSite {
     pub(crate) site: u64,
     pub(crate) through: Through,
     pub(crate) kind: Kind,
-    /// The text tells the kind, or a function does that the stack passes over.
+    /// The text gives the kind, or a function does that the stack passes over.
     is_kind_told: bool,
 }
 
@@ -38,7 +38,7 @@ struct Passed {
     section: FrameClass,
     /// A large kmalloc, whose pages are one caller's.
     is_large: bool,
-    /// Kind of the objects that the function hands out; `None` for one that does not tell.
+    /// Kind of the objects that the function hands out; `None` for one that does not say what.
     kind: Option<Kind>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct TextSites<'a> {
     large: Vec<Glob>,
     /// Frames that are passed over, by address.
     passed: HashMap<u64, Option<Passed>, RandomState>,
-    /// Answers by stack, call site that the text tells, and kind that it tells.
+    /// Answers by stack, call site that the text gives, and kind that it gives.
     found: HashMap<(Option<StackId>, u64, Option<Kind>), TextSite, RandomState>,
 }
 

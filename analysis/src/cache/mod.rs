@@ -1,4 +1,4 @@
-//! The index beside a large trace, `report.index`: results of earlier passes over all of it, so that the next report starts at once.
+//! The index next to a large trace, `report.index`: results of earlier passes over all of it, so that the next report starts at once.
 //!
 //! The index is a cache. One that does not fit the files, or is damaged in any way, counts as missing and is written anew.
 

@@ -1,5 +1,5 @@
-//! `caches`: a row per cache and kind. Objects of `kmalloc` count under their size class. Beside them stands what the kernel's own
-//! statistics tell of each cache, which slabtop shows, too.
+//! `caches`: a row per cache and kind. Objects of `kmalloc` count under their size class. Next to them is what the kernel's own
+//! statistics say about each cache, which slabtop shows, too.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use crate::pairing::result::PairingResult;
 row! {
     /// Row of `caches`.
     pub struct CacheRow<'a> {
-        /// Name of the cache; `None` where nothing tells it.
+        /// Name of the cache; `None` where nothing gives it.
         pub cache: Name<'a>,
         /// Origin of the name: `event`, `free`, `slabinfo` or `size`; `None` without a name.
         pub cache_from: Option<&'static str>,
@@ -37,7 +37,7 @@ row! {
         /// Change of the objects in use over the recording by the kernel's own statistics; `None` without slabinfo of start and
         /// end, and for rows that are not all objects of the cache.
         pub slabinfo_change: Option<i64>,
-        /// Share of that change that the events explain, in percent; `None` also for `kmalloc`, whose frees do not tell the size of
+        /// Share of that change that the events explain, in percent; `None` also for `kmalloc`, whose frees do not give the size of
         /// older objects. See [`crate::CacheChange::visibility_percent`].
         pub visibility_percent: Option<u64>,
         /// Other names of the cache, with which the kernel merged it; `None` where the recording does not keep them, and without a

@@ -124,7 +124,7 @@ impl Serialize for Sides {
 }
 
 row! {
-    /// Differences, second less first; `None` where a side does not tell the figure.
+    /// Differences, second less first; `None` where a side does not give the figure.
     pub struct Change {
         /// Live bytes.
         pub live_allocated: Option<i64>,

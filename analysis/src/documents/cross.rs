@@ -45,7 +45,7 @@ pub struct OtherCross {
 /// Body of `cross`.
 #[derive(Serialize)]
 pub struct Cross<'a> {
-    /// CPUs of the trace, ascending; `None` where the input does not tell them.
+    /// CPUs of the trace, ascending; `None` where the input does not give them.
     pub cpus: Option<&'a [u32]>,
     /// Pairs per allocating and freeing CPU; `None` if the clock orders no events.
     pub matrix: Option<CpuMatrix<'a>>,

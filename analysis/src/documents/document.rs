@@ -116,7 +116,7 @@ impl Body<'_> {
 }
 
 impl<'a> Document<'a> {
-    /// Call stacks that rows name by number; to be printed behind the rows.
+    /// Call stacks that rows name by number; to be printed after the rows.
     pub fn stacks(&self) -> Option<&StackMembers<'a>> {
         match &self.body {
             Body::Groups(listing) => listing.stacks.as_ref(),

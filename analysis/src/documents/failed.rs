@@ -40,7 +40,7 @@ row! {
         pub comm: Name<'a>,
         /// Number of requests.
         pub failed_allocs: u64,
-        /// True where the flags say that the caller has a way without the memory; `None` where the flags, or the kernel's names of
+        /// True where the flags say that the caller can do without the memory; `None` where the flags, or the kernel's names of
         /// them, are not known.
         pub fallback: Option<bool>,
         /// Order key of the first one.
@@ -75,7 +75,7 @@ row! {
 pub struct FailedTotal {
     /// All of them.
     pub failed_allocs: u64,
-    /// Those whose caller has a way without the memory.
+    /// Those whose caller can do without the memory.
     pub with_fallback: u64,
 }
 
@@ -113,7 +113,7 @@ struct Failure {
     requested: Option<u64>,
     gfp: Option<u64>,
     pid: Option<i32>,
-    /// Value of the thread, which tells names that it had.
+    /// Value of the thread, which gives names that it had.
     task: GroupValue,
     fallback: Option<bool>,
     span: (u64, u64),

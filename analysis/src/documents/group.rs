@@ -38,14 +38,14 @@ pub enum KeyValue<'a> {
     },
     /// Thread id and command name of the thread.
     Task {
-        /// Thread id; `None` if the trace does not tell it.
+        /// Thread id; `None` if the trace does not give it.
         pid: Option<i32>,
         /// Command name.
         comm: Name<'a>,
     },
     /// Name of the cache, and the origin of the name.
     Cache {
-        /// Name; `None` if nothing tells it.
+        /// Name; `None` if nothing gives it.
         cache: Name<'a>,
         /// `event`, `free`, `slabinfo` or `size`; `None` without a name.
         cache_from: Option<&'static str>,
@@ -415,7 +415,7 @@ impl Field for FunctionChange {
 /// How far functions of `/proc/allocinfo` and the events agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocinfoAgreement {
-    /// Functions that both tell of.
+    /// Functions that both report.
     pub functions: u64,
     /// Those whose change by allocinfo differs from the live bytes of their events by more than 1% and 64 KiB.
     pub differing: u64,

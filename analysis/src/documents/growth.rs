@@ -34,9 +34,9 @@ row! {
 row! {
     /// Figures of each slice.
     pub struct SliceFigures {
-        /// Live bytes at the end of each slice; `None` where texts do not tell bytes.
+        /// Live bytes at the end of each slice; `None` where texts do not give bytes.
         pub live_allocated: Option<Vec<u64>>,
-        /// Live objects at each text, where the texts do not tell bytes.
+        /// Live objects at each text, where the texts do not give bytes.
         pub live_objects: ObjectCounts,
         /// Number of allocations in each slice; `None` for a series of texts.
         pub allocs: Option<Vec<u64>>,
@@ -73,7 +73,7 @@ impl SliceFigures {
         SliceFigures { live_allocated: zeros(), live_objects: ObjectCounts::default(), allocs: zeros() }
     }
 
-    /// Live bytes, or live objects where these are not told.
+    /// Live bytes, or live objects where these are not known.
     pub fn live(&self) -> &[u64] {
         self.live_allocated.as_ref().or(self.live_objects.0.as_ref()).map_or(&[], Vec::as_slice)
     }

@@ -125,7 +125,7 @@ impl Serialize for Filters<'_> {
 pub struct CompletenessMembers<'a> {
     /// `complete`, `lossy`, `truncated` or `corrupt`.
     pub verdict: &'static str,
-    /// Number of events lost; `None` if a file does not tell it.
+    /// Number of events lost; `None` if a file does not give it.
     pub lost_events: Option<u64>,
     /// Number of gaps.
     pub gaps: u64,
@@ -133,9 +133,9 @@ pub struct CompletenessMembers<'a> {
     pub truncated_files: &'a [String],
     /// CPUs whose file is missing.
     pub missing_cpus: &'a [u32],
-    /// Inferred frees over the whole trace; `None` for an input that tells no frees.
+    /// Inferred frees over the whole trace; `None` for an input that gives no frees.
     pub inferred_frees: Option<u64>,
-    /// Frees without an allocation over the whole trace; `None` for an input that tells no frees.
+    /// Frees without an allocation over the whole trace; `None` for an input that gives no frees.
     pub frees_without_alloc: Option<u64>,
     /// Lines and blocks that were left out, of a text of one moment.
     #[serde(flatten)]
@@ -192,7 +192,7 @@ pub struct TraceMembers<'a> {
     /// Clock of the order keys; no member of documents.
     #[serde(skip)]
     pub keys: Clock,
-    /// Number of CPUs; `None` where the input does not tell it.
+    /// Number of CPUs; `None` where the input does not give it.
     pub cpus: Option<usize>,
     /// Meaning of order keys.
     #[serde(serialize_with = "order_word")]
@@ -208,7 +208,7 @@ pub struct TraceMembers<'a> {
     /// Both as documents have them.
     #[serde(flatten)]
     pub told_keys: ToldKeys,
-    /// Thread ids of the recorder, if the trace tells them.
+    /// Thread ids of the recorder, if the trace gives them.
     pub own_threads: Option<&'a [i32]>,
     /// Part of the system that was recorded: `system` or `tasks`.
     pub scope: Option<&'static str>,
@@ -253,7 +253,7 @@ pub struct TraceMembers<'a> {
 /// Loss of a recording that began at boot.
 #[derive(Clone, Debug, Serialize)]
 pub struct SinceBoot {
-    /// Number of events lost before the first one; `None` if a file does not tell it.
+    /// Number of events lost before the first one; `None` if a file does not give it.
     pub lost_before_first: Option<u64>,
 }
 

@@ -30,12 +30,12 @@ row! {
     }
 }
 
-/// Live bytes of pages beside the change of free memory.
+/// Live bytes of pages next to the change of free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
     /// Live bytes of all rows.
     pub live_bytes: u64,
-    /// Bytes by which MemFree grew over the recording; `None` where the trace does not tell it, and for a part of the trace.
+    /// Bytes by which MemFree grew over the recording; `None` where the trace does not give it, and for a part of the trace.
     pub memfree_change: Option<i64>,
 }
 
@@ -52,7 +52,7 @@ pub struct HoldersBody<'a> {
     /// Rows, largest first.
     #[serde(flatten)]
     pub listing: Listing<'a, HolderRow<'a>, ToldStats>,
-    /// Sums beside the change of free memory, in `uses`.
+    /// Sums next to the change of free memory, in `uses`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explained: Option<Explained>,
     /// Numbers of stacks.

@@ -56,7 +56,7 @@ impl LeakVerdict {
 pub struct LeakOptions {
     /// Rows that are not steady are listed, too.
     pub all: bool,
-    /// The limit of rows is one of groups.
+    /// The limit of rows counts groups.
     pub limits_groups: bool,
 }
 
@@ -87,7 +87,7 @@ row! {
         pub reclaimable: Option<bool>,
         /// `flag` or `list`.
         pub reclaimable_from: Option<&'static str>,
-        /// `leak`, `maybe`, `cache` or `no`; `None` where the recording does not tell.
+        /// `leak`, `maybe`, `cache` or `no`; `None` where the recording does not say.
         pub verdict: Option<&'static str>,
         /// Number of the group, from 1; `None` for a row that is not steady.
         pub group: Option<u64>,

@@ -35,13 +35,13 @@ row! {
         pub allocated: Option<u64>,
         /// Number of live pages of the object; `None` for other kinds than `pages`, and where the size of a page is not known.
         pub live_pages: Option<u64>,
-        /// CPU of the allocation; `None` if the input does not tell it.
+        /// CPU of the allocation; `None` if the input does not give it.
         pub cpu: Option<u32>,
-        /// Thread of the allocation; `None` if the trace does not tell it.
+        /// Thread of the allocation; `None` if the trace does not give it.
         pub pid: Option<i32>,
         /// Command name of the thread.
         pub comm: Name<'a>,
-        /// Order key of the allocation; `None` if the input does not tell it.
+        /// Order key of the allocation; `None` if the input does not give it.
         pub at: Option<u64>,
         /// Call stack of the allocation, from the call-site on; `None` where it has none.
         pub stack: Option<RowStack<'a>>,

@@ -32,7 +32,7 @@ row! {
         pub live_wasted: Option<u64>,
         /// True if objects of this group are also freed on paths without events, so some may be gone.
         pub live_is_upper_bound: bool,
-        /// Order key of the first allocation of a live object; `None` where the input tells no times.
+        /// Order key of the first allocation of a live object; `None` where the input gives no times.
         pub oldest: Option<u64>,
         /// Order key of the allocation in the middle, the earlier of two.
         pub median: Option<u64>,

@@ -104,7 +104,7 @@ pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
 }
 
 /// [`summary()`] with the leaks of the same trace: `found` is the answer to a [`crate::Query::leaks`]. Memory that the kernel takes back by
-/// itself ranks behind the rest.
+/// itself ranks after the rest.
 pub fn summary_with_leaks<'a>(analysis: &'a Analysis, found: &'a Analysis, shape: &Shape) -> Document<'a> {
     let mut document = summary(analysis, shape);
     let Body::Leaks(leaks) = self::leaks(found, &Shape::default(), leaks::LeakOptions::default()).body else {

@@ -94,7 +94,7 @@ impl<'a> CommonNames<'a> {
         CommonNames { names: GroupNames(Vec::new()), stack: None }
     }
 
-    /// Names but the stack.
+    /// Names without the stack.
     pub fn names(&self) -> &GroupNames<'a> {
         &self.names
     }

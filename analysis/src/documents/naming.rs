@@ -110,7 +110,7 @@ pub fn call_site(analysis: &Analysis, address: u64) -> CallSite<'_> {
 /// Place of a call site among rows of equal rank: by address, then those without one by symbol and module.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SiteOrder {
-    /// The address that the input tells.
+    /// The address that the input gives.
     Address(u64),
     /// Symbol with offset, and module.
     Named(Option<Vec<u8>>, Option<Box<[u8]>>),

@@ -33,7 +33,7 @@ pub enum SortKey {
     Static,
     /// Static and live bytes, in views that have both.
     Current,
-    /// Time of the oldest allocation, of an input that tells of one moment alone: smallest first, or largest first.
+    /// Time of the oldest allocation, of an input of one moment alone: smallest first, or largest first.
     Oldest {
         /// Largest first.
         is_descending: bool,
@@ -159,7 +159,7 @@ impl<T> SpaceSums<T> {
 }
 
 impl SpaceSums<ToldStats> {
-    /// Sums that the input tells, with their spaces.
+    /// Sums that the input gives, with their spaces.
     pub fn told(&self) -> impl Iterator<Item = (Space, &PrintedStats)> {
         self.iter().filter_map(|(space, sum)| Some((space, sum.0.as_ref()?)))
     }

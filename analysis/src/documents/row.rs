@@ -124,7 +124,7 @@ impl Serialize for Cell<'_> {
 pub struct Address(pub u64);
 
 impl Address {
-    /// The address, if the input tells it.
+    /// The address, if the input gives it.
     pub fn told(self) -> Option<Address> {
         (!is_made_up(self.0)).then_some(self)
     }
@@ -210,7 +210,7 @@ pub struct Quotient(pub f64);
 
 impl Eq for Quotient {}
 
-/// Bytes of a name; `None` if the trace does not tell it.
+/// Bytes of a name; `None` if the trace does not give it.
 pub type Name<'a> = Option<Cow<'a, [u8]>>;
 
 /// A name as text, U+FFFD in place of bytes that are no UTF-8; then its bytes as hexadecimal digits, too.
@@ -264,7 +264,7 @@ fn serialize_member<M: SerializeMap>(map: &mut M, member: &'static str, cell: Ce
 /// Members that rows with fields of a record have of their own.
 const BESIDE_FIELDS: [&str; 4] = ["at", "event", "cpu", "context"];
 
-/// Name of the member of a field: the kernel's, with a line behind it where the row has such a member of its own.
+/// Name of the member of a field: the kernel's, with a line after it where the row has such a member of its own.
 pub fn field_member(name: &str) -> Cow<'_, str> {
     if BESIDE_FIELDS.contains(&name) { format!("{name}_").into() } else { name.into() }
 }

@@ -1,4 +1,4 @@
-//! Call stacks of a document: numbered by their first use, and listed once behind the rows.
+//! Call stacks of a document: numbered by their first use, and listed once after the rows.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -91,7 +91,7 @@ impl<'a> StackNaming<'a> {
     }
 }
 
-/// Members of a document about its stacks, behind the rows that use them.
+/// Members of a document about its stacks, after the rows that use them.
 pub struct StackMembers<'a> {
     naming: StackNaming<'a>,
 }

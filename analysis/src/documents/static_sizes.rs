@@ -17,7 +17,7 @@ const NO_FOLDER: &[u8] = b"(no folder known)";
 /// Folders within folders that a path may have; the rest of a longer one is the name of its file.
 const MAX_DEPTH: usize = 64;
 
-/// Document of `static`: it opens with the members of every document, null where they would tell of a trace.
+/// Document of `static`: it opens with the members of every document, null where they would describe a trace.
 #[derive(Serialize)]
 pub struct StaticDocument {
     /// Name and version of the document's form.
@@ -76,7 +76,7 @@ pub struct SizeNode {
     pub kind: NodeKind,
     /// Bytes.
     pub sizes: PartSizes,
-    /// Number of nodes folded into it; 0 but for [`NodeKind::Others`].
+    /// Number of nodes folded into it; 0 except for [`NodeKind::Others`].
     pub folded: usize,
     /// Children, largest first; a folded node is the last one.
     pub children: Vec<SizeNode>,

@@ -41,7 +41,7 @@ pub struct Summary<'a> {
     /// Parts of memory, of a text of counters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<Vec<PartRow<'a>>>,
-    /// Failed allocations of all kinds whose caller has no other way, as far as the flags tell it; no member of documents.
+    /// Failed allocations of all kinds whose caller cannot do without the memory, as far as the flags say; no member of documents.
     #[serde(skip)]
     pub failed_without_fallback: u64,
     /// Leaks of the same trace, where they were looked for.
@@ -87,7 +87,7 @@ pub struct EventCounts {
 pub struct Kinds(pub Vec<(Kind, KindTotal)>);
 
 impl Kinds {
-    /// Sums of a kind; `None` where the input tells nothing of it.
+    /// Sums of a kind; `None` where the input says nothing of it.
     pub fn told(&self, kind: Kind) -> Option<&PrintedStats> {
         self.0.iter().find(|(of, _)| *of == kind).and_then(|(_, total)| total.stats.0.as_ref())
     }
@@ -105,13 +105,13 @@ pub struct KindTotal {
     /// Sums.
     #[serde(flatten)]
     pub stats: ToldStats,
-    /// Number of free events of this kind, paired or not; `None` for an input of one moment, which tells no frees.
+    /// Number of free events of this kind, paired or not; `None` for an input of one moment, which gives no frees.
     pub free_events: Option<u64>,
     /// Number of free events that took at least one live page; `None` for other kinds than `pages`, and for an input
     /// of one moment.
     pub page_pairs: Option<u64>,
     /// Number of pages of free events that were not live and never seen before; `None` for other kinds than `pages`, and where
-    /// events do not tell their frames or the input has no frees.
+    /// events do not give their frames or the input has no frees.
     pub free_pages_without_alloc: Option<u64>,
     /// Number of pages of free events that were not live and seen before; `None` as for those never seen.
     pub free_pages_after_free: Option<u64>,
@@ -130,13 +130,13 @@ pub struct Total {
 /// Number of pairs.
 #[derive(Clone, Debug, Serialize)]
 pub struct PairCounts {
-    /// All pairs; `None` for an input of one moment, which tells no frees.
+    /// All pairs; `None` for an input of one moment, which gives no frees.
     pub paired: Option<u64>,
     /// Pairs freed on another CPU; `None` if the clock orders no events.
     pub cross_cpu: Option<u64>,
     /// Bytes allocated of pairs freed on another CPU; `None` if the clock orders no events.
     pub cross_cpu_bytes: Option<u64>,
-    /// Pairs freed on another NUMA node; `None` also if the trace does not tell the nodes.
+    /// Pairs freed on another NUMA node; `None` also if the trace does not give the nodes.
     pub cross_node: Option<u64>,
 }
 
@@ -149,7 +149,7 @@ pub struct Own {
     pub allocated: u64,
 }
 
-/// Number of findings by class. Each number is `None` for an input of one moment, which tells no frees.
+/// Number of findings by class. Each number is `None` for an input of one moment, which gives no frees.
 #[derive(Clone, Debug, Serialize)]
 pub struct FindingCounts {
     /// Frees by a function of another kind.

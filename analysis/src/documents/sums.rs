@@ -1,4 +1,4 @@
-//! Sums as documents have them: unsigned 64 bits, and null where the trace's clock does not tell a figure.
+//! Sums as documents have them: unsigned 64 bits, and null where the trace's clock does not give a figure.
 
 use std::cell::Cell;
 
@@ -127,7 +127,7 @@ macro_rules! printed_stats {
         $figure:ident $member:ident: $type:ty, $adds:ident, $known:ident, $unit:ident, $bound:ident, $title:literal,
         $meaning:literal, [$($word:literal),*];
     )*) => {
-        /// The contract's members of [`Stats`]; `None` where the input does not tell the figure, as by default.
+        /// The contract's members of [`Stats`]; `None` where the input does not give the figure, as by default.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
         pub struct PrintedStats {
             $(#[doc = $meaning] pub $member: Option<u64>,)*
@@ -162,7 +162,7 @@ macro_rules! printed_stats {
                 Figure::ALL.iter().all(|figure| self.get(*figure).unwrap_or(0) == 0)
             }
 
-            /// A figure, if the input tells it.
+            /// A figure, if the input gives it.
             pub fn get(&self, figure: Figure) -> Option<u64> {
                 match figure {
                     $(Figure::$figure => self.$member,)*
@@ -197,7 +197,7 @@ impl Serialize for PrintedStats {
     }
 }
 
-/// Sums of kinds of which the input may tell nothing: each count is null then.
+/// Sums of kinds of which the input may say nothing: each count is null then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToldStats(pub Option<PrintedStats>);
 

@@ -1,4 +1,4 @@
-//! Members that rows of a text of one moment have beside the figures; rows of other inputs have none of them.
+//! Members that rows of a text of one moment have besides the figures; rows of other inputs have none of them.
 
 use kmemtrace_abi::trace::{HANDLES, TraceInfo};
 

@@ -43,7 +43,7 @@ pub struct TreeNode {
     pub static_bytes: Option<u64>,
     /// Static bytes and live bytes.
     pub current: Option<u64>,
-    /// Number of nodes folded into it; 0 but for [`NodeKind::Others`].
+    /// Number of nodes folded into it; 0 except for [`NodeKind::Others`].
     pub folded: usize,
     /// Children, largest first; a folded node is the last one.
     pub children: Vec<TreeNode>,
@@ -101,7 +101,7 @@ pub struct TreeBody {
     pub sort: &'static str,
     /// Folders at the root, as they were asked for; `None` for all.
     pub branch: Option<String>,
-    /// Live bytes of objects whose caller is not known: a wrapper stands in its place.
+    /// Live bytes of objects whose caller is not known: a wrapper is in its place.
     pub wrapped_live: u64,
     /// All of it.
     pub root: TreeNode,

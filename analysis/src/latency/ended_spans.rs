@@ -51,7 +51,7 @@ pub struct EndedSpan {
     pub freed: Option<u64>,
     /// Loss may have touched it.
     pub is_suspect: bool,
-    /// Path of the thread's cgroup at its begin.
+    /// Path of the thread's cgroup at its start.
     pub cgroup: Option<Box<[u8]>>,
 }
 

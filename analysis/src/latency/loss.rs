@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 /// Gaps, as far as the reader knows of them.
 #[derive(Debug, Default)]
 pub(super) struct GapReach {
-    /// Gaps that begin later: begin and end.
+    /// Gaps that begin later: start and end.
     to_come: BinaryHeap<Reverse<(u64, u64)>>,
     /// Largest end of the gaps that have begun.
     reach: Option<u64>,

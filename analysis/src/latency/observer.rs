@@ -42,7 +42,7 @@ struct Recent {
 
 #[derive(Debug)]
 enum RecentKind {
-    /// Span; the task's next event of reclaim is: `Some(true)`, an end without a begin.
+    /// Span; the task's next event of reclaim is: `Some(true)`, an end without a start.
     Span(Box<Closed>, Option<bool>),
     Allocation(Option<WaitKey>),
 }
@@ -73,7 +73,7 @@ pub(super) struct LatencyObserver<'a> {
     pub(super) function_calls: u64,
 }
 
-/// Calls of a function; durations where the kernel tells them.
+/// Calls of a function; durations where the kernel gives them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionSums {
     /// Calls.

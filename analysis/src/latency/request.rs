@@ -12,7 +12,7 @@ pub struct LatencyRequest {
     pub threshold: u64,
     /// Kinds of spans, by the words of documents; all if there is none.
     pub spans: Vec<String>,
-    /// Spans count that are inside a span of such a kind, too, and calls of functions that end inside one.
+    /// Spans inside a span of such a kind count, too, and so do calls of functions that end inside one.
     pub takes_inside: bool,
     /// Stalls are listed.
     pub lists_stalls: bool,

@@ -18,9 +18,9 @@ pub struct SpanSums {
     pub figures: DurationFigures,
     /// Number of spans that loss touches, and the sum of their durations.
     pub suspect: (u64, u64),
-    /// Spans whose end is not there.
+    /// Spans whose end is missing.
     pub unfinished: u64,
-    /// Ends whose begin is not there.
+    /// Ends whose start is missing.
     pub unstarted: u64,
     /// Wakes of daemons.
     pub passes: u64,
@@ -31,7 +31,7 @@ pub struct SpanSums {
 pub struct ShrinkerSums {
     /// Durations of spans that no loss touches.
     pub figures: DurationFigures,
-    /// Objects freed by these; `None` where the trace does not tell it.
+    /// Objects freed by these; `None` where the trace does not give it.
     pub freed: Option<u64>,
     /// Spans that loss touches.
     pub suspect: u64,
@@ -75,7 +75,7 @@ pub struct WaitSums {
 pub struct Stall {
     /// Kind of the span.
     pub span: Span,
-    /// Order key of its begin.
+    /// Order key of its start.
     pub begin: u64,
     /// Order key of its end.
     pub end: u64,
@@ -89,7 +89,7 @@ pub struct Stall {
     pub gfp: Option<u64>,
     /// Pages reclaimed.
     pub reclaimed: Option<u64>,
-    /// Stack of the begin.
+    /// Stack of the start.
     pub stack: Option<StackId>,
     /// Spans inside.
     pub inside: Vec<InsideSpans>,

@@ -1,6 +1,6 @@
 //! Rules of one task's spans: a stack of those that are open.
 //!
-//! An end closes the innermost open span that fits. The kernel never reclaims inside reclaim, so a begin shows which ends were lost:
+//! An end closes the innermost open span that fits. The kernel never reclaims inside reclaim, so a start shows which ends were lost:
 //! spans that such an event leaves behind are unfinished, and have no length.
 
 use kmemtrace_abi::event::{Event, Span};
@@ -42,7 +42,7 @@ pub struct ShrinkerKey {
     pub function: u64,
     /// Address of the shrinker.
     pub shrinker: u64,
-    /// NUMA node; `None` where the trace does not tell it.
+    /// NUMA node; `None` where the trace does not give it.
     pub node: Option<i32>,
 }
 
@@ -59,7 +59,7 @@ pub struct InsideSpans {
     pub total: u64,
     /// Largest duration.
     pub max: u64,
-    /// Objects freed by shrinkers; `None` of other spans, and where the trace does not tell it.
+    /// Objects freed by shrinkers; `None` of other spans, and where the trace does not give it.
     pub freed: Option<u64>,
 }
 

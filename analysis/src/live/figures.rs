@@ -5,7 +5,7 @@ use super::ticks::{TICK, Ticks};
 /// Slice of time of a row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
-    /// Live bytes at the slice's begin.
+    /// Live bytes at the slice's start.
     live: u64,
     /// Objects that are live and were allocated in the slice.
     born: u32,

@@ -1,4 +1,4 @@
-//! Live figures: a [`Monitor`] pairs the events of a trace while it is written, or played, and tells at any moment what its rows are.
+//! Live figures: a [`Monitor`] pairs the events of a trace while it is written, or played, and says at any moment what its rows are.
 //!
 //! Events come from the same streams, merge and pairing as those of a report. Sums per row are kept as events pass, so that a
 //! [`Snapshot`] costs a step for each row, however many events there were.

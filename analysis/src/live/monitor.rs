@@ -74,7 +74,7 @@ pub struct MonitorBase {
     places: Places,
     caches: CacheNames,
     own_threads: Vec<i32>,
-    /// Cgroups of threads as the recorder found them, `TID TGID ROOT PATH`; `None` for a trace that tells none.
+    /// Cgroups of threads as the recorder found them, `TID TGID ROOT PATH`; `None` for a trace that gives none.
     cgroups: Option<Vec<u8>>,
     budget: Budget,
 }
@@ -214,7 +214,7 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// Reads and pairs what is there, up to `until` (nanoseconds since the begin of the trace) and until `deadline`.
+    /// Reads and pairs what is there, up to `until` (nanoseconds since the start of the trace) and until `deadline`.
     pub fn feed(&mut self, trace: &mut Trace, until: Option<u64>, deadline: Instant) -> Fed {
         let mut dry = vec![None; trace.streams.len()];
         loop {
@@ -366,7 +366,7 @@ impl<'a> Monitor<'a> {
         Some(self.clock.now()?.saturating_sub(self.frontier)).filter(|_| self.has_begun)
     }
 
-    /// Time from the begin of the trace to the last event that counts, in nanoseconds.
+    /// Time from the start of the trace to the last event that counts, in nanoseconds.
     pub fn elapsed(&self) -> u64 {
         self.frontier - self.first
     }

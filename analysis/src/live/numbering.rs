@@ -1,4 +1,4 @@
-//! Numbers of rows: what is told of an allocation has a row of each grouping, which a key names.
+//! Numbers of rows: what is known about an allocation has a row of each grouping, which a key names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ pub(super) struct Numbering<'a> {
     names: NameMemory,
     /// Cgroups of threads, where the trace tells them.
     pub(super) cgroups: Option<LiveCgroups>,
-    /// Symbols as the trace had them at the begin.
+    /// Symbols as the trace had them at the start.
     first_symbols: &'a Symbolizer,
     /// Symbols as the trace has them now, where it has more.
     more_symbols: Option<Symbolizer>,

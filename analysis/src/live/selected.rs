@@ -1,4 +1,4 @@
-//! Figures of some objects alone, by what is told of their allocations: rows of any grouping can be filtered by it.
+//! Figures of some objects alone, by what is known about their allocations: rows of any grouping can be filtered by it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

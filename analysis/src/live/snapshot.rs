@@ -19,7 +19,7 @@ pub enum LiveGroup {
     Modules,
     /// Threads that allocated.
     Tasks,
-    /// Cgroups of these, where the trace tells them.
+    /// Cgroups of these, where the trace gives them.
     Cgroups,
     /// Caches, and size classes of `kmalloc`.
     Caches,
@@ -53,7 +53,7 @@ impl LiveGroup {
     }
 }
 
-/// Key of a row, beside its kind: it stays the same from snapshot to snapshot.
+/// Key of a row, besides its kind: it stays the same from snapshot to snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LiveKey {
     /// Address of a call-site.
@@ -161,7 +161,7 @@ pub struct Totals {
     pub live: u64,
     /// Largest number of live bytes so far.
     pub peak: u64,
-    /// Time from the begin of the trace to the peak, in nanoseconds.
+    /// Time from the start of the trace to the peak, in nanoseconds.
     pub peak_after: u64,
     /// Change of the live bytes over the window.
     pub growth: i64,
@@ -194,7 +194,7 @@ pub struct Detail {
     /// Shares of the live objects; `None` where they are not counted yet, as counting them is put off while it would take too much
     /// of the time.
     pub shares: Option<Shares>,
-    /// Times of the first and of the last allocation since the begin of the trace, in nanoseconds.
+    /// Times of the first and of the last allocation since the start of the trace, in nanoseconds.
     pub times: Option<(u64, u64)>,
 }
 
@@ -223,7 +223,7 @@ pub struct SizeShare {
 /// Grouping, key and kind of a row.
 pub type RowChoice = (LiveGroup, LiveKey, Kind);
 
-/// Names that the class of an allocation tells.
+/// Names that the class of an allocation gives.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectNames<'n> {
     /// Call-site.
@@ -260,7 +260,7 @@ pub struct SnapshotRequest {
     pub selection: Option<Arc<dyn Selection>>,
     /// Window of growth, in nanoseconds.
     pub window: u64,
-    /// Row to tell more about.
+    /// Row to show more about.
     pub detail: Option<RowChoice>,
     /// Points of the curve of live bytes.
     pub points: usize,
@@ -269,7 +269,7 @@ pub struct SnapshotRequest {
 /// Figures at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Time from the begin of the trace, in nanoseconds.
+    /// Time from the start of the trace, in nanoseconds.
     pub elapsed: u64,
     /// Events so far.
     pub events: u64,
@@ -285,7 +285,7 @@ pub struct Snapshot {
     pub cpus: Vec<u32>,
     /// CPUs that have lost events.
     pub lossy_cpus: Vec<u32>,
-    /// CPUs whose recorder tells how full the kernel's buffer was lately, and that part, in thousandths.
+    /// CPUs whose recorder says how full the kernel's buffer was lately, and that part, in thousandths.
     pub filled: Vec<(u32, u32)>,
     /// Time from the last event that counts to the present, in nanoseconds, where the clock can be read.
     pub lag: Option<u64>,
@@ -301,11 +301,11 @@ pub struct Snapshot {
     pub totals: BySpace<Totals>,
     /// Live bytes of each space over the window, at points of equal distance.
     pub curve: Vec<BySpace<u64>>,
-    /// Time from the begin of the trace to the mark, in nanoseconds.
+    /// Time from the start of the trace to the mark, in nanoseconds.
     pub mark: Option<u64>,
     /// Grouping of the rows.
     pub group: LiveGroup,
-    /// Text of the selection whose objects the rows count, and the time from the begin of the trace from which on their peaks and
+    /// Text of the selection whose objects the rows count, and the time from the start of the trace from which on their peaks and
     /// changes are counted, in nanoseconds; `None` where all objects count.
     pub selected: Option<(Box<str>, u64)>,
     /// Groupings that have something to show.

@@ -1,6 +1,6 @@
 //! Moments at which every row keeps its live bytes: each second of the last minute, and fewer of the time before.
 //!
-//! All rows share the moments. Between two of them lies a slice; a row keeps, for each slice, its live bytes at the begin and how
+//! All rows share the moments. Between two of them lies a slice; a row keeps, for each slice, its live bytes at the start and how
 //! many of its objects are of that age. Far slices grow with their age, so that a day costs a row less than a kilobyte.
 
 /// Distance of ticks, in nanoseconds.
@@ -13,7 +13,7 @@ const FAR_PARTS: u64 = 8;
 /// Moments, shared by all rows.
 #[derive(Debug)]
 pub(super) struct Ticks {
-    /// Begins of slices, ascending; the first one is the begin of the trace.
+    /// Begins of slices, ascending; the first one is the start of the trace.
     begins: Vec<u64>,
     /// Key from which on the next tick is due.
     next: u64,

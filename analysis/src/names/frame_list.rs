@@ -31,7 +31,7 @@ const SECTIONS: [(&str, FrameClass); 5] = [
     ("[vmalloc]", FrameClass::Vmalloc),
 ];
 
-/// Names of functions that stand between an allocation and the code that asked for it.
+/// Names of functions that come between an allocation and the code that asked for it.
 #[derive(Clone, Debug)]
 pub struct FrameList {
     patterns: Vec<(FrameClass, Glob)>,

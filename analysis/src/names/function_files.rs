@@ -1,4 +1,4 @@
-//! Source files of functions by name, where addresses tell nothing: from another build, or from objects.
+//! Source files of functions by name, where addresses say nothing: from another build, or from objects.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 

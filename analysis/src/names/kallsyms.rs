@@ -111,7 +111,7 @@ impl<'a> SiteOwner<'a> {
 pub struct Symbol<'a> {
     /// Name of the function, any bytes.
     pub name: &'a [u8],
-    /// Distance from the function's start to the call-site, in bytes; 0 where the input does not tell it.
+    /// Distance from the function's start to the call-site, in bytes; 0 where the input does not give it.
     pub offset: u64,
     /// Module of the function; `None` for the kernel itself.
     pub module: Option<&'a [u8]>,
@@ -164,7 +164,7 @@ impl Symbolizer {
     /// Indexes the texts of `/proc/kallsyms` and `/proc/modules`; lines that cannot be read are skipped.
     ///
     /// Later copies of the same texts (modules loaded while recording) may be appended to the first. The state `Gone` in a line of
-    /// `/proc/modules` tells that the module was unloaded.
+    /// `/proc/modules` says that the module was unloaded.
     pub fn new(mut kallsyms: Vec<u8>, modules: &[u8]) -> Symbolizer {
         // Offsets of lines are kept in 32 bits: no kernel has 4 GiB of symbols.
         kallsyms.truncate(u32::MAX as usize);
@@ -248,7 +248,7 @@ impl Symbolizer {
         Some((start, end_of_page(last)))
     }
 
-    /// Addresses of the loaded module that holds a call-site; `None` without a list of modules, and beside all of them.
+    /// Addresses of the loaded module that holds a call-site; `None` without a list of modules, and outside all of them.
     pub fn module_range(&self, call_site: u64) -> Option<(u64, u64)> {
         self.module_at(call_site).map(|(extent, _)| (extent.start, extent.end))
     }

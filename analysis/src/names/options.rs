@@ -21,7 +21,7 @@ impl NameOptions {
     }
 }
 
-/// Sources of names beside the trace. The default has none: names are the trace's symbols.
+/// Sources of names next to the trace. The default has none: names are the trace's symbols.
 #[derive(Clone, Debug, Default)]
 pub struct NameOptions {
     /// The kernel with debug information.

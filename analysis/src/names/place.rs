@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Static bytes by source file; `None` for those whose file is not known.
 pub(crate) type StaticByFile = BTreeMap<Option<Box<[u8]>>, u64>;
 
-/// Function on the way to a call-site, as debug information tells it.
+/// Function on the way to a call-site, as debug information gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Name of the function, any bytes.

@@ -1,6 +1,6 @@
 //! Memory that the kernel takes back by itself when it is short of it.
 //!
-//! The flag of a cache decides (`SLAB_RECLAIM_ACCOUNT`, as `/sys/kernel/slab/CACHE/reclaim_account` tells it), for `kmalloc` the flag
+//! The flag of a cache decides (`SLAB_RECLAIM_ACCOUNT`, as `/sys/kernel/slab/CACHE/reclaim_account` gives it), for `kmalloc` the flag
 //! of the allocation. `reclaimable.txt` stands in where the recording has no flags, and names what goes with an inode.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]

@@ -40,7 +40,7 @@ pub(crate) struct Places {
     #[cfg(feature = "dwarf")]
     map: Option<NameMap>,
     known: Mutex<Known>,
-    /// File and line of call sites that the input tells itself.
+    /// File and line of call sites that the input has itself.
     told: HashMap<u64, (Box<[u8]>, u32)>,
     /// Origin of the names of a saved document, whose places are all known.
     saved: Option<NamesReport>,

@@ -27,7 +27,7 @@ enum Memory {
     Dma,
     /// Memory that the kernel can take back when it is short of it.
     Reclaimable,
-    /// On the account of a control group.
+    /// Charged to a control group.
     Accounted,
 }
 
@@ -46,7 +46,7 @@ impl Memory {
 /// Cache of one class.
 #[derive(Clone, Debug)]
 struct ClassCache {
-    /// Bytes that an allocation event tells for an object.
+    /// Bytes that an allocation event gives for an object.
     object_bytes: u64,
     memory: Memory,
     /// Bytes in the name: fewer where the kernel adds its own to each object, for debugging.
@@ -67,7 +67,7 @@ pub struct SizeClasses {
 }
 
 impl SizeClasses {
-    /// The classes in a trace's slabinfo, or the usual ones for pages of `page_bytes` where it has none; `gfp_names` tell kinds of
+    /// The classes in a trace's slabinfo, or the usual ones for pages of `page_bytes` where it has none; `gfp_names` tell the kinds of
     /// memory apart.
     pub fn of(slabinfo: &Slabinfo, gfp_names: Option<&GfpNames>, page_bytes: Option<u64>) -> SizeClasses {
         let mut caches: Vec<ClassCache> = slabinfo.caches().iter().filter_map(ClassCache::parse).collect();

@@ -28,9 +28,9 @@ pub struct SlabCache {
     pub objects_per_slab: u64,
     /// Pages of a slab.
     pub pages_per_slab: u64,
-    /// Slabs; where the line does not tell, as many as the objects fill.
+    /// Slabs; where the line does not say, as many as the objects fill.
     pub slabs: u64,
-    /// Slabs with objects in use; `None` where the line does not tell. SLUB counts all slabs.
+    /// Slabs with objects in use; `None` where the line does not say. SLUB counts all slabs.
     pub active_slabs: Option<u64>,
 }
 

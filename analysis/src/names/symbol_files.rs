@@ -25,7 +25,7 @@ const TEXT: &[u8] = b"_text";
 pub(crate) enum SymbolFile {
     /// Addresses of the trace's boot.
     Placed(Vec<u8>),
-    /// System.map, where the trace does not tell how far its kernel was moved.
+    /// System.map, where the trace does not say how far its kernel was moved.
     Unplaced(Vec<u8>),
 }
 

@@ -1,4 +1,4 @@
-//! Gaps of the merge: they begin and end windows' runs of events between which no gap begins or ends.
+//! Gaps of the merge: they start and end windows' runs of events between which no gap begins or ends.
 //!
 //! ```text
 //!  add: gaps of a stream           add_holes: sequence numbers that no event has

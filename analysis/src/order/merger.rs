@@ -36,7 +36,7 @@ impl<E> Part<'_, E> {
 #[derive(Debug, Default)]
 pub(crate) struct Share<E> {
     events: Vec<E>,
-    /// Numbers in the window; behind those of this window stand older ones.
+    /// Numbers in the window; after those of this window stand older ones.
     serials: Vec<u32>,
 }
 

@@ -11,7 +11,7 @@ use crate::order::merge::{Chunk, Keyed};
 use crate::order::merger::Window;
 use crate::query::filter::{Owners, Selected};
 
-/// An event or a gap, in the total order over all CPUs. A gap stands where it ends, before the first event with that key.
+/// An event or a gap, in the total order over all CPUs. A gap comes where it ends, before the first event with that key.
 #[derive(Clone, Copy, Debug)]
 pub enum OrderedItem<'a> {
     /// An event.
@@ -24,9 +24,9 @@ pub enum OrderedItem<'a> {
         addresses: &'a [Event],
         /// Names of caches and events.
         names: &'a Names,
-        /// Command name of its thread, where the trace tells it.
+        /// Command name of its thread, where the trace gives it.
         comm: Option<&'a [u8]>,
-        /// Cgroup of its thread, where the query asks for it and the trace tells it.
+        /// Cgroup of its thread, where the query asks for it and the trace gives it.
         cgroup: Option<&'a [u8]>,
         /// Whether the kernel takes the object of an allocation back by itself, where the query asks for it and its cache is known.
         reclaimable: Option<bool>,
@@ -37,7 +37,7 @@ pub enum OrderedItem<'a> {
     Gap {
         /// Place in the total order.
         seq: u64,
-        /// Order key of its begin.
+        /// Order key of its start.
         from: u64,
         /// Order key of its end.
         at: u64,

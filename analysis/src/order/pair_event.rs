@@ -1,5 +1,5 @@
 //! One CPU's stream as chunks of events for the pairing: 48 bytes each, with call-site, kind and cache as one number, and the
-//! hash of the address. Gaps stand beside them.
+//! hash of the address. Gaps are kept next to them.
 
 use kmemtrace_abi::event::{
     Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names, Space, TaskEvent,
@@ -69,7 +69,7 @@ pub(crate) struct PairEvent {
     /// Allocations: bytes asked for. Frees: the call-site. Records of several objects: their addresses.
     pub(crate) requested: u64,
     /// Bytes that an allocation took; the order of frames. Records of several objects: those without an address. Failed allocations: 1
-    /// where the flags tell that the caller has a way without the memory.
+    /// where the flags tell that the caller can do without the memory.
     pub(crate) allocated: u64,
     /// Allocations: the class. Frees: [`UNSELECTED`] where the filters do not take the event. Records of several objects: the
     /// [`BulkAction`] as a number.

@@ -1,6 +1,6 @@
 //! Growth of the table: slots move from the old memory to the new one.
 //!
-//! Addresses stand in the order of their hashes, more or less, however many slots there are. So slots move from the end of one
+//! Addresses are in the order of their hashes, more or less, however many slots there are. So slots move from the end of one
 //! memory to the end of another, consumed memory goes back on the way, and a table never needs both.
 
 use crate::memory::hashing::{Seed, place};

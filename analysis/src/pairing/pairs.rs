@@ -127,7 +127,7 @@ pub(crate) struct Pairing<'a> {
     pub(crate) tallies: Tallies<'a>,
     part: usize,
     share: Share<PairEvent>,
-    /// Node of each stream, where the trace tells it.
+    /// Node of each stream, where the trace gives it.
     nodes: Vec<Option<u32>>,
     /// Objects by address; of pages, those blocks whose events do not tell their frames.
     pub(super) tables: BySpace<Table>,

@@ -19,7 +19,7 @@ use crate::query::select::{Candidate, Select};
 /// Filter of a pass: which events figures are made of.
 #[derive(Clone)]
 pub(crate) struct EventFilter<'a> {
-    /// Threads of the recorder; none where events do not tell theirs.
+    /// Threads of the recorder; none where events do not give theirs.
     own: OwnThreads<'a>,
     has_own: bool,
     /// Allocations of the recorder are taken, too.

@@ -149,7 +149,7 @@ impl Query {
         }
     }
 
-    /// Rows of `balance`: call-sites with the cache of their objects and the use of their pages, beside the machine's memory at both
+    /// Rows of `balance`: call-sites with the cache of their objects and the use of their pages, next to the machine's memory at both
     /// ends of the recording.
     pub fn by_part() -> Query {
         Query { keeps_memory: true, ..Query::by(&[GroupKey::Site, GroupKey::Cache, GroupKey::Use]) }
@@ -170,7 +170,7 @@ impl Query {
     }
 
     /// Counts the peaks of all nodes of a tree of the kernel's sources: of areas with `by_area`, else of folders. Where debug
-    /// information tells the folders, the trace is read twice. For a query [`Query::by_site`].
+    /// information gives the folders, the trace is read twice. For a query [`Query::by_site`].
     pub fn with_place_nodes(mut self, by_area: bool) -> Query {
         self.over_time.nodes = Some(PathForm::Tree);
         self.place_nodes = Some(by_area);
@@ -196,14 +196,14 @@ impl Query {
         self
     }
 
-    /// Tells rows whose objects the kernel takes back by itself.
+    /// Marks rows whose objects the kernel takes back by itself.
     pub fn with_reclaim(mut self, yes: bool) -> Query {
         self.marks_reclaim = yes;
         self
     }
 
-    /// Tells with each event of [`Query::observe`], and each object of [`Query::objects`], the cgroup of its thread and whether the kernel
-    /// takes the object back by itself. A pass of its own finds the cgroups, where the trace tells them.
+    /// Adds to each event of [`Query::observe`], and each object of [`Query::objects`], the cgroup of its thread and whether the kernel
+    /// takes the object back by itself. A pass of its own finds the cgroups, where the trace gives them.
     pub fn with_owners(mut self, yes: bool) -> Query {
         self.tells_owners = yes;
         self
@@ -246,7 +246,7 @@ impl Query {
         self
     }
 
-    /// Sources of names beside the trace.
+    /// Sources of names next to the trace.
     pub fn names(mut self, names: NameOptions) -> Query {
         self.names = names;
         self
@@ -299,7 +299,7 @@ impl Query {
         self
     }
 
-    /// Reads and writes the index beside a trace whose files have at least `from` bytes, [`PAYS_FROM`] for example.
+    /// Reads and writes the index next to a trace whose files have at least `from` bytes, [`PAYS_FROM`] for example.
     /// Default: no index.
     pub fn index(mut self, from: u64) -> Query {
         (self.uses_index, self.index_from) = (true, from);

@@ -1,5 +1,6 @@
 //! Cutting of texts, by display width and between escape sequences.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -57,7 +58,7 @@ pub(super) fn site(text: &str, limit: usize, mark: char) -> String {
         return text.to_owned();
     }
     if text.contains(BETWEEN_FRAMES) {
-        return stack(text, limit, mark);
+        return stack(&text.split(BETWEEN_FRAMES).collect::<Vec<_>>(), &[], limit, mark);
     }
     let parts = SiteParts::of(text);
     let Some(module) = parts.module else {
@@ -75,26 +76,85 @@ pub(super) fn site(text: &str, limit: usize, mark: char) -> String {
     format!("{function}{} [{module}]", parts.offset)
 }
 
-/// Stack that fits `limit` columns: a long one loses frames of its middle, and of its frames two thirds are the innermost ones.
-fn stack(text: &str, limit: usize, mark: char) -> String {
-    let frames: Vec<&str> = text.split(BETWEEN_FRAMES).collect();
-    let joined = |head: usize, tail: usize| {
-        let mark = mark.to_string();
-        let (first, last) = (&frames[..head], &frames[frames.len() - tail..]);
-        [first, &[mark.as_str()], last].concat().join(BETWEEN_FRAMES)
-    };
-    let (mut head, mut tail) = (1, 0);
-    if width(&joined(head, tail)) > limit {
-        let room = limit.saturating_sub(BETWEEN_FRAMES.len() + 1);
-        return format!("{}{BETWEEN_FRAMES}{mark}", site(frames[0], room, mark));
+/// Stack that fits `limit` columns: a long one loses frames of its middle, and of its frames two thirds are the innermost ones. The frames
+/// of `wanted` are shown before all others, the last of them first.
+fn stack(frames: &[&str], wanted: &[usize], limit: usize, mark: char) -> String {
+    let mut kept = vec![false; frames.len()];
+    for &index in wanted.iter().rev().chain([&0]) {
+        keep(frames, &mut kept, index, limit, mark);
     }
-    while head + tail + 1 < frames.len() {
-        let tries =
-            if tail * 2 < head { [(head, tail + 1), (head + 1, tail)] } else { [(head + 1, tail), (head, tail + 1)] };
-        let Some(fitting) = tries.into_iter().find(|&(head, tail)| width(&joined(head, tail)) <= limit) else { break };
-        (head, tail) = fitting;
+    if !kept.contains(&true) {
+        // One frame alone, with its middle cut, and a mark on each side where others are.
+        let index = wanted.last().copied().unwrap_or(0);
+        let before = if index > 0 { format!("{mark}{BETWEEN_FRAMES}") } else { String::new() };
+        let after = if index + 1 < frames.len() { format!("{BETWEEN_FRAMES}{mark}") } else { String::new() };
+        let room = limit.saturating_sub(width(&before) + width(&after));
+        return format!("{before}{}{after}", site(frames[index], room, mark));
     }
-    joined(head, tail)
+    let ends = |kept: &[bool]| Some((kept.iter().position(|kept| !kept)?, kept.iter().rposition(|kept| !kept)?));
+    while let Some((head, tail)) = ends(&kept) {
+        let is_tail_short = (frames.len() - 1 - tail) * 2 < head;
+        let tries = if is_tail_short { [tail, head] } else { [head, tail] };
+        if !tries.into_iter().any(|index| keep(frames, &mut kept, index, limit, mark)) {
+            break;
+        }
+    }
+    joined(frames, &kept, mark)
+}
+
+/// Shows one more frame if the stack still fits; true if it does.
+fn keep(frames: &[&str], kept: &mut [bool], index: usize, limit: usize, mark: char) -> bool {
+    let before = std::mem::replace(&mut kept[index], true);
+    kept[index] = before || width(&joined(frames, kept, mark)) <= limit;
+    kept[index]
+}
+
+/// Frames that are shown; a mark stands for those between them.
+fn joined(frames: &[&str], kept: &[bool], mark: char) -> String {
+    let mark = mark.to_string();
+    let mut parts: Vec<&str> = Vec::new();
+    for (index, frame) in frames.iter().enumerate() {
+        if kept[index] {
+            parts.push(frame);
+        } else if index == 0 || kept[index - 1] {
+            parts.push(&mark);
+        }
+    }
+    parts.join(BETWEEN_FRAMES)
+}
+
+/// Rounds in which stacks that look the same get one more frame each.
+const ROUNDS: usize = 8;
+
+/// Cuts stacks anew that look the same and are not: each then shows frames in which it differs from the others.
+pub(super) fn tell_stacks_apart(whole: &[String], shown: &mut [String], limit: usize, mark: char) {
+    let mut wanted: Vec<Vec<usize>> = vec![Vec::new(); whole.len()];
+    for _ in 0..ROUNDS {
+        let mut alike: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (row, text) in shown.iter().enumerate().filter(|(row, text)| whole[*row] != **text) {
+            if whole[row].contains(BETWEEN_FRAMES) {
+                alike.entry(text.clone()).or_default().push(row);
+            }
+        }
+        let mut has_changed = false;
+        for rows in alike.into_values() {
+            let stacks: Vec<Vec<&str>> = rows.iter().map(|row| whole[*row].split(BETWEEN_FRAMES).collect()).collect();
+            let most = stacks.iter().map(Vec::len).max().unwrap_or(0);
+            let differs = |at: &usize| stacks.iter().any(|frames| frames.get(*at) != stacks[0].get(*at));
+            let Some(at) = (0..most).find(differs) else { continue };
+            for (frames, row) in stacks.iter().zip(rows) {
+                let index = at.min(frames.len() - 1);
+                if !wanted[row].contains(&index) {
+                    wanted[row].push(index);
+                    shown[row] = stack(frames, &wanted[row], limit, mark);
+                    has_changed = true;
+                }
+            }
+        }
+        if !has_changed {
+            return;
+        }
+    }
 }
 
 /// Text that fits `limit` columns: a long one loses its middle, a third of the rest is its end.
@@ -238,6 +298,40 @@ mod tests {
             (13, "kma…c+0x1 < …"),
         ] {
             assert_eq!(site(whole, limit, '…'), shown, "{limit}");
+        }
+    }
+
+    #[test]
+    fn stacks_that_are_cut_alike_show_where_they_differ() {
+        let whole = [
+            "kmalloc+0x1 < open+0x2 < path_a+0x3 < vfs_open+0x4 < do_syscall_64+0x5 < entry+0x6",
+            "kmalloc+0x1 < open+0x2 < path_b+0x3 < vfs_open+0x4 < do_syscall_64+0x5 < entry+0x6",
+            "kmalloc+0x1 < open+0x2 < path_b+0x3 < vfs_read+0x4 < do_syscall_64+0x5 < entry+0x6",
+            "kmalloc+0x1 < open+0x2 < path_a+0x3 < vfs_read+0x4 < do_syscall_64+0x5 < entry+0x6",
+            "kmalloc+0x1 < open+0x2 < path_b+0x3",
+            "free+0x1 < open+0x2 < path_a+0x3 < vfs_open+0x4 < do_syscall_64+0x5 < entry+0x6",
+            "other+0x1",
+        ]
+        .map(str::to_owned);
+        let cut = |limit: usize| whole.each_ref().map(|text| site(text, limit, '…'));
+        let apart = |limit: usize| {
+            let mut shown = cut(limit);
+            tell_stacks_apart(&whole, &mut shown, limit, '…');
+            shown
+        };
+        let [a, b, c, d, short, free, other] = apart(51);
+        assert_eq!(a, "kmalloc+0x1 < … < path_a+0x3 < vfs_open+0x4 < …");
+        assert_eq!(b, "kmalloc+0x1 < … < path_b+0x3 < vfs_open+0x4 < …");
+        assert_eq!(c, "kmalloc+0x1 < … < path_b+0x3 < vfs_read+0x4 < …");
+        assert_eq!(d, "kmalloc+0x1 < … < path_a+0x3 < vfs_read+0x4 < …");
+        assert_eq!((&short, &other), (&whole[4], &whole[6]));
+        assert_eq!(free, cut(51)[5], "it looks like no other");
+        // Two frames that tell four stacks apart, with marks around them.
+        for limit in 33..90 {
+            let shown = apart(limit);
+            let distinct: std::collections::HashSet<&String> = shown.iter().collect();
+            assert_eq!(distinct.len(), shown.len(), "{limit}: {shown:?}");
+            assert!(shown.iter().all(|text| width(text) <= limit), "{limit}: {shown:?}");
         }
     }
 

@@ -2,6 +2,6 @@
 
 pub(crate) mod messages;
 pub(crate) mod output;
-pub(crate) mod pager;
+pub(crate) mod paged;
 pub(crate) mod progress;
 pub(crate) mod screen;

@@ -11,7 +11,7 @@ use rustix::fs::{FileType, OFlags};
 use kmemtrace::whole_file::{Directory, NewFile};
 use kmemtrace_abi::open::regular;
 
-use super::pager::Paged;
+use super::paged::Paged;
 
 /// Place that the text goes to.
 enum Sink {

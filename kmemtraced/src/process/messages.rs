@@ -2,7 +2,8 @@
 //! The order is kept. Messages that find the queue full are dropped and counted, and the count is written later. A status line
 //! stands below the messages: it is cleared before the next one.
 
-use std::io::{self, Write};
+use std::env;
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -30,10 +31,16 @@ const REFUSALS: [&str; 2] = ["(os error 1)", "(os error 13)"];
 /// End of a message with one of them.
 const REFUSED: &str = "; the sandbox refuses what is not on its list: --sandbox off allows all";
 
-/// Starts the thread; before that, the caller of [`say`] writes. An error is that of the thread's start, or of its sandbox.
-pub(crate) fn start(priority: Priority, sandbox: Mode) -> anyhow::Result<()> {
+/// Bytes that clear the line of a terminal where the cursor is.
+const CLEAR_LINE: &str = "\r\x1b[K";
+
+/// Starts the thread; before that, the caller of [`say`] writes. `is_shared`: another program may have left a line without an end on the
+/// terminal. An error is that of the thread's start, or of its sandbox.
+pub(crate) fn start(priority: Priority, sandbox: Mode, is_shared: bool) -> anyhow::Result<()> {
     if MESSAGES.get().is_none() {
-        let _ = MESSAGES.set(Messages::start(io::stderr(), priority, sandbox)?);
+        let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let clear = if is_shared && !is_dumb && io::stderr().is_terminal() { CLEAR_LINE } else { "" };
+        let _ = MESSAGES.set(Messages::start(io::stderr(), clear, priority, sandbox)?);
     }
     Ok(())
 }
@@ -84,7 +91,13 @@ struct Messages {
 }
 
 impl Messages {
-    fn start(out: impl Write + Send + 'static, priority: Priority, sandbox: Mode) -> anyhow::Result<Messages> {
+    /// `clear` comes before each message.
+    fn start(
+        out: impl Write + Send + 'static,
+        clear: &'static str,
+        priority: Priority,
+        sandbox: Mode,
+    ) -> anyhow::Result<Messages> {
         let name = "messages";
         let (queue, waiting) = crossbeam_channel::bounded(QUEUE);
         let (tid_out, tid) = crossbeam_channel::bounded(1);
@@ -94,7 +107,7 @@ impl Messages {
             raise(priority);
             let closed = confine::close(&confine::sandbox(Role::Messages), sandbox);
             let _ = tid_out.send(closed.map(|_| own_tid()));
-            write_all(out, &waiting, &unreported);
+            write_all(out, clear, &waiting, &unreported);
         };
         let started = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work);
         started.map_err(|error| not_started(name, &error))?;
@@ -122,11 +135,11 @@ impl Messages {
 }
 
 /// Writes messages as they come. An error of standard error has no place to be reported.
-fn write_all(mut out: impl Write, waiting: &Receiver<Message>, dropped: &AtomicU64) {
+fn write_all(mut out: impl Write, clear: &str, waiting: &Receiver<Message>, dropped: &AtomicU64) {
     let mut shown = 0;
     for message in waiting {
         match message {
-            Message::Text(text) => drop(out.write_all(&over_status(&mut shown, &text))),
+            Message::Text(text) => drop(out.write_all(&over_status(&mut shown, &format!("{clear}{text}")))),
             Message::Status(text) => {
                 let bytes = over_status(&mut shown, &text);
                 shown = text.chars().count();
@@ -196,7 +209,7 @@ mod tests {
     fn a_status_line_is_cleared_before_the_next_message() {
         let pipe = Pipe::default();
         pipe.open();
-        let messages = Messages::start(pipe.clone(), Priority::Nice, Mode::Off).unwrap();
+        let messages = Messages::start(pipe.clone(), "", Priority::Nice, Mode::Off).unwrap();
         messages.queue_or_count(Message::Status("+1.0 s".into()));
         messages.queue_or_count(Message::Status("+2 s".into()));
         messages.put("a message\n".into());
@@ -208,7 +221,7 @@ mod tests {
     #[test]
     fn a_blocked_pipe_holds_up_no_caller_and_left_out_messages_are_counted() {
         let pipe = Pipe::default();
-        let messages = Messages::start(pipe.clone(), Priority::Nice, Mode::Off).unwrap();
+        let messages = Messages::start(pipe.clone(), "", Priority::Nice, Mode::Off).unwrap();
         let begin = Instant::now();
         (0..QUEUE + 100).for_each(|n| messages.put(format!("{n}\n")));
         messages.finish(Duration::from_millis(50));

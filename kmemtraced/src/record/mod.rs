@@ -69,7 +69,7 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     let launcher = Launcher::fork(job, &mut passed)?;
     // A recorder has three files for each CPU.
     kmemtrace_fence::raise_open_files();
-    messages::start(args.priority, args.sandbox)?;
+    messages::start(args.priority, args.sandbox, args.prints_stream)?;
     if let Some(line) = translated {
         notices::say(&args, &line);
     }

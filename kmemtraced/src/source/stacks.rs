@@ -50,7 +50,7 @@ impl Stacks {
         let events = choices.map(|(_, events)| match events {
             "alloc" => "allocations".to_owned(),
             "all" => "all events".to_owned(),
-            BEGINS => "begins of reclaim and compaction".to_owned(),
+            BEGINS => "starts of reclaim and compaction".to_owned(),
             PERCPU => "allocations of per-CPU memory".to_owned(),
             VMALLOC => "vmalloc areas".to_owned(),
             filter => format!("allocations that have {}", escape(filter.as_bytes())),

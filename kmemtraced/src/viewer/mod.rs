@@ -104,7 +104,7 @@ fn check_terminal() -> anyhow::Result<()> {
 
 /// Starts both programs, and waits for their end.
 fn show(kind: Kind, args: &Args, words: Vec<OsString>) -> anyhow::Result<u8> {
-    messages::start(Priority::None, args.sandbox)?;
+    messages::start(Priority::None, args.sandbox, kind != Kind::Screen)?;
     let signals = Signals::take()?;
     let program = start::found(report::program())?;
     // Without a terminal for the screen nothing is recorded.

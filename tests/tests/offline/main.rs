@@ -25,6 +25,7 @@ mod pack;
 mod page_owner;
 mod payloads;
 mod readers;
+mod recorded_facts;
 mod recorded_texts;
 mod relay;
 mod samples;

@@ -188,6 +188,15 @@ fn texts_are_compared_by_what_they_list() {
     assert_eq!((&row["cache"], &row["kind"]), (&json!("kmalloc-4096"), &json!("kmalloc")));
     assert_eq!((&row["change"]["live_objects"], &row["change"]["slab"]["active_objs"]), (&json!(5422), &json!(5422)));
     assert_eq!(row["change"]["slab"]["objsize"], 0);
+    // A cache that nobody uses is in the document, and not in the table.
+    let unused = "unused_cache  0  0  64  64  1 : tunables  0  0  0 : slabdata  0  0  0\n";
+    let with_unused = ["slabinfo_router.log", "slabinfo_router.later"]
+        .map(|name| written(&dir, name, &(std::fs::read_to_string(made(name)).unwrap() + unused)));
+    let both = [&*with_unused[0], &*with_unused[1]];
+    let document = json(&run_to(0, "kmemtrace-report", &["compare", "--format", "json"], &both));
+    assert!(document["rows"].as_array().unwrap().iter().any(|row| row["cache"] == "unused_cache"));
+    let table = String::from_utf8(run_to(0, "kmemtrace-report", &["compare"], &both)).unwrap();
+    assert!(table.contains("kmalloc-4096") && !table.contains("unused_cache"), "{table}");
     for (key, member) in [("stack", "stack"), ("module", "module"), ("task", "pid")] {
         let paths = [made("page_owner_6.1_module.txt"), made("page_owner_6.1_post_alloc_hook.txt")];
         let document = compared(&["--by", key], &[&paths[0], &paths[1]]);

@@ -535,11 +535,17 @@ fn each_slip_is_told_the_line_to_type() -> Result<(), Skip> {
         ("kmemtraced", "topp", " top?"),
         ("kmemtraced", "-d 5 topp", " top -d 5?"),
         ("kmemtraced", "recovr", " recover?"),
+        ("kmemtraced", "-o - -d 1", "use -o DIR, then kmemtrace-report export DIR"),
+        ("kmemtraced", "-b 0 -d 1", "a size is 16 (MiB)"),
+        ("kmemtraced", "--max-size 0 -d 1", "a size is 16 (MiB)"),
+        (REPORT, "summary --max-memory 0 x", "a size is 16 (MiB)"),
     ] {
         let mut command = Command::new(program(name));
         let output = command.args(words.split(' ')).current_dir(place.path()).output().unwrap();
         let line = stderr(2, &output);
-        assert!(line.contains(said) && line.lines().count() == 1, "{name} {words}: {line}");
+        // Values that cannot be read have a second paragraph of clap.
+        let lines = line.lines().take_while(|line| !line.is_empty()).count();
+        assert!(line.contains(said) && lines == 1, "{name} {words}: {line}");
         assert!(!line.contains("-- topp"), "no command of that name is meant: {line}");
     }
     Ok(())

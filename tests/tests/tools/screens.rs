@@ -14,6 +14,7 @@ use kmemtrace_tests::terminal::Terminal;
 kmemtrace_tests::tests![
     summaries_and_tables_fit_the_screen,
     a_pager_gets_what_is_longer,
+    the_recorders_help_is_paged_as_the_reports,
     the_exit_status_is_the_reports,
     under_sudo_the_pager_is_a_secure_less,
 ];
@@ -109,6 +110,37 @@ fn a_pager_gets_what_is_longer() -> Result<(), Skip> {
     Ok(())
 }
 
+/// Screen once the recorder has printed its help.
+fn help(variables: &str, words: &str) -> Result<String, Skip> {
+    let recorder = program("kmemtraced");
+    let line = format!("{variables} '{}' {words}; printf 'done %s' $?; sleep 100", recorder.display());
+    Ok(Terminal::start(&line, USUAL)?.wait_for("done "))
+}
+
+fn the_recorders_help_is_paged_as_the_reports() -> Result<(), Skip> {
+    let place = Directory::new(&[]);
+    let own =
+        format!("KMEMTRACE_PAGER='{}'", pager(&place, "pager", &format!("cat >'{}'", place.file("paged").display())));
+    for (variables, words, is_paged) in [
+        (&*own, "--help", true),
+        (&*own, "help watch", true),
+        (&*own, "top --help", true),
+        (&*own, "completions --help", false),
+        (&*own, "-h", false),
+        (&*own, "--version", false),
+        ("KMEMTRACE_PAGER=", "--help", false),
+        ("KMEMTRACE_PAGER=/nowhere", "--help", false),
+    ] {
+        let _ = fs::remove_file(place.file("paged"));
+        let screen = help(variables, words)?;
+        let paged = fs::read_to_string(place.file("paged")).ok();
+        assert_eq!(paged.is_some(), is_paged, "{variables} {words}: {screen}");
+        assert!(screen.contains("done 0"), "{variables} {words}: {screen}");
+        assert!(paged.is_none_or(|text| text.contains("Exit status") && !screen.contains("Options")), "{screen}");
+    }
+    Ok(())
+}
+
 fn the_exit_status_is_the_reports() -> Result<(), Skip> {
     let (place, trace) =
         (Directory::new(&[]), Directory::new(&trace_dir(&workload(3, &Options::plain(Shape::plain(), 2, 20_000)), 3)));
@@ -139,6 +171,11 @@ fn under_sudo_the_pager_is_a_secure_less() -> Result<(), Skip> {
         assert!(environment.lines().any(|line| line == "LESSSECURE=1"), "{environment}\n{screen}");
         assert!(!environment.contains("LESSOPEN") && !environment.contains("LESSSECURE_ALLOW"), "{environment}");
         assert!(!place.file("own").exists() && screen.contains("done 0"), "{screen}");
+        fs::remove_file(place.file("environment")).unwrap();
+        let screen = help(&variables, "--help")?;
+        let environment = fs::read_to_string(place.file("environment")).unwrap_or_default();
+        assert!(environment.lines().any(|line| line == "LESSSECURE=1"), "{environment}\n{screen}");
+        assert!(!environment.contains("LESSOPEN") && !place.file("own").exists(), "{environment}\n{screen}");
         // A less that others can replace is not run.
         fs::set_permissions(place.path(), Permissions::from_mode(0o777)).unwrap();
         fs::remove_file(place.file("environment")).unwrap();

@@ -1,4 +1,4 @@
-//! Ring buffers of a text: trace-cmd prints the name of one in front of its lines, but not in front of the event behind a line that tells
+//! Ring buffers of a text: trace-cmd prints the name of one in front of its lines, but not in front of the event after a line that says
 //! of dropped events.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]

@@ -9,7 +9,7 @@ use super::record::{Content, content};
 /// Meaning of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Entry<'l> {
-    /// An event, the head of a stack, or loss that perf tells.
+    /// An event, the head of a stack, or loss that perf reports.
     Record(Head<'l>, Content<'l>),
     /// Another task runs on a CPU.
     Switch(u32, [Task<'l>; 2]),

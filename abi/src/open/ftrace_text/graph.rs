@@ -25,11 +25,11 @@ const INDENT: usize = 2;
 /// A call of a function, or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call<'l> {
-    /// Begin.
+    /// Start.
     Begin(&'l [u8]),
     /// A call that called nothing that was traced, with its duration in nanoseconds.
     Leaf(&'l [u8], Option<u64>),
-    /// End of a call, with its duration. The kernel names the function only where it did not print its begin.
+    /// End of a call, with its duration. The kernel names the function only where it did not print its start.
     End(Option<&'l [u8]>, Option<u64>),
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Task<'l> {
 /// Content of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Graph<'l> {
-    /// A call, and the number of calls around it; `None` where somebody has taken off the blanks that tell it.
+    /// A call, and the number of calls around it; `None` where somebody has taken off the blanks that show it.
     Call(Head<'l>, Call<'l>, Option<usize>),
-    /// An event: what is behind its time is in [`Head::rest`].
+    /// An event: what is after its time is in [`Head::rest`].
     Event(Head<'l>),
     /// From one task to another, on a CPU.
     Switch(u32, [Task<'l>; 2]),

@@ -1,4 +1,4 @@
-//! Begin of a line of an event: task, thread, CPU, flags and time, as the kernel (`kernel/trace/trace_output.c`), trace-cmd and perf
+//! Start of a line of an event: task, thread, CPU, flags and time, as the kernel (`kernel/trace/trace_output.c`), trace-cmd and perf
 //! print them.
 //!
 //! ```text

@@ -16,7 +16,7 @@ pub(super) enum Content<'l> {
     Event { system: Option<&'l [u8]>, name: &'l [u8], fields: &'l [u8] },
     /// Head of a stack of the kernel (true) or of a program (false).
     Stack(bool),
-    /// Loss that perf tells.
+    /// Loss that perf reports.
     Lost(u64),
     /// A call of the tracer function_graph, and the number of calls around it.
     Call(Call<'l>, Option<usize>),

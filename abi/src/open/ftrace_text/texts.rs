@@ -1,4 +1,4 @@
-//! Texts of one trace after the first pass, and what each tells of loss.
+//! Texts of one trace after the first pass, and what each says about loss.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 

@@ -66,7 +66,7 @@ struct Places {
     id: Option<usize>,
     time: usize,
     cpu: usize,
-    /// Begin of what follows.
+    /// Start of what follows.
     end: usize,
 }
 

@@ -234,7 +234,7 @@ fn expanded(
 /// Expands the zstd stream that the compressed records of a file are pieces of. A record may begin in one piece and end in the next.
 struct Expander {
     decoder: zstd::stream::raw::Decoder<'static>,
-    /// Begin of a record that is not whole.
+    /// Start of a record that is not whole.
     rest: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The first pass over a `perf.data`: where the records of each CPU stand, and what records besides samples tell.
+//! The first pass over a `perf.data`: where the records of each CPU stand, and what records besides samples say.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

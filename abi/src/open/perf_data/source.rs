@@ -53,7 +53,7 @@ pub(super) struct CpuRecords {
     /// Number of rounds whose end was passed.
     rounds: usize,
     decoded: Decoded,
-    /// Lost events that no LOST record tells, at the end.
+    /// Lost events that no LOST record reports, at the end.
     lost_at_end: u64,
     /// The kernel left out some events.
     leaves_out: bool,

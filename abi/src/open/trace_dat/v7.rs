@@ -1,4 +1,4 @@
-//! `trace.dat` version 7: sections, and chains of options that tell where each of them is.
+//! `trace.dat` version 7: sections, and chains of options that say where each of them is.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 

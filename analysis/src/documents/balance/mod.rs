@@ -101,7 +101,7 @@ pub struct MomentTotals {
 }
 
 row! {
-    /// Line of outputs that have rows: a part, or behind it a call-site of it.
+    /// Line of outputs that have rows: a part, or after it a call-site of it.
     pub struct PartLine<'a> {
         /// Name of the part.
         pub part: &'static str,

@@ -8,7 +8,7 @@ use super::counters::{Counters, PAGESETS};
 /// Text that counters come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterForm {
-    /// `/proc/meminfo`, with `/proc/zoneinfo` beside it.
+    /// `/proc/meminfo`, with `/proc/zoneinfo` next to it.
     Meminfo,
     /// Report of a machine out of memory.
     Oom,
@@ -20,7 +20,7 @@ pub enum CounterForm {
 
 /// Makes the parts of their table: `Part "name": formulas for Meminfo, Oom, Memcg, OldMemcg`.
 ///
-/// A formula is a sum of counters, with ` + ` and ` - ` between their names. A counter with `?` behind it need not be there; without any
+/// A formula is a sum of counters, with ` + ` and ` - ` between their names. A counter with `?` after it need not be there; without any
 /// counter, or without one that is needed, the part is not known. An empty formula: the text does not say the part.
 macro_rules! parts {
     ($($part:ident $name:literal: $meminfo:expr, $oom:literal, $memcg:literal, $old_memcg:literal;)*) => {
@@ -148,7 +148,7 @@ pub struct PartSums {
     pub memtotal: Option<u64>,
     /// Free memory, or what is left to the limit.
     pub memfree: Option<u64>,
-    /// Bytes of each part that counters tell; `None` where one that it needs is not there. Kernel stacks that are in the part vmalloc are
+    /// Bytes of each part that counters give; `None` where one that it needs is not there. Kernel stacks that are in the part vmalloc are
     /// no part of their own.
     pub parts: Vec<(Part, Option<u64>)>,
     /// The counters are there without which what is left means nothing.
@@ -157,7 +157,7 @@ pub struct PartSums {
 
 impl PartSums {
     /// Parts by these counters. `maps_stacks`: kernel stacks are allocated by vmalloc (`CONFIG_VMAP_STACK`), or it is not known that they
-    /// are not; kernels up to 5.2 tell no `VmallocUsed` (it is 0), and stacks are a part there.
+    /// are not; kernels up to 5.2 give no `VmallocUsed` (it is 0), and stacks are a part there.
     pub fn of(form: CounterForm, counters: &Counters, maps_stacks: bool) -> PartSums {
         let of = |part: Part| sum(part.formula(form), counters);
         let is_of_machine = form == CounterForm::Meminfo;

@@ -37,7 +37,7 @@ pub struct EndedRow<'a> {
     pub node: Option<i32>,
     /// Objects freed by the shrinker.
     pub freed: Option<u64>,
-    /// Stack of the begin; `None` where none was recorded.
+    /// Stack of the start; `None` where none was recorded.
     pub frames: Option<Vec<EndedFrame<'a>>>,
 }
 

@@ -8,13 +8,13 @@ use crate::latency::{FunctionSums, Latency};
 row! {
     /// Row of `functions`.
     pub struct FunctionRow<'a> {
-        /// Address of the function; `None` where the trace does not tell it.
+        /// Address of the function; `None` where the trace does not give it.
         pub function: Option<Address>,
         /// Name of the function.
         pub symbol: Name<'a>,
         /// Calls.
         pub count: u64,
-        /// Sum of their durations; `None` where the kernel does not tell them.
+        /// Sum of their durations; `None` where the kernel does not give them.
         pub total: Option<u64>,
         /// Percentile.
         pub p50: Option<u64>,

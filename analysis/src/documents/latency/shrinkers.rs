@@ -12,11 +12,11 @@ use crate::latency::{Latency, ShrinkerKey, ShrinkerSums};
 /// Row of `shrinkers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShrinkerRow<'a> {
-    /// Function that the shrinker calls; `None` where the trace does not tell it.
+    /// Function that the shrinker calls; `None` where the trace does not give it.
     pub function: Option<Address>,
     /// Name of the function.
     pub symbol: Name<'a>,
-    /// Address of the shrinker; `None` where rows are functions, or the trace does not tell it.
+    /// Address of the shrinker; `None` where rows are functions, or the trace does not give it.
     pub shrinker: Option<Address>,
     /// NUMA node; `None` where rows are functions.
     pub node: Option<i32>,
@@ -30,7 +30,7 @@ pub struct ShrinkerRow<'a> {
     pub percentiles: [Option<u64>; 3],
     /// Largest duration.
     pub max: Option<u64>,
-    /// Objects freed; `None` where the trace does not tell it.
+    /// Objects freed; `None` where the trace does not give it.
     pub freed: Option<u64>,
     /// Calls that loss touches.
     pub suspect: u64,
@@ -67,7 +67,7 @@ row! {
         pub count: u64,
         /// Sum of their durations.
         pub total: Option<u64>,
-        /// Objects freed; `None` where the trace does not tell it.
+        /// Objects freed; `None` where the trace does not give it.
         pub freed: Option<u64>,
         /// Calls that loss touches.
         pub suspect: u64,

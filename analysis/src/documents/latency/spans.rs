@@ -99,7 +99,7 @@ pub struct SpanRow<'a> {
     pub suspect: Suspect,
     /// Spans without an end.
     pub unfinished: u64,
-    /// Ends without a begin.
+    /// Ends without a start.
     pub unstarted: u64,
     /// Wakes of a daemon; `None` for other spans.
     pub passes: Option<u64>,

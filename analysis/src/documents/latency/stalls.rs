@@ -35,7 +35,7 @@ row! {
 
 /// Row of `stalls`.
 pub struct StallRow<'a> {
-    /// Order key of the begin.
+    /// Order key of the start.
     pub at: u64,
     /// Order key of the end.
     pub end: u64,
@@ -61,7 +61,7 @@ pub struct StallRow<'a> {
     pub call_site: Option<Address>,
     /// Name of the function.
     pub symbol: Name<'a>,
-    /// Stack of the begin.
+    /// Stack of the start.
     pub stack: Option<RowStack<'a>>,
     /// Spans inside, largest total first.
     pub inside: Vec<InsideRow<'a>>,

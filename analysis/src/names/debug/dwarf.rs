@@ -1,4 +1,4 @@
-//! Frames at addresses of one file, as `addr2line -i` tells them.
+//! Frames at addresses of one file, as `addr2line -i` gives them.
 
 use std::collections::HashMap;
 

@@ -29,7 +29,7 @@ pub const MODULES: &str = "/lib/modules";
 /// Debug information that distributions install.
 const INSTALLED: &str = "/usr/lib/debug";
 
-/// Folders of the system that are searched for debug information unasked, beside [`MODULES`]: what is installed, and debuginfod's cache.
+/// Folders of the system that are searched for debug information unasked, besides [`MODULES`]: what is installed, and debuginfod's cache.
 pub fn debug_folders() -> Vec<PathBuf> {
     iter::once(INSTALLED.into()).chain(cache()).collect()
 }

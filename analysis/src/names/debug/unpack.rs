@@ -1,6 +1,6 @@
 //! Compressed files and sections: gzip, xz, zstd, zlib.
 //!
-//! No size that a file tells decides how much memory is taken: output grows as it is made, up to a limit.
+//! No size that a file gives decides how much memory is taken: output grows as it is made, up to a limit.
 
 use std::io::{self, Error, ErrorKind, Read};
 

@@ -61,7 +61,7 @@ impl Grid<'_> {
         self.print(&shown, vec![titles.collect()], out)?;
         let mut notes = Notes::default();
         each_piece(rows(), |piece| {
-            let piece: Vec<Vec<Cell>> = piece.into_iter().map(|row| self.fitted(&shown, row)).collect();
+            let piece = self.fitted_rows(&shown, piece);
             piece.iter().flatten().for_each(|cell| notes |= cell.notes);
             self.print(&shown, piece, out)
         })?;
@@ -162,6 +162,24 @@ impl Grid<'_> {
         let keys = self.columns.iter().zip(row).filter(|(column, _)| column.shows == Shows::Key);
         keys.for_each(|(_, cell)| cell.text.hash(&mut hasher));
         hasher.finish()
+    }
+
+    /// Rows with the cells of the columns that are shown, cut to their widths. Stacks that differ do not look the same.
+    fn fitted_rows(&self, shown: &[ShownColumn], rows: Vec<Vec<Cell>>) -> Vec<Vec<Cell>> {
+        let texts = |rows: &[Vec<Cell>], index: usize| -> Vec<String> {
+            rows.iter().map(|row| row.get(index).map_or_else(String::new, |cell| cell.text.clone())).collect()
+        };
+        let is_cut = |column: &&ShownColumn| self.columns[column.index].holds == Holds::Site;
+        let cut: Vec<_> = shown.iter().filter(|_| self.screen.width.is_some()).filter(is_cut).collect();
+        let whole: Vec<Vec<String>> = cut.iter().map(|column| texts(&rows, column.index)).collect();
+        let mut fitted: Vec<Vec<Cell>> = rows.into_iter().map(|row| self.fitted(shown, row)).collect();
+        for (column, whole) in cut.into_iter().zip(whole) {
+            let Some(place) = shown.iter().position(|other| other.index == column.index) else { continue };
+            let mut apart = texts(&fitted, place);
+            cut::tell_stacks_apart(&whole, &mut apart, column.width, self.screen.cut_mark());
+            fitted.iter_mut().zip(apart).for_each(|(row, text)| row[place].text = text);
+        }
+        fitted
     }
 
     /// Cells of the columns that are shown, cut to their widths.

@@ -41,9 +41,9 @@ const SCRIPT: &str = concat!(
     include_str!("script/page.js"),
 );
 /// Hash of [`STYLE`] in base64, as a security policy has it. After a change of the style, a test tells the new one.
-const STYLE_HASH: &str = "xVJ+6LjX1doCdq0FSP3P3txDz21ESsqfY9+f0S2/Mbs=";
+const STYLE_HASH: &str = "H10sc/UOBunVukstdR+37YQJMej8p1MaVV4FSxC/N64=";
 /// Hash of [`SCRIPT`].
-const SCRIPT_HASH: &str = "iQg/xCtN5SmbnFm2BEd2f5EgSuj3zbpoWigTZDSpbVU=";
+const SCRIPT_HASH: &str = "6Am6ADX5rYhP8VeDeIBV09/Ny/qKiTLIxmL8KL+y7q0=";
 
 /// Nodes of the first tree of a page at most: a browser shows as many at once, and a person sees fewer.
 const MAX_NODES: usize = 20_000;

@@ -69,6 +69,16 @@ fn sides(sides: &Sides, kind: &str, name: Cell, options: &TableOptions) -> Vec<C
     ]
 }
 
+/// True for a row of zeros. Texts such as slabinfo list caches that nobody uses.
+fn is_zero(sides: &Sides) -> bool {
+    let told = [&sides.before, &sides.after]
+        .map(|side| [side.live_allocated, side.live_objects, side.live_pages, side.allocs])
+        .into_iter()
+        .flatten()
+        .flatten();
+    told.clone().next().is_some() && told.clone().all(|n| n == 0)
+}
+
 /// Writes the table of `compare`.
 pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let listing = &view.listing;
@@ -118,7 +128,8 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
         COMPARE.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
     };
     let grid = Grid { columns: &columns, ranked: Some("LIVE +/-"), screen: &options.screen };
-    let rows = || listing.rows.iter().map(row).chain(rest.iter().cloned()).map(shown);
+    let rows =
+        || listing.rows.iter().filter(|row| !is_zero(&row.sides)).map(row).chain(rest.iter().cloned()).map(shown);
     let notes = grid.write(rows, out)?;
     heading::footer(notes, options, out)
 }

@@ -13,8 +13,8 @@ use kmemtrace_tests::runner::Skip;
 use serde_json::{Value, json};
 
 use whose::{
-    leaks_and_tasks_are_tables, names_of_the_machine_need_an_option, trees_are_those_of_the_tree_view,
-    what_was_not_recorded_is_left_out,
+    a_leak_opens_its_call_sites_and_its_stack, leaks_and_tasks_are_tables, names_of_the_machine_need_an_option,
+    trees_are_those_of_the_tree_view, what_was_not_recorded_is_left_out,
 };
 
 use pages::{REPORT, page, page_with, place, recording_of, search, texts, traces};
@@ -44,6 +44,7 @@ kmemtrace_tests::tests![
     a_great_trace_makes_a_quick_page,
     trees_are_those_of_the_tree_view,
     leaks_and_tasks_are_tables,
+    a_leak_opens_its_call_sites_and_its_stack,
     what_was_not_recorded_is_left_out,
     names_of_the_machine_need_an_option,
 ];

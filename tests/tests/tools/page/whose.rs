@@ -94,6 +94,39 @@ pub(crate) fn leaks_and_tasks_are_tables() -> Result<(), Skip> {
     Ok(())
 }
 
+/// Other call sites of a leak and its callers open from the table, as far as the recording has them.
+pub(crate) fn a_leak_opens_its_call_sites_and_its_stack() -> Result<(), Skip> {
+    let browser = Browser::start()?;
+    let site = |number: u64| 0xffff_ffff_8110_0000 + number * 0x100;
+    let names = ["keep", "name", "probe", "entry"].into_iter().zip(0..);
+    let functions = names.map(|(name, number)| Function {
+        start: site(number),
+        end: site(number) + 0x80,
+        name: name.to_owned(),
+        module: None,
+    });
+    let functions = functions.collect();
+    let mut scenario = Scenario::new(Shape::plain(), 1).with(|machine| machine.symbols.functions = functions);
+    for number in 0..100 {
+        let (at, address) = (1_000_000_000 + number * 100_000_000, 0xffff_8880_0000_0000 + number * 0x1000);
+        scenario = scenario.kmalloc(at, 0, site(0) + 0x15, address, (60, 64));
+        scenario = scenario.stack(at, 0, &[site(0) + 0x15, site(2) + 0x25, site(3) + 0x35]);
+        scenario = scenario.kmalloc(at + 1_000, 0, site(1) + 0x15, address + 0x100, (30, 32));
+    }
+    let trace = Directory::new(&trace_dir(&scenario.finish(), 1));
+    let (_dir, file) = page(trace.path());
+    browser.open(&file, "");
+    let rows = texts(&browser, "#leaks tbody tr");
+    assert!(rows.len() == 1 && rows[0].contains("keep+0x15"), "{rows:?}");
+    assert_eq!(texts(&browser, "#leaks td summary"), ["and 1 more call-site, stack"]);
+    assert_eq!(browser.run("return document.querySelector('#leaks td details').open"), json!(false));
+    browser.click("#leaks td summary");
+    assert_eq!(browser.run("return document.querySelector('#leaks td details').open"), json!(true));
+    assert_eq!(texts(&browser, "#leaks td details li"), ["name+0x15  3.13 KiB", "probe+0x25", "entry+0x35"]);
+    assert_eq!(browser.console(), Vec::<String>::new());
+    Ok(())
+}
+
 pub(crate) fn what_was_not_recorded_is_left_out() -> Result<(), Skip> {
     let browser = Browser::start()?;
     let pages = traces().pop().unwrap();

@@ -16,8 +16,37 @@ function leakGroups() {
     const most = [...rows].sort((a, b) => of("live_allocated")(b) - of("live_allocated")(a))[0];
     const row = Object.fromEntries(leaks.columns.map((name, at) => [name, most[at]]));
     const rate = row.bytes_rate === null ? null : sum(rows, "bytes_rate");
-    return { verdict, row, others: rows.length - 1, live: sum(rows, "live_allocated"), objects: sum(rows, "live_objects"), allocs: sum(rows, "allocs"), rate };
+    const site = row => ({ symbol: of("symbol")(row), call_site: of("call_site")(row), module: of("module")(row), source: of("source")(row), live: of("live_allocated")(row) });
+    return { verdict, row, others: rows.filter(row => row !== most).map(site), live: sum(rows, "live_allocated"), objects: sum(rows, "live_objects"), allocs: sum(rows, "allocs"), rate };
   });
+}
+
+/** Space of each kind that is not a slab object. */
+const SPACE_OF = { pages: "pages", percpu: "percpu", vmalloc: "vmalloc" };
+
+/** Frames from a call-site outwards, of its stack that holds most; none where no stack is known. */
+function stackOf({ kind, symbol, module }) {
+  const tree = DATA.trees.find(tree => tree.by[0] === "stack" && tree.space === (SPACE_OF[kind] || "slab"));
+  if (!tree || symbol === null || symbol === undefined) return [];
+  const names = [symbol, `${symbol} [${module}]`], live = 3 + tree.figures.indexOf("live_allocated"), below = 3 + tree.figures.length;
+  const open = [[tree.root, []]];
+  let most = null;
+  while (open.length) {
+    const [node, path] = open.pop(), children = node[below] || [];
+    if (names.includes(node[0]) && (!most || node[live] > most.live)) most = { live: node[live], path };
+    for (const child of children) open.push([child, node === tree.root ? path : [node[0], ...path]]);
+  }
+  return most ? most.path : [];
+}
+
+/** What opens below a group: its other call-sites, and the callers of the one with most bytes. */
+function leakDetails(group) {
+  const site = row => row.symbol ?? row.call_site ?? "-", callers = stackOf(group.row), parts = [];
+  const words = [group.others.length ? `and ${counted(group.others.length, "more call-site")}` : null, callers.length ? "stack" : null].filter(word => word);
+  if (!words.length) return "";
+  if (group.others.length) parts.push(make("ul", {}, ...group.others.map(row => make("li", {}, ...siteCell(site(row), row.module, row.source), "  " + bytes(row.live)))));
+  if (callers.length) parts.push(make("p", {}, "Called from, the nearest first; of several stacks the one that holds most:"), make("ol", {}, ...callers.map(name => make("li", {}, name))));
+  return make("details", { class: "below" }, make("summary", { class: "line" }, words.join(", ")), ...parts);
 }
 
 const UNJUDGED = {
@@ -50,7 +79,7 @@ function drawLeaks() {
     { key: "born", title: "born", isText: true, of: group => group.objects, show: group => sparkline(group.row.born), help: "Live objects by the tenth of the recording in which they were allocated: a leak is even" },
     ...kinds.has("pages") || kinds.has("percpu") || kinds.has("vmalloc") ? [{ key: "kind", title: "kind", isText: true, of: group => group.row.kind, show: group => group.row.kind, help: "Allocator" }] : [],
     { key: "task", title: "task", isText: true, of: who, show: group => [who(group), alive[group.row.task_alive] ? make("span", { class: "line" }, "  " + alive[group.row.task_alive]) : ""], help: "Thread that allocated, and whether it lived at the end; short processes are one row by their command" },
-    { key: "site", title: "call-site", isText: true, of: site, show: group => [...siteCell(site(group), group.row.module, group.row.source), group.others ? make("span", { class: "line" }, `  and ${counted(group.others, "more call-site")}`) : ""], help: "Call-site with most bytes; others grow together with it" },
+    { key: "site", title: "call-site", isText: true, of: site, show: group => [...siteCell(site(group), group.row.module, group.row.source), leakDetails(group)], help: "Call-site with most bytes; others that grow together with it, and its callers, open below" },
   ];
   sortable(section, { columns, rows: groups, sort: "verdict", others: DATA.leaks.others_count, note: "memory that was allocated evenly over the recording and is still held. " + rule.replace(/\.$/, "") });
 }

@@ -1,6 +1,6 @@
 //! Pager of texts that are longer than the screen.
 //!
-//! The pager's process is started before the input is opened, when the report may still start programs. It is this program again: it
+//! Its process is started before the sandbox is closed, and stays outside. It is this program again, with [`WORD`] as its command line: it
 //! waits for text in its pipe, and becomes the pager when some comes. It ends if none does.
 
 use std::env;
@@ -11,16 +11,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::screen;
-
 /// First word of the command line of the process that becomes the pager.
-pub(crate) const WORD: &str = "--become-the-pager";
+pub const WORD: &str = "--become-the-pager";
 /// Pager where no variable names one.
 const LESS: &str = "less";
 /// Options of less where the user has none: leave a short text on the screen, pass colours on, keep the text at the end.
@@ -36,29 +32,45 @@ const OTHERS_WRITE: u32 = 0o022;
 /// Mode bit of a directory whose files only their owners replace.
 const STICKY: u32 = 0o1000;
 
-/// Process that waits for text, until the first output to the terminal takes it.
-static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
-
-/// Process that becomes the pager with the first byte.
-struct Waiting {
+/// Process that becomes the pager with the first byte that is written to it.
+#[derive(Debug)]
+pub struct Pager {
     child: Child,
     pipe: ChildStdin,
-    /// Lines and columns of the screen.
-    size: (usize, usize),
 }
 
-/// Starts the process that becomes the pager, if standard output is a terminal and the variables do not refuse one.
-pub(crate) fn start() {
-    let Some(size) = screen::terminal_size().filter(|_| io::stdout().is_terminal()) else { return };
-    if chosen().is_none() {
-        return;
+impl Pager {
+    /// Starts the process, if standard output is a terminal and the variables do not refuse a pager. Without a second process there is
+    /// none either: the text goes to the terminal as it is.
+    pub fn start() -> Option<Pager> {
+        if !io::stdout().is_terminal() || chosen().is_none() {
+            return None;
+        }
+        let program = env::current_exe().ok()?;
+        let mut child = Command::new(program).arg(WORD).stdin(Stdio::piped()).spawn().ok()?;
+        let pipe = child.stdin.take()?;
+        Some(Pager { child, pipe })
     }
-    let Ok(program) = env::current_exe() else { return };
-    let spawned = Command::new(program).arg(WORD).stdin(Stdio::piped()).spawn();
-    // Without a second process the text goes to the terminal as it is.
-    let Ok(mut child) = spawned else { return };
-    let Some(pipe) = child.stdin.take() else { return };
-    *WAITING.lock().unwrap_or_else(PoisonError::into_inner) = Some(Waiting { child, pipe, size });
+
+    /// Ends the text, and waits until the user leaves the pager.
+    ///
+    /// # Errors
+    /// The process cannot be waited for.
+    pub fn end(self) -> io::Result<()> {
+        let Pager { mut child, pipe } = self;
+        drop(pipe);
+        child.wait().map(|_| ())
+    }
+}
+
+impl Write for Pager {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.pipe.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pipe.flush()
+    }
 }
 
 /// Command of the pager: its words, and whether it runs with another user's rights. `None` for no pager.
@@ -97,7 +109,7 @@ fn is_of_root(path: &Path) -> bool {
 }
 
 /// Waits for text on standard input and becomes the pager; the status of a process that got no text.
-pub(crate) fn wait_for_text() -> ExitCode {
+pub fn wait_for_text() -> ExitCode {
     let stdin = io::stdin();
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
     while let Err(error) = poll(&mut polled, None) {
@@ -128,57 +140,6 @@ fn command(words: &[OsString], is_for_another: bool) -> Command {
     command
 }
 
-/// Standard output that becomes a pager's text once it is longer than the screen.
-pub(crate) struct Paged {
-    waiting: Option<Waiting>,
-    /// Text of the first screen, until it is known to be the whole one.
-    first: Vec<u8>,
-    is_long: bool,
-}
-
-impl Paged {
-    /// Output through the process that waits; `None` if there is none.
-    pub(crate) fn take() -> Option<Paged> {
-        let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        Some(Paged { waiting: Some(waiting), first: Vec::new(), is_long: false })
-    }
-
-    /// Ends the text: a short one goes to the terminal, a long one stays in the pager until the user leaves it.
-    pub(crate) fn end(&mut self) -> io::Result<()> {
-        let Some(Waiting { mut child, pipe, .. }) = self.waiting.take() else { return Ok(()) };
-        drop(pipe);
-        let ended = child.wait();
-        if self.is_long {
-            return ended.map(|_| ());
-        }
-        let mut stdout = io::stdout();
-        stdout.write_all(&std::mem::take(&mut self.first)).and_then(|()| stdout.flush())
-    }
-}
-
-impl Write for Paged {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(waiting) = &mut self.waiting else { return Ok(bytes.len()) };
-        if self.is_long {
-            return waiting.pipe.write(bytes);
-        }
-        self.first.extend_from_slice(bytes);
-        let (lines, columns) = waiting.size;
-        // The shell's prompt takes the last line.
-        if screen::lines_of(&self.first, columns) >= lines {
-            self.is_long = true;
-            // Ctrl-C is the pager's; this program ends with it.
-            let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::new(AtomicBool::new(false)));
-            waiting.pipe.write_all(&std::mem::take(&mut self.first))?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,18 +147,11 @@ mod tests {
     #[test]
     fn what_others_can_replace_is_not_of_root() {
         assert!(is_of_root(Path::new("/")));
-        let dir = tempfile_dir();
-        let file = dir.join(LESS);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(LESS);
         fs::write(&file, "").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(!is_of_root(&file), "all may write it");
-        fs::remove_dir_all(dir).unwrap();
-    }
-
-    fn tempfile_dir() -> PathBuf {
-        let dir = env::temp_dir().join(format!("kmemtrace-pager-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        dir
     }
 
     #[test]
