@@ -2,8 +2,11 @@
 //!
 //! A program meters what it takes for the contents of a file. What it does not meter ends here: the kernel refuses memory beyond the
 //! limit, and the program's allocator ends the program in one sentence where it would be aborted otherwise.
+//!
+//! `limits` has those limits that the caller may have set too low.
 
 mod allocator;
+mod limits;
 
 use std::sync::OnceLock;
 
@@ -11,6 +14,7 @@ use kmemtrace_abi::memory::{self, Limit};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use allocator::{Allocator, refuse};
+pub use limits::{raise_open_files, small_stack};
 
 /// Bytes beyond the limit: the program's own data, buffers of files, memory that the allocator keeps for later.
 const MARGIN: u64 = 64 << 20;

@@ -47,6 +47,10 @@ mod exit {
 static ALLOCATOR: kmemtrace_fence::Allocator = kmemtrace_fence::Allocator;
 
 fn main() -> ExitCode {
+    if let Some(small) = kmemtrace_fence::small_stack("kmemtrace-check") {
+        return small;
+    }
+    kmemtrace_fence::raise_open_files();
     if let Some(shell) = options::completions() {
         clap_complete::generate(shell, &mut Options::command(), "kmemtrace-check", &mut io::stdout());
         return ExitCode::SUCCESS;

@@ -61,6 +61,10 @@ fn main() -> ExitCode {
         // First of all: until then another process of this user could take this one over.
         let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     }
+    if let Some(small) = kmemtrace_fence::small_stack("kmemtrace-report") {
+        return small;
+    }
+    kmemtrace_fence::raise_open_files();
     if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
         return pager::wait_for_text();
     }

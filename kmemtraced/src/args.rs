@@ -180,7 +180,8 @@ pub(crate) struct Args {
     ///
     /// records stores what is different in each record, zstd compresses all blocks besides, and auto (the default) does so while the
     /// CPU has time to spare. Bytes of records that no field covers become zeros: they hold what the kernel's buffer held before.
-    /// none stores blocks as the kernel wrote them, with these bytes, and older versions of kmemtrace read them.
+    /// A block that has waited for half of --flush is not compressed; -v counts these. none stores blocks as the kernel wrote them,
+    /// with the bytes of no field, and older versions of kmemtrace read them.
     #[arg(long, value_name = "HOW", help_heading = "Buffer and disk", hide_short_help = true)]
     pub(crate) compress: Option<Compression>,
     /// Take little memory: 3 blocks of 64 KiB a CPU, -b 256K, --compress zstd:1, symbols at the end only

@@ -5,7 +5,7 @@ mod self_test;
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use kmemtrace_sandbox::{Mode, Role, Sandbox};
 
@@ -108,11 +108,12 @@ fn of_rights() -> String {
 
 /// Layers of the sandbox that this kernel has: each is closed around a thread that ends.
 fn of_sandbox() -> String {
-    let closed = thread::spawn(|| Sandbox::new(Role::Reader).close(Mode::Auto)).join();
-    let missing = match closed {
-        Ok(Ok(missing)) => missing,
-        Ok(Err(lack)) => vec![lack],
-        Err(_) => return "not known: the thread that tried it has panicked".to_owned(),
+    let started = thread::Builder::new().spawn(|| Sandbox::new(Role::Reader).close(Mode::Auto));
+    let missing = match started.map(JoinHandle::join) {
+        Ok(Ok(Ok(missing))) => missing,
+        Ok(Ok(Err(lack))) => vec![lack],
+        Ok(Err(_)) => return "not known: the thread that tried it has panicked".to_owned(),
+        Err(error) => return format!("not known: no thread can be started: {error}"),
     };
     let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
     match missing.is_empty() {

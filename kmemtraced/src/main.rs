@@ -35,6 +35,9 @@ use process::messages;
 use record::shutdown;
 
 fn main() -> ExitCode {
+    if let Some(small) = kmemtrace_fence::small_stack("kmemtraced") {
+        return small;
+    }
     let CommandLine { verb, args } = CommandLine::of_process();
     let done = match verb {
         // The recorder is a process of its own there.

@@ -83,6 +83,18 @@ const SCRIPT: &str = "
     kmemtraced -o /out/slab -- sh -c 'kmemload iov 3000 20; kmemload cross 500 100; kmemload rounds 64; sleep 0.2' 2>/out/slab.messages
     end slab
 
+    kmemtraced -o /out/hands 2>/out/hands.messages &
+    recorder=$!
+    recording /out/hands.messages
+    trigger=$tracing/instances/kmemtrace/events/sched/sched_switch/trigger
+    echo 'traceoff if next_pid == 99999999' >$trigger
+    cat $tracing/instances/kmemtrace/set_event >/out/hands.set_event
+    sleep 2
+    echo '!traceoff if next_pid == 99999999' >>$trigger
+    sleep 2
+    kill -TERM $recorder
+    wait $recorder || echo $? >/out/hands.status
+
     kmemtraced -o /out/deferred -- sh -c 'kmemload items 300 1; sleep 1' 2>/out/deferred.messages
 
     begin kmem/mm_page_alloc kmem/mm_page_free
@@ -104,6 +116,17 @@ const SCRIPT: &str = "
 const LEFT: &str = "
     ls $tracing/instances >/out/instances
     cat $tracing/set_event >/out/set_event";
+
+/// A trigger that never acts, on an event that is not recorded: the kernel lists the event, and the recorder tells who set it.
+fn assert_hands(out: &Directory) {
+    let messages = out.text("hands.messages");
+    assert!(out.text("hands.set_event").contains("sched:sched_switch"), "the kernel does not list it");
+    assert_eq!(out.text("hands.status").trim(), "1", "{messages}");
+    for text in ["events/sched/sched_switch/trigger is traceoff", "set by process ", "as the recorder set them again"] {
+        assert!(messages.contains(text), "{text}: {messages}");
+    }
+    assert_eq!(checked(&out.file("hands")).0, "lossy");
+}
 
 /// Events of each thread.
 type Threads = BTreeMap<i64, Vec<String>>;
@@ -129,6 +152,7 @@ pub fn assert_recordings(kernel: Kernel) -> Result<(), Skip> {
     assert_figures(&out);
     assert_stacks(&out);
     assert_deferred_frees(&out);
+    assert_hands(&out);
     spaces::assert_recorded(&out);
     Ok(())
 }

@@ -8,8 +8,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Path of one of the project's programs, built in the profile of the running test.
+/// Path of one of the project's programs, built in the profile of the running test, or in the directory `KMEMTRACE_PROGRAMS`: tests then
+/// tell what other programs do.
 pub fn program(name: &str) -> PathBuf {
+    if let Some(dir) = std::env::var_os("KMEMTRACE_PROGRAMS") {
+        let other = Path::new(&dir).join(name);
+        if other.is_file() {
+            return other;
+        }
+    }
     let test = std::env::current_exe().unwrap_or_default();
     // Layout: target/PROFILE/deps/TEST.
     let path = test.parent().and_then(Path::parent).map(|dir| dir.join(name)).unwrap_or_default();

@@ -1,78 +1,61 @@
-//! Control files of a recording, held open and compared with their state at set-up to find changes by other programs.
+//! Control files of a recording, compared with their state at set-up to find changes by other programs.
 //!
-//! The kernel also reports each write by inotify, which takes a mounted /proc. Without it, a change that is reverted between two
-//! comparisons goes unseen.
+//! Files of the trace directory itself and of the recorded events are compared each second, and so are triggers of other events. The
+//! kernel also reports each write. Where it does not, a change that is reverted between two comparisons goes unseen.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
-use rustix::fs::OFlags;
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::control::clock::TraceClock;
-use crate::fs::kernelfs::KernelFs;
+use crate::control::rules::{
+    EVENT_FILES, FUNCTION_TASKS, TASKS, is_compared, is_opened_anew, name_of, what_counts, with_events,
+};
+use crate::control::threads::ThreadList;
+use crate::control::triggers::{Found, OtherTriggers};
+use crate::control::writes::{Told, Writes};
+use crate::fs::kernelfs::{KernelFs, PROC, is_absent};
 
-/// Control file with the tasks to record; all where it was never written.
-const TASKS: &str = "set_event_pid";
-/// Control file with the tasks whose functions are recorded.
-const FUNCTION_TASKS: &str = "set_ftrace_pid";
-/// Control files of a trace instance.
-const FILES: [&str; 9] = [
-    "tracing_on",
-    TASKS,
-    "set_event_notrace_pid",
-    "tracing_cpumask",
-    "trace_clock",
-    "buffer_size_kb",
-    "buffer_subbuf_size_kb",
-    "trace_options",
-    "current_tracer",
-];
-/// Control files that choose the functions to record.
-const FUNCTION_FILES: [&str; 3] = ["set_ftrace_filter", "set_ftrace_notrace", FUNCTION_TASKS];
-/// Files of an instance or a CPU where a write is a command: it changes events, or empties, swaps or shrinks the buffer.
-const COMMANDS: [&str; 4] = ["set_event", "trace", "snapshot", "free_buffer"];
-/// Control files of an event, of an event system, and of all events.
-const EVENT_FILES: [&str; 3] = ["enable", "filter", "trigger"];
-/// Files whose change may empty the buffer, with all unread events.
-const CLEARING: [&str; 6] =
-    ["trace", "snapshot", "free_buffer", "trace_clock", "buffer_size_kb", "buffer_subbuf_size_kb"];
-/// Trace options that change the records; the others change only their text.
-const RECORD_OPTIONS: [&str; 7] =
-    ["overwrite", "stacktrace", "userstacktrace", "irq-info", "event-fork", "function-fork", "pause-on-trace"];
+/// Lists of the tasks that are recorded alone.
+const TASK_LISTS: [&str; 2] = [TASKS, FUNCTION_TASKS];
+/// Control file with all enabled events.
+const EVENTS: &str = "set_event";
 /// Files that exclude events of some threads, and their text while they exclude none.
 const SELECTIONS: [(&str, &str); 3] = [("set_event_pid", ""), ("set_event_notrace_pid", ""), ("filter", "none")];
-/// Most bytes read of a control file; only lists of threads are longer, and their beginning is enough.
-const MAX_BYTES: usize = 64 << 10;
+/// Most bytes read of a control file; only lists are longer, and their beginning is enough.
+const MAX_BYTES: usize = 256 << 10;
 /// Most characters of a control file in a message.
 const MAX_SHOWN: usize = 60;
 
-/// An open control file, with the text that it is to have.
-struct HeldFile {
-    name: String,
-    file: File,
-    expected: String,
+/// Right state of a control file.
+enum Expected {
+    Text(String),
+    /// Threads that are recorded alone: the kernel adds those that begin, and takes off those that end.
+    Threads(ThreadList),
 }
 
-/// Inotify watches of directories with control files.
-struct Watches {
-    inotify: OwnedFd,
-    /// Directory, relative to the instance, by watch descriptor.
-    dirs: HashMap<i32, String>,
+/// A control file that is compared each second.
+struct HeldFile {
+    name: String,
+    /// `None` for a file that is opened for each look.
+    file: Option<File>,
+    expected: Expected,
 }
 
 /// Open descriptors in an instance, which cannot be removed while one is open.
 struct OpenFiles {
     fs: KernelFs,
+    proc: Option<KernelFs>,
     held: Vec<HeldFile>,
-    watches: Option<Watches>,
+    /// `None` for a relay channel.
+    triggers: Option<OtherTriggers>,
+    writes: Option<Writes>,
     /// `stats` of each CPU, where the trace clock is read from them.
     stats: Vec<File>,
 }
@@ -97,16 +80,15 @@ pub(crate) struct Difference {
     pub(crate) how: String,
 }
 
-/// Selections of events that the recorder itself sets in an instance.
+/// What the recorder itself sets in an instance.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selections {
     /// Filter files with the recorder's filter.
     pub(crate) filters: Vec<String>,
-    /// True if the recorder lists the recorded tasks in `set_event_pid`. The kernel changes that list when tasks begin and end, so
-    /// only writes to it are looked at.
+    /// True if the recorder lists the recorded tasks.
     pub(crate) has_tasks: bool,
-    /// True if functions are recorded.
-    pub(crate) has_functions: bool,
+    /// True if the instance is not the recorder's own: it may have triggers of others.
+    pub(crate) is_used: bool,
 }
 
 /// Files that the recorder itself wrote to.
@@ -118,11 +100,22 @@ pub(crate) struct OwnWrites {
     pub(crate) to_task_lists: bool,
 }
 
+/// How writes of other programs are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watching {
+    /// The kernel reports each.
+    All,
+    /// The kernel reports those to the instance and its recorded events.
+    Partial,
+    /// The files are compared.
+    None,
+}
+
 /// Control files of a recording.
 pub(crate) struct Control {
     open: Arc<Mutex<Option<OpenFiles>>>,
     clock: Option<TraceClock>,
-    is_watched: bool,
+    watching: Watching,
     /// Files that the recorder itself writes to while they are watched.
     switches: Vec<String>,
     own: Selections,
@@ -138,58 +131,61 @@ impl Control {
         clock: TraceClock,
         own: Selections,
     ) -> anyhow::Result<Control> {
-        let is_compared = |file: &&str| !(own.has_tasks && [TASKS, FUNCTION_TASKS].contains(file));
-        let functions = FUNCTION_FILES.into_iter().filter(|_| own.has_functions);
-        let mut names: Vec<String> =
-            FILES.into_iter().chain(functions).filter(is_compared).map(str::to_owned).collect();
-        names.extend(events.iter().flat_map(|event| EVENT_FILES.map(|file| format!("events/{event}/{file}"))));
-        let mut dirs: Vec<String> = ["events", "options"].map(str::to_owned).into();
+        let mut dirs: Vec<String> = ["", "events", "options"].map(str::to_owned).into();
         dirs.extend(events.iter().filter_map(|event| Some(format!("events/{}", event.split_once('/')?.0))));
         dirs.extend(events.iter().map(|event| format!("events/{event}")));
         dirs.extend(cpus.iter().map(|cpu| format!("per_cpu/cpu{cpu}")));
         dirs.sort();
         dirs.dedup();
+        // Before the files are read: a write after this line is reported, so the state read below is right or known to be wrong.
+        let writes = Writes::begin(&fs, &dirs).ok();
+        let mut names = fs.names(".")?;
+        names.retain(|name| {
+            is_compared(name) && fs.mode_of(name).is_some_and(|mode| mode.contains(Mode::RUSR | Mode::WUSR))
+        });
+        names.extend(events.iter().flat_map(|event| EVENT_FILES.map(|file| format!("events/{event}/{file}"))));
         let mut stats = Vec::new();
         for cpu in cpus.iter().filter(|_| !clock.is_cheap()) {
             stats.extend(fs.open_if_there(&format!("per_cpu/cpu{cpu}/stats"), OFlags::RDONLY)?);
         }
-        let switches = events.iter().map(|event| format!("events/{event}/enable")).chain(["tracing_on".to_owned()]);
-        let tasks = [TASKS, FUNCTION_TASKS].into_iter().filter(|_| own.has_tasks);
-        let switches = switches.chain(tasks.map(str::to_owned)).collect();
-        let mut control = Control::hold(fs, &names, dirs, Some(clock), stats, switches)?;
-        control.own = own;
+        let switches = events.iter().map(|event| format!("events/{event}/enable"));
+        let switches = switches.chain(["tracing_on".to_owned()]).collect();
+        let mut held = hold(&fs, &names)?;
+        for list in held.iter_mut().filter(|held| own.has_tasks && TASK_LISTS.contains(&held.name.as_str())) {
+            list.expected = Expected::Threads(ThreadList::default());
+        }
+        let mut control = Control::new(fs, held, writes, switches);
+        (control.clock, control.own) = (Some(clock), own);
+        if let Some(open) = &mut *control.open() {
+            open.stats = stats;
+            let mut triggers = OtherTriggers::new(events);
+            if control.own.is_used {
+                triggers.take_for_right(&open.fs, &open.listed_events());
+            }
+            open.triggers = Some(triggers);
+        }
         Ok(control)
     }
 
     /// Opens the switch of a relay channel.
     pub(crate) fn of_channel(fs: KernelFs) -> anyhow::Result<Control> {
         let switch = ["enabled".to_owned()];
-        Control::hold(fs, &switch, Vec::new(), None, Vec::new(), switch.to_vec())
+        let writes = Writes::begin(&fs, &[String::new()]).ok();
+        let held = hold(&fs, &switch)?;
+        Ok(Control::new(fs, held, writes, switch.to_vec()))
     }
 
-    fn hold(
-        fs: KernelFs,
-        names: &[String],
-        mut dirs: Vec<String>,
-        clock: Option<TraceClock>,
-        stats: Vec<File>,
-        switches: Vec<String>,
-    ) -> anyhow::Result<Control> {
-        dirs.push(String::new());
-        // Watched before they are read: a write after this line is reported, so the state read below is right or known to be wrong.
-        let watches = Watches::set(&fs, dirs).ok();
-        let is_watched = watches.is_some();
-        let mut held = Vec::new();
-        for name in names {
-            // Older kernels lack some of these files.
-            let Some(file) = fs.open_if_there(name, OFlags::RDONLY)? else { continue };
-            let expected = state(&fs, name, &file);
-            let expected = expected.with_context(|| format!("{}: cannot be read", fs.path(name).display()))?;
-            held.push(HeldFile { name: name.clone(), file, expected });
-        }
-        let open = Arc::new(Mutex::new(Some(OpenFiles { fs, held, watches, stats })));
+    fn new(fs: KernelFs, held: Vec<HeldFile>, writes: Option<Writes>, switches: Vec<String>) -> Control {
+        let watching = match &writes {
+            None => Watching::None,
+            Some(writes) if writes.is_partial() => Watching::Partial,
+            Some(_) => Watching::All,
+        };
+        let proc = KernelFs::find(&PROC).ok();
+        let open = OpenFiles { fs, proc, held, triggers: None, writes, stats: Vec::new() };
+        let open = Arc::new(Mutex::new(Some(open)));
         *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&open));
-        Ok(Control { open, clock, is_watched, switches, own: Selections::default() })
+        Control { open, clock: None, watching, switches, own: Selections::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, Option<OpenFiles>> {
@@ -199,17 +195,33 @@ impl Control {
     /// Changes the expected state: the recorder is about to switch the recording on or off. The switches of the events `later` stay as
     /// they are.
     pub(crate) fn switch(&self, on: bool, later: &[String]) {
-        let expected = if on { "1" } else { "0" };
         // Events are disabled by the removal of the instance, not before.
-        let is_later = |name: &str| later.iter().any(|event| name == format!("events/{event}/enable"));
-        let is_switched = |name: &str| {
-            self.switches.iter().any(|switch| switch == name) && (on || !name.ends_with("/enable")) && !is_later(name)
-        };
+        let events =
+            self.switches.iter().filter_map(|switch| event_of(switch)).filter(|event| on && !later.contains(event));
+        let events: Vec<String> = events.collect();
+        let Some(open) = &mut *self.open() else { return };
+        for held in &mut open.held {
+            let Expected::Text(expected) = &mut held.expected else { continue };
+            if held.name == EVENTS {
+                *expected = with_events(expected, events.iter().map(|event| event.replacen('/', ":", 1)));
+            } else if event_of(&held.name).is_some_and(|event| events.contains(&event)) {
+                "1".clone_into(expected);
+            } else if event_of(&held.name).is_none() && self.switches.contains(&held.name) {
+                if on { "1" } else { "0" }.clone_into(expected);
+            }
+        }
+    }
+
+    /// Adds tasks that the recorder, or the kernel for it, has put into the lists of the recorded ones.
+    pub(crate) fn listed(&self, threads: &[u32]) {
         if let Some(open) = &mut *self.open() {
-            open.held
-                .iter_mut()
-                .filter(|held| is_switched(&held.name))
-                .for_each(|held| held.expected = expected.to_owned());
+            for held in &mut open.held {
+                if let Expected::Threads(list) = &mut held.expected
+                    && held.name == TASKS
+                {
+                    list.add(threads.iter().copied());
+                }
+            }
         }
     }
 
@@ -217,19 +229,18 @@ impl Control {
     pub(crate) fn selections(&self) -> Vec<String> {
         let open = self.open();
         let held = open.iter().flat_map(|open| &open.held);
-        let selects = |held: &&HeldFile| {
-            let file = held.name.rsplit('/').next().unwrap_or_default();
-            SELECTIONS
-                .iter()
-                .any(|(name, nothing)| file == *name && held.expected != *nothing && held.expected != "no pid")
-                && !self.own.filters.contains(&held.name)
+        let selects = |held: &HeldFile| {
+            let Expected::Text(text) = &held.expected else { return None };
+            let selections = SELECTIONS.iter().filter(|(name, _)| name_of(&held.name) == *name);
+            let is_set = selections.into_iter().any(|(_, nothing)| text != nothing && text != "no pid");
+            (is_set && !self.own.filters.contains(&held.name)).then(|| format!("{} is {}", held.name, shown(text)))
         };
-        held.filter(selects).map(|held| format!("{} is {}", held.name, shown(&held.expected))).collect()
+        held.filter_map(selects).collect()
     }
 
-    /// True if the kernel reports each write.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.is_watched
+    /// How writes of other programs are known.
+    pub(crate) fn watching(&self) -> Watching {
+        self.watching
     }
 
     /// True if [`Control::now`] takes no system call.
@@ -248,31 +259,28 @@ impl Control {
         stats.filter_map(|stats| clock.now(stats).ok().flatten()).reduce(|(a, b), (c, d)| (a.min(c), b.max(d)))
     }
 
-    /// Files that another program wrote to since the last call, without those that the recorder itself wrote to meanwhile.
-    pub(crate) fn written(&mut self, own: OwnWrites) -> Vec<String> {
-        let mut files = match &mut *self.open() {
-            Some(OpenFiles { watches: Some(watches), .. }) => watches.take(),
-            _ => Vec::new(),
-        };
-        files.retain(|file| !own.to_switches || !self.switches.contains(file));
-        files.retain(|file| !own.to_task_lists || ![TASKS, FUNCTION_TASKS].contains(&file.as_str()));
-        files.retain(|file| self.own.has_functions || !FUNCTION_FILES.contains(&file.as_str()));
-        files
+    /// Writes of other programs since the last call. Where the kernel does not name writers, writes to files that the recorder itself
+    /// wrote to meanwhile are left out.
+    pub(crate) fn written(&mut self, own: OwnWrites) -> Told {
+        let mut open = self.open();
+        let Some(OpenFiles { writes: Some(writes), .. }) = &mut *open else { return Told::default() };
+        let mut told = writes.take();
+        if !writes.knows_writers() {
+            told.files.retain(|file, _| !own.to_switches || !self.switches.contains(file));
+            told.files.retain(|file, _| !own.to_task_lists || !TASK_LISTS.contains(&file.as_str()));
+        }
+        told
     }
 
     /// Differences from the state at set-up.
     pub(crate) fn differences(&self) -> Vec<Difference> {
-        let open = self.open();
-        let Some(open) = &*open else { return Vec::new() };
-        let differs = |held: &HeldFile| {
-            let how = match state(&open.fs, &held.name, &held.file) {
-                Ok(now) if now == held.expected => return None,
-                Ok(now) => format!("is {} instead of {}", shown(&now), shown(&held.expected)),
-                Err(error) => format!("cannot be read: {error}"),
-            };
-            Some(Difference { file: held.name.clone(), how })
-        };
-        open.held.iter().filter_map(differs).collect()
+        let mut open = self.open();
+        let Some(open) = &mut *open else { return Vec::new() };
+        let listed = open.listed_events();
+        let OpenFiles { fs, proc, held, triggers, .. } = open;
+        let held = held.iter_mut().filter_map(|held| held.difference(fs, proc.as_ref()));
+        let others = triggers.iter().flat_map(|triggers| triggers.look(fs, &listed)).map(Difference::from);
+        held.chain(others).collect()
     }
 
     /// True if the instance was removed.
@@ -287,86 +295,96 @@ impl Drop for Control {
     }
 }
 
-/// True if a write to this file may empty the buffer.
-pub(crate) fn may_clear(file: &str) -> bool {
-    CLEARING.contains(&file.rsplit('/').next().unwrap_or_default())
+impl From<Found> for Difference {
+    fn from(found: Found) -> Difference {
+        let how = format!("is {} instead of {}", shown(&found.text), shown(&found.expected));
+        Difference { file: found.file, how }
+    }
 }
 
-impl Watches {
-    fn set(fs: &KernelFs, dirs: Vec<String>) -> io::Result<Watches> {
-        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        let mut by_watch = HashMap::new();
-        for dir in dirs {
-            let path = fs.descriptor_path().join(&dir);
-            let flags = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::ONLYDIR;
-            match inotify::add_watch(&inotify, path, flags) {
-                Ok(watch) => {
-                    by_watch.insert(watch, dir);
+impl OpenFiles {
+    /// Text of the list of events; empty where it cannot be read.
+    fn listed_events(&self) -> String {
+        let list = self.held.iter().find(|held| held.name == EVENTS);
+        list.and_then(|held| text_of(&self.fs, EVENTS, held.file.as_ref()).ok()).unwrap_or_default()
+    }
+}
+
+impl HeldFile {
+    fn difference(&mut self, fs: &KernelFs, proc: Option<&KernelFs>) -> Option<Difference> {
+        let text = text_of(fs, &self.name, self.file.as_ref());
+        let how = match (&mut self.expected, text) {
+            (_, Err(error)) => Some(format!("cannot be read: {error}")),
+            (Expected::Threads(list), Ok(text)) => {
+                // Of a longer list the end is not known.
+                let lost = proc.filter(|_| text.len() < MAX_BYTES).map_or(0, |proc| list.look(&text, proc));
+                (lost > 0).then(|| "lacks threads that were recorded".to_owned())
+            }
+            (Expected::Text(expected), Ok(text)) => {
+                let now = what_counts(&self.name, &text);
+                match self.name == EVENTS {
+                    true => event_difference(fs, &now, expected),
+                    false => (now != *expected).then(|| format!("is {} instead of {}", shown(&now), shown(expected))),
                 }
-                // An older kernel lacks this directory. Without /proc the path of every directory is missing.
-                Err(Errno::NOENT) if fs.descriptor_path().exists() => {}
-                Err(error) => return Err(error.into()),
             }
-        }
-        Ok(Watches { inotify, dirs: by_watch })
-    }
-
-    /// Control files that were written to since the last call, sorted.
-    fn take(&mut self) -> Vec<String> {
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = Reader::new(&self.inotify, &mut buffer);
-        let mut files = Vec::new();
-        // The last read gives EAGAIN; other errors carry no event, either.
-        while let Ok(event) = reader.next() {
-            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                files.push("control files".to_owned());
-                continue;
-            }
-            let (Some(dir), Some(name)) = (self.dirs.get(&event.wd()), event.file_name()) else { continue };
-            let name = name.to_string_lossy();
-            if is_control(dir, &name) {
-                files.push(if dir.is_empty() { name.into_owned() } else { format!("{dir}/{name}") });
-            }
-        }
-        files.sort();
-        files.dedup();
-        files
+        };
+        how.map(|how| Difference { file: self.name.clone(), how })
     }
 }
 
-/// True if a write to this file can change the recording.
-fn is_control(dir: &str, name: &str) -> bool {
-    match dir.split('/').next() {
-        Some("events") => EVENT_FILES.contains(&name),
-        Some("options") => RECORD_OPTIONS.contains(&name),
-        Some("per_cpu") => COMMANDS.contains(&name) || name == "buffer_size_kb",
-        _ => {
-            let files = [&COMMANDS[..], &FILES, &FUNCTION_FILES].concat();
-            files.contains(&name) || name == "enabled"
-        }
-    }
+/// Difference between lists of events; `None` where the kernel no longer has the events that are missing.
+fn event_difference(fs: &KernelFs, now: &str, expected: &str) -> Option<String> {
+    let now: BTreeSet<&str> = now.lines().collect();
+    let expected: BTreeSet<&str> = expected.lines().collect();
+    let is_there = |event: &&&str| fs.has(&format!("events/{}", event.replacen(':', "/", 1))).unwrap_or(true);
+    let missing: Vec<&str> = expected.difference(&now).filter(is_there).copied().collect();
+    let added: Vec<&str> = now.difference(&expected).copied().collect();
+    let parts = [("lacks", missing), ("has also", added)].into_iter().filter(|(_, events)| !events.is_empty());
+    let parts: Vec<String> = parts.map(|(word, events)| format!("{word} {}", shown(&events.join(" ")))).collect();
+    (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
-/// Text of a control file, without options that change only the text of records.
-fn state(fs: &KernelFs, name: &str, file: &File) -> io::Result<String> {
-    let text = match text_of(file) {
-        // A switch of debugfs cannot seek, so it is opened anew.
-        Err(error) if error.raw_os_error() == Some(Errno::SPIPE.raw_os_error()) => {
-            String::from_utf8_lossy(&fs.read(name)?).into_owned()
-        }
-        text => text?,
-    };
-    if name != "trace_options" {
-        let text = text.trim_end();
-        // A star stands for a trigger, which has a file of its own.
-        let is_switch = name.ends_with("/enable");
-        return Ok(text.strip_suffix('*').filter(|_| is_switch).unwrap_or(text).to_owned());
-    }
-    let is_record = |option: &&str| RECORD_OPTIONS.contains(&option.strip_prefix("no").unwrap_or(option));
-    Ok(text.lines().filter(is_record).collect::<Vec<_>>().join(" "))
+/// Event of which this file is the switch.
+fn event_of(file: &str) -> Option<String> {
+    Some(file.strip_prefix("events/")?.strip_suffix("/enable")?.to_owned())
 }
 
-fn text_of(file: &File) -> io::Result<String> {
+/// Opens these files and reads their state. Older kernels lack some of them, and some kernels let nobody open or read one.
+fn hold(fs: &KernelFs, names: &[String]) -> anyhow::Result<Vec<HeldFile>> {
+    let is_refused =
+        |error: &io::Error| matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::PERM | Errno::OPNOTSUPP));
+    let mut held = Vec::new();
+    for name in names {
+        let file = match fs.open(name, OFlags::RDONLY) {
+            Ok(file) => Some(file).filter(|_| !is_opened_anew(name)),
+            Err(error) if is_absent(&error) || is_refused(&error) => continue,
+            Err(error) => return Err(fs.failed(name, "opened", error)),
+        };
+        match text_of(fs, name, file.as_ref()) {
+            Ok(text) => {
+                let expected = Expected::Text(what_counts(name, &text));
+                held.push(HeldFile { name: name.clone(), file, expected });
+            }
+            Err(error) if is_refused(&error) => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("{}: cannot be read", fs.path(name).display()));
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// Text of a control file, which is opened anew if it is not held, or cannot seek: a switch of debugfs.
+fn text_of(fs: &KernelFs, name: &str, file: Option<&File>) -> io::Result<String> {
+    match file.map(text_from_start) {
+        Some(Err(error)) if error.raw_os_error() == Some(Errno::SPIPE.raw_os_error()) => {}
+        Some(text) => return text,
+        None => {}
+    }
+    Ok(String::from_utf8_lossy(&fs.read(name)?).into_owned())
+}
+
+fn text_from_start(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; 4096];
     let mut len = 0;
     while len < MAX_BYTES {
@@ -421,7 +439,12 @@ mod tests {
     }
 
     fn differences(control: &Control) -> Vec<String> {
-        control.differences().into_iter().map(|found| format!("{} {}", found.file, found.how)).collect()
+        let found = control.differences();
+        found.into_iter().map(|found| format!("{} {}", found.file, found.how)).collect()
+    }
+
+    fn written(control: &mut Control, own: OwnWrites) -> Vec<String> {
+        control.written(own).files.into_keys().collect()
     }
 
     #[test]
@@ -429,7 +452,7 @@ mod tests {
         let (dir, mut control) = fake();
         control.switch(false, &[]);
         std::fs::write(dir.path().join("tracing_on"), "0\n").unwrap();
-        assert!(control.differences().is_empty() && control.written(SWITCHED).is_empty());
+        assert!(differences(&control).is_empty() && written(&mut control, SWITCHED).is_empty());
         std::fs::write(dir.path().join("tracing_on"), "1\n").unwrap();
         assert_eq!(differences(&control), ["tracing_on is 1 instead of 0"]);
         assert!(control.selections().is_empty());
@@ -460,16 +483,17 @@ mod tests {
         let mut control = Control::of_tracefs(fs, &events, &[0], TraceClock::named("mono"), own).unwrap();
         std::fs::write(dir.path().join("set_event_pid"), "12\n").unwrap();
         control.switch(true, &[]);
-        assert!(control.selections().is_empty() && control.written(SWITCHED).is_empty());
-        assert!(control.differences().is_empty(), "the kernel adds tasks to the list");
+        let own = OwnWrites { to_task_lists: true, ..SWITCHED };
+        assert!(control.selections().is_empty() && written(&mut control, own).is_empty());
+        assert!(differences(&control).is_empty(), "the kernel adds tasks to the list");
         std::fs::write(dir.path().join("set_event_pid"), "12\n14\n").unwrap();
         assert!(
-            control.written(OwnWrites { to_task_lists: true, ..OwnWrites::default() }).is_empty(),
+            written(&mut control, OwnWrites { to_task_lists: true, ..OwnWrites::default() }).is_empty(),
             "tasks were added"
         );
         std::fs::write(dir.path().join("set_event_pid"), "12\n13\n").unwrap();
         std::fs::write(dir.path().join(&filter), "none\n").unwrap();
-        assert_eq!(control.written(OwnWrites::default()), [filter.as_str(), "set_event_pid"]);
+        assert_eq!(written(&mut control, OwnWrites::default()), [filter.as_str(), "set_event_pid"]);
         assert_eq!(differences(&control), [format!("{filter} is none instead of bytes_req > 8")]);
     }
 
@@ -479,24 +503,26 @@ mod tests {
         *OPEN.lock().unwrap() = Some(Arc::clone(&control.open));
         close_all();
         assert!(
-            control.differences().is_empty() && control.written(OwnWrites::default()).is_empty() && !control.is_gone()
+            differences(&control).is_empty()
+                && written(&mut control, OwnWrites::default()).is_empty()
+                && !control.is_gone()
         );
     }
 
     #[test]
     fn a_change_is_seen_as_it_is_and_as_it_happens() {
         let (dir, mut control) = fake();
-        assert!(control.is_watched());
-        assert!(control.differences().is_empty() && control.written(OwnWrites::default()).is_empty());
+        assert!(control.watching() == Watching::All);
+        assert!(differences(&control).is_empty() && written(&mut control, OwnWrites::default()).is_empty());
         std::fs::write(dir.path().join("tracing_on"), "0\n").unwrap();
         assert_eq!(differences(&control), ["tracing_on is 0 instead of 1"]);
         std::fs::write(dir.path().join("tracing_on"), "1\n").unwrap();
-        assert!(control.differences().is_empty());
-        assert_eq!(control.written(OwnWrites::default()), ["tracing_on"], "it was changed and changed back");
-        assert!(control.written(OwnWrites::default()).is_empty());
+        assert!(differences(&control).is_empty());
+        assert_eq!(written(&mut control, OwnWrites::default()), ["tracing_on"], "it was changed and changed back");
+        assert!(written(&mut control, OwnWrites::default()).is_empty());
         std::fs::write(dir.path().join("events/kmem/kfree/filter"), "common_pid != 1\n").unwrap();
         assert_eq!(differences(&control), ["events/kmem/kfree/filter is common_pid != 1 instead of none"]);
-        assert_eq!(control.written(OwnWrites::default()), ["events/kmem/kfree/filter"]);
+        assert_eq!(written(&mut control, OwnWrites::default()), ["events/kmem/kfree/filter"]);
     }
 
     #[test]
@@ -507,20 +533,20 @@ mod tests {
         let (fs, events) = (KernelFs::at(dir.path()).unwrap(), ["kmem/kfree".to_owned()]);
         let control = Control::of_tracefs(fs, &events, &[0], TraceClock::named("mono"), Selections::default()).unwrap();
         control.switch(true, &events);
-        assert!(control.differences().is_empty(), "it is still off");
+        assert!(differences(&control).is_empty(), "it is still off");
         control.switch(true, &[]);
         assert_eq!(differences(&control), ["events/kmem/kfree/enable is 0 instead of 1"]);
         std::fs::write(&switch, "1\n").unwrap();
-        assert!(control.differences().is_empty());
+        assert!(differences(&control).is_empty());
     }
 
     #[test]
     fn a_change_of_text_or_a_marker_is_left_alone() {
         let (dir, mut control) = fake();
         std::fs::write(dir.path().join("trace_marker"), "hello").unwrap();
-        assert!(control.differences().is_empty() && control.written(OwnWrites::default()).is_empty());
+        assert!(differences(&control).is_empty() && written(&mut control, OwnWrites::default()).is_empty());
         std::fs::write(dir.path().join("trace_options"), "noprint-parent\nnostacktrace\noverwrite\n").unwrap();
-        assert!(control.differences().is_empty(), "how text looks is not recorded");
+        assert!(differences(&control).is_empty(), "how text looks is not recorded");
         std::fs::write(dir.path().join("trace_options"), "noprint-parent\nnostacktrace\nnooverwrite\n").unwrap();
         assert_eq!(
             differences(&control),

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -95,16 +95,21 @@ impl Drop for OwnMount {
     }
 }
 
+impl AsFd for KernelFs {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl KernelFs {
     /// Opens a kernel file system where it is mounted, else mounts it.
     pub(crate) fn find(kind: &Kind) -> anyhow::Result<KernelFs> {
         let elsewhere = mounts::all().into_iter().filter(|mounted| mounted.kind == kind.name);
-        let is_kind = |fs: &KernelFs| rustix::fs::fstatfs(&fs.dir).is_ok_and(|s| s.f_type as u32 == kind.magic);
         let usual = kind.usual.iter().map(PathBuf::from);
         let mut mounted = usual.chain(elsewhere.map(|mounted| mounted.dir)).filter_map(|path| KernelFs::at(&path).ok());
-        match mounted.find(is_kind) {
+        match mounted.find(|fs| fs.is_of(kind)) {
             Some(found) => Ok(found),
             None => KernelFs::mount(kind)
                 .with_context(|| format!("{} is not mounted and cannot be: {}", kind.name, mount_remedy())),
@@ -143,6 +148,11 @@ impl KernelFs {
     pub(crate) fn at(path: &Path) -> io::Result<KernelFs> {
         let dir = rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())?;
         Ok(KernelFs { dir, path: path.to_owned(), mount: None })
+    }
+
+    /// True if the directory is of this kind of file system.
+    pub(crate) fn is_of(&self, kind: &Kind) -> bool {
+        rustix::fs::fstatfs(&self.dir).is_ok_and(|stat| stat.f_type as u32 == kind.magic)
     }
 
     /// Opens the directory `dir` in this one.
@@ -204,6 +214,13 @@ impl KernelFs {
             Err(error) if is_absent(&error) => Ok(false),
             found => found.map(|_| true).map_err(|error| self.failed(file, "looked at", error)),
         }
+    }
+
+    /// Permission bits of a regular file; `None` where it is absent, something else, or cannot be looked at.
+    pub(crate) fn mode_of(&self, file: &str) -> Option<Mode> {
+        let stat = rustix::fs::statat(&self.dir, file, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        is_file.then(|| Mode::from_raw_mode(stat.st_mode))
     }
 
     /// Opens a file.
@@ -400,7 +417,7 @@ pub(crate) fn read_again(file: &File) -> io::Result<Vec<u8>> {
 }
 
 /// True if a file or device is absent: an older kernel, or a CPU that was never online.
-fn is_absent(error: &io::Error) -> bool {
+pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NODEV | Errno::NXIO))
 }
 

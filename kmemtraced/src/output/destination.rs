@@ -64,12 +64,17 @@ impl Destination {
             Some(Errno::ROFS) => {
                 "the file system is read-only: look for the reason in the kernel's log, or use -o".to_owned()
             }
+            // A write to a device that was set read-only beneath its file system.
+            Some(Errno::PERM) => {
+                "the device may be read-only: look for the reason in the kernel's log, or use -o".to_owned()
+            }
             Some(Errno::IO) => "the disk fails: look for the reason in the kernel's log, or use -o".to_owned(),
             Some(Errno::DQUOT) => "the user's quota is used up: raise it, or use -o".to_owned(),
-            _ => {
+            _ if error.kind() == io::ErrorKind::StorageFull => {
                 let room = self.room().map(|bytes| bytes >> 10).unwrap_or(0);
                 format!("{room} KiB free: free some space or use -o")
             }
+            _ => "look for the reason in the kernel's log, or use -o".to_owned(),
         }
     }
 
@@ -192,5 +197,23 @@ impl Write for TraceFile {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_full_disk_has_too_little_space() {
+        let output = Destination::new(None, None);
+        let remedy = |errno: Errno| output.remedy(&errno.into());
+        assert!(remedy(Errno::NOSPC).contains("free some space"));
+        for (errno, word) in
+            [(Errno::ROFS, "read-only"), (Errno::PERM, "read-only"), (Errno::IO, "disk"), (Errno::STALE, "log")]
+        {
+            let remedy = remedy(errno);
+            assert!(remedy.contains(word) && !remedy.contains("free some space"), "{errno}: {remedy}");
+        }
     }
 }

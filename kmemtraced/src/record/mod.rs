@@ -67,6 +67,8 @@ pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
     let job = Job { command: args.command.clone(), reports: memstrack::reports(&args), file };
     // Before anything of this process is changed that programs would inherit.
     let launcher = Launcher::fork(job, &mut passed)?;
+    // A recorder has three files for each CPU.
+    kmemtrace_fence::raise_open_files();
     messages::start(args.priority, args.sandbox)?;
     if let Some(line) = translated {
         notices::say(&args, &line);
@@ -254,7 +256,8 @@ fn run(
     let outcomes = workers.stop(reason, |workers| {
         answer_counters(workers, signals);
         if workers.are_drained() && !changes.is_closed() {
-            report_change(watcher.as_mut().and_then(Watcher::last_comparison));
+            // What a failed start left undone is no change by others.
+            report_change(watcher.as_mut().filter(|_| waited.is_ok()).and_then(Watcher::last_comparison));
             changes.close();
         }
     });
@@ -349,7 +352,7 @@ fn meta_options(args: &Args, facts: &SourceFacts) -> MetaOptions {
 
 /// Ends the recording of events, after a last look at the control files and the machine's memory.
 fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, names: &mut Names) {
-    report_change(watcher.as_mut().and_then(|watcher| watcher.compare(true)));
+    report_change(watcher.as_mut().and_then(|watcher| watcher.compare_now()));
     if let Some(watcher) = watcher {
         watcher.switch(false, &[]);
     }

@@ -143,9 +143,10 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
     }
     let blocks = outcomes.iter().map(|(_, o)| o.blocks).fold(BlockCounts::default(), BlockCounts::plus);
     if args.verbose && args.compression() != Compression::None {
-        let BlockCounts { encoded, compressed, plain } = blocks;
+        let BlockCounts { encoded, compressed, plain, late } = blocks;
+        let late = if late > 0 { format!("; {late} not compressed, because they had waited") } else { String::new() };
         say(format!(
-            "blocks of events: {encoded} with encoded records, {compressed} compressed, too, {plain} as they are"
+            "blocks of events: {encoded} with encoded records, {compressed} compressed, too, {plain} as they are{late}"
         ));
     }
     if let Some(own) = outcomes.iter().filter_map(|(_, o)| o.own).reduce(u64::saturating_add) {

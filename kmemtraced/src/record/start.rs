@@ -3,6 +3,7 @@
 use anyhow::{Context, bail};
 
 use crate::args::Args;
+use crate::control::files::Watching;
 use crate::control::foreign::Watcher;
 use crate::output::destination::Destination;
 use crate::process::memory;
@@ -57,9 +58,16 @@ pub(crate) fn start(
     }
     raise(args.priority);
     if let Some(watcher) = watcher.as_deref_mut() {
-        if !watcher.is_watched() {
-            let reason = "changes by others that last less than a second cannot be seen here (no inotify, or no /proc)";
-            say_verbose(args, reason);
+        match watcher.watching() {
+            Watching::All => {}
+            Watching::Partial => say_verbose(
+                args,
+                "triggers that others set for less than a second cannot be seen here (fs.inotify.max_user_watches is too low)",
+            ),
+            Watching::None => say_verbose(
+                args,
+                "changes by others that last less than a second cannot be seen here (no fanotify and no inotify, or no /proc)",
+            ),
         }
         report_change(watcher.selections());
         // Probe events of a buffer of the boot come once the recording has begun.
@@ -68,19 +76,27 @@ pub(crate) fn start(
     }
     let Whom { thread, mut tasks } = whom;
     if let Some(thread) = thread {
-        source.follow(&[thread.unsigned_abs()])?;
+        let listed = [thread.unsigned_abs()];
+        source.follow(&listed)?;
+        if let Some(watcher) = watcher.as_deref_mut() {
+            watcher.listed(&listed);
+        }
     }
     if let Some(tasks) = tasks.as_deref_mut() {
-        tasks.begin(source)?;
+        tasks.begin(source, watcher.as_deref_mut())?;
     }
     gate.close(Allowed { args, source, output, tasks: tasks.as_deref() })?;
     source.start()?;
     // A write of another program to a switch is not told from the recorder's own until these are taken.
-    report_change(watcher.and_then(|watcher| watcher.compare(false)));
+    report_change(watcher.as_deref_mut().and_then(Watcher::compare));
     let tasks = tasks.as_deref();
     say_begin(args, output.path(), facts, &tasks::whom(args, tasks));
     tasks.and_then(Tasks::grows).iter().for_each(|line| say(args, line));
     let Some(launcher) = launcher.filter(|_| !args.command.is_empty()) else { return Ok(None) };
     messages::finish(LAST_WORDS);
-    launcher.launch().map(Some).with_context(|| format!("{}: cannot be run", args.command_name()))
+    let program = launcher.launch().with_context(|| format!("{}: cannot be run", args.command_name()))?;
+    if let (Some(_), Some(watcher)) = (thread, watcher) {
+        watcher.listed(&[program.pid.unsigned_abs()]);
+    }
+    Ok(Some(program))
 }

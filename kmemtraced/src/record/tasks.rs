@@ -128,7 +128,7 @@ impl Tasks {
     }
 
     /// Lists the threads that match, before the events are enabled.
-    pub(crate) fn begin(&mut self, source: &dyn TraceSource) -> anyhow::Result<()> {
+    pub(crate) fn begin(&mut self, source: &dyn TraceSource, watcher: Option<&mut Watcher>) -> anyhow::Result<()> {
         let mut listed = BTreeSet::new();
         for _ in 0..MAX_LOOKS {
             // A thread that began since the last look may be the child of one that was not listed yet.
@@ -141,6 +141,9 @@ impl Tasks {
         }
         if listed.is_empty() {
             return Err(self.no_match());
+        }
+        if let Some(watcher) = watcher {
+            watcher.listed(&listed.iter().copied().collect::<Vec<_>>());
         }
         (self.listed, self.due) = (listed.len(), Instant::now() + INTERVAL);
         Ok(())
@@ -172,9 +175,9 @@ impl Tasks {
         let added = match watcher {
             Some(watcher) => {
                 // What others wrote until now is theirs.
-                report_change(watcher.compare(false));
+                report_change(watcher.compare());
                 let added = source.follow(&new);
-                watcher.listed();
+                watcher.listed(&new);
                 added
             }
             None => source.follow(&new),

@@ -140,7 +140,7 @@ impl Running<'_> {
         if self.names.has_failed() || self.workers.progress().any(|(_, p)| p.failed.load(Ordering::Acquire)) {
             return Stop::new("cannot write", END_ERROR);
         }
-        report_change(self.watcher.as_mut().and_then(|watcher| watcher.compare(false)));
+        report_change(self.watcher.as_mut().and_then(|watcher| watcher.compare()));
         if self.watcher.as_ref().is_some_and(|watcher| watcher.is_gone()) {
             return Stop::new("the source of the recording was removed", END_ERROR);
         }

@@ -194,7 +194,7 @@ impl RingBuffers {
         let own = Selections {
             filters: filters.filter(|_| facts.filter.is_some()).collect(),
             has_tasks: facts.scope == Scope::Tasks,
-            has_functions: !facts.functions.recorded.is_empty(),
+            is_used: matches!(owner, Owner::Boot(_)),
         };
         let control = Control::of_tracefs(fs.again()?, &facts.events, &facts.cpus, clock, own)?;
         let control = RefCell::new(Some(control));

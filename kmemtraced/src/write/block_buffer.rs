@@ -1,5 +1,7 @@
 //! Buffer of one block: room for the block header, then the payload. Reader and writer pass it on without copying.
 
+use std::time::{Duration, Instant};
+
 use kmemtrace_abi::disk::block::Major;
 
 /// Room for a header of any major version; a shorter one takes its end.
@@ -11,17 +13,19 @@ pub(crate) struct BlockBuffer {
     bytes: Vec<u8>,
     /// Payload bytes behind the header's room.
     used: usize,
+    /// Time when the payload was complete; `None` until then.
+    complete: Option<Instant>,
 }
 
 impl BlockBuffer {
     /// An empty block in memory that holds at least a header.
     pub(crate) fn empty(bytes: Vec<u8>) -> BlockBuffer {
-        BlockBuffer { bytes, used: 0 }
+        BlockBuffer { bytes, used: 0, complete: None }
     }
 
     /// A block with this payload and no free room.
     pub(crate) fn holding(payload: &[u8]) -> BlockBuffer {
-        BlockBuffer { bytes: [&[0; HEADER_ROOM], payload].concat(), used: payload.len() }
+        BlockBuffer { bytes: [&[0; HEADER_ROOM], payload].concat(), used: payload.len(), complete: None }
     }
 
     pub(crate) fn payload(&self) -> &[u8] {
@@ -58,8 +62,13 @@ impl BlockBuffer {
         let rest = &self.payload()[len..];
         next.free()[..rest.len()].copy_from_slice(rest);
         next.advance(rest.len());
-        self.used = len;
+        (self.used, self.complete) = (len, Some(Instant::now()));
         next
+    }
+
+    /// Time since the payload was complete.
+    pub(crate) fn waited(&self) -> Duration {
+        self.complete.map_or(Duration::ZERO, |complete| complete.elapsed())
     }
 
     /// The memory, for another block.

@@ -21,7 +21,8 @@ pub(crate) enum Compression {
     Auto,
     /// Records are encoded.
     Records,
-    /// Records are encoded, and all blocks are compressed, at this level; the kernel's buffer fills while the writers work.
+    /// Records are encoded, and blocks are compressed at this level, but for those that have waited too long; the kernel's buffer fills
+    /// while the writers work.
     Zstd(i32),
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Header};
 use kmemtrace_abi::event::StreamItem;
@@ -149,6 +150,7 @@ pub(super) fn written(room: usize, later: usize, seed: u64) -> (Vec<u8>, Outcome
         compressor: (seed % 3 == 2).then(|| BlockCompressor::new(Compression::Zstd(1))).flatten(),
         records: None,
         business: Business::default(),
+        patience: Duration::MAX,
         sync: None,
         full,
         free,
@@ -191,6 +193,25 @@ pub(super) fn written_with(
     messages: Vec<Message>,
     changes: ForeignChanges,
 ) -> (Vec<u8>, Outcome) {
+    write(description, messages, changes, (None, Duration::MAX))
+}
+
+/// File whose blocks are compressed unless they have waited for `patience`.
+pub(super) fn compressed_with(
+    description: Description,
+    messages: Vec<Message>,
+    patience: Duration,
+) -> (Vec<u8>, Outcome) {
+    let compressor = BlockCompressor::new(Compression::Zstd(1));
+    write(description, messages, ForeignChanges::default(), (compressor, patience))
+}
+
+fn write(
+    description: Description,
+    messages: Vec<Message>,
+    changes: ForeignChanges,
+    (compressor, patience): (Option<BlockCompressor>, Duration),
+) -> (Vec<u8>, Outcome) {
     let (full_in, full) = crossbeam_channel::unbounded();
     let (free, _recycled) = crossbeam_channel::unbounded();
     messages.into_iter().for_each(|message| full_in.send(message).unwrap());
@@ -199,8 +220,9 @@ pub(super) fn written_with(
     let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
     let file = BlockFile::new(disk, 0, [7; 16]);
     let (description, reason) = (Arc::new(description), Arc::new(u64::from(END_ASKED).into()));
-    let (compressor, records, sync, progress, abandon) = (None, None, None, Arc::default(), Arc::default());
-    let (compression, business, own) = (Compression::None, Business::default(), None);
+    let (records, sync, progress, abandon, own) = (None, None, Arc::default(), Arc::default(), None);
+    let compression = if compressor.is_some() { Compression::Zstd(1) } else { Compression::None };
+    let business = Business::default();
     let writer = Writer {
         file,
         description,
@@ -208,6 +230,7 @@ pub(super) fn written_with(
         compressor,
         records,
         business,
+        patience,
         sync,
         full,
         free,

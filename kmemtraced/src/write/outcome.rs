@@ -32,6 +32,8 @@ pub(crate) struct BlockCounts {
     pub(crate) compressed: u64,
     /// As they are.
     pub(crate) plain: u64,
+    /// Blocks among these that were not compressed because they had waited too long.
+    pub(crate) late: u64,
 }
 
 impl BlockCounts {
@@ -51,6 +53,7 @@ impl BlockCounts {
             encoded: self.encoded + other.encoded,
             compressed: self.compressed + other.compressed,
             plain: self.plain + other.plain,
+            late: self.late + other.late,
         }
     }
 }

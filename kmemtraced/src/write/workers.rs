@@ -246,6 +246,7 @@ impl Spawner<'_> {
                 .then(|| RecordEncoder::new(&description.facts, options.pool == PoolSize::Lean))
                 .flatten(),
             business: Business::new(progress.load.clone()),
+            patience: options.flush / 2,
             sync: options.sync,
             full,
             free,

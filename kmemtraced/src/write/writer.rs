@@ -37,6 +37,8 @@ pub(crate) struct Writer {
     /// Encoder of the records, where they are not stored as the kernel wrote them.
     pub(crate) records: Option<RecordEncoder>,
     pub(crate) business: Business,
+    /// Longest time that a block waits before it is written uncompressed.
+    pub(crate) patience: Duration,
     /// Interval between two syncs of the file.
     pub(crate) sync: Option<Duration>,
     pub(crate) full: Receiver<Message>,
@@ -227,8 +229,11 @@ impl Writing {
         let place = self.place(span);
         let put = self.writer.put_header().and_then(|()| {
             let is_compressed = self.writer.compresses_now();
+            let is_late = is_compressed && buffer.waited() >= self.writer.patience;
+            self.blocks.late += u64::from(is_late);
             let Writer { file, compressor, records, .. } = &mut self.writer;
-            let stored = store(buffer, coded_len, records.as_mut(), compressor.as_mut().filter(|_| is_compressed));
+            let compressor = compressor.as_mut().filter(|_| is_compressed && !is_late);
+            let stored = store(buffer, coded_len, records.as_mut(), compressor);
             self.blocks.count(&stored);
             let begun = Instant::now();
             let put = file.put_block(kind::DATA, stored, place);
@@ -328,7 +333,7 @@ mod tests {
     use kmemtrace_tests::generate::{Random, pages::Encoder, pages::Page};
 
     use super::*;
-    use crate::write::fixture::{Disk, closed, data, description, one_cpu, read_back, written};
+    use crate::write::fixture::{Disk, closed, compressed_with, data, description, one_cpu, read_back, written};
 
     #[test]
     fn short_and_interrupted_writes_lose_and_repeat_nothing() {
@@ -367,6 +372,19 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_waited_is_written_as_it_is() {
+        let workload = one_cpu();
+        let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
+        let [in_time, late] = [Duration::MAX, Duration::ZERO].map(|patience| {
+            let messages = pages.iter().map(|page| data(&page.bytes[..page.trimmed]));
+            compressed_with(description(&workload), messages.collect(), patience)
+        });
+        assert_eq!((in_time.1.blocks.late, late.1.blocks.late), (0, pages.len() as u64));
+        assert!(late.0.len() > in_time.0.len());
+        assert_eq!(read_back(&late.0).0, read_back(&in_time.0).0);
+    }
+
+    #[test]
     fn a_file_that_was_abandoned_has_no_end_and_no_data_later_than_that() {
         let workload = one_cpu();
         let pages = Encoder::new(&workload.shape, &workload.names).pages(&workload.cpus[0], &mut Random::new(1));
@@ -376,7 +394,7 @@ mod tests {
         let disk = Disk { bytes: Arc::clone(&bytes), random: Random::new(1), room: usize::MAX, later: 0 };
         let (file, description) = (BlockFile::new(disk, 0, [7; 16]), Arc::new(description(&workload)));
         let (compressor, records, sync, progress, reason) = (None, None, None, Arc::default(), Arc::default());
-        let (compression, business) = (Compression::None, Business::default());
+        let (compression, business, patience) = (Compression::None, Business::default(), Duration::MAX);
         let abandon = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&abandon);
         let (changes, own) = (closed(ForeignChanges::default()), None);
@@ -387,6 +405,7 @@ mod tests {
             compressor,
             records,
             business,
+            patience,
             sync,
             full,
             free,

@@ -265,6 +265,13 @@ impl State {
         }
     }
 
+    /// Text of `set_event` below `dir`, `s_show`: the enabled events.
+    fn enabled_events(&self, dir: &str) -> String {
+        let is_enabled =
+            |format: &&Format| self.text(&format!("{dir}events/{}/{}/enable", format.system, format.name)) == "1";
+        self.formats.iter().filter(is_enabled).map(|format| format!("{}:{}\n", format.system, format.name)).collect()
+    }
+
     /// Text of a CPU's `stats`, `tracing_stats_read`.
     fn stats(&self, raw: &str) -> String {
         let unread: u64 = self.unread.get(raw).into_iter().flatten().map(|(_, events)| events).sum();
@@ -322,9 +329,10 @@ impl FileSystem for Served {
             *state.read.entry(file.to_owned()).or_default() += events;
             return Ok(page);
         }
-        let text = match file.strip_suffix("/stats") {
-            Some(cpu) => state.stats(&format!("{cpu}/trace_pipe_raw")),
-            None => state.files.get(file).cloned().ok_or(Errno::NOENT)?,
+        let text = match (file.strip_suffix("/stats"), file.strip_suffix("set_event")) {
+            (Some(cpu), _) => state.stats(&format!("{cpu}/trace_pipe_raw")),
+            (_, Some(dir)) => state.enabled_events(dir),
+            _ => state.files.get(file).cloned().ok_or(Errno::NOENT)?,
         };
         Ok(text.as_bytes().get(offset..).unwrap_or_default().to_vec())
     }

@@ -56,6 +56,18 @@ fn report_to(stdout: impl Into<Stdio>, arguments: &[&str], trace: &Path) -> Outp
 }
 
 #[test]
+fn a_small_stack_is_told_in_one_line() {
+    for name in ["kmemtraced", "kmemtrace-check", "kmemtrace-report"] {
+        let script = "ulimit -s 16; exec \"$0\" --version";
+        let output = Command::new("sh").args(["-c", script]).arg(program(name)).output().unwrap();
+        assert!(complaint(&output, 2).contains("ulimit -s"), "{name}");
+        let script = "ulimit -s 1024; exec \"$0\" --help";
+        let output = Command::new("sh").args(["-c", script]).arg(program(name)).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_closed_pipe_is_no_error() {
     let trace = recording(1);
     for view in VIEWS {

@@ -6,6 +6,7 @@
 mod boot;
 mod encoded;
 mod faults;
+mod foreign;
 mod latency_recorder;
 mod live;
 mod live_pages;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         boot::TESTS,
         encoded::TESTS,
         faults::TESTS,
+        foreign::TESTS,
         latency_recorder::TESTS,
         live::TESTS,
         live_pages::TESTS,

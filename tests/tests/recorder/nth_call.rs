@@ -21,12 +21,17 @@ use kmemtrace_tests::recorder::{can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 
-kmemtrace_tests::tests![each_failed_call_has_message_or_harmless, a_recovery_that_fails_somewhere_says_so,];
+kmemtrace_tests::tests![
+    each_failed_call_has_message_or_harmless,
+    a_recovery_that_fails_somewhere_says_so,
+    a_doctor_that_fails_somewhere_leaves_nothing,
+    names_that_cannot_be_read_are_all_that_is_missing,
+];
 
 /// System calls, and errors that they may fail with. Calls that are not listed cannot fail for a reason outside of the
 /// program (futex, close, gettid, signal handlers and masks, getrandom once the kernel has booted), or are the memory
 /// of its allocator, whose failures `signals.rs` tests by limits.
-const FAILURES: [(&str, &str); 30] = [
+const FAILURES: [(&str, &str); 33] = [
     ("openat", "EMFILE"),
     ("openat", "EACCES"),
     ("read", "EIO"),
@@ -46,6 +51,9 @@ const FAILURES: [(&str, &str); 30] = [
     ("unlinkat", "EBUSY"),
     ("renameat", "EACCES"),
     ("flock", "ENOLCK"),
+    ("fanotify_init", "EMFILE"),
+    ("fanotify_mark", "ENOSPC"),
+    ("readlink", "ENOENT"),
     ("inotify_init1", "EMFILE"),
     ("inotify_add_watch", "ENOSPC"),
     ("clone3", "EAGAIN"),
@@ -139,6 +147,111 @@ fn a_recovery_that_fails_somewhere_says_so() -> Result<(), Skip> {
     println!("{} calls failed, one at a time; statuses: {ends:?}", cases.len());
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.join("\n"));
     Ok(())
+}
+
+/// `doctor` fails at a call: it prints what it knows, or says why it knows nothing, and leaves no instance without a word.
+fn a_doctor_that_fails_somewhere_leaves_nothing() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return Err(Skip("needs strace".to_owned()));
+    }
+    let name = instance_name();
+    let left = tracefs.path().join("instances").join(format!("{name}-probe"));
+    let words = ["doctor", "--quick", "-B", &name].map(OsString::from);
+    let doctor: Vec<OsString> = [program("kmemtraced").into_os_string()].into_iter().chain(words).collect();
+    let (mut faults, mut ends) = (Vec::new(), BTreeMap::new());
+    let cases = sample(count_calls(&doctor), "a look at the machine");
+    for case in &cases {
+        let output = failing(*case).args(&doctor).stdin(Stdio::null()).output().expect("strace can be run");
+        let (status, stderr) = (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned());
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_true = match status {
+            Some(0) => stdout.contains("symbols"),
+            Some(2) => !stderr.trim().is_empty(),
+            _ => stderr.contains("while loading shared libraries"),
+        };
+        let is_left = left.exists();
+        let is_told = stderr.contains("cannot be removed") || stdout.contains("cannot be removed");
+        if is_left {
+            run("kmemtraced", &["recover", "-B", &format!("{name}-probe")], &[]);
+        }
+        if !is_true || stderr.contains("panicked") || (is_left && !is_told) {
+            faults.push(format!("{case:?}: {status:?}, left: {is_left}: {stderr}{stdout}"));
+        }
+        *ends.entry(status).or_insert(0) += 1;
+    }
+    println!("{} calls failed, one at a time; statuses: {ends:?}", cases.len());
+    assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.join("\n"));
+    Ok(())
+}
+
+/// A call of the thread that collects names fails: the events are all there, and nothing hangs.
+fn names_that_cannot_be_read_are_all_that_is_missing() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return Err(Skip("needs strace".to_owned()));
+    }
+    let (mut ends, mut faults) = (BTreeMap::new(), Vec::new());
+    let failures = [
+        ("openat", "EMFILE"),
+        ("read", "EIO"),
+        ("pread64", "EIO"),
+        ("getdents64", "EIO"),
+        ("newfstatat", "EIO"),
+        ("statx", "EIO"),
+        ("write", "EIO"),
+        ("write", "ENOSPC"),
+    ];
+    for (name, error) in failures {
+        for number in [1, 2, 5] {
+            let case = Case { name, error, number };
+            match fail_names(&tracefs, case) {
+                Ok(end) => *ends.entry(end).or_insert(0) += 1,
+                Err(fault) => faults.push(format!("{case:?}: {fault}")),
+            }
+        }
+    }
+    println!("ends: {ends:?}");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    Ok(())
+}
+
+/// Records while a call of the thread `names` fails; returns the way the recording ended, or the broken promise.
+fn fail_names(tracefs: &Tracefs, case: Case) -> Result<String, String> {
+    let (directory, name) = (Directory::new(&[]), instance_name());
+    let trace = directory.file("trace");
+    let mut command = Command::new(program("kmemtraced"));
+    command.args(["-B", &name, "-e", "slab", "-b", "1M", "--flush", "100ms", "-d", "1.5", "-o"]).arg(&trace);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| format!("kmemtraced: {error}"))?;
+    let thread = thread_named(child.id(), "names").ok_or("there is no thread of names")?;
+    let inject = format!("inject={}:error={}:when={}", case.name, case.error, case.number);
+    let mut strace = Command::new("strace");
+    strace.args(["-qq", "-o", "/dev/null", "-e", &format!("trace={}", case.name), "-e", &inject]);
+    let strace = strace.args(["-p", &thread.to_string()]).stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut strace = strace.map_err(|error| format!("strace: {error}"))?;
+    let is_loaded = load_once_it_records(&mut child, &tracefs.path().join("instances").join(&name), &trace);
+    let status = wait(&mut child)?;
+    let _ = strace.wait();
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    judge(tracefs, &name, &trace, status, is_loaded, &stderr)
+        .map_err(|fault| format!("{fault}: status {status}: {stderr}"))
+}
+
+/// Thread of a process by its name, once it runs.
+fn thread_named(pid: u32, name: &str) -> Option<u32> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for task in tasks {
+            if std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name) {
+                return task.file_name().to_str()?.parse().ok();
+            }
+        }
+        sleep(Duration::from_millis(1));
+    }
+    None
 }
 
 /// Kills a recorder, so that its instance stays.

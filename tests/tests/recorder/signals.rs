@@ -331,8 +331,8 @@ fn every_signal_at_every_stage_makes_one_clean_end() -> Result<(), Skip> {
 
 fn a_second_signal_ends_a_long_drain() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    // The writers are far behind.
-    let mut recorder = Recorder::spawn(&tracefs, &[], &["-b", "32M", "--compress", "zstd:22"], &[]);
+    // The writers are far behind: blocks are compressed for as long as half of --flush allows.
+    let mut recorder = Recorder::spawn(&tracefs, &[], &["-b", "32M", "--compress", "zstd:22", "--flush", "60s"], &[]);
     recorder.until_recording();
     with_load(|| {
         let entries = |cpu| recorder.instance.stat(cpu, "entries").unwrap_or(0);
