@@ -84,6 +84,11 @@ impl Stacks {
         self.frames.get(begin..end).unwrap_or_default()
     }
 
+    /// Ids of all stacks.
+    pub fn ids(&self) -> impl Iterator<Item = StackId> + use<> {
+        (0..self.ends.len()).map(StackId::at)
+    }
+
     /// Number of stacks.
     pub fn len(&self) -> usize {
         self.ends.len()

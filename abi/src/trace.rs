@@ -323,6 +323,10 @@ pub struct TextInfo {
     pub skipped_blocks: u64,
     /// Some entry has a stack.
     pub has_stacks: bool,
+    /// Number of entries that have one, or whose handle has one.
+    pub stacks_seen: u64,
+    /// Number of different stacks of entries.
+    pub stacks_distinct: u64,
     /// Some entry has a time.
     pub has_times: bool,
     /// Some entry has a thread: its id or its command.

@@ -168,6 +168,15 @@ pub(crate) fn asks_threads(request: &Request) -> bool {
         || !(filters.pid.is_empty() && filters.tgid.is_empty() && filters.comm.is_empty() && filters.cgroup.is_empty())
 }
 
+/// True where the document shows stacks or what they tell, the site and the module, or depends on them.
+pub(crate) fn asks_stacks(request: &Request) -> bool {
+    let filters = &request.args.filters;
+    request.view.name != "tasks"
+        || !(filters.module.is_empty() && filters.site.is_empty() && filters.cache.is_empty())
+        || !filters.branch.is_empty()
+        || filters.reclaimable.is_some()
+}
+
 /// What an option asks for that the text does not have.
 fn beyond(args: &Args, text: &Text<'_>, view: &str) -> Option<&'static str> {
     let by = |keys: &[GroupKey]| args.by.iter().chain(&args.cull).any(|key| keys.contains(key));

@@ -523,6 +523,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         released: args.released,
         alike: is_of_sums(request),
         without_threads: !of_text::asks_threads(request),
+        without_stacks: !of_text::asks_stacks(request),
         at_free_before: args.sort.iter().any(is_of_free),
         form: args.moment.form.clone(),
         cache_name: args.moment.cache_name.clone(),

@@ -48,6 +48,8 @@ pub struct OpenOptions {
     pub alike: bool,
     /// With `alike`: threads and their names are left out, so that allocations of different threads are alike.
     pub without_threads: bool,
+    /// With `alike`: stacks are left out where the text itself tells the kind, so that allocations of different stacks are alike.
+    pub without_stacks: bool,
     /// Events stand at the time at which the memory's owner before gave it back, in place of the allocation's.
     pub at_free_before: bool,
     /// Name of the ring buffer that is read, of an input that has several; the main one has none.

@@ -40,8 +40,14 @@ struct Range {
     bytes: u64,
 }
 
-/// Address behind the last frame of a function, and its module.
-type Placed = (u64, Option<Box<[u8]>>);
+/// Function with an address.
+#[derive(Debug)]
+struct Placed {
+    /// Address behind its last frame.
+    end: u64,
+    name: Box<[u8]>,
+    module: Option<Box<[u8]>>,
+}
 
 /// Functions of a text, each with its range.
 #[derive(Debug, Default)]
@@ -60,8 +66,8 @@ pub(super) struct Symbols {
     /// Bytes of [`MADE_UP`] that are taken, and of [`WITHOUT_OFFSET`].
     taken: u64,
     taken_without_offset: u64,
-    /// Functions with addresses: start, address after the last frame, and module.
-    placed: HashMap<u64, Placed>,
+    /// Functions with addresses, by their start. None reaches into another.
+    placed: BTreeMap<u64, Placed>,
     /// First address of each call site, by function, module and offset; and all these addresses.
     told: HashMap<Box<[u8]>, u64, RandomState>,
     told_addresses: HashSet<u64, RandomState>,
@@ -91,7 +97,7 @@ impl Symbols {
     }
 
     /// Address of a call site that a text tells with it: the first that it has told, because functions of one name are one. `None` where
-    /// the text has told another function with the same address: somebody has replaced them.
+    /// the text has told another function there: somebody has replaced the addresses.
     fn told_address(&mut self, (name, module): (&[u8], Option<&[u8]>), offset: u64, address: u64) -> Option<u64> {
         self.key.clear();
         for part in [name, b"\n", module.unwrap_or_default(), b"\n", &offset.to_le_bytes()] {
@@ -100,12 +106,22 @@ impl Symbols {
         if let Some(first) = self.told.get(&self.key[..]) {
             return Some(*first);
         }
-        if self.told.len() >= MAX_TOLD || self.told_addresses.contains(&address) {
+        let is_free = !self.told_addresses.contains(&address) && self.has_room((name, module), offset, address);
+        if self.told.len() >= MAX_TOLD || !is_free {
             return None;
         }
         self.told.insert(self.key.clone().into(), address);
         self.told_addresses.insert(address);
         Some(address)
+    }
+
+    /// True where no other function has told addresses between the start of this one and `address`.
+    fn has_room(&self, (name, module): (&[u8], Option<&[u8]>), offset: u64, address: u64) -> bool {
+        let (start, end) = (address.saturating_sub(offset), address.saturating_add(1));
+        let is_before = self.placed.range(..start).next_back().is_none_or(|(_, before)| before.end <= start);
+        let is_same =
+            |(at, placed): (&u64, &Placed)| *at == start && *placed.name == *name && placed.module.as_deref() == module;
+        is_before && self.placed.range(start..end).all(is_same)
     }
 
     /// Names of all ranges by their begins, for [`Symbols::moved`].
@@ -201,9 +217,9 @@ impl Symbols {
     fn place(&mut self, start: u64, address: u64, (name, module): (&[u8], Option<&[u8]>)) {
         let end = address.saturating_add(1);
         if let Some(placed) = self.placed.get_mut(&start) {
-            placed.0 = placed.0.max(end);
+            placed.end = placed.end.max(end);
         } else if self.placed.len() < MAX_FUNCTIONS {
-            self.placed.insert(start, (end, module.map(Box::from)));
+            self.placed.insert(start, Placed { end, name: name.into(), module: module.map(Box::from) });
             self.add_line(start, name, module);
         }
     }
@@ -228,7 +244,7 @@ impl Symbols {
         if self.lines.is_empty() {
             return self.lines;
         }
-        for (end, module) in std::mem::take(&mut self.placed).into_values() {
+        for Placed { end, module, .. } in std::mem::take(&mut self.placed).into_values() {
             self.add_symbol(end, b'd', b"_end", module.as_deref());
         }
         for end in [MADE_UP.start + self.taken, WITHOUT_OFFSET.start + self.taken_without_offset] {
@@ -283,6 +299,23 @@ pub(super) fn rfind(text: &[u8], word: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Addresses that somebody made up, or replaced, name the function of the text all the same.
+    #[test]
+    fn functions_that_reach_into_each_other_have_ranges_of_their_own() {
+        let mut symbols = Symbols::default();
+        let frame = |name: &'static [u8], offset, address| Frame::Placed { name, offset, module: None, address };
+        let told = |symbols: &mut Symbols, name, offset, address| symbols.address(frame(name, offset, address));
+        assert_eq!(told(&mut symbols, b"foo", 28, 0x1000), 0x1000);
+        assert_eq!(told(&mut symbols, b"foo", 30, 0x1002), 0x1002);
+        for (name, offset, address) in
+            [(&b"bar"[..], 28, 0x1002), (b"bar", 28, 0x1001), (b"baz", 0x40, 0x1010), (b"foo", 4, 0xff0)]
+        {
+            assert!(is_made_up(told(&mut symbols, name, offset, address)), "{offset} {address:#x}");
+        }
+        assert_eq!(told(&mut symbols, b"next", 4, 0x1007), 0x1007, "foo ends below its start");
+        assert!(is_made_up(told(&mut symbols, b"foo", 0x40, 0x1024)));
+    }
 
     #[test]
     fn a_function_keeps_its_range() {

@@ -152,6 +152,16 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
+    /// The number of a row, which is added if it is new.
+    fn row(&mut self, key: RowKey) -> u32 {
+        let rows = self.rows.all.len();
+        let row = self.rows.number(key);
+        if self.rows.all.len() > rows {
+            self.add_path(key);
+        }
+        row
+    }
+
     /// Adds the nodes of a new row.
     fn add_path(&mut self, key: RowKey) {
         let Some(mut of) = self.paths.take() else { return };
@@ -296,6 +306,11 @@ impl Classes {
         self.lock().stacks.frames(number).into()
     }
 
+    /// The number of the row `key`, of objects without classes.
+    pub(crate) fn row(&self, key: RowKey) -> u32 {
+        self.lock().row(key)
+    }
+
     /// The class of objects of these sizes that count in the row `key`, were allocated at `site` and come from `cache`.
     pub(crate) fn class(
         &self,
@@ -306,11 +321,7 @@ impl Classes {
     ) -> u32 {
         let ClassCache { number: cache, from: cache_from, reclaim } = cache.into();
         let registry = &mut *self.lock();
-        let rows = registry.rows.all.len();
-        let row = registry.rows.number(key);
-        if registry.rows.all.len() > rows {
-            registry.add_path(key);
-        }
+        let row = registry.row(key);
         let site = registry.sites.number((site, key.kind));
         let origin = registry.origins.number(Origin { row: Some(row), site });
         let sized =

@@ -92,10 +92,20 @@ impl Completeness {
             frees_without_alloc: no_free,
             skipped,
             unknown,
-            stacks: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks)),
+            // Entries of a text that are alike come as one event, which has one stack.
+            stacks: match &trace.info.text {
+                Some(text) => text.stacks_seen,
+                None => facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks)),
+            },
             stacks_unmatched: facts().fold(0u64, |sum, f| sum.saturating_add(f.stacks_unmatched)),
             stacks_distinct: 0,
         }
+    }
+
+    /// Notes the number of different stacks that were found; a text tells its own.
+    #[must_use]
+    pub(crate) fn with_distinct_stacks(self, trace: &Trace, found: u64) -> Completeness {
+        Completeness { stacks_distinct: trace.info.text.as_ref().map_or(found, |text| text.stacks_distinct), ..self }
     }
 
     /// Notes how many objects were not freed by a free of their own, and how many frees had no allocation, where the input tells frees.

@@ -63,6 +63,9 @@ pub(crate) struct EventNumbers {
     pub(crate) owner: Option<OwnerValues>,
 }
 
+/// Name that page_owner_sort has for the kernel itself among modules (tools/mm/page_owner_sort.c).
+const KERNEL_IMAGE: &[u8] = b"vmlinux";
+
 /// Values of an owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnerValues {
@@ -71,8 +74,8 @@ pub(crate) struct OwnerValues {
     comm: CacheNumber,
     allocators: GroupValue,
     is_released: bool,
-    /// Number of the module that the input names as the owner; 0 for none.
-    module: CacheNumber,
+    /// Number of the module that the input names as the owner, 0 for the kernel itself; `None` where it names none.
+    module: Option<CacheNumber>,
 }
 
 impl OwnerValues {
@@ -82,11 +85,10 @@ impl OwnerValues {
             comm: owner.comm.as_ref().map_or(0, |comm| classes.cache(comm)),
             allocators: classes.cache(owner.allocators.names().as_bytes()).into(),
             is_released: owner.is_released,
-            module: owner
-                .listed
-                .as_ref()
-                .and_then(|listed| listed.module.as_ref())
-                .map_or(0, |name| classes.cache(name)),
+            module: owner.listed.as_ref().and_then(|listed| listed.module.as_ref()).map(|name| match &**name {
+                KERNEL_IMAGE => 0,
+                name => classes.cache(name),
+            }),
         }
     }
 
@@ -300,8 +302,8 @@ impl<'a> GroupReader<'a> {
             GroupKey::Use if kind.space() == Space::Pages => self.use_of_pages(event, numbers.stack),
             GroupKey::Use => 0,
             GroupKey::Order => event.order.map_or(NO_VALUE, Into::into),
-            GroupKey::Module if numbers.stack == 0 && numbers.owner.is_some_and(|owner| owner.module != 0) => {
-                numbers.owner.map_or(0, |owner| owner.module.into())
+            GroupKey::Module if numbers.stack == 0 && numbers.owner.is_some_and(|owner| owner.module.is_some()) => {
+                numbers.owner.and_then(|owner| owner.module).map_or(0, Into::into)
             }
             GroupKey::Module if self.coming_loads.is_some() => self.initialised_now(event, numbers.stack),
             GroupKey::Module if numbers.stack != 0 && self.facts.module_rule != ModuleRule::Site => {

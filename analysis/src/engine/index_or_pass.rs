@@ -97,7 +97,7 @@ impl AnalysisRun<'_> {
 
 /// Completeness of a trace that a pass has read to its end, with the number of its different stacks.
 fn completeness(trace: &Trace, order: &MergeStats, paired: &PairingResult) -> Completeness {
-    Completeness { stacks_distinct: paired.stacks.distinct, ..Completeness::of(trace, order) }
+    Completeness::of(trace, order).with_distinct_stacks(trace, paired.stacks.distinct)
 }
 
 /// Finds the call-sites in the initialisation of modules, by one more pass: where rows are call-sites or stacks, modules were loaded, and a

@@ -251,7 +251,7 @@ pub(super) fn in_order(
     let completeness = match restricted {
         Some(restricted) => restricted.completeness,
         // Observers get every stack, which the names of the trace keep once.
-        None => Completeness { stacks_distinct: trace.names.stacks.len() as u64, ..Completeness::of(trace, &order) },
+        None => Completeness::of(trace, &order).with_distinct_stacks(trace, trace.names.stacks.len() as u64),
     };
     if let Some(index) = index.filter(|_| first.is_none() && !has_ended) {
         index.keep(trace, &completeness, None);

@@ -87,7 +87,6 @@ pub(crate) fn run(
             paired.total.add(stats);
         }
     }
-    numbers.sites.iter().for_each(|(_, kind)| paired.has[*kind] = true);
     let with_key = |(row, extras): (usize, JoinedExtras)| Some((rows.get(row)?.0, extras));
     paired.extras = extras.into_iter().filter(|(_, extras)| !extras.is_empty()).filter_map(with_key).collect();
     paired.rows = rows;
@@ -161,7 +160,7 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
         }
     }
 
-    /// The row of an event that the filters take, and the number of its class.
+    /// The row of an event that the filters take, and the number of its class: only lists of objects have classes.
     fn row(&mut self, event: &Event, through: Through, stack: u32, names: &Names) -> Option<(u32, usize)> {
         let kind = event.kind()?;
         let cache = event.cache.map_or(0, |name| self.classes.cache(names.get(name)));
@@ -174,10 +173,13 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
         let (site, through) = if self.by_site { (event.call_site, through) } else { (0, Through::Nothing) };
         let from = self.groups.cache_from(kind, cache, (event.call_site, event.allocated));
         let key = RowKey { site, others, kind, through };
-        // Sizes are those of objects: an entry of several has sums, which would make a class of each.
-        let sizes = if self.config.rules.lists_live { (event.requested, event.allocated) } else { (0, 0) };
-        let class = self.classes.class(key, event.call_site, (cache, from), sizes);
-        let row = self.classes.row_of(class)? as usize;
+        let (class, row) = if self.config.rules.lists_live {
+            // Rows tell the call site of their objects where it is one of their keys, and nobody asks for it where it is none.
+            let class = self.classes.class(key, site, (cache, from), (event.requested, event.allocated));
+            (class, self.classes.row_of(class)? as usize)
+        } else {
+            (0, self.classes.row(key) as usize)
+        };
         if row >= self.rows.len() {
             self.rows.resize(row + 1, (key, Stats::default()));
         }
@@ -191,10 +193,9 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
     fn take(&mut self, event: Event, listed: &Listed, names: &Names) {
         let found = self.sites.read(&event, listed, names);
         let event = with_site(event, &found);
+        self.paired.has[found.kind] = true;
         if !self.filter.takes(&event, names) {
             self.paired.counts.unselected_allocs += listed.entries;
-            let cache = event.cache.map_or(0, |name| self.classes.cache(names.get(name)));
-            self.classes.unselected(event.call_site, found.kind, cache);
             return;
         }
         let Some((class, row)) = self.row(&event, found.through, found.stack, names) else { return };

@@ -72,9 +72,9 @@ pub(super) fn per_second(number: u64, time: u64) -> u64 {
 }
 
 impl Figures {
-    /// An object of these bytes is allocated.
+    /// So many objects of these bytes together are allocated; 0 for an entry of a text that does not tell their number.
     #[inline]
-    pub(super) fn allocated(&mut self, birth: Birth, (requested, allocated): (u64, u64)) {
+    pub(super) fn allocated(&mut self, birth: Birth, (requested, allocated): (u64, u64), objects: u64) {
         let Birth { at, slice, ticks } = birth;
         self.first_at = if self.allocs == 0 { at } else { self.first_at.min(at) };
         self.last_at = self.last_at.max(at);
@@ -83,10 +83,11 @@ impl Figures {
             (self.peak, self.peak_at) = (self.live, at);
         }
         self.live_requested = self.live_requested.saturating_add(requested);
-        self.objects += 1;
-        self.allocs += 1;
+        self.objects = self.objects.saturating_add(objects);
+        // A row without allocations is none.
+        self.allocs = self.allocs.saturating_add(objects.max(1));
         if let Some(slice) = self.slice(slice, ticks) {
-            slice.born = slice.born.saturating_add(1);
+            slice.born = slice.born.saturating_add(u32::try_from(objects).unwrap_or(u32::MAX));
         }
     }
 
@@ -108,12 +109,12 @@ impl Figures {
         }
     }
 
-    /// An object that stays live was never one of this row.
-    pub(super) fn lost(&mut self, slice: usize, ticks: usize) {
-        self.objects = self.objects.saturating_sub(1);
-        self.allocs = self.allocs.saturating_sub(1);
+    /// So many objects that stay live were never those of this row.
+    pub(super) fn lost(&mut self, slice: usize, ticks: usize, objects: u64) {
+        self.objects = self.objects.saturating_sub(objects);
+        self.allocs = self.allocs.saturating_sub(objects.max(1));
         if let Some(slice) = self.slice(slice, ticks) {
-            slice.born = slice.born.saturating_sub(1);
+            slice.born = slice.born.saturating_sub(u32::try_from(objects).unwrap_or(u32::MAX));
         }
     }
 

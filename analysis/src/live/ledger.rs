@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::figures::Birth;
+use super::held::Held;
 use super::naming::NameMemory;
 use super::numbering::{Numbering, Places, RowNumbers};
 use super::selected::SelectedObjects;
@@ -19,7 +20,7 @@ use crate::names::kallsyms::Symbolizer;
 use crate::order::pair_event::PairEvent;
 use crate::pairing::fate::{Ended, Fate};
 use crate::pairing::loss::Suspicion;
-use crate::pairing::pairs::{LiveObject, Number, Pairing, PairingSink};
+use crate::pairing::pairs::{LiveObject, Number, PairingSink};
 use crate::pairing::slot::AllocInfo;
 
 /// Rows of tasks from which on idle ones are dropped: a machine that starts programs all the time makes thousands of them.
@@ -135,7 +136,17 @@ impl<'a> Ledger<'a> {
         let birth = Birth { at, slice: self.ticks.len() - 1, ticks: self.ticks.len() };
         let rows = self.change(class, (pid, at), |sums, places| sums.allocated(places, birth, sizes));
         if let Some(watched) = self.watched(rows, class, pid) {
-            watched.allocated(pid, sizes.1, sizes.1);
+            watched.allocated(pid, 1, (sizes.1, sizes.1));
+        }
+    }
+
+    /// Takes objects that a text lists together.
+    pub(super) fn listed(&mut self, object: &LiveObject) {
+        let LiveObject { class, info, objects, whole, left } = object;
+        let birth = Birth { at: info.at, slice: 0, ticks: self.ticks.len() };
+        let rows = self.change(class, (info.pid, info.at), |sums, places| sums.found(places, birth, *left, *objects));
+        if let Some(watched) = self.watched(rows, class, info.pid) {
+            watched.allocated(info.pid, *objects, (*whole, left.1));
         }
     }
 
@@ -165,7 +176,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Counts the objects that a selection takes from `at` on, or of all where there is none.
-    pub(super) fn select(&mut self, selection: Option<&Arc<dyn Selection>>, pairing: &mut Pairing<'_>, at: u64) {
+    pub(super) fn select(&mut self, selection: Option<&Arc<dyn Selection>>, held: &mut Held<'_>, at: u64) {
         let text = self.selected.as_ref().map(|selected| selected.selection.text());
         if text == selection.map(|selection| selection.text()) {
             return;
@@ -173,7 +184,7 @@ impl<'a> Ledger<'a> {
         self.watched = None;
         self.selected = selection.map(|selection| SelectedObjects::new(Arc::clone(selection), at));
         let Ledger { numbering, selected: Some(selected), ticks, .. } = self else { return };
-        pairing.each_live(|object| {
+        held.each_live(|object| {
             if selected.takes(numbering, object.class.row, (object.info.pid, object.info.at)) {
                 found(numbering, &mut selected.sums, ticks, object);
             }
@@ -183,18 +194,13 @@ impl<'a> Ledger<'a> {
     }
 
     /// Takes the names of the trace as it is now. A selection by names takes other objects then: those that are live move.
-    pub(super) fn renew_names(
-        &mut self,
-        symbols: Symbolizer,
-        comms: HashMap<i32, Box<[u8]>>,
-        pairing: &mut Pairing<'_>,
-    ) {
+    pub(super) fn renew_names(&mut self, symbols: Symbolizer, comms: HashMap<i32, Box<[u8]>>, held: &mut Held<'_>) {
         let Ledger { numbering, selected, ticks, .. } = self;
         numbering.renew(symbols, comms);
         let Some(selected) = selected else { return };
         let Some(before) = selected.judge_again(numbering) else { return };
         self.watched = None;
-        pairing.each_live(|object| {
+        held.each_live(|object| {
             let (row, AllocInfo { pid, at, .. }) = (object.class.row, object.info);
             let cgroup = numbering.cgroup(pid, at).unwrap_or(0);
             match (before.takes(row, pid, cgroup), selected.takes(numbering, row, (pid, at))) {
@@ -207,7 +213,7 @@ impl<'a> Ledger<'a> {
 
     /// Tells more about a row from now on. The first row of a busy screen is another one each second, so long passes over the live
     /// objects take a small share of the time.
-    pub(super) fn watch(&mut self, choice: Option<RowChoice>, pairing: &mut Pairing<'_>) {
+    pub(super) fn watch(&mut self, choice: Option<RowChoice>, held: &mut Held<'_>) {
         if self.watched.as_ref().map(|watched| watched.choice) == choice {
             return;
         }
@@ -220,13 +226,13 @@ impl<'a> Ledger<'a> {
         let Some((number, _)) = self.numbering.lines(group).find(key, kind) else { return };
         let mut watched = Watched::new((group, key, kind), number);
         let Ledger { numbering, selected, .. } = self;
-        pairing.each_live(|object| {
-            let LiveObject { class, info, whole, left } = object;
+        held.each_live(|object| {
+            let LiveObject { class, info, objects, whole, left } = object;
             let Some(rows) = numbering.places(class, info.pid, info.at).map(|places| places.rows) else { return };
             if watched.has(&rows, class.kind, info.pid)
                 && selected.as_mut().is_none_or(|selected| selected.takes(numbering, class.row, (info.pid, info.at)))
             {
-                watched.allocated(info.pid, *whole, left.1);
+                watched.allocated(info.pid, *objects, (*whole, left.1));
             }
         });
         self.watched = Some(watched);
@@ -237,18 +243,18 @@ impl<'a> Ledger<'a> {
 
 /// Adds an object to the sums that was live before they took it.
 fn found(numbering: &mut Numbering<'_>, sums: &mut LiveSums, ticks: &Ticks, object: &LiveObject) {
-    let LiveObject { class, info, left, .. } = object;
+    let LiveObject { class, info, objects, left, .. } = object;
     let birth = Birth { at: info.at, slice: ticks.slice(info.at), ticks: ticks.len() };
     if let Some(places) = numbering.places(class, info.pid, info.at) {
-        sums.found(places, birth, *left);
+        sums.found(places, birth, *left, *objects);
     }
 }
 
 /// Takes an object that stays live off the sums.
 fn lost(numbering: &mut Numbering<'_>, sums: &mut LiveSums, ticks: &Ticks, object: &LiveObject) {
-    let LiveObject { class, info, left, .. } = object;
+    let LiveObject { class, info, objects, left, .. } = object;
     if let Some(places) = numbering.places(class, info.pid, info.at) {
-        sums.lost(places, (ticks.slice(info.at), ticks.len()), *left);
+        sums.lost(places, (ticks.slice(info.at), ticks.len()), *left, *objects);
     }
 }
 

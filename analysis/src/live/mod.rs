@@ -5,6 +5,7 @@
 
 pub(crate) mod clock;
 mod figures;
+mod held;
 mod ledger;
 mod monitor;
 mod naming;

@@ -16,6 +16,7 @@ use kmemtrace_abi::trace::{Metadata, Trace};
 
 use super::clock::TraceClock;
 use super::figures::per_second;
+use super::held::{Held, ListedEntries};
 use super::ledger::{Ledger, LedgerSink};
 use super::naming::NameMemory;
 use super::ticks::TICK;
@@ -138,7 +139,7 @@ pub struct Monitor<'a> {
     pub(super) base: &'a MonitorBase,
     reader: PairEventReader<'a>,
     pub(super) merger: Merger<PairEvent>,
-    pub(super) pairing: Pairing<'a>,
+    pub(super) held: Held<'a>,
     pub(super) ledger: Ledger<'a>,
     spare: Vec<Chunk<PairEvent>>,
     batch: usize,
@@ -183,10 +184,15 @@ impl<'a> Monitor<'a> {
         };
         let groups = GroupReader::new(grouping, facts, classes).with_coming_loads();
         let filter = EventFilter::new(None, Some(own_threads), options.shows_own);
-        let mut pairing = Pairing::new(rules, classes, seed, 0, 1);
         let batch = batch(WINDOW, rules.cpus.len());
         let read_ahead = (rules.cpus.len() * batch).max(WINDOW) * MAX_CHUNKS * size_of::<PairEvent>();
-        pairing.set_max_bytes(usize::try_from(budget.left(read_ahead as u64)).unwrap_or(usize::MAX));
+        let held = if trace.info.text.is_some() {
+            Held::Listed(ListedEntries::new(classes, *budget))
+        } else {
+            let mut pairing = Pairing::new(rules, classes, seed, 0, 1);
+            pairing.set_max_bytes(usize::try_from(budget.left(read_ahead as u64)).unwrap_or(usize::MAX));
+            Held::Paired(Box::new(pairing))
+        };
         let clock = TraceClock::of(&trace.info);
         let is_here = options.follows && clock.now().is_some();
         let names = NameMemory::new(std::mem::take(&mut trace.metadata.comms), is_here);
@@ -198,7 +204,7 @@ impl<'a> Monitor<'a> {
             base,
             reader: reader.with_tasks(tasks).with_text_sites(text_sites),
             merger: Merger::new(rules.cpus.clone(), trace.info.order, 1),
-            pairing,
+            held,
             ledger: Ledger::new(classes, symbols, names, cgroups),
             spare: Vec::new(),
             batch,
@@ -234,7 +240,7 @@ impl<'a> Monitor<'a> {
                     break;
                 }
             }
-            if self.merger.is_done() || self.pairing.over_budget {
+            if self.merger.is_done() || self.is_over_memory() {
                 return Fed::Ended;
             }
             if !has_read && !has_paired {
@@ -339,7 +345,16 @@ impl<'a> Monitor<'a> {
             cgroups.take(read);
             cgroups.pass(last);
         }
-        self.pairing.take(window, &mut LedgerSink { ledger: &mut self.ledger, events: &window.events });
+        let Monitor { held, ledger, .. } = self;
+        match held {
+            Held::Paired(pairing) => pairing.take(window, &mut LedgerSink { ledger, events: &window.events }),
+            Held::Listed(listed) => listed.take(&window.events, |object| ledger.listed(object)),
+        }
+        if let Some(listed) = self.reader.listed() {
+            // Nothing changes in a text of one moment, so its rows have no past.
+            self.frontier = self.frontier.max(listed.newest);
+            return;
+        }
         self.frontier = self.frontier.max(last.max(window.complete_until.filter(|_| !is_at_end)).unwrap_or(0));
         self.ledger.advance(self.frontier);
         if self.frontier - self.past_events[0].0 >= TICK {
@@ -379,12 +394,12 @@ impl<'a> Monitor<'a> {
     /// Takes the names of the trace as they are now, all of them.
     pub fn renew_names(&mut self, mut names: Metadata) {
         let symbols = take_symbols(&mut names);
-        self.ledger.renew_names(symbols, names.comms, &mut self.pairing);
+        self.ledger.renew_names(symbols, names.comms, &mut self.held);
     }
 
     /// Number of events so far.
     pub(super) fn events(&self) -> u64 {
-        self.merger.merged.events
+        self.reader.listed().map_or(self.merger.merged.events, |listed| listed.entries)
     }
 
     /// Events in a second, over the last two to three, or over all of a shorter trace.
@@ -395,7 +410,7 @@ impl<'a> Monitor<'a> {
 
     /// True once the memory limit was exceeded.
     pub(super) fn is_over_memory(&self) -> bool {
-        self.pairing.over_budget
+        self.held.is_over_memory()
     }
 }
 

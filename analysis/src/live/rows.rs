@@ -28,8 +28,8 @@ const THREADS: usize = 2;
 impl Monitor<'_> {
     /// Figures at present.
     pub fn snapshot(&mut self, trace: &Trace, request: &SnapshotRequest) -> Snapshot {
-        self.ledger.select(request.selection.as_ref(), &mut self.pairing, self.frontier);
-        self.ledger.watch(request.detail, &mut self.pairing);
+        self.ledger.select(request.selection.as_ref(), &mut self.held, self.frontier);
+        self.ledger.watch(request.detail, &mut self.held);
         let reports = || trace.streams.iter().map(CpuStream::report);
         let lossy = reports().filter(|report| report.lost.is_none_or(|lost| lost > 0)).filter_map(|report| report.cpu);
         let since = |at: u64| at.saturating_sub(self.first);
@@ -72,10 +72,10 @@ impl Monitor<'_> {
     /// Completeness and keys of what was read so far.
     pub fn observed(&self, trace: &Trace) -> Observed {
         let order = &self.merger.merged;
-        let (frees_without_alloc, inferred_frees) = self.pairing.unpaired();
-        let mut completeness = Completeness::of(trace, order);
+        let (frees_without_alloc, inferred_frees) = self.held.unpaired();
+        let distinct = trace.names.stacks.len() as u64;
+        let mut completeness = Completeness::of(trace, order).with_distinct_stacks(trace, distinct);
         completeness.set_unpaired(inferred_frees, frees_without_alloc);
-        completeness.stacks_distinct = trace.names.stacks.len() as u64;
         Observed {
             completeness,
             events: self.events(),

@@ -69,15 +69,15 @@ impl LiveSums {
     /// Takes an object that becomes live.
     #[inline]
     pub(super) fn allocated(&mut self, places: Places<'_>, birth: Birth, (requested, allocated): Sizes) {
-        self.change(places, |figures| figures.allocated(birth, (requested, allocated)));
+        self.change(places, |figures| figures.allocated(birth, (requested, allocated), 1));
         self.add_to_nodes(places, allocated);
     }
 
-    /// Takes an object that was live before these sums took it.
-    pub(super) fn found(&mut self, places: Places<'_>, birth: Birth, sizes: Sizes) {
+    /// Takes so many objects that were live before these sums took them.
+    pub(super) fn found(&mut self, places: Places<'_>, birth: Birth, sizes: Sizes, objects: u64) {
         self.change(places, |figures| {
             figures.reach_back(birth.ticks);
-            figures.allocated(birth, sizes);
+            figures.allocated(birth, sizes, objects);
         });
         self.add_to_nodes(places, sizes.1);
     }
@@ -124,10 +124,10 @@ impl LiveSums {
         }
     }
 
-    /// Takes a live object off these sums, as if it had never been in them.
-    pub(super) fn lost(&mut self, places: Places<'_>, (slice, ticks): (usize, usize), sizes: Sizes) {
+    /// Takes so many live objects off these sums, as if they had never been in them.
+    pub(super) fn lost(&mut self, places: Places<'_>, (slice, ticks): (usize, usize), sizes: Sizes, objects: u64) {
         self.freed(places, sizes);
-        self.change(places, |figures| figures.lost(slice, ticks));
+        self.change(places, |figures| figures.lost(slice, ticks, objects));
     }
 
     /// Counts a free of an object by the call-site that makes it.

@@ -43,11 +43,13 @@ impl Watched {
         }
     }
 
-    /// Takes an object of `whole` bytes, of which `live` are.
-    pub(super) fn allocated(&mut self, pid: u32, whole: u64, live: u64) {
-        let of_size = self.sizes.entry(whole).or_insert(OfSize { allocated: whole, ..OfSize::default() });
-        of_size.objects += 1;
-        of_size.live = of_size.live.saturating_add(live);
+    /// Takes so many objects of `whole` bytes each, of which `live` are together. Their size is not known where their number is 0.
+    pub(super) fn allocated(&mut self, pid: u32, objects: u64, (whole, live): (u64, u64)) {
+        if objects > 0 {
+            let of_size = self.sizes.entry(whole).or_insert(OfSize { allocated: whole, ..OfSize::default() });
+            of_size.objects = of_size.objects.saturating_add(objects);
+            of_size.live = of_size.live.saturating_add(live);
+        }
         let of_thread = self.threads.entry(pid).or_default();
         *of_thread = of_thread.saturating_add(live);
     }

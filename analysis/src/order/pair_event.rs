@@ -48,6 +48,8 @@ pub(crate) enum PairAction {
     BulkFree,
     /// A record of several objects, whose addresses follow.
     BulkRecord,
+    /// Objects that a text of one moment lists together.
+    Listed,
     /// Counted, not analysed.
     Other,
 }
@@ -65,6 +67,7 @@ impl PairAction {
 pub(crate) struct PairEvent {
     /// Order key.
     pub(crate) at: u64,
+    /// Listed objects: their number, 0 where it is not known.
     pub(crate) address: u64,
     /// Allocations: bytes asked for. Frees: the call-site. Records of several objects: their addresses.
     pub(crate) requested: u64,
@@ -171,6 +174,7 @@ impl<'a> PairEventReader<'a> {
             owners: Vec::new(),
             recent: Box::new([Recent::default(); RECENT]),
             tasks: None,
+            listed: ListedSoFar::default(),
             chunk: Chunk::default(),
         };
         PairEventReader { names: names.clone(), sink }
@@ -186,6 +190,11 @@ impl<'a> PairEventReader<'a> {
     pub(crate) fn with_text_sites(mut self, sites: Option<TextSites<'a>>) -> Self {
         self.sink.text_sites = sites.map(Box::new);
         self
+    }
+
+    /// What was read of a text of one moment; `None` for other traces.
+    pub(crate) fn listed(&self) -> Option<ListedSoFar> {
+        self.sink.text_sites.as_ref().map(|_| self.sink.listed)
     }
 
     /// Events about threads and cgroups that were read and not taken yet, where they are collected.
@@ -210,10 +219,13 @@ impl<'a> PairEventReader<'a> {
     ) -> (Chunk<PairEvent>, bool) {
         used.clear();
         (self.sink.number, self.sink.chunk) = (number, used);
+        let owners = self.names.owners.len();
         let more = match self.sink.is_plain() {
             true => stream.decode(&mut self.names, &mut DecodedEvents::<true>(&mut self.sink), batch),
             false => stream.decode(&mut self.names, &mut DecodedEvents::<false>(&mut self.sink), batch),
         };
+        // Sums of alike entries have an owner each, which nobody looks at any more.
+        self.names.owners.forget_pushed(owners);
         (std::mem::take(&mut self.sink.chunk), !more)
     }
 
@@ -239,6 +251,15 @@ impl<'a> PairEventReader<'a> {
         }
         ordered.append(&mut self.sink.chunk.events);
     }
+}
+
+/// Entries of a text of one moment that were read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ListedSoFar {
+    /// Number of them; those that are alike may come together.
+    pub(crate) entries: u64,
+    /// Latest time.
+    pub(crate) newest: u64,
 }
 
 /// Class of an earlier event, with the event's facts that it depends on.
@@ -294,6 +315,7 @@ struct PairEventSink<'a> {
     recent: Box<[Recent; RECENT]>,
     /// Events about threads and cgroups, where the caller asks for them.
     tasks: Option<TaskChanges>,
+    listed: ListedSoFar,
     chunk: Chunk<PairEvent>,
 }
 
@@ -332,10 +354,33 @@ impl<const PLAIN: bool> EventSink for DecodedEvents<'_, '_, PLAIN> {
 }
 
 impl PairEventSink<'_> {
-    /// Site of an entry of a text of one moment.
-    fn text_site(&mut self, event: &Event, names: &Names) -> Option<TextSite> {
-        let sites = self.text_sites.as_mut()?;
-        Some(sites.read(event, event.owner(names)?.listed.as_deref()?, names))
+    /// Takes an entry of a text of one moment, with all its objects; false for any other event.
+    #[cold]
+    fn take_listed(&mut self, event: &Event, names: &Names) -> bool {
+        let Some((sites, owner)) = self.text_sites.as_mut().zip(event.owner(names)) else { return false };
+        let Some(listed) = owner.listed.as_deref() else { return false };
+        let TextSite { stack, site, kind, .. } = sites.read(event, listed, names);
+        let call_site = if site == NO_SITE { 0 } else { site };
+        let event = Event { action: Action::Alloc(kind), call_site, ..*event };
+        let owner = Some(OwnerValues::new(owner, self.classes));
+        let cache = event.cache.map_or(0, |name| self.cache(name, names));
+        let others = self.groups.others(&event, kind, EventNumbers { cache, stack, owner });
+        self.listed.entries += listed.entries;
+        self.listed.newest = self.listed.newest.max(listed.newest).max(event.at);
+        let class = self.class((call_site, kind), Some((others, None)), cache, (0, 0), 0);
+        self.chunk.events.push(PairEvent {
+            at: event.at,
+            address: listed.amounts.objects.unwrap_or(0),
+            requested: event.requested,
+            allocated: event.allocated,
+            class,
+            extra: event.pid.map_or(NO_PID, i32::cast_unsigned),
+            hash: self.seed.hash(event.at),
+            stream: self.number,
+            action: PairAction::Listed,
+            kind,
+        });
+        true
     }
 
     fn is_plain(&self) -> bool {
@@ -344,13 +389,10 @@ impl PairEventSink<'_> {
 
     #[inline(always)]
     fn event<const PLAIN: bool>(&mut self, mut event: Event, names: &Names) {
-        let EventStack { number: stack, site } = match if PLAIN { None } else { self.text_site(&event, names) } {
-            Some(TextSite { stack, site, kind, .. }) => {
-                event.action = Action::Alloc(kind);
-                EventStack { number: stack, site: if site == NO_SITE { 0 } else { site } }
-            }
-            None => self.stacks.read(&event, names),
-        };
+        if !PLAIN && self.text_sites.is_some() && self.take_listed(&event, names) {
+            return;
+        }
+        let EventStack { number: stack, site } = self.stacks.read(&event, names);
         if matches!(event.action, Action::Alloc(_)) {
             event.call_site = site;
         }

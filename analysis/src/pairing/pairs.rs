@@ -88,14 +88,16 @@ pub(crate) trait PairingSink {
     fn alone(&mut self, _fate: Fate, _event: &PairEvent, _number: Number, _suspicion: Option<Suspicion>) {}
 }
 
-/// Object that is live.
+/// Object that is live, or several that a text of one moment lists together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiveObject {
     pub(crate) class: Class,
     pub(crate) info: AllocInfo,
-    /// Bytes of the allocation.
+    /// Number of objects; 0 where a text does not tell.
+    pub(crate) objects: u64,
+    /// Bytes of each allocation.
     pub(crate) whole: u64,
-    /// Requested and allocated bytes that are live.
+    /// Requested and allocated bytes that are live, of all of them.
     pub(crate) left: Sizes,
 }
 
@@ -678,7 +680,7 @@ impl<'a> Pairing<'a> {
                 if is_selected(state.class()) {
                     let class = tallies.class(state.class());
                     let left = own_sizes.unwrap_or((class.requested, class.allocated));
-                    take(&LiveObject { class, info, whole: left.1, left });
+                    take(&LiveObject { class, info, objects: 1, whole: left.1, left });
                 }
             });
         }
@@ -687,7 +689,7 @@ impl<'a> Pairing<'a> {
                 let bytes = |pages: u32| options.page_bytes.unwrap_or(0).saturating_mul(pages.into());
                 let (whole, left) = (bytes(block.pages), bytes(block.left));
                 let class = tallies.class(block.state.class());
-                take(&LiveObject { class, info: block.alloc_info, whole, left: (left, left) });
+                take(&LiveObject { class, info: block.alloc_info, objects: 1, whole, left: (left, left) });
             }
         });
     }

@@ -21,6 +21,7 @@ use ratatui::buffer::Buffer;
 use crate::args::Args;
 use crate::cli::Request;
 use crate::exit;
+use crate::of_text;
 use crate::render::top_screen::keys::{self, Command};
 use crate::render::top_screen::state::ScreenState;
 use crate::render::top_screen::{self, Look, ScreenView};
@@ -56,6 +57,7 @@ pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
     let script = args.live.script.as_deref().map(Script::read).transpose()?;
     let mut source = source::Source::open(args)?;
     let mut trace = source.trace()?;
+    of_text::check(request, &trace)?;
     report::check_text_options(request, &trace)?;
     let subject = source.subject(&trace);
     let (shows_own, max_memory, flush) = (args.own, args.max_memory, args.live.flush);

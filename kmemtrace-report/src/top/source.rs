@@ -19,6 +19,7 @@ use kmemtrace_sandbox::Sandbox;
 
 use super::stream::Stream;
 use crate::args::Args;
+use crate::of_text;
 use crate::render::top_screen::Subject;
 use crate::report;
 
@@ -48,7 +49,9 @@ impl Source {
             let title = args.viewer.title.as_deref().unwrap_or(UNNAMED);
             return Ok(Source::Stream(Box::new(Stream::open()?), escape(title.as_bytes()).into_owned()));
         }
-        Ok(Source::Files(Box::new(Files::open(&args.words, report::text_options(args))?)))
+        // A text of one moment has no past on the screen: its entries are added up.
+        let options = OpenOptions { alike: true, takes: of_text::takes("top"), ..report::text_options(args) };
+        Ok(Source::Files(Box::new(Files::open(&args.words, options)?)))
     }
 
     /// A recorder is writing the trace.

@@ -141,6 +141,7 @@ fn run_page_owner(input: &[u8]) {
         alike: number & 2 != 0,
         without_threads: number & 4 != 0,
         at_free_before: number & 8 != 0,
+        without_stacks: number & 32 != 0,
         page_bytes: (number & 16 != 0).then_some(65_536),
         ..OpenOptions::default()
     };

@@ -99,6 +99,39 @@ fn modules_have_all_pages_of_a_text() {
     assert_eq!(rows(&tasks, &["comm", "live_pages"]), [json!(["wifid", 12]), json!(["init", 2])]);
 }
 
+/// Culled rows without a stack tell their module by name; the kernel's own has one that is none.
+#[test]
+fn a_culled_row_of_the_kernel_itself_has_no_module() {
+    let dir = Directory::new(&[]);
+    let rows_of = "5 times, 20 pages, module: exampledrv\n2 times, 2 pages, module: vmlinux\n";
+    let path = written(&dir, "culled", rows_of);
+    let document = document(&["sites", "--by", "module"], &path);
+    assert_eq!(rows(&document, &["module", "live_pages"]), [json!(["exampledrv", 20]), json!([null, 2])]);
+    let table = String::from_utf8(run_to(0, "kmemtrace-report", &["sites", "--by", "module"], &[&path])).unwrap();
+    assert!(table.contains("(kernel)") && !table.contains("vmlinux"), "{table}");
+}
+
+/// The live screen adds up what each form of page_owner lists. A figure that the form does not tell is not 0.
+#[test]
+fn the_screen_has_the_sums_of_each_form() {
+    for (name, symbol, want) in [
+        ("sorted_page_owner.txt", "page_frag_alloc_align", "48.0 K 12 3 "),
+        ("sorted_page_owner.txt", "getname_flags", "8.00 K 2 2 "),
+        ("culled_page_owner.txt", "page_frag_alloc_align", "48.0 K 12 3 "),
+        ("show_stacks.txt", "sk_prot_alloc", "64.0 K 16 - "),
+        ("show_stacks_first.txt", "sk_prot_alloc", "- - 16 "),
+        ("page_owner_android_6.12.txt", "nf_ct_alloc_hashtable", "2.00 M 512 1 "),
+    ] {
+        let screen = String::from_utf8(run_to(0, "kmemtrace-report", &["top", "--once"], &[&made(name)])).unwrap();
+        let line = screen.lines().find(|line| line.contains(symbol)).unwrap_or_default();
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(line.starts_with(want), "{name}: {line}");
+    }
+    let refused = run("kmemtrace-report", &["top", "--once"], &[&made("alloc_traces.txt")]);
+    let message = stderr(2, &refused);
+    assert!(message.contains("top needs what"), "{message}");
+}
+
 /// Counts of which the bytes are not told have none; an option tells them.
 #[test]
 fn a_figure_that_needs_an_unknown_one_is_null() {

@@ -332,7 +332,7 @@ impl Reader for AllocTraces {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::{Owned, Told, damage, read};
+    use super::super::trial::{Owned, Sums, Told, behind, damage, numbers, read};
     use super::*;
 
     const STACKS: &str =
@@ -434,12 +434,23 @@ mod tests {
         assert_eq!(ends(begins), (1, vec![Trouble::Cut("begins inside a block")]));
     }
 
+    /// The most that the lines of a text may tell, of objects of 1 KiB.
+    fn most(text: &[u8]) -> Sums {
+        Sums::of_lines(text, |line| {
+            let objects = numbers(line).next().unwrap_or(0);
+            let bytes = objects.saturating_mul(1 << 10);
+            let wasted = behind(line, "waste=").unwrap_or(0);
+            Sums { objects, requested: bytes, allocated: bytes, wasted, ..Sums::default() }
+        })
+    }
+
     #[test]
     fn damage_does_no_harm() {
         for text in [STACKS, LINES] {
             damage(
                 || AllocTraces::new(Cache::of(Path::new("slab/kmalloc-1k/alloc_calls"), None, None, None)),
                 text.as_bytes(),
+                most,
             );
         }
     }

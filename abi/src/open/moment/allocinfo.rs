@@ -8,7 +8,7 @@
 //! ```
 
 use super::entry::{Beside, Entry, EntryKind, Fact, Out, Reader, Site, Took, Trouble};
-use super::numbers::{OUT_OF_RANGE, Reason, Size, first_word, number, signed, size, trimmed, words};
+use super::numbers::{NO_NUMBER, OUT_OF_RANGE, Reason, Size, first_word, number, signed, size, trimmed, words};
 use crate::event::Kind;
 use crate::open::symbols::{find, rfind};
 
@@ -77,7 +77,8 @@ fn figures(text: &[u8]) -> Result<(Size, u64, bool), Reason> {
     let (bytes, unit, calls) = match words[..] {
         [bytes, calls] => (bytes, &b""[..], calls),
         // An OOM report has a blank before the unit.
-        [bytes, unit, calls] => (bytes, unit, calls),
+        [bytes, unit, calls] if unit.first().is_some_and(u8::is_ascii_alphabetic) => (bytes, unit, calls),
+        [_, _, _] => return Err(NO_NUMBER),
         _ => return Err("lacks a column"),
     };
     let (bytes, is_marked) = bytes.strip_suffix(b"*").map_or((bytes, false), |bytes| (bytes, true));
@@ -157,7 +158,7 @@ impl Reader for Allocinfo {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::{Told, damage, read};
+    use super::super::trial::{Sums, Told, damage, largest, read};
     use super::*;
 
     const WHOLE: &str = "allocinfo - version: 2.0
@@ -215,6 +216,13 @@ mod tests {
         assert_eq!((told(&ascending).facts.len(), told(&ascending).texts), (0, 1));
     }
 
+    /// Two numbers are no size and its unit.
+    #[test]
+    fn a_number_too_many_is_no_unit() {
+        let told = told(&WHOLE.replace("16384  ", "16384 9"));
+        assert_eq!((told.entries.len(), &told.troubles[..]), (2, &[Trouble::SkippedBlock(NO_NUMBER)][..]));
+    }
+
     #[test]
     fn several_texts_follow_each_other() {
         assert_eq!((told(&WHOLE.repeat(2)).texts, told(&WHOLE.repeat(2)).entries.len()), (2, 3));
@@ -223,10 +231,26 @@ mod tests {
         assert_eq!((both.texts, both.facts.len()), (2, 0));
     }
 
+    /// The most that the lines of a text may tell. A number may have a unit behind it, or behind a blank.
+    fn most(text: &[u8]) -> Sums {
+        let unit = |rest: &[u8]| {
+            let letter = rest.iter().find(|byte| **byte != b' ').map_or(0, u8::to_ascii_uppercase);
+            b"KMGTPE".iter().position(|unit| *unit == letter).map_or(1, |power| 1 << (10 * (power + 1)))
+        };
+        Sums::of_lines(text, |line| {
+            let ends =
+                |at: &usize| line[*at].is_ascii_digit() && line.get(at + 1).is_none_or(|byte| !byte.is_ascii_digit());
+            let units = (0..line.len()).filter(ends).map(|at| unit(&line[at + 1..]));
+            let objects = largest(line).0;
+            let allocated = objects.saturating_add(1).saturating_mul(units.max().unwrap_or(1));
+            Sums { objects, allocated, ..Sums::default() }
+        })
+    }
+
     #[test]
     fn damage_does_no_harm() {
         for text in [WHOLE, ROUNDED, OF_OOM_REPORT] {
-            damage(Allocinfo::default, text.as_bytes());
+            damage(Allocinfo::default, text.as_bytes(), most);
         }
         let bad =
             told("99999999999999999999 1 a.c:1 func:a\n 1 a.c:1 func:a\n 1 -1 a.c:1 func:a\n 9E 1 a.c:1 func:a\n");

@@ -2,16 +2,15 @@
 //!
 //! A text stands in any order, so it is read whole and put in the order of its times. An entry becomes one event, whose sums stand in
 //! its owner ([`Listed`]). Where the caller needs counts and sums alone ([`OpenOptions::alike`]), entries that differ in time and
-//! address alone are added up; where ages, a window of time or single objects are asked for, an entry takes 24 bytes until it is handed
-//! over, and more only where it has a line of its own.
+//! address alone are added up ([`Store`]), and where it does not look at stacks, those that differ in their stack, too.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use foldhash::fast::RandomState;
 
 use super::entry::{Beside, Entry, EntryKind, Fact, FormName, Out, Site, Trouble};
+use super::store::{Alike, Kept, Store};
 use crate::event::{Action, ByKind, Event, Kind, NameId, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::listed::{Amounts, Listed, RowExtras};
@@ -28,8 +27,6 @@ const USUAL_PAGE_BYTES: u64 = 4096;
 const MAX_BYTES: u64 = i64::MAX as u64;
 /// Events handed over at once.
 const AT_ONCE: usize = 1024;
-/// Entries whose memory is given back at once.
-const SHRINK_EVERY: usize = 1 << 18;
 /// Different troubles that are told.
 const MAX_TROUBLES: usize = 64;
 
@@ -55,114 +52,11 @@ struct Facts {
     amounts: Amounts,
 }
 
-/// Entry: its time, its address, its stack, and the number of its facts. 24 bytes.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    at: u64,
-    address: u64,
-    stack: Option<StackId>,
-    facts: u32,
-}
-
-/// Entries of one stack and the same facts: the oldest one, the time of the latest, and their number.
-#[derive(Clone, Copy, Debug)]
-struct Alike {
-    oldest: Kept,
-    newest: u64,
-    entries: u64,
-}
-
-/// Entries in the order of the text; once it is read, the newest first, so that those handed over are taken off the end.
-#[derive(Debug)]
-enum Store {
-    Each(Vec<Kept>),
-    Alike { all: Vec<Alike>, places: HashMap<(Option<StackId>, u32), usize, RandomState> },
-}
-
-impl Store {
-    fn new(alike: bool) -> Store {
-        match alike {
-            true => Store::Alike { all: Vec::new(), places: HashMap::default() },
-            false => Store::Each(Vec::new()),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Store::Each(kept) => kept.len(),
-            Store::Alike { all, .. } => all.len(),
-        }
-    }
-
-    fn push(&mut self, kept: Kept) {
-        self.add(Alike { oldest: kept, newest: kept.at, entries: 1 });
-    }
-
-    fn add(&mut self, more: Alike) {
-        let kept = more.oldest;
-        match self {
-            Store::Each(all) => all.push(kept),
-            Store::Alike { all, places } => {
-                let place = *places.entry((kept.stack, kept.facts)).or_insert(all.len());
-                let Some(alike) = all.get_mut(place) else { return all.push(more) };
-                alike.entries += more.entries;
-                alike.newest = alike.newest.max(more.newest);
-                if (kept.at, kept.address) < (alike.oldest.at, alike.oldest.address) {
-                    alike.oldest = kept;
-                }
-            }
-        }
-    }
-
-    /// Hands over each entry, or those that are alike together.
-    fn each(&self, mut take: impl FnMut(Alike)) {
-        match self {
-            Store::Each(all) => all.iter().for_each(|kept| take(Alike { oldest: *kept, newest: kept.at, entries: 1 })),
-            Store::Alike { all, .. } => all.iter().for_each(|alike| take(*alike)),
-        }
-    }
-
-    fn sort(&mut self) {
-        match self {
-            Store::Each(all) => all.sort_unstable_by_key(|kept| Reverse((kept.at, kept.address))),
-            Store::Alike { all, places } => {
-                *places = HashMap::default();
-                // Stable and reversed: entries without times stay in the order of the text.
-                all.reverse();
-                all.sort_by_key(|alike| Reverse((alike.oldest.at, alike.oldest.address)));
-            }
-        }
-    }
-
-    /// Takes the oldest entry.
-    fn take(&mut self) -> Option<Alike> {
-        match self {
-            Store::Each(all) => {
-                let oldest = all.pop()?;
-                if all.len().is_multiple_of(SHRINK_EVERY) {
-                    all.shrink_to_fit();
-                }
-                Some(Alike { oldest, newest: oldest.at, entries: 1 })
-            }
-            Store::Alike { all, .. } => {
-                let oldest = all.pop();
-                if all.len().is_multiple_of(SHRINK_EVERY) {
-                    all.shrink_to_fit();
-                }
-                oldest
-            }
-        }
-    }
-
-    fn is_alike(&self) -> bool {
-        matches!(self, Store::Alike { .. })
-    }
-}
-
 /// Collector of the entries and facts of one text.
 #[derive(Debug)]
 pub(crate) struct Collector {
     without_threads: bool,
+    without_stacks: bool,
     at_free_before: bool,
     released: bool,
     store: Store,
@@ -175,6 +69,10 @@ pub(crate) struct Collector {
     extras: Vec<RowExtras>,
     /// Stacks of handles.
     handles: HashMap<u64, StackId, RandomState>,
+    /// Number of entries by the handles that they tell.
+    handle_entries: HashMap<u64, u64, RandomState>,
+    /// Whether a stack is that of an entry, by its number.
+    is_of_entry: Vec<bool>,
     /// Command name of each thread in its latest entry, and the time of that.
     comms: HashMap<i32, (u64, NameId), RandomState>,
     has: ByKind<bool>,
@@ -197,6 +95,7 @@ impl Collector {
     pub(crate) fn new(options: &OpenOptions) -> Collector {
         Collector {
             without_threads: options.alike && options.without_threads,
+            without_stacks: options.alike && options.without_stacks,
             at_free_before: options.at_free_before,
             released: options.released,
             store: Store::new(options.alike),
@@ -208,6 +107,8 @@ impl Collector {
             names: Names::new(),
             extras: Vec::new(),
             handles: HashMap::default(),
+            handle_entries: HashMap::default(),
+            is_of_entry: Vec::new(),
             comms: HashMap::default(),
             has: ByKind::default(),
             is_of_pages: false,
@@ -312,6 +213,31 @@ impl Collector {
         }
     }
 
+    /// Notes that a stack is an entry's.
+    fn note_stack(&mut self, stack: StackId) {
+        let index = stack.index();
+        if index >= self.is_of_entry.len() {
+            self.is_of_entry.resize(index + 1, false);
+        }
+        self.is_of_entry[index] = true;
+    }
+
+    /// Counts the stacks of entries, those of their handles included. True where some handle has no stack.
+    fn count_stacks_of_handles(&mut self) -> bool {
+        let mut has_handles_alone = false;
+        for (handle, entries) in std::mem::take(&mut self.handle_entries) {
+            match self.handles.get(&handle).copied() {
+                Some(stack) => {
+                    self.info.stacks_seen += entries;
+                    self.note_stack(stack);
+                }
+                None => has_handles_alone = true,
+            }
+        }
+        self.info.stacks_distinct = self.is_of_entry.iter().filter(|is_of_entry| **is_of_entry).count() as u64;
+        has_handles_alone
+    }
+
     /// The findings.
     fn faults(&mut self) -> Vec<Fault> {
         let troubles = std::mem::take(&mut self.troubles);
@@ -366,6 +292,13 @@ impl Collector {
             let stack = stack_of(self, *stack);
             self.handles.insert(*handle, stack);
         }
+        for (handle, entries) in &other.handle_entries {
+            *self.handle_entries.entry(*handle).or_default() += entries;
+        }
+        for stack in other.stacks.ids().filter(|stack| other.is_of_entry.get(stack.index()) == Some(&true)) {
+            let stack = stack_of(self, stack);
+            self.note_stack(stack);
+        }
         let facts: Vec<u32> = other.facts.iter().map(|facts| self.moved_facts(other, &begins, facts)).collect();
         other.store.each(|alike| {
             let kept = alike.oldest;
@@ -410,7 +343,7 @@ impl Collector {
         info.entries += other.entries;
         info.skipped_lines += other.skipped_lines;
         info.skipped_blocks += other.skipped_blocks;
-        info.has_stacks |= other.has_stacks;
+        info.stacks_seen += other.stacks_seen;
         info.has_times |= other.has_times;
         info.has_threads |= other.has_threads;
         info.has_caches |= other.has_caches;
@@ -434,6 +367,7 @@ impl Collector {
         self.numbers = HashMap::default();
         let (page_bytes, from) = self.page_size(is_live);
         let faults = self.faults();
+        let has_handles_alone = self.count_stacks_of_handles();
         let (has_times, all) = (self.info.has_times, self.store.len() as u64);
         let clock = has_times.then_some("local");
         let Collector { store, facts, stacks, mut symbols, names, extras, handles, comms, has, is_of_pages, .. } = self;
@@ -443,9 +377,7 @@ impl Collector {
             comms: comms.into_iter().map(|(pid, (_, comm))| (pid, names.get(comm).into())).collect(),
             ..Metadata::default()
         };
-        let has_stacks = self.info.has_stacks || !handles.is_empty();
-        let lacks_stack = |handle: &u64| !handles.contains_key(handle);
-        let has_handles_alone = facts.iter().filter_map(|facts| facts.handle).any(|handle| lacks_stack(&handle));
+        let has_stacks = self.info.stacks_seen > 0 || !handles.is_empty();
         let entries = Entries {
             path: path.to_owned(),
             page_bytes,
@@ -515,7 +447,12 @@ impl Out for Collector {
                 *latest = (at, comm);
             }
         }
-        let (site, handle) = self.site(entry.site);
+        // Where the stack tells the kind it is needed all the same.
+        let takes_stack = !(self.without_stacks && matches!(kind, EntryKind::Told(_)));
+        if let Site::Handle(handle) = entry.site {
+            *self.handle_entries.entry(handle).or_default() += 1;
+        }
+        let (site, handle) = if takes_stack { self.site(entry.site) } else { (NO_SITE, None) };
         let facts = Facts {
             kind,
             site,
@@ -533,6 +470,10 @@ impl Out for Collector {
             amounts,
         };
         let stack = (!entry.stack.is_empty()).then(|| self.stacks.intern(entry.stack));
+        if let Some(stack) = stack {
+            self.info.stacks_seen += 1;
+            self.note_stack(stack);
+        }
         let facts = self.number_of(facts);
         let is_slab = matches!(entry.beside, Beside::Slab(_));
         // Kinds that stacks tell are known once the stacks were looked at.
@@ -542,11 +483,15 @@ impl Out for Collector {
         self.is_of_pages |= kind == EntryKind::Told(Kind::Pages) || is_slab;
         let info = &mut self.info;
         info.entries += 1;
-        info.has_stacks |= stack.is_some();
         info.has_times |= entry.at.is_some_and(|at| at != 0);
         info.has_threads |= has_thread;
         info.has_caches |= cache.is_some();
-        self.store.push(Kept { at: at.unwrap_or(0), address: entry.address, stack, facts });
+        self.store.push(Kept {
+            at: at.unwrap_or(0),
+            address: entry.address,
+            stack: stack.filter(|_| takes_stack),
+            facts,
+        });
     }
 
     fn fact(&mut self, fact: Fact<'_>) {

@@ -149,11 +149,13 @@ fn member(mut parts: Vec<Part>, options: &OpenOptions) -> Result<Vec<Part>, Stri
 }
 
 /// Names of texts, for messages.
-fn listed(parts: &[Part]) -> String {
-    let name = |part: &Part| format!("{} ({})", part.name, part.text.name.title);
-    let mut names: Vec<String> = parts.iter().take(MAX_LISTED).map(name).collect();
-    if parts.len() > MAX_LISTED {
-        names.push(format!("{} more", parts.len().saturating_sub(MAX_LISTED)));
+fn listed<'p>(parts: impl IntoIterator<Item = &'p Part>) -> String {
+    let mut names: Vec<String> =
+        parts.into_iter().map(|part| format!("{} ({})", part.name, part.text.name.title)).collect();
+    let more = names.len().saturating_sub(MAX_LISTED);
+    if more > 0 {
+        names.truncate(MAX_LISTED);
+        names.push(format!("{more} more"));
     }
     names.join(", ")
 }
@@ -176,7 +178,7 @@ fn one_kind(parts: Vec<Part>, options: &OpenOptions) -> Result<Vec<Part>, String
     if taken.len() > 1 {
         return Err(format!(
             "has several kinds of texts that this view reads; choose one with --member NAME: {}",
-            listed(&parts)
+            listed(parts.iter().filter(is_taken))
         ));
     }
     // A summary is of the first one, and lists the others. A view that reads none of them is refused later.

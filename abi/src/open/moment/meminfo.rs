@@ -106,7 +106,7 @@ impl Reader for Meminfo {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::{damage, read};
+    use super::super::trial::{Sums, behind, damage, largest, read};
     use super::*;
 
     const TEXT: &str = "MemTotal:       16316412 kB
@@ -148,9 +148,20 @@ Hugepagesize:       2048 kB
         assert!(told.facts.len() > 20 && told.troubles.is_empty() && told.others == 0, "{told:?}");
     }
 
+    /// The most that the lines of a text may tell: each number in KiB, and the huge pages together.
+    fn most(text: &[u8]) -> Sums {
+        let lines =
+            Sums::of_lines(text, |line| Sums { counters: largest(line).0.saturating_mul(1024), ..Sums::default() });
+        let any = Sums::of_lines(text, |line| Sums { counters: largest(line).0, ..Sums::default() }).counters;
+        let size = |line| behind(line, "Hugepagesize").map(|_| largest(line).0);
+        let size = text.split(|byte| *byte == b'\n').filter_map(size).max().unwrap_or(0);
+        let huge = any.saturating_mul(size).saturating_mul(1024);
+        Sums { counters: lines.counters.saturating_add(huge), ..lines }
+    }
+
     #[test]
     fn damage_does_no_harm() {
-        damage(Meminfo::default, TEXT.as_bytes());
+        damage(Meminfo::default, TEXT.as_bytes(), most);
         let told = read(
             Meminfo::default,
             b"MemTotal: 99999999999999999999 kB\nMemFree: 9007199254740992 kB\nCached: kB\nuid: 3 kB\n",

@@ -2,7 +2,7 @@
 //!
 //! Data flows one way: a file's lines, without the noise around them (`noise`), go to the [`Reader`] of the form that claims them
 //! (`form`, one table). A reader makes [`Entry`]s and hands them to an [`Out`], which keeps stacks, owners and names once and adds
-//! up entries that are alike (`collect`). The collected entries are the trace's only source of events.
+//! up entries that are alike (`collect`, `store`). The collected entries are the trace's only source of events.
 
 #![cfg_attr(not(feature = "inputs"), allow(dead_code, reason = "only page_owner is read without the feature"))]
 
@@ -44,6 +44,7 @@ mod slabinfo;
 #[cfg(feature = "inputs")]
 mod slabtop;
 mod stack_lines;
+mod store;
 #[cfg(test)]
 mod trial;
 #[cfg(feature = "inputs")]

@@ -213,10 +213,19 @@ fn behind_digits(line: &[u8]) -> Option<&[u8]> {
         return None;
     }
     let behind = &time[8..];
+    if is_of_log && has_form(behind, b",000000") && is_end(&behind[7..]) {
+        // An empty line of dmesg, whose last blank was cut off: `date` has nine digits.
+        return Some(b"");
+    }
     let end = behind.iter().position(|byte| !byte.is_ascii_digit() && !b".,+-:Z".contains(byte))?;
     let rest = behind[end..].strip_prefix(b" ")?;
     // A line that is a time of day alone is the output of `date`, which has no blank at its end as an empty line of a log has.
     (!rest.is_empty() && !is_zone(rest) || rest.is_empty() && is_of_log).then(|| behind_host(rest))
+}
+
+/// True for `+00:00` at the end of a line.
+fn is_end(text: &[u8]) -> bool {
+    text.len() == 6 && (has_form(text, b"+00:00") || has_form(text, b"-00:00"))
 }
 
 fn is_zone(text: &[u8]) -> bool {
@@ -421,6 +430,8 @@ mod tests {
     #[test]
     fn empty_lines_of_a_log_are_empty() {
         assert_eq!(cleaned("2026-11-26T11:27:31,345678+00:00 "), "");
+        assert_eq!(cleaned("2026-11-26T11:27:31,345678-05:30"), "");
+        assert_eq!(cleaned("2026-11-26T11:27:31,345678901+00:00"), "2026-11-26T11:27:31,345678901+00:00");
         assert_eq!(cleaned("[   12.345678] "), "");
     }
 

@@ -147,20 +147,108 @@ pub(super) fn read<R: Reader>(new: impl Fn() -> R, text: &[u8]) -> Told {
     told
 }
 
-/// Sums of the figures of all entries.
-fn sums(told: &Told) -> [u64; 4] {
+/// Sums of a text: what a reader found, or the most that it may find.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    pub(super) objects: u64,
+    pub(super) requested: u64,
+    pub(super) allocated: u64,
+    pub(super) wasted: u64,
+    pub(super) pages: u64,
+    /// Values of counters.
+    pub(super) counters: u64,
+}
+
+impl Sums {
+    fn all(&self) -> [u64; 6] {
+        [self.objects, self.requested, self.allocated, self.wasted, self.pages, self.counters]
+    }
+
+    fn is_within(&self, bound: &Sums) -> bool {
+        self.all().iter().zip(bound.all()).all(|(sum, most)| *sum <= most)
+    }
+
+    /// Sums over the lines of a text.
+    pub(super) fn of_lines(text: &[u8], of: impl Fn(&[u8]) -> Sums) -> Sums {
+        text.split(|byte| *byte == b'\n').map(of).fold(Sums::default(), |sums, more| Sums {
+            objects: sums.objects.saturating_add(more.objects),
+            requested: sums.requested.saturating_add(more.requested),
+            allocated: sums.allocated.saturating_add(more.allocated),
+            wasted: sums.wasted.saturating_add(more.wasted),
+            pages: sums.pages.saturating_add(more.pages),
+            counters: sums.counters.saturating_add(more.counters),
+        })
+    }
+}
+
+/// Sums of the figures of all entries and facts.
+fn sums(told: &Told) -> Sums {
     let of = |figure: fn(&Owned) -> Option<u64>| told.entries.iter().filter_map(figure).fold(0u64, u64::saturating_add);
-    [of(|entry| entry.objects), of(|entry| entry.allocated), of(|entry| entry.wasted), of(|entry| entry.pages)]
+    let counters = told.facts.iter().filter_map(|fact| fact.rsplit(' ').next()?.parse().ok());
+    Sums {
+        objects: of(|entry| entry.objects),
+        requested: of(|entry| entry.requested),
+        allocated: of(|entry| entry.allocated),
+        wasted: of(|entry| entry.wasted),
+        pages: of(|entry| entry.pages),
+        counters: counters.fold(0, u64::saturating_add),
+    }
+}
+
+/// Number of decimal digits at the begin of some bytes, 0 without any.
+fn digits(bytes: &[u8]) -> u64 {
+    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+}
+
+/// Decimal numbers of a line, whatever stands around them.
+pub(super) fn numbers(line: &[u8]) -> impl Iterator<Item = u64> {
+    let begins = |at: &usize| line[*at].is_ascii_digit() && (*at == 0 || !line[at - 1].is_ascii_digit());
+    (0..line.len()).filter(begins).map(|at| digits(&line[at..]))
+}
+
+/// Products of the two largest numbers of a line, and the largest one.
+pub(super) fn largest(line: &[u8]) -> (u64, u64) {
+    let mut numbers: Vec<u64> = numbers(line).collect();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    let at = |place: usize| numbers.get(place).copied().unwrap_or(0);
+    (at(0), at(0).saturating_mul(at(1)))
+}
+
+/// The largest number behind a word of a line, with at most two bytes and any blanks between; `None` without the word.
+pub(super) fn behind(line: &[u8], word: &str) -> Option<u64> {
+    let word = word.as_bytes();
+    let places = (0..line.len()).filter(|at| line[*at..].starts_with(word)).map(|at| at + word.len());
+    let rests = places.flat_map(|at| (at..=at + 2).map(|at| line.get(at..).unwrap_or_default()));
+    rests.map(|rest| digits(rest.trim_ascii_start())).max()
+}
+
+/// The largest number before a word of a line, with any blanks between; 0 without one.
+pub(super) fn before(line: &[u8], word: &str) -> u64 {
+    let places = (0..line.len()).filter(|at| line[*at..].starts_with(word.as_bytes()));
+    let number = |at: usize| {
+        let line = line[..at].trim_ascii_end();
+        digits(&line[line.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |before| before + 1)..])
+    };
+    places.map(number).max().unwrap_or(0)
 }
 
 /// Cuts a text of one moment at each byte, flips each bit, and changes it at random 10,000 times. A cut text never has more than the whole.
-pub(super) fn damage<R: Reader>(new: impl Fn() -> R, text: &[u8]) {
+///
+/// A flipped digit changes what the text itself tells, so that the sums of a damaged text are held against `most`: what the lines of that
+/// very text may tell at most, each counted once, found without the reader by the words around its numbers.
+pub(super) fn damage<R: Reader>(new: impl Fn() -> R, text: &[u8], most: impl Fn(&[u8]) -> Sums) {
     let whole = read(&new, text);
     assert!(!whole.entries.is_empty() || !whole.facts.is_empty());
+    let assert_bound = |told: &Told, text: &[u8]| {
+        let (sums, most) = (sums(told), most(text));
+        assert!(sums.is_within(&most), "{sums:?} of {most:?} in\n{}", string(text));
+    };
+    assert_bound(&whole, text);
     let is_one = whole.texts == 1;
     for end in 0..text.len() {
         let cut = read(&new, &text[..end]);
-        let is_below = sums(&cut).iter().zip(sums(&whole)).all(|(cut, whole)| *cut <= whole);
+        let is_below = sums(&cut).is_within(&sums(&whole));
         assert!(!is_one || is_below && cut.facts.len() <= whole.facts.len() + 1, "cut at {end}: {:?}", sums(&cut));
         let ends_in_line = end > 0 && text[end - 1] != b'\n';
         let is_told = cut.troubles.iter().any(|trouble| matches!(trouble, Trouble::Cut(_)));
@@ -170,7 +258,7 @@ pub(super) fn damage<R: Reader>(new: impl Fn() -> R, text: &[u8]) {
     let mut damaged = text.to_vec();
     for bit in 0..text.len() * 8 {
         damaged[bit / 8] ^= 1 << (bit % 8);
-        read(&new, &damaged);
+        assert_bound(&read(&new, &damaged), &damaged);
         damaged[bit / 8] ^= 1 << (bit % 8);
     }
     let mut random = Random(1);
@@ -179,6 +267,7 @@ pub(super) fn damage<R: Reader>(new: impl Fn() -> R, text: &[u8]) {
         let told = read(&new, &mutated);
         let lines = mutated.split(|byte| *byte == b'\n').count();
         assert!(told.entries.len() <= lines, "{}", string(&mutated));
+        assert_bound(&told, &mutated);
     }
 }
 

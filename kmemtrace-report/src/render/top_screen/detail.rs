@@ -94,7 +94,12 @@ fn words(view: ScreenView<'_>, row: &LiveRow, detail: &Detail, width: usize, mar
         0 => String::new(),
         n => format!("  asks {} B, gets {} B", requested / n, live / n),
     };
-    let facts = format!("  {}{sizes}  wasted {}", counted(*objects, "object"), figures::long_bytes(*wasted));
+    let facts = match (view.is_still(), *objects, *live) {
+        // A text does not tell both.
+        (true, 0, _) => String::new(),
+        (true, _, 0) => format!("  {}", counted(*objects, "object")),
+        _ => format!("  {}{sizes}  wasted {}", counted(*objects, "object"), figures::long_bytes(*wasted)),
+    };
     let name = cut::site(&who::name(&row.name), width.saturating_sub(facts.chars().count()), mark);
     let window = figures::window(view.state.window());
     let ages = &detail.ages;

@@ -164,7 +164,8 @@ fn totals(view: ScreenView<'_>, width: u16) -> Vec<LinePart> {
         // The second figure of a narrow line is live bytes as the first one is.
         let word = if first || width >= WIDE { " live" } else { "" };
         if view.is_still() {
-            parts.push(part(format!("{name} {} live", long_bytes(live)), Paint::Plain, 0));
+            let live = if live == 0 { "-".to_owned() } else { long_bytes(live) };
+            parts.push(part(format!("{name} {live} live"), Paint::Plain, 0));
             continue;
         }
         let live = format!("{name} {}{word} {}/{short}", long_bytes(live), long_change(growth));

@@ -34,7 +34,11 @@ fn columns(view: ScreenView<'_>, width: u16) -> Vec<FigureColumn> {
     let pages = column("PAGES", 9, None, |row| row.pages.map_or("-".to_owned(), figures::number));
     let objects = column("OBJS", 8, None, |row| figures::number(row.objects));
     if view.is_still() {
-        return vec![live, pages, objects];
+        return vec![
+            column("LIVE", 9, Some(Sort::Live), |row| told(row.live, figures::bytes)),
+            column("PAGES", 9, None, |row| told(row.pages.unwrap_or(0), figures::number)),
+            column("OBJS", 8, None, |row| told(row.objects, figures::number)),
+        ];
     }
     if width < WIDE {
         if view.state.group == LiveGroup::Stacks {
@@ -55,6 +59,11 @@ fn columns(view: ScreenView<'_>, width: u16) -> Vec<FigureColumn> {
         column("XCPU", 6, Some(Sort::CrossCpu), |row| figures::percent(row.cross_cpu, row.frees)),
         column("AGE50", 7, None, |row| row.median_age.map_or("-".to_owned(), figures::age)),
     ]
+}
+
+/// Figure of a text of one moment. Every row of one has pages and objects: where there are 0 the text does not tell them.
+fn told(figure: u64, text: fn(u64) -> String) -> String {
+    if figure == 0 { "-".to_owned() } else { text(figure) }
 }
 
 /// Draws heading and rows; returns the number of rows that there is room for.

@@ -9,19 +9,21 @@ use super::{ScreenView, who};
 pub(crate) fn json(view: ScreenView<'_>) -> Value {
     let ScreenView { snapshot, subject, state, .. } = view;
     let is_known = !view.is_still();
+    // Every row of a text has pages and objects: where there are 0 the text does not tell them.
+    let told = |figure: u64| Some(figure).filter(|figure| is_known || *figure > 0);
     let rows = state.listed(snapshot).into_iter().map(|row| {
         json!({
             "name": who::name(&row.name),
             "origin": who::origin(row),
             "kind": row.kind.name(),
-            "live_bytes": row.live,
+            "live_bytes": told(row.live),
             "peak_live_bytes": is_known.then_some(row.peak),
             "growth_bytes": is_known.then_some(row.growth),
             "since_mark_bytes": row.since_mark.filter(|_| is_known),
-            "live_objects": row.objects,
-            "live_pages": row.pages,
-            "live_wasted_bytes": row.wasted,
-            "allocs": row.allocs,
+            "live_objects": told(row.objects),
+            "live_pages": row.pages.and_then(told),
+            "live_wasted_bytes": told(row.live).map(|_| row.wasted),
+            "allocs": if is_known { Some(row.allocs) } else { told(row.objects) },
             "frees": is_known.then_some(row.frees),
             "cross_cpu": is_known.then_some(row.cross_cpu),
         })

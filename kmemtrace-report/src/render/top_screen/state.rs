@@ -46,7 +46,9 @@ impl Sort {
             Sort::CrossCpu => greatest(|row| row.cross_cpu.into()),
             Sort::Name => who::name(&a.name).cmp(&who::name(&b.name)),
         };
-        let tie = |row: &LiveRow| (Reverse(row.live), row.key, row.kind);
+        // Rows of a text may have a number of objects alone.
+        let objects = |row: &LiveRow| if row.live == 0 { row.objects } else { 0 };
+        let tie = |row: &LiveRow| (Reverse((row.live, objects(row))), row.key, row.kind);
         by_key.then_with(|| tie(a).cmp(&tie(b)))
     }
 }

@@ -1,6 +1,6 @@
 use super::super::dump_page::DumpPage;
 use super::super::entry::{Reader, Trouble};
-use super::super::trial::{Told, damage, read};
+use super::super::trial::{Sums, Told, before, behind, damage, read};
 use super::*;
 
 /// Blocks as Linux 6.8 and later dumps them.
@@ -180,18 +180,37 @@ fn all_forms_tell_the_same_blocks() {
     }
 }
 
+/// The most that the lines of a text may tell: each header a block, each count line its counts. Where a count line has no pages they are
+/// those of that many blocks of its header's order.
+fn most(text: &[u8]) -> Sums {
+    let pages_of = |line: &[u8]| behind(line, "order").map_or(0, |order| 1u64 << order.min(63));
+    let largest = text.split(|byte| *byte == b'\n').map(pages_of).max().unwrap_or(0);
+    Sums::of_lines(text, |line| {
+        let times = before(line, "times");
+        let counts = [times, behind(line, "stack_count").unwrap_or(0), pages_of(line).min(1)];
+        let pages = [
+            pages_of(line),
+            before(line, "pages"),
+            times.saturating_mul(largest),
+            behind(line, "nr_base_pages").unwrap_or(0),
+        ];
+        let sum = |numbers: &[u64]| numbers.iter().copied().fold(0, u64::saturating_add);
+        Sums { objects: sum(&counts), pages: sum(&pages), ..Sums::default() }
+    })
+}
+
 #[test]
 fn damage_does_no_harm() {
     for text in [DUMP_TEXT, OLD_TEXT, SORTED_TEXT, CULLED_TEXT, STACKS_TEXT, CRASH_TEXT, GDB_TEXT, DRGN_TEXT] {
-        damage(Blocks::default, text.as_bytes());
+        damage(Blocks::default, text.as_bytes(), most);
     }
     let handles = "handle: 42\nnr_base_pages: 16\n\nhandle: 43\nnr_base_pages: 1\n\n";
     let lines = "3 times, 12 pages, PID 77\n1 times, 1 pages, PID 1\n";
     let stacks = " example_open+0x1c/0x40\nhandle: 42\n\n example_release+0x1c/0x40\nhandle: 43\n\n";
     for text in [handles, lines, stacks] {
-        damage(Blocks::default, text.as_bytes());
+        damage(Blocks::default, text.as_bytes(), most);
     }
-    damage(DumpPage::default, LOG_TEXT.as_bytes());
+    damage(DumpPage::default, LOG_TEXT.as_bytes(), most);
 }
 
 #[test]
