@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use kmemtrace::documents::group::AllocinfoAgreement;
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
-    Analysis, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape,
-    SortKey, Space, TimeWindow, Trace, UnknownEvents,
+    Analysis, AnalysisError, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query,
+    Select, Shape, SortKey, Space, TimeWindow, Trace, UnknownEvents,
 };
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::open::{OpenOptions, Wanted};
@@ -62,31 +62,56 @@ pub(crate) fn view(
     if request.view.name == "growth" && !trace.series.is_empty() {
         return growth_of_texts(request, &query, trace);
     }
+    let shows_leaks = shows_leaks(request, &trace);
+    if shows_leaks && request.asked.filters.is_empty() {
+        match analyse_trace(request, Query::leaks(&[]), &mut trace) {
+            Ok((found, suggestions)) => {
+                let status = print_with_leaks(request, (&found, &found), Beside::of(&trace))?;
+                suggestions.iter().for_each(|line| say(line));
+                return Ok(status);
+            }
+            // Rows of threads need more memory than call-sites alone.
+            Err(error) if is_of_memory(&error) => trace = open(request, &request.inputs())?,
+            Err(error) => return Err(error),
+        }
+    }
     let (analysis, suggestions) = analyse_trace(request, query, &mut trace)?;
     let beside = Beside::of(&trace);
     let below = objects_of_caches(request)?;
-    let status = match leaks_beside(request, &analysis) {
-        Some(found) => {
-            let make = |shape: &Shape| documents::summary_with_leaks(&analysis, &found, shape);
-            print_document(request, &analysis, (&[], beside), make)?
-        }
+    let found = if shows_leaks && !request.asked.filters.is_empty() { leaks_beside(request) } else { None };
+    let status = match found {
+        Some(found) => print_with_leaks(request, (&analysis, &found), beside)?,
         None => print_view(request, &analysis, (&below, beside), document)?,
     };
     suggestions.iter().for_each(|line| say(line));
     Ok(status)
 }
 
-/// Leaks that stand on the screen of `summary`; `None` for other views and outputs, for inputs that tell no frees or that are read once,
-/// and where the memory limit is in the way.
-fn leaks_beside(request: &Request, analysis: &Analysis) -> Option<Analysis> {
+/// True for the screen of `summary`, which has the leaks of inputs that tell frees and can be read again.
+fn shows_leaks(request: &Request, trace: &Trace) -> bool {
     let is_asked = request.view.name == "summary" && request.format() == Format::Table;
-    let inputs = request.inputs();
-    if !is_asked || !analysis.info().capabilities.past || !inputs.iter().all(|path| path.is_dir() || path.is_file()) {
-        return None;
-    }
-    let mut trace = open(request, &inputs).ok()?;
+    is_asked && trace.info.capabilities.past && request.inputs().iter().all(|path| path.is_dir() || path.is_file())
+}
+
+/// Prints `summary` with leaks: `analysis` has the objects that the filters take, `found` all of them.
+fn print_with_leaks(
+    request: &Request,
+    (analysis, found): (&Analysis, &Analysis),
+    beside: Beside,
+) -> anyhow::Result<u8> {
+    print_document(request, analysis, (&[], beside), |shape| documents::summary_with_leaks(analysis, found, shape))
+}
+
+/// Leaks beside a summary with filters, which choose among them after all objects are counted; `None` where the memory limit is in the
+/// way.
+fn leaks_beside(request: &Request) -> Option<Analysis> {
+    let mut trace = open(request, &request.inputs()).ok()?;
     let query = with_options(request, Query::leaks(&[])).ok()?;
     query.run_with(&mut trace, &mut ProgressLine::new(request.args.quiet)).ok()
+}
+
+fn is_of_memory(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(AnalysisError::Memory { .. }))
 }
 
 /// Answer of the trace to a query with the options of the command line, and suggestions where the filters take nothing.
@@ -208,8 +233,8 @@ fn print_document<'a>(
     check_static(request, analysis)?;
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
-    let is_of_text = analysis.info().text.is_some();
-    let sort = if is_of_text { request.sort_keys_of_text() } else { request.sort_keys() };
+    let text = analysis.info().text.as_ref();
+    let sort = if text.is_some() { request.sort_keys_of_text() } else { request.sort_keys() };
     let ranked = sort.first().copied();
     let selected = Some((analysis.selected_allocations(), analysis.allocations()));
     let allocinfo = AllocinfoAgreement::of(analysis);
@@ -217,7 +242,7 @@ fn print_document<'a>(
         selected,
         allocinfo,
         ranked,
-        has_stacks,
+        has_stacks: has_stacks || text.is_some_and(|text| text.has_stacks),
         has_reclaim,
         red_zones,
         ..table_options(request, &request.inputs()[0])

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use crate::args::{Args, NOT_STARTED};
+use crate::fs::state;
 use crate::process::messages;
 use crate::source::recovery::Recovery;
 use crate::source::{boot, instance, probes, relay, tracefs};
@@ -20,6 +21,10 @@ pub(crate) fn recover(args: &Args) -> anyhow::Result<u8> {
     }
     recovery.add(relay::recover());
     identity::recover();
+    // The files in /run may be about instances of the usual file system. One that cannot be looked for may be there.
+    if args.tracefs.is_none() {
+        state::remove_leftovers(|name| tracefs.has(&format!("instances/{name}")).unwrap_or(true));
+    }
     let Recovery { undone, foreign, failed } = recovery;
     let _ = match undone.is_empty() {
         true if failed.is_empty() => writeln!(io::stdout(), "nothing was left behind"),

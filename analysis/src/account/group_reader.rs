@@ -105,7 +105,10 @@ pub(crate) fn parts_of_task(value: GroupValue) -> (Option<i32>, Option<GroupValu
 }
 
 /// Values of a key by what they depend on: each is looked up once.
-type Memory<K> = HashMap<K, GroupValue, RandomState>;
+type Memory<K, V = GroupValue> = HashMap<K, V, RandomState>;
+
+/// What it depends on whether the kernel takes an object back by itself: kind, cache, call-site and bytes, and what its flags ask for.
+type ReclaimedBy = (Kind, CacheNumber, (u64, u64), Option<bool>);
 
 /// Threads whose command names are at hand.
 const RECENT: usize = 256;
@@ -121,7 +124,7 @@ const NO_SIZE: u64 = u64::MAX;
 const MAX_REMEMBERED: usize = 1 << 16;
 
 /// Empties a memory that has grown to its limit.
-fn limit<K>(memory: &mut Memory<K>) {
+fn limit<K, V>(memory: &mut Memory<K, V>) {
     if memory.len() >= MAX_REMEMBERED {
         memory.clear();
     }
@@ -133,6 +136,17 @@ fn recent_size(allocated: u64, gfp: Option<u64>) -> usize {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = (allocated ^ gfp.unwrap_or(0).rotate_right(16)).wrapping_mul(FACTOR);
     (mixed >> (u64::BITS - RECENT_SIZES.ilog2())) as usize
+}
+
+/// Lists of values that are at hand.
+const RECENT_LISTS: usize = 256;
+
+/// Slot of a list: a product's high bits depend on all of theirs.
+#[inline]
+fn recent_list(values: &[GroupValue]) -> usize {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = values.iter().fold(0, |sum: u64, value| (sum.rotate_left(5) ^ value).wrapping_mul(FACTOR));
+    (mixed >> (u64::BITS - RECENT_LISTS.ilog2())) as usize
 }
 
 /// Reader of the keys of events, but for the call-site.
@@ -160,7 +174,10 @@ pub(crate) struct GroupReader<'a> {
     inits: Memory<StackNumber>,
     /// Uses by stack, flags and order.
     uses: Memory<(StackNumber, Option<u64>, Option<u8>)>,
+    reclaims: Memory<ReclaimedBy, Reclaim>,
     lists: Memory<Box<[GroupValue]>>,
+    /// Latest lists with their numbers, by some of the bits of their values.
+    recent_lists: Vec<(Box<[GroupValue]>, u64)>,
     /// Loads of modules of a trace that is being read; `None` where they are at hand, or not needed.
     coming_loads: Option<ModuleLoads>,
     /// Values of one event.
@@ -185,7 +202,9 @@ impl<'a> GroupReader<'a> {
             modules: HashMap::default(),
             inits: HashMap::default(),
             uses: HashMap::default(),
+            reclaims: HashMap::default(),
             lists: HashMap::default(),
+            recent_lists: vec![(Box::default(), 0); RECENT_LISTS],
             coming_loads: None,
             values: Vec::new(),
         }
@@ -229,9 +248,8 @@ impl<'a> GroupReader<'a> {
     }
 
     /// Whether the kernel takes an object back by itself that was given out at this call-site with so many bytes.
-    #[cold]
     pub(crate) fn reclaim(
-        &self,
+        &mut self,
         kind: Kind,
         cache: CacheNumber,
         place: (u64, u64),
@@ -240,6 +258,20 @@ impl<'a> GroupReader<'a> {
         if !self.facts.marks_reclaim {
             return Reclaim::Unknown;
         }
+        // Only the name of a cache that the event does not give depends on the bytes.
+        let place = (place.0, if kind == Kind::Cache && cache == 0 { place.1 } else { 0 });
+        let object = (kind, cache, place, asks_reclaimable);
+        if let Some(&known) = self.reclaims.get(&object) {
+            return known;
+        }
+        let reclaim = self.other_reclaim(object);
+        limit(&mut self.reclaims);
+        self.reclaims.insert(object, reclaim);
+        reclaim
+    }
+
+    #[cold]
+    fn other_reclaim(&self, (kind, cache, place, asks_reclaimable): ReclaimedBy) -> Reclaim {
         let named = self.classes.name(cache);
         let known = || {
             let known = self.facts.caches.of_object(place).filter(|_| kind == Kind::Cache)?;
@@ -266,15 +298,20 @@ impl<'a> GroupReader<'a> {
         for index in 0..self.keys.len() {
             values.push(self.value(self.keys[index], event, kind, numbers));
         }
-        let number = match self.lists.get(&values[..]) {
-            Some(&number) => number,
-            None => {
-                let number = self.classes.list(&values);
-                limit(&mut self.lists);
-                self.lists.insert(values[..].into(), number);
-                number
-            }
-        };
+        let recent = &mut self.recent_lists[recent_list(&values)];
+        if recent.0[..] != values[..] {
+            let number = match self.lists.get(&values[..]) {
+                Some(&number) => number,
+                None => {
+                    let number = self.classes.list(&values);
+                    limit(&mut self.lists);
+                    self.lists.insert(values[..].into(), number);
+                    number
+                }
+            };
+            *recent = (values[..].into(), number);
+        }
+        let number = recent.1;
         self.values = values;
         number
     }

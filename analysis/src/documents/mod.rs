@@ -55,6 +55,7 @@ pub mod sums;
 pub mod text_members;
 pub mod tree;
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use crate::account::grouping::{GroupKey, Grouping, RowKey};
@@ -72,6 +73,7 @@ pub use head::Head;
 use holders::HoldersBody;
 use naming::Naming;
 pub use ranked::{Shape, SortKey};
+use summary::Summary;
 use sums::{Ordering, Saturation};
 use text_members::TextNaming;
 use tree::{Counted, Leaf, TreeBody};
@@ -93,36 +95,49 @@ pub fn summary<'a>(analysis: &'a Analysis, _: &Shape) -> Document<'a> {
     of("summary", analysis, |sums| {
         let mut summary = summary::summary(analysis, sums);
         if analysis.grouping == Grouping::SITE {
-            let naming = (Naming::of(analysis), TextNaming::of(analysis));
-            let top = |by| Some(sites::top(&analysis.paired, naming, by, TOP_SITES, sums.1));
-            summary.top_sites = top(&|_, stats| (stats.wasted, 0));
-            summary.top_live = top(&|_, stats| (stats.live_allocated, 0));
-            summary.top_live_waste = top(&|_, stats| (stats.live_wasted, 0));
+            let rows = analysis.paired.rows.iter().map(|(key, stats)| (*key, stats));
+            add_tops(&mut summary, analysis, rows, &|_, stats| stats.live_allocated);
         }
         Body::Summary(Box::new(summary))
     })
 }
 
-/// [`summary()`] with the leaks of the same trace: `found` is the answer to a [`crate::Query::leaks`]. Memory that the kernel takes back by
-/// itself ranks after the rest.
+/// [`summary()`] with the leaks of the same trace: `found` is the answer to a [`crate::Query::leaks`], and may be the `analysis` itself
+/// where no filters choose among the objects. Memory that the kernel takes back by itself ranks after the rest.
 pub fn summary_with_leaks<'a>(analysis: &'a Analysis, found: &'a Analysis, shape: &Shape) -> Document<'a> {
     let mut document = summary(analysis, shape);
     let Body::Leaks(leaks) = self::leaks(found, &Shape::default(), leaks::LeakOptions::default()).body else {
         return document;
     };
     if let Body::Summary(summary) = &mut document.body {
+        let mut sites: BTreeMap<RowKey, stats::Stats> = BTreeMap::new();
+        for (key, stats) in &analysis.paired.rows {
+            sites.entry(RowKey { others: 0, ..*key }).or_default().add(stats);
+        }
         let stays = |key: &RowKey, stats: &stats::Stats| {
             let stays = leaks.by_site.get(&(key.site, key.kind)).map_or(0, |[stays, _]| *stays);
-            (u128::from(stays).min(stats.live_allocated), stats.live_allocated)
+            u128::from(stays).min(stats.live_allocated)
         };
-        let naming = (Naming::of(analysis), TextNaming::of(analysis));
-        let ordering = Ordering::of(&analysis.info);
-        if summary.top_live.is_some() {
-            summary.top_live = Some(sites::top(&analysis.paired, naming, &stays, TOP_SITES, ordering));
-        }
+        add_tops(summary, analysis, sites.iter().map(|(key, stats)| (*key, stats)), &stays);
         summary.leaks = Some(leaks);
     }
     document
+}
+
+/// Adds the lists of the top call-sites. `rows` are call-sites; live ones rank by the bytes that `live` gives, then by all of theirs.
+fn add_tops<'a, 'r>(
+    summary: &mut Summary<'a>,
+    analysis: &'a Analysis,
+    rows: impl Iterator<Item = (RowKey, &'r stats::Stats)> + Clone,
+    live: &dyn Fn(&RowKey, &stats::Stats) -> u128,
+) {
+    let (naming, ordering) = ((Naming::of(analysis), TextNaming::of(analysis)), Ordering::of(&analysis.info));
+    let top = |by: &dyn Fn(&RowKey, &stats::Stats) -> (u128, u128)| {
+        Some(sites::top(rows.clone(), naming, by, TOP_SITES, ordering))
+    };
+    summary.top_sites = top(&|_, stats| (stats.wasted, 0));
+    summary.top_live = top(&|key, stats| (live(key, stats), stats.live_allocated));
+    summary.top_live_waste = top(&|_, stats| (stats.live_wasted, 0));
 }
 
 /// `sites`: a row per combination of the keys of the query, [`crate::Query::by_site`] or [`crate::Query::by`], and kind. An analysis

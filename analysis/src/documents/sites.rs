@@ -45,17 +45,18 @@ pub(super) fn sites<'a>(
 
 /// The `limit` call-sites with the largest figures, one of which is above 0. Rows of other spaces than slab without a call-site point
 /// nowhere, and are left out.
-pub(super) fn top<'a>(
-    paired: &'a PairingResult,
+pub(super) fn top<'a, 'r>(
+    rows: impl Iterator<Item = (RowKey, &'r Stats)>,
     (naming, text): (Naming<'a>, TextNaming<'a>),
     by: &dyn Fn(&RowKey, &Stats) -> (u128, u128),
     limit: usize,
     ordering: Ordering,
 ) -> Rows<'a, SiteRow<'a>> {
     let is_place = |key: &RowKey| key.kind.space() == Space::Slab || key.site != 0;
-    let mut rows: Vec<_> = paired.rows.iter().filter(|(key, stats)| by(key, stats) > (0, 0) && is_place(key)).collect();
+    let mut rows: Vec<_> = rows.filter(|(key, stats)| by(key, stats) > (0, 0) && is_place(key)).collect();
     rows.sort_by_cached_key(|(key, stats)| (Reverse(by(key, stats)), naming.place_of(key.site), key.kind));
     rows.truncate(limit);
+    let rows: Vec<(RowKey, Stats)> = rows.into_iter().map(|(key, stats)| (key, stats.clone())).collect();
     Rows::of(rows, move |(key, stats)| SiteRow {
         site: naming.call_site(key.site),
         kind: key.kind,

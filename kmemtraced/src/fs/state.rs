@@ -1,6 +1,7 @@
-//! State files in /run/kmemtraced. Files `uid-N` hold the user of a viewer by their locks. Each other one records a change that a recorder made in the kernel, so that the next recorder can undo
-//! it if this one is killed. The first line is the recorder's process id, the second the path of its trace directory, for programs that
-//! follow a recording; it is empty before the recording has begun. Root acts on their contents, so only root may be able to write them.
+//! State files in /run/kmemtraced. Files `uid-N` hold the user of a viewer by their locks. Each other one records a change that a
+//! recorder made in the kernel, so that the next recorder can undo it if this one is killed. The first line is the recorder's process
+//! id, the second the path of its trace directory, for programs that follow a recording; it is empty before the recording has begun.
+//! Root acts on their contents, so only root may be able to write them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,6 +17,8 @@ use crate::fs::held_dir::HeldDir;
 
 const RUN: &str = "/run";
 const DIR: &str = "kmemtraced";
+/// Begins the name of a file that is being written; the writer's process id follows.
+const UNFINISHED: &str = ".new-";
 /// Most bytes read back from a state file.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -91,6 +94,20 @@ pub(crate) fn remove_unlocked(prefix: &str) {
     }
 }
 
+/// Removes what killed recorders have left and nothing else would remove: files that were not finished, and those of instances that
+/// are gone. `has_instance` tells whether an instance is still there.
+pub(crate) fn remove_leftovers(has_instance: impl Fn(&str) -> bool) {
+    if let Ok(Some(dir)) = find() {
+        dir.remove_leftovers(has_instance);
+    }
+}
+
+/// True if `pid` is the process id of a process that runs, or may be one.
+fn may_run(pid: &str) -> bool {
+    let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_none_or(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
+}
+
 /// The directory of the state files, which only root or the caller may write to.
 struct Dir(HeldDir);
 
@@ -110,12 +127,31 @@ impl Dir {
 
     /// Writes a file by rename: a recorder that is killed meanwhile leaves the old text or the new one.
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
-        let new = format!(".new-{}", std::process::id());
+        let new = format!("{UNFINISHED}{}", std::process::id());
         let new: &OsStr = new.as_ref();
         // A killed recorder with the same process id may have left one.
         let _ = self.0.remove(new);
         self.0.create(new)?.write_all(text.as_bytes())?;
         self.0.rename(new, name.as_ref())
+    }
+
+    fn remove_leftovers(&self, has_instance: impl Fn(&str) -> bool) {
+        for name in self.0.names().unwrap_or_default() {
+            let Some(text) = name.to_str() else { continue };
+            let is_left = match text.strip_prefix(UNFINISHED) {
+                Some(writer) => !may_run(writer),
+                // Changes that are undone from their texts.
+                None if text.starts_with('.') => false,
+                None => {
+                    // A lock has no text.
+                    let recorder = self.read(text).ok().and_then(|text| text.lines().next().map(str::to_owned));
+                    !has_instance(text) && recorder.is_some_and(|pid| !may_run(&pid))
+                }
+            };
+            if is_left {
+                let _ = self.0.remove(&name);
+            }
+        }
     }
 
     fn lock(&self, name: &str) -> io::Result<Option<File>> {
@@ -170,6 +206,35 @@ mod tests {
         assert!(held.is_some() && state.lock("uid-1").unwrap().is_none());
         drop(held);
         assert!(state.lock("uid-1").unwrap().is_some());
+    }
+
+    #[test]
+    fn what_dead_recorders_wrote_is_removed_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join(DIR);
+        fs::create_dir(&dir).unwrap();
+        // Above the kernel's limit of process ids.
+        let (dead, own) = (99_999_999, std::process::id());
+        for (name, text) in [
+            (format!("{UNFINISHED}{dead}"), String::new()),
+            (format!("{UNFINISHED}{own}"), String::new()),
+            ("gone".into(), format!("{dead}\n\n")),
+            ("there".into(), format!("{dead}\n\n")),
+            ("starting".into(), format!("{own}\n\n")),
+            (".relay".into(), "0\n/x\n".into()),
+            ("uid-61184".into(), String::new()),
+        ] {
+            fs::write(dir.join(name), text).unwrap();
+        }
+        let run = HeldDir::reach(place.path()).unwrap();
+        Dir::open(&run).unwrap().unwrap().remove_leftovers(|name| name == "there");
+        let mut left: Vec<_> =
+            fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(
+            left,
+            [format!("{UNFINISHED}{own}"), ".relay".into(), "starting".into(), "there".into(), "uid-61184".into()]
+        );
     }
 
     #[test]

@@ -64,6 +64,17 @@ fn each_command_that_a_summary_names_runs() {
 }
 
 #[test]
+fn what_calls_a_wrapper_is_unknown_only_without_stacks() {
+    for (name, note) in
+        [("amd64-6.1", "which of them is not known."), ("page_owner-amd64-6.1.txt.zst", "--by stack shows them.")]
+    {
+        let table = text(&run(REPORT, &["sites"], &[&data(name)]).stdout);
+        let marks = table.lines().find(|line| line.starts_with("~ marks ")).unwrap_or_default();
+        assert!(marks.ends_with(note), "{name}: {marks}");
+    }
+}
+
+#[test]
 fn each_view_that_a_text_s_summary_names_runs() {
     let place = Directory::new(&[]);
     let texts = fs::read_dir(data("texts")).unwrap().map(|entry| entry.unwrap().path());
