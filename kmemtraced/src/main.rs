@@ -38,9 +38,12 @@ use process::messages;
 use record::shutdown;
 
 fn main() -> ExitCode {
-    if let Some(small) = kmemtrace_fence::small_stack("kmemtraced") {
-        return small;
-    }
+    kmemtrace_fence::small_stack("kmemtraced").unwrap_or_else(run)
+}
+
+/// The program, once its stack is known to be large enough. Its frame is no part of `main`, which has to fit in the smallest of stacks.
+#[inline(never)]
+fn run() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
         return pager::wait_for_text();
     }
