@@ -30,6 +30,9 @@ const UNREPORTED: [&str; 5] = ["trace_marker", "trace_marker_raw", "trace", "sna
 /// Files of the recorder's own buffer that are not reported.
 const UNREPORTED_OWN: [&str; 2] = ["trace_marker", "trace_marker_raw"];
 
+/// Reads of reports at most in one look; the kernel's queue has room for 16384 reports.
+const MAX_READS: usize = 1 << 15;
+
 /// Writes by other programs since the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
@@ -131,18 +134,17 @@ impl Marked {
 
     fn take(&self) -> Told {
         let mut told = Told::default();
-        loop {
+        // The kernel drops a report of a file that it cannot open, as one of an instance that was removed meanwhile, and goes on with the
+        // next one: what waits behind it is as old as what this look compares.
+        for _ in 0..MAX_READS {
             match self.group.read_events() {
                 Ok(events) => events.iter().for_each(|event| self.add(event, &mut told)),
                 Err(nix::errno::Errno::EAGAIN) => return told,
                 Err(nix::errno::Errno::EINTR) => {}
-                // Before Linux 6.13 the kernel drops a report of a file that it cannot open.
-                Err(_) => {
-                    told.is_vague = true;
-                    return told;
-                }
+                Err(_) => told.is_vague = true,
             }
         }
+        told
     }
 
     fn add(&self, event: &FanotifyEvent, told: &mut Told) {
