@@ -133,14 +133,18 @@ impl Marked {
     }
 
     fn take(&self) -> Told {
+        use nix::errno::Errno;
+
         let mut told = Told::default();
         // The kernel drops a report of a file that it cannot open, as one of an instance that was removed meanwhile, and goes on with the
         // next one: what waits behind it is as old as what this look compares.
         for _ in 0..MAX_READS {
             match self.group.read_events() {
                 Ok(events) => events.iter().for_each(|event| self.add(event, &mut told)),
-                Err(nix::errno::Errno::EAGAIN) => return told,
-                Err(nix::errno::Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return told,
+                Err(Errno::EINTR) => {}
+                // It may have been one of the recorder's.
+                Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM) => drop(told.files.insert(ANY.to_owned(), None)),
                 Err(_) => told.is_vague = true,
             }
         }
