@@ -513,7 +513,7 @@ fn with_mounts(dir: &Directory, script: &str, arguments: &[&str]) -> Result<Outp
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-e", "-c", &format!("{script}\nexec \"$@\"")]).arg(dir.path()).current_dir(dir.path());
     let recovers = arguments.first() == Some(&"recover");
-    command.arg(program("kmemtraced")).args(sandbox().into_iter().filter(|_| !recovers));
+    command.arg(program("kmemtraced")).args(sandbox().iter().filter(|_| !recovers));
     let output = command.args(arguments).output();
     let output = output.map_err(|error| Skip(format!("unshare: {error}")))?;
     unless_refused(output)

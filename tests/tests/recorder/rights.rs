@@ -41,7 +41,7 @@ fn run(directory: &Directory, mounts: &str, without: Option<&str>, arguments: &[
 fn record(mounts: &str, without: Option<&str>, more: &[&str]) -> Result<(String, Option<i32>), Skip> {
     let instance = instance_name();
     let arguments = ["-q", "-d", "20ms", "-o", "trace", "-b", "1M", "-B", &instance];
-    let output = run(&Directory::new(&[]), mounts, without, &[&arguments, &sandbox()[..], more].concat())?;
+    let output = run(&Directory::new(&[]), mounts, without, &[&arguments, sandbox(), more].concat())?;
     Ok((text(&output.stderr), output.status.code()))
 }
 

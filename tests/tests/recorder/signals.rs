@@ -93,7 +93,7 @@ impl<'a> Recorder<'a> {
             None => Command::new(me),
         };
         // The list of the mode strict kills where strace fails a call.
-        command.args(sandbox().into_iter().filter(|_| wrapper.first() != Some(&"strace")));
+        command.args(sandbox().iter().filter(|_| wrapper.first() != Some(&"strace")));
         command.args(["-e", "slab", "-B", &name]).args(options).arg("-o").arg(directory.file("trace"));
         if !rest.is_empty() {
             command.arg("--").args(rest);
