@@ -152,7 +152,9 @@ pub(crate) fn check(request: &Request, trace: &Trace) -> anyhow::Result<()> {
         anyhow::bail!("--fail-on: {} lists memory at one moment and has no frees; leave the option out", input());
     }
     if let Some(why) = beyond(args, &text, view) {
-        anyhow::bail!("{}: {} of one moment {why}; use {}", input(), with_article(info.title), text.views().join(", "));
+        let others: Vec<&str> =
+            text.views().into_iter().filter(|other| *other != "growth" || view != "growth").collect();
+        anyhow::bail!("{}: {} of one moment {why}; use {}", input(), with_article(info.title), others.join(", "));
     }
     Ok(())
 }
@@ -201,7 +203,9 @@ fn beyond(args: &Args, text: &Text<'_>, view: &str) -> Option<&'static str> {
         }
         Some(ExportTo::ParquetLeaks) => Some("tells no frees"),
         Some(ExportTo::Perfetto) => Some("has no events over time"),
-        _ if view == "growth" && !text.info.has_times && text.info.slices_from.is_none() => Some("has no times"),
+        _ if view == "growth" && !text.info.has_times && text.info.slices_from.is_none() => {
+            Some("has no times, so growth takes two or more of them")
+        }
         _ => None,
     }
 }

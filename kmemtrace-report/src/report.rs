@@ -133,14 +133,15 @@ fn analyse_trace(request: &Request, query: Query, trace: &mut Trace) -> anyhow::
     tell_unknown_events(analysis.unknown_events());
     tell_bad_text(trace);
     tell_warnings(trace);
-    let suggestions = match analysis.rows().next() {
-        Some(_) => Vec::new(),
-        None => {
-            let mut lines = suggest::suggest(&args.filters, &query, trace, analysis.names(), event_names);
-            lines.extend(may_be_of_cache(request)?);
-            lines
-        }
-    };
+    let takes_none = analysis.rows().next().is_none();
+    let mut suggestions = Vec::new();
+    // Leaks are chosen after all objects are counted: rows do not tell whether the filters take any.
+    if takes_none || request.view.name == "leaks" {
+        suggestions = suggest::suggest(&args.filters, &query, trace, analysis.names(), event_names);
+    }
+    if takes_none {
+        suggestions.extend(may_be_of_cache(request)?);
+    }
     Ok((analysis, suggestions))
 }
 
@@ -236,7 +237,9 @@ fn print_document<'a>(
     let text = analysis.info().text.as_ref();
     let sort = if text.is_some() { request.sort_keys_of_text() } else { request.sort_keys() };
     let ranked = sort.first().copied();
-    let selected = Some((analysis.selected_allocations(), analysis.allocations()));
+    // Filters of leaks choose rows, not allocations.
+    let counts_selected = request.view.name != "leaks";
+    let selected = counts_selected.then(|| (analysis.selected_allocations(), analysis.allocations()));
     let allocinfo = AllocinfoAgreement::of(analysis);
     let options = TableOptions {
         selected,
@@ -758,10 +761,13 @@ pub(crate) fn explain_empty_window(
     events: u64,
     begins: u64,
 ) {
-    if window.is_some() && events == 0 {
-        let units = trace.info.keys().per_second();
-        let begins = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };
-        say(&format!("{option}: no events in this window; the trace starts at {begins}"));
+    let Some(window) = window else { return };
+    let units = trace.info.keys().per_second();
+    let starts = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };
+    if events == 0 {
+        say(&format!("{option}: no events in this window; the trace starts at {starts}"));
+    } else if window.is_all_after(begins, units) {
+        say(&format!("{option}: the trace starts later, at {starts}; write +TIME for a time after its start"));
     }
 }
 

@@ -412,6 +412,10 @@ fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
             let line = [&[OsString::from("kmemtrace-report")], &words[at + 1..]].concat();
             return Some(format!("report: another program reads recordings: {}", typed(&line)));
         }
+        if VIEWS.contains(&word.as_str()) {
+            let line = [&[OsString::from("kmemtrace-report")], &words[at..]].concat();
+            return Some(format!("{word}: another program reads recordings: {}", typed(&line)));
+        }
         if word == RECORD {
             let line = [&words[..at], &words[at + 1..]].concat();
             return Some(format!("record: kmemtraced records without a word; type: {}", typed(&line)));
@@ -711,6 +715,7 @@ mod tests {
             ("kmemtraced -d 5 topp", "topp: there is no such word; did you mean kmemtraced top -d 5?"),
             ("kmemtraced record -d 5", "record: kmemtraced records without a word; type: kmemtraced -d 5"),
             ("kmemtraced report x", "report: another program reads recordings: kmemtrace-report x"),
+            ("kmemtraced leaks -n 5", "leaks: another program reads recordings: kmemtrace-report leaks -n 5"),
             ("kmemtraced 5", "5: is not a command; type: kmemtraced -d 5"),
             ("kmemtraced -g 10s", "10s: is not a command; type: kmemtraced -g -d 10s"),
             ("kmemtraced -f order_>_0 -d 1", "order > 0: is not a command; type: kmemtraced --filter 'order > 0' -d 1"),

@@ -41,6 +41,13 @@ impl TimeWindow {
         [self.from, self.to].iter().flatten().any(|b| matches!(b, Bound::BeforeLast(_) | Bound::Percent(_)))
     }
 
+    /// True for a window without an end whose start is a time on the trace's clock before the first event: all of the trace is in it, which
+    /// nobody has to ask for. `units`: order keys to a second.
+    pub fn is_all_after(&self, first: u64, units: u64) -> bool {
+        let is_time = matches!((self.from, self.to), (Some(Bound::At(1..)), None));
+        is_time && self.resolve_in(first, first, units).0 < first
+    }
+
     /// True if no trace can have an event in the window.
     fn is_backwards(&self) -> bool {
         match (self.from, self.to) {
@@ -155,6 +162,13 @@ mod tests {
 
     fn window(text: &str) -> TimeWindow {
         text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+    }
+
+    #[test]
+    fn a_start_before_the_first_event_takes_all() {
+        for (text, is_all) in [("20s,", true), ("20s,30s", false), ("+20s,", false), ("0,", false), ("5000s,", false)] {
+            assert_eq!(window(text).is_all_after(3000 * S, S), is_all, "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A tracefs instance of the recorder: made, locked while the recorder runs, and removed with all events enabled in it.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -123,6 +124,9 @@ impl Drop for Instance {
 pub(crate) fn recover(tracefs: &KernelFs, asked: &str, recovery: &mut Recovery) {
     for name in recovery.names_of_instances(tracefs) {
         let removed = recover_one(tracefs, &name, asked, recovery);
+        // Another `recover` may have been faster.
+        let is_gone = || tracefs.has(&format!("instances/{name}")).is_ok_and(|is_there| !is_there);
+        let removed = removed.or_else(|error| if is_gone() { Ok(false) } else { Err(error) });
         recovery.add(removed.map(|is_removed| is_removed.then_some(name)));
     }
 }
@@ -140,6 +144,14 @@ fn recover_one(tracefs: &KernelFs, name: &str, asked: &str, recovery: &mut Recov
     }
     // An instance with an open file cannot be removed.
     drop((instance, held));
-    remove(tracefs, name).with_context(|| format!("{}: cannot be removed", path.display()))?;
+    remove(tracefs, name).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => {
+            anyhow!(
+                "{0}: a program has a file of it open: end that one (fuser -v {0}/* names it), then recover again",
+                path.display()
+            )
+        }
+        _ => anyhow!("{}: cannot be removed: {error}", path.display()),
+    })?;
     Ok(true)
 }

@@ -503,8 +503,14 @@ impl Both<'_> {
             say("kmemtraced: the recorder did not end within a second and was killed: what it has written is valid");
             return Ok(ENDED_EARLY);
         }
-        let recorded = self.recorder.ended().and_then(|status| u8::try_from(status.code()?).ok());
-        let recorded = recorded.unwrap_or(ENDED_EARLY);
+        let ended = self.recorder.ended();
+        // A viewer tells that its recording ended early; there is none before it begins.
+        if let (Some(signal), None) = (ended.and_then(|status| status.signal()), &self.viewer) {
+            say(&format!(
+                "kmemtraced: the recorder was killed by signal {signal} before it began to record: start it again"
+            ));
+        }
+        let recorded = ended.and_then(|status| u8::try_from(status.code()?).ok()).unwrap_or(ENDED_EARLY);
         if let Some(failure) = self.failure {
             return Err(failure);
         }
