@@ -83,9 +83,13 @@ const CLEARING: [&str; 9] = [
     "set_ftrace_filter",
 ];
 
-/// Files whose change acts when they are closed. A write to any other file acts at once, and so does an opening that truncates it.
+/// Files whose change acts when they are closed. A write to any other file acts at once.
 const ACT_AT_CLOSE: [&str; 5] =
     ["free_buffer", "set_ftrace_filter", "set_ftrace_notrace", "set_graph_function", "set_graph_notrace"];
+
+/// Files that an opening which truncates them changes (`: >trace`). A mark of fanotify is told of that at their close alone: the event of
+/// the truncation has no path (`fsnotify_change`, Linux 6.18).
+const ACT_AT_OPEN: [&str; 5] = ["trace", "set_event", "set_event_pid", "set_event_notrace_pid", TRIGGER];
 
 /// Name for all files, of which the kernel does not tell which one was written to.
 pub(crate) const ANY: &str = "control files";
@@ -124,9 +128,10 @@ pub(crate) fn is_opened_anew(name: &str) -> bool {
     OPENED_ANEW.contains(&name)
 }
 
-/// True if closing this file after a write may change something.
+/// True if closing this file after a write may change something, or may be all that is told of its truncation.
 pub(crate) fn acts_at_close(path: &str) -> bool {
-    ACT_AT_CLOSE.contains(&name_of(path))
+    let name = name_of(path);
+    ACT_AT_CLOSE.contains(&name) || ACT_AT_OPEN.contains(&name)
 }
 
 /// True if a write to this file may empty the buffer.

@@ -506,7 +506,7 @@ impl Both<'_> {
         let ended = self.recorder.ended();
         // A viewer tells that its recording ended early; there is none before it begins.
         if let (Some(signal), None) = (ended.and_then(|status| status.signal()), &self.viewer) {
-            say(&format!(
+            say(format!(
                 "kmemtraced: the recorder was killed by signal {signal} before it began to record: start it again"
             ));
         }

@@ -112,7 +112,7 @@ fn spawn_load(arguments: &[&str]) -> Child {
 type Hand = (&'static str, &'static str);
 
 /// Changes, and changes that are undone within milliseconds.
-const HANDS: [Hand; 27] = [
+const HANDS: [Hand; 30] = [
     ("tracing_on", "echo 0 >tracing_on"),
     ("tracing_on", "echo 0 >tracing_on; echo 1 >tracing_on"),
     ("events/kmem/kfree/enable", "echo 0 >events/kmem/kfree/enable"),
@@ -152,6 +152,10 @@ const HANDS: [Hand; 27] = [
     ("trace_clock", "echo boot >trace_clock"),
     ("trace", "echo >trace"),
     ("per_cpu/cpu0/trace", "echo >per_cpu/cpu0/trace"),
+    // Nothing is written.
+    ("trace", ": >trace"),
+    ("per_cpu/cpu0/trace", ": >per_cpu/cpu0/trace"),
+    ("set_event", "events=$(cat set_event); : >set_event; echo \"$events\" >set_event"),
 ];
 
 /// Runs a shell command in the instance.
