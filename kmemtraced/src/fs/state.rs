@@ -103,7 +103,7 @@ pub(crate) fn remove_leftovers(has_instance: impl Fn(&str) -> bool) {
 }
 
 /// True if `pid` is the process id of a process that runs, or may be one.
-fn may_run(pid: &str) -> bool {
+pub(crate) fn may_run(pid: &str) -> bool {
     let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw);
     pid.is_none_or(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
 }

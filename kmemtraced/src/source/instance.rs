@@ -12,7 +12,7 @@ use crate::fs::kernelfs::KernelFs;
 use crate::fs::rights;
 use crate::fs::state;
 use crate::source::kernel;
-use crate::source::ownership::{check_name, is_ours, lock, made_at_boot, write_state};
+use crate::source::ownership::{check_name, is_ours, lock, made_at_boot, runs, write_state};
 use crate::source::recovery::Recovery;
 use crate::source::undo::{self, remove, report_left};
 
@@ -59,6 +59,12 @@ impl Instance {
                 bail!("instance {name} has recorded since boot: take it over with --boot, or use another name (-B)");
             }
             if !is_ours(name, &there, name)? {
+                // It has not locked it yet.
+                if let Some(pid) = runs(name) {
+                    bail!(
+                        "instance {name} is in use by another recorder (pid {pid}): stop it, or use another name (-B)"
+                    );
+                }
                 let path = path.display();
                 bail!("instance {name} exists and was not made by a recorder: use another name (-B), or remove {path}");
             }

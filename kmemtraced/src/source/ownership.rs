@@ -20,15 +20,21 @@ pub(crate) fn made_at_boot(name: &str) -> anyhow::Result<bool> {
 /// can be kept (an initramfs without /run), the instance must have the `asked` name and the options that recorders set.
 pub(crate) fn is_ours(name: &str, instance: &KernelFs, asked: &str) -> anyhow::Result<bool> {
     match state::read(name)? {
-        // A recorder that was killed between making the state file and the instance leaves no number.
         Some(text) => {
             let inode = text.lines().skip(1).find(|line| !line.is_empty() && !line.starts_with('/'));
-            let Some(inode) = inode else { return Ok(true) };
+            // A recorder that was killed between making the state file and the instance leaves no number; one that begins writes it soon.
+            let Some(inode) = inode else { return Ok(runs(name).is_none()) };
             Ok(instance.inode()?.to_string() == inode)
         }
         None if name == asked && !state::can_be_kept() => has_recorder_options(instance),
         None => Ok(false),
     }
+}
+
+/// Process id of a recorder that has written a state file for the instance `name` and still runs.
+pub(crate) fn runs(name: &str) -> Option<String> {
+    let text = state::read(name).ok()??;
+    text.lines().next().filter(|pid| state::may_run(pid)).map(str::to_owned)
 }
 
 /// True if the options have the values that a recorder sets, which are not the kernel's defaults, and tracing is off, as a

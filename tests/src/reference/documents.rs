@@ -196,7 +196,8 @@ pub fn events(known: &Known, pairs: &Pairs) -> Vec<Value> {
 }
 
 fn gap_line(gap: &Gap, first: u64, last: u64) -> Value {
-    let (from, to) = (gap.from.unwrap_or(first.min(gap.to.unwrap_or(last))), gap.to.unwrap_or(last));
+    let to = gap.to.unwrap_or(last);
+    let from = gap.from.unwrap_or(first.min(to));
     json!({ "at": to, "from": from, "cpu": gap.cpu, "event": "gap", "lost": gap.lost })
 }
 

@@ -355,7 +355,8 @@ fn a_second_signal_names_a_buffer_that_is_not_set_back() -> Result<(), Skip> {
     let output = child.wait_with_output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{stderr}");
-    assert!(!filled.changes().is_empty(), "the event is set back: {stderr}");
+    // A busy strace may end a delay early, and says so.
+    assert!(!filled.changes().is_empty() || stderr.contains("delayed wait data"), "the event is set back: {stderr}");
     let path = filled.instance.path().display();
     assert!(
         stderr.contains(&format!("{path}: is still being set back: if it stays, run kmemtraced recover")),

@@ -180,7 +180,8 @@ const KILLED: &str = "
 
 fn a_recorder_killed_at_any_time_leaves_nothing_behind() -> Result<(), Skip> {
     // One CPU: emulated, others now and then run the instructions that the kernel is changing for the events, and it panics.
-    let out = guest()?.option("-c", "nr_cpus=1").run(&[PRELUDE, KILLED].concat())?;
+    // Two dozen recorders begin on it, which takes a busy machine more than the usual time.
+    let out = guest()?.option("-c", "nr_cpus=1").option("-t", "600").run(&[PRELUDE, KILLED].concat())?;
     let defined: u32 = out.text("defined").trim().parse().unwrap_or(0);
     assert!(defined >= 2, "only {defined} of 24 left their definitions: {}", out.text("log"));
     assert_eq!(checked(&out.file("other")).0, "ok", "the other recorder was disturbed");
