@@ -145,7 +145,9 @@ fn recover_one(tracefs: &KernelFs, name: &str, asked: &str, recovery: &mut Recov
     let Some(held) = instance.lock_if_free()? else { return Ok(false) };
     let is_of_boot = made_at_boot(name)? && state::read(name)?.is_none();
     if is_of_boot || !is_ours(name, &instance, asked)? {
-        recovery.foreign = recovery.foreign.take().or((name == asked).then_some(path));
+        // Nor is one that a recorder has made and not locked yet left behind.
+        let is_foreign = name == asked && (is_of_boot || runs(name).is_none());
+        recovery.foreign = recovery.foreign.take().or(is_foreign.then_some(path));
         return Ok(false);
     }
     // An instance with an open file cannot be removed.
