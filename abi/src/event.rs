@@ -409,6 +409,16 @@ pub struct Gap {
     pub cause: GapCause,
 }
 
+impl Gap {
+    /// Order keys at which it begins and ends, in a trace whose first event has the key `first`. One from the start of the trace may end
+    /// before that event, and begins no later than it ends.
+    #[inline]
+    pub fn ends(&self, first: u64) -> (u64, u64) {
+        let to = self.to.unwrap_or(u64::MAX);
+        (self.from.unwrap_or(first.min(to)), to)
+    }
+}
+
 /// Item of a CPU's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamItem {

@@ -78,7 +78,8 @@ pub(crate) fn view(
     let (analysis, suggestions) = analyse_trace(request, query, &mut trace)?;
     let beside = Beside::of(&trace);
     let below = objects_of_caches(request)?;
-    let found = if shows_leaks && !request.asked.filters.is_empty() { leaks_beside(request) } else { None };
+    let is_filtered = !request.asked.filters.is_empty();
+    let found = if shows_leaks && is_filtered { leaks_beside(request) } else { None };
     let status = match found {
         Some(found) => print_with_leaks(request, (&analysis, &found), beside)?,
         None => print_view(request, &analysis, (&below, beside), document)?,
@@ -766,7 +767,7 @@ pub(crate) fn explain_empty_window(
     let starts = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };
     if events == 0 {
         say(&format!("{option}: no events in this window; the trace starts at {starts}"));
-    } else if window.is_all_after(begins, units) {
+    } else if window.starts_before(begins, units) {
         say(&format!("{option}: the trace starts later, at {starts}; write +TIME for a time after its start"));
     }
 }

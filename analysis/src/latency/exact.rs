@@ -134,7 +134,7 @@ fn timeline(streams: &[Vec<StreamItem>], threshold: u64) -> Timeline {
     let first = timeline.events.first().map_or(0, |event| event.at);
     for item in streams.iter().flatten() {
         if let StreamItem::Gap(gap) = item {
-            timeline.gaps.push((gap.from.unwrap_or(first), gap.to.unwrap_or(u64::MAX)));
+            timeline.gaps.push(gap.ends(first));
         }
     }
     timeline

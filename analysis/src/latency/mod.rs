@@ -203,7 +203,8 @@ impl<'a> Pass<'a> {
     /// Takes the events of a window, and its gaps. `first` is the first key of the trace.
     pub(crate) fn take(&mut self, window: &Window<Event>, first: u64, names: &Names) {
         for gap in &window.gaps {
-            self.observer.gap_ahead(gap.from.unwrap_or(first), gap.to.unwrap_or(u64::MAX));
+            let (from, to) = gap.ends(first);
+            self.observer.gap_ahead(from, to);
         }
         for event in &window.events {
             self.observer.event(event, names, None);

@@ -70,12 +70,6 @@ impl<F: FnMut(&OrderedItem<'_>) -> ControlFlow<()>> Observer for F {
 /// Gap that has not ended yet: its end, CPU and begin, and the number of events lost.
 type OpenGap = (u64, u32, u64, Option<u64>);
 
-/// Keys at which a gap begins and ends. One from the begin of a recording may end before the `first` event of all.
-fn ends(gap: &Gap, first: u64) -> (u64, u64) {
-    let to = gap.to.unwrap_or(u64::MAX);
-    (gap.from.unwrap_or(first.min(to)), to)
-}
-
 /// Gaps that have not ended, by their ends. A gap stands before the first event with the key at which it ends. One that begins at
 /// this key, too, comes after the event of its CPU that tells where it begins, and follows all events with the key: they may be in
 /// an earlier window.
@@ -86,7 +80,7 @@ impl OpenGaps {
     /// Adds the gaps of a window; `first` is the first key of the trace.
     pub(crate) fn add(&mut self, gaps: &[Gap], first: u64) {
         let open = |gap: &Gap| {
-            let (from, to) = ends(gap, first);
+            let (from, to) = gap.ends(first);
             Reverse((to, gap.cpu, from, gap.lost))
         };
         self.0.extend(gaps.iter().map(open));
@@ -192,7 +186,7 @@ impl<'a> Ordered<'a> {
         }
         self.gaps.add(&window.gaps, first);
         for gap in &window.gaps {
-            let (from, to) = ends(gap, first);
+            let (from, to) = gap.ends(first);
             self.observer.gap_ahead(from, to);
         }
         let mut rest = &window.events[..];

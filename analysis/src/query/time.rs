@@ -41,9 +41,9 @@ impl TimeWindow {
         [self.from, self.to].iter().flatten().any(|b| matches!(b, Bound::BeforeLast(_) | Bound::Percent(_)))
     }
 
-    /// True for a window without an end whose start is a time on the trace's clock before the first event: all of the trace is in it, which
-    /// nobody has to ask for. `units`: order keys to a second.
-    pub fn is_all_after(&self, first: u64, units: u64) -> bool {
+    /// True for a window without an end that starts at a time on the trace's clock before the `first` event, so that it has the whole
+    /// trace. `units`: order keys to a second.
+    pub fn starts_before(&self, first: u64, units: u64) -> bool {
         let is_time = matches!((self.from, self.to), (Some(Bound::At(1..)), None));
         is_time && self.resolve_in(first, first, units).0 < first
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_start_before_the_first_event_takes_all() {
         for (text, is_all) in [("20s,", true), ("20s,30s", false), ("+20s,", false), ("0,", false), ("5000s,", false)] {
-            assert_eq!(window(text).is_all_after(3000 * S, S), is_all, "{text}");
+            assert_eq!(window(text).starts_before(3000 * S, S), is_all, "{text}");
         }
     }
 

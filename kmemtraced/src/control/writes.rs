@@ -136,8 +136,8 @@ impl Marked {
         use nix::errno::Errno;
 
         let mut told = Told::default();
-        // The kernel drops a report of a file that it cannot open, as one of an instance that was removed meanwhile, and goes on with the
-        // next one: what waits behind it is as old as what this look compares.
+        // A read fails for each report of a file that the kernel cannot open, as in an instance that was removed meanwhile, and the report
+        // is gone. Those behind it are read in this look all the same: a later one would take their changes for later.
         for _ in 0..MAX_READS {
             match self.group.read_events() {
                 Ok(events) => events.iter().for_each(|event| self.add(event, &mut told)),

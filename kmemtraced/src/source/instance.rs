@@ -12,7 +12,7 @@ use crate::fs::kernelfs::KernelFs;
 use crate::fs::rights;
 use crate::fs::state;
 use crate::source::kernel;
-use crate::source::ownership::{check_name, is_ours, lock, made_at_boot, runs, write_state};
+use crate::source::ownership::{check_name, is_ours, live_recorder, lock, made_at_boot, write_state};
 use crate::source::recovery::Recovery;
 use crate::source::undo::{self, remove, report_left};
 
@@ -59,8 +59,8 @@ impl Instance {
                 bail!("instance {name} has recorded since boot: take it over with --boot, or use another name (-B)");
             }
             if !is_ours(name, &there, name)? {
-                // It has not locked it yet.
-                if let Some(pid) = runs(name) {
+                // That one has made the instance and not locked it yet.
+                if let Some(pid) = live_recorder(name) {
                     bail!(
                         "instance {name} is in use by another recorder (pid {pid}): stop it, or use another name (-B)"
                     );
@@ -145,8 +145,8 @@ fn recover_one(tracefs: &KernelFs, name: &str, asked: &str, recovery: &mut Recov
     let Some(held) = instance.lock_if_free()? else { return Ok(false) };
     let is_of_boot = made_at_boot(name)? && state::read(name)?.is_none();
     if is_of_boot || !is_ours(name, &instance, asked)? {
-        // Nor is one that a recorder has made and not locked yet left behind.
-        let is_foreign = name == asked && (is_of_boot || runs(name).is_none());
+        // A recorder that begins has made its instance, and locks it next.
+        let is_foreign = name == asked && (is_of_boot || live_recorder(name).is_none());
         recovery.foreign = recovery.foreign.take().or(is_foreign.then_some(path));
         return Ok(false);
     }

@@ -22,8 +22,8 @@ pub(crate) fn is_ours(name: &str, instance: &KernelFs, asked: &str) -> anyhow::R
     match state::read(name)? {
         Some(text) => {
             let inode = text.lines().skip(1).find(|line| !line.is_empty() && !line.starts_with('/'));
-            // A recorder that was killed between making the state file and the instance leaves no number; one that begins writes it soon.
-            let Some(inode) = inode else { return Ok(runs(name).is_none()) };
+            // A recorder that was killed between making the state file and locking the instance leaves no number.
+            let Some(inode) = inode else { return Ok(live_recorder(name).is_none()) };
             Ok(instance.inode()?.to_string() == inode)
         }
         None if name == asked && !state::can_be_kept() => has_recorder_options(instance),
@@ -31,10 +31,14 @@ pub(crate) fn is_ours(name: &str, instance: &KernelFs, asked: &str) -> anyhow::R
     }
 }
 
-/// Process id of a recorder that has written a state file for the instance `name` and still runs.
-pub(crate) fn runs(name: &str) -> Option<String> {
-    let text = state::read(name).ok()??;
-    text.lines().next().filter(|pid| state::may_run(pid)).map(str::to_owned)
+/// Process id, as text, of the recorder that wrote the state file of the instance `name`.
+fn recorder(name: &str) -> Option<String> {
+    state::read(name).ok()??.lines().next().map(str::to_owned)
+}
+
+/// [`recorder`], if it still runs.
+pub(crate) fn live_recorder(name: &str) -> Option<String> {
+    recorder(name).filter(|pid| state::may_run(pid))
 }
 
 /// True if the options have the values that a recorder sets, which are not the kernel's defaults, and tracing is off, as a
@@ -65,8 +69,10 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
 /// Locks an instance; the error names the recorder that uses it.
 pub(crate) fn lock(instance: &KernelFs, name: &str) -> anyhow::Result<OwnedFd> {
     instance.lock_or(|| {
-        let maker = || state::read(name).ok()??.lines().next().map(str::to_owned);
-        let pid = as_found::holder(instance).or_else(maker).map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        let pid = as_found::holder(instance)
+            .or_else(|| recorder(name))
+            .map(|pid| format!(" (pid {pid})"))
+            .unwrap_or_default();
         format!("instance {name} is in use by another recorder{pid}: stop it, or use another name (-B)")
     })
 }

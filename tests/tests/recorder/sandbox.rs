@@ -113,20 +113,20 @@ const PLACES: [(&str, &[&str]); 5] = [
 
 /// The recorder with a library in place of some functions of the C library.
 struct Hostile {
-    library: PathBuf,
+    preloaded: PathBuf,
     elsewhere: Directory,
 }
 
 impl Hostile {
     fn new() -> Result<Hostile, Skip> {
         let elsewhere = Directory::new(&[]);
-        let library = elsewhere.file("hostile.so");
+        let preloaded = elsewhere.file("hostile.so");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorder/hostile.c");
-        let built = Command::new("gcc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).output();
+        let built = Command::new("gcc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&preloaded).arg(source).output();
         let built = built.map_err(|error| Skip(format!("gcc cannot be run: {error}")))?;
         assert!(built.status.success(), "{}", text(&built.stderr));
         elsewhere.write("kept", b"kept");
-        Ok(Hostile { library, elsewhere })
+        Ok(Hostile { preloaded, elsewhere })
     }
 
     /// Records until the thread `place` has done the deeds; returns the end and what was said.
@@ -137,7 +137,7 @@ impl Hostile {
         command
             .args(["--sandbox", mode, "--flush", "20ms", "-d", "30", "-B", &name, "-o"])
             .arg(directory.file("trace"));
-        command.env("LD_PRELOAD", &self.library).env("HOSTILE", deeds).env("PLACE", place);
+        command.env("LD_PRELOAD", &self.preloaded).env("HOSTILE", deeds).env("PLACE", place);
         command.env("ELSEWHERE", self.elsewhere.path()).stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(fs::File::create(directory.file("stderr")).unwrap()).spawn().unwrap();
         let on = tracefs.path().join("instances").join(&name).join("tracing_on");
