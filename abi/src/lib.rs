@@ -26,4 +26,4 @@ pub mod stream;
 pub mod target;
 pub mod text;
 pub mod trace;
-mod unreadable;
+pub mod unreadable;

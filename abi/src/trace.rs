@@ -201,7 +201,8 @@ pub enum SymbolSource {
 }
 
 /// Reason for [`SymbolSource::Hidden`], as programs print it.
-pub const NO_SYMBOLS: &str = "no kernel symbols: kptr_restrict=2, no CAP_SYSLOG, or CONFIG_KALLSYMS=n";
+pub const NO_SYMBOLS: &str =
+    "no kernel symbols: kptr_restrict=2, no CAP_SYSLOG, CONFIG_KALLSYMS=n, or a damaged meta.out";
 
 impl SymbolSource {
     /// `"trace"`, `"file"` or `"none"`, as documents have it.

@@ -3,11 +3,9 @@
 //! Checks within a file (checksums, order, totals, endings, marks against counters, missing CPUs) run in
 //! `kmemtrace-abi` while a file is read, so that a report comes to the same verdict.
 
-use std::path::Path;
-
 use kmemtrace_abi::fault::{Code, Fault};
+use kmemtrace_abi::open::is_being_recorded;
 use kmemtrace_abi::trace::{InputKind, NO_SYMBOLS, SymbolSource};
-use rustix::fs::{Mode, OFlags};
 
 use crate::reading::CheckedTrace;
 
@@ -107,24 +105,12 @@ pub(crate) const STILL_RECORDED: &str = "; it is still being recorded";
 fn unfinished_files_are_not_being_recorded(trace: &mut CheckedTrace) {
     let is_unfinished = |fault: &Fault| matches!(fault.code, Code::NoEnd | Code::CutInBlock | Code::Empty);
     let unfinished = trace.files.iter().flat_map(|f| &f.facts.faults).any(is_unfinished);
-    let dir = if trace.is_dir { Some(trace.path.as_path()) } else { trace.path.parent() };
-    if !unfinished || !dir.is_some_and(is_locked) {
+    if !unfinished || !is_being_recorded(&trace.path) {
         return;
     }
     for fault in trace.files.iter_mut().flat_map(|f| &mut f.facts.faults).filter(|f| is_unfinished(f)) {
         fault.message.push_str(STILL_RECORDED);
     }
-}
-
-/// True while another process holds the lock (`flock`) on a directory.
-fn is_locked(dir: &Path) -> bool {
-    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    // A FIFO that another user puts in the directory's place is refused instead of waited for.
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let Ok(dir) = rustix::fs::open(dir, flags, Mode::empty()) else { return false };
-    // The lock ends when the directory is closed, at the end of this function.
-    let shared = rustix::fs::flock(&dir, rustix::fs::FlockOperation::NonBlockingLockShared);
-    shared == Err(rustix::io::Errno::WOULDBLOCK)
 }
 
 fn plural(n: u64, what: &str) -> String {

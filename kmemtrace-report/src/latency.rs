@@ -6,9 +6,11 @@ use kmemtrace::{GroupKey, Query, Trace};
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::text::escape::escape;
 
-use crate::args::Args;
+use crate::args::{Args, Format};
 use crate::cli::Request;
+use crate::render::table::options::TableOptions;
 use crate::report;
+use crate::suggest;
 use crate::terminal::messages::say;
 use crate::terminal::progress::ProgressLine;
 use crate::views::view::Needs;
@@ -32,18 +34,23 @@ pub(crate) fn latency(
         waits_by: wait_keys(&args.by),
         ..asked
     };
+    let event_names = trace.names.len();
     let latency = query.latency(&mut trace, asked, &mut ProgressLine::new(args.quiet))?;
     let observed = latency.observed();
     report::explain_empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
     if let Some(paths) = latency.source_paths() {
         report::check_branches(args, paths)?;
     }
-    if let Some(missing) = missing(&latency, needs, &trace, args) {
+    // Names of filters that are nowhere in the trace.
+    suggest::suggest(&args.filters, &query, &trace, &trace.names, event_names).iter().for_each(|line| say(line));
+    let missing = missing(&latency, needs, &trace, args);
+    // A table has it above its rows.
+    if let (Some(missing), true) = (missing, request.format() != Format::Table) {
         say(missing);
     }
-    report::print_fitted(request, &report::table_options(request, &inputs[0]), |top| {
-        Ok(document(&latency, args, top))
-    })?;
+    let missing = missing.map(str::to_owned);
+    let options = TableOptions { missing, ..report::table_options(request, &inputs[0]) };
+    report::print_fitted(request, &options, |top| Ok(document(&latency, args, top)))?;
     Ok(report::status(args, &observed.completeness))
 }
 

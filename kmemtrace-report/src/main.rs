@@ -167,6 +167,9 @@ fn run(request: &Request) -> anyhow::Result<u8> {
     let args = &request.args;
     limit_memory(request);
     terminal::screen::set_copied(&args.viewer.copied);
+    if let Some(output) = &args.output {
+        terminal::output::refuse_input(output, &request.inputs())?;
+    }
     // A program that the view needs beside it is started here: in the sandbox nothing is.
     confine::close(request)?;
     match request.view.run {

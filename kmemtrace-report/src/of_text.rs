@@ -252,7 +252,8 @@ pub(crate) fn check_sides(before: &Analysis, after: &Analysis) -> anyhow::Result
         return Ok(());
     }
     let name = |input: Option<&'static str>| input.unwrap_or("recording");
-    anyhow::bail!("compare: the first is a {} and the second a {}; name two of one kind", name(first), name(second))
+    let [first, second] = [first, second].map(|side| with_article(name(side)));
+    anyhow::bail!("compare: the first is {first} and the second {second}; name two of one kind")
 }
 
 /// Name of a trace's first input, for messages.

@@ -6,13 +6,15 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::group::AllocinfoAgreement;
+use kmemtrace::documents::leaks::LeaksBody;
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
     Analysis, AnalysisError, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query,
     Select, Shape, SortKey, Space, TimeWindow, Trace, UnknownEvents,
 };
+use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::fault::{Code, Verdict};
-use kmemtrace_abi::open::{OpenOptions, Wanted};
+use kmemtrace_abi::open::{OpenOptions, Wanted, is_being_recorded};
 use kmemtrace_abi::stream::CpuStream;
 use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
@@ -249,6 +251,8 @@ fn print_document<'a>(
         has_stacks: has_stacks || text.is_some_and(|text| text.has_stacks),
         has_reclaim,
         red_zones,
+        missing: not_recorded(analysis, &args.filters.kind),
+        lacks_pages: lacks(analysis, Kind::Pages),
         ..table_options(request, &request.inputs()[0])
     };
     let shaped = |top: Option<usize>| make(&Shape { sort: sort.clone(), top: if is_counted { None } else { top } });
@@ -272,10 +276,32 @@ fn print_document<'a>(
         tell_verdict(analysis.completeness());
     }
     let gate = match &document.body {
-        Body::Leaks(view) => gate_of_leaks(args, view.leaks()),
+        Body::Leaks(view) => gate_of_leaks(args, view, not_recorded(analysis, &args.filters.kind)),
         _ => gate(args, analysis),
     };
     Ok(status(args, analysis.completeness()).max(gate))
+}
+
+/// True where the recorder was not asked for events of this kind.
+fn lacks(analysis: &Analysis, kind: Kind) -> bool {
+    let info = analysis.info();
+    info.input == InputKind::Kmemtrace && !info.capabilities.kinds[kind]
+}
+
+/// Why a view has no rows whatever came to pass: no event of the kinds that are asked for was recorded.
+fn not_recorded(analysis: &Analysis, asked: &[Kind]) -> Option<String> {
+    let kinds = if asked.is_empty() { &Kind::ALL[..] } else { asked };
+    if !kinds.iter().all(|&kind| lacks(analysis, kind)) {
+        return None;
+    }
+    let (of, option) = match asked {
+        [] => ("allocations", "slab,page"),
+        [kind, ..] => match kind.space() {
+            Space::Pages => ("pages", "page"),
+            space => (space.name(), space.name()),
+        },
+    };
+    Some(format!("the recording has no events of {of}: record them with kmemtraced -e {option}"))
 }
 
 /// Path of the saved document that is named in place of a trace; `None` for a trace.
@@ -506,9 +532,18 @@ fn gate(args: &Args, analysis: &Analysis) -> u8 {
     exit::GATE
 }
 
-/// Status of `--fail-on leak`: the gate fires on groups that nothing known explains.
-fn gate_of_leaks(args: &Args, leaks: usize) -> u8 {
-    if args.fail_on.is_empty() || leaks == 0 {
+/// Status of `--fail-on leak`: the gate fires on groups that nothing known explains, and says so where it could see none.
+fn gate_of_leaks(args: &Args, view: &LeaksBody<'_>, missing: Option<String>) -> u8 {
+    let leaks = view.leaks();
+    if args.fail_on.is_empty() {
+        return exit::OK;
+    }
+    if let Some(missing) = missing {
+        say(&format!("--fail-on: no leak could be found: {missing}"));
+    } else if !view.is_judged() {
+        say("--fail-on: no leak could be found: the events are too few seconds, or have no times; record for a minute");
+    }
+    if leaks == 0 {
         return exit::OK;
     }
     say(&format!("--fail-on: {leaks} leak{}", if leaks == 1 { "" } else { "s" }));
@@ -872,5 +907,8 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         has_stacks: false,
         has_reclaim: false,
         red_zones: 0,
+        is_being_recorded: is_being_recorded(input),
+        missing: None,
+        lacks_pages: false,
     }
 }

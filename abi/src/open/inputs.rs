@@ -115,6 +115,10 @@ impl Held {
             return Err(refusal);
         }
         match inputs.iter().find(|input| input.is_unpacked) {
+            // Standard input is no file that could be described by its path.
+            Some(Input { path, sample, .. }) if path == Path::new(STDIN) => {
+                Err(no_trace(path, &format!("standard input is {}", foreign::described(sample))))
+            }
             Some(Input { path, sample, .. }) => {
                 Err(no_trace(path, &format!("is, when unpacked, {}", foreign::described(sample))))
             }

@@ -41,6 +41,7 @@ use std::sync::Arc;
 
 use self::listing::{Listing, is_dir, no_trace};
 pub use self::options::{OpenOptions, Wanted};
+pub use self::recording::is_being_recorded;
 use crate::trace::{MAX_STREAMS, OpenError, Origin, Trace};
 
 /// Options and files that a trace was opened with.

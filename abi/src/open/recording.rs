@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
 use super::listing::{FoundFile, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
 use crate::clock::OrderKey;
 use crate::disk::block::{MAGIC, NO_CPU, RecordingId, item, kind};
@@ -22,6 +24,18 @@ use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
 use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageBytesFrom, Trace, TraceInfo};
+
+/// True while a recorder holds the lock (`flock`) on this trace directory, or on the directory of this file.
+#[must_use]
+pub fn is_being_recorded(path: &Path) -> bool {
+    let dir = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    // A FIFO that another user puts in the directory's place is refused instead of waited for.
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let Ok(dir) = rustix::fs::open(dir, flags, Mode::empty()) else { return false };
+    // The lock ends when the directory is closed, at the end of this function.
+    rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+}
 
 /// A file of ours whose first block was read.
 pub(super) struct Opened {

@@ -1,5 +1,7 @@
 //! Sizes as people type them.
 
+use std::num::NonZero;
+
 use super::duration::billionths;
 
 /// Billionths of a byte in a byte.
@@ -47,6 +49,14 @@ pub fn whole_units(bytes: u64) -> String {
         Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
         None => format!("{bytes} bytes"),
     }
+}
+
+/// A number of things of which there is one at least.
+///
+/// # Errors
+/// A sentence about what such a number is.
+pub fn number_from_1(text: &str) -> Result<NonZero<usize>, String> {
+    text.parse().map_err(|_| "it is a number from 1 on".to_owned())
 }
 
 /// Bytes of a page of memory.

@@ -157,6 +157,11 @@ pub struct LeaksBody<'a> {
 }
 
 impl LeaksBody<'_> {
+    /// False where no row can have a verdict.
+    pub fn is_judged(&self) -> bool {
+        self.unjudged.iter().all(|why| *why == Unjudged::NoFrees)
+    }
+
     /// Number of groups that nothing known explains, shown or not.
     pub fn leaks(&self) -> usize {
         self.groups.iter().filter(|group| group.verdict == Some(LeakVerdict::Leak.name())).count()

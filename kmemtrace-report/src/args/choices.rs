@@ -1,9 +1,9 @@
 //! Words that options choose from: formats, shapes and colours.
 
 use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use kmemtrace::Finding;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use kmemtrace::documents::AccountStyle;
+use kmemtrace::{Finding, Kind};
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -142,6 +142,16 @@ pub(crate) enum Color {
     Always,
     /// Nowhere
     Never,
+}
+
+/// Parser of a kind of objects. The recorder's word for pages, `page`, is one, too.
+pub(crate) fn kind() -> impl TypedValueParser<Value = Kind> {
+    let word = |kind: Kind| match kind {
+        Kind::Pages => PossibleValue::new(kind.name()).alias("page"),
+        kind => PossibleValue::new(kind.name()),
+    };
+    let named = |word: String| Kind::ALL.into_iter().find(|kind| kind.name() == word).unwrap_or(Kind::Pages);
+    PossibleValuesParser::new(Kind::ALL.map(word)).map(named)
 }
 
 /// Parser of a word that names one of the values.

@@ -2,7 +2,7 @@
 
 use clap::ArgMatches;
 
-use super::choices::one_of;
+use super::choices::{kind, one_of};
 use kmemtrace::{Branch, Context, Glob, Kind, Select, Site, SizeRange};
 
 /// Filters on objects. Options are ANDed, the values of one option are ORed.
@@ -28,7 +28,7 @@ pub(crate) struct Filters {
     #[arg(long, value_name = "SITE,...", value_delimiter = ',', hide_short_help = true)]
     pub(crate) site: Vec<Site>,
     /// Only these kinds of objects
-    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = one_of(&Kind::ALL, Kind::name), hide_short_help = true)]
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = kind(), hide_short_help = true)]
     pub(crate) kind: Vec<Kind>,
     /// Only objects of these requested sizes: 512, 1K..4K, 1.5M.., ..64
     #[arg(long, value_name = "A..B,...", value_delimiter = ',', hide_short_help = true)]

@@ -22,7 +22,7 @@ use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::event::Span;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::duration;
-use kmemtrace_abi::text::size::{LARGE_SIZES, parse_large, parse_page};
+use kmemtrace_abi::text::size::{LARGE_SIZES, number_from_1, parse_large, parse_page};
 
 use kmemtrace::{
     Figure, Finding, GroupKey, ModuleRule, Moment, PlacedBy, Query, SortKey, TimeWindow, TreeOptions, parse_size,
@@ -280,7 +280,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
     pub(crate) strict: bool,
     /// Threads to use [default: one for each CPU]
-    #[arg(short, long, value_name = "N", help_heading = "Limits", hide_short_help = true)]
+    #[arg(short, long, value_name = "N", value_parser = number_from_1, help_heading = "Limits", hide_short_help = true)]
     pub(crate) jobs: Option<NonZero<usize>>,
     /// Memory limit, beyond which the report stops with a message: 512M, 1.5G; 1 to 4095 without a unit are MiB [default: a quarter
     /// of what is free, at least 256M]
@@ -380,7 +380,7 @@ pub(crate) struct MomentArgs {
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) cache_name: Option<String>,
     /// Bytes of an object of that cache [default: those in the name of a kmalloc cache]
-    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = object_size, hide_short_help = true)]
     pub(crate) object_size: Option<u64>,
     /// File of an archive, or one of several texts: its name, the end of its name, or FILE:LINE
     #[arg(long, value_name = "NAME", hide_short_help = true)]
@@ -519,6 +519,12 @@ impl Args {
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "a size is bytes, or a number with a unit: 512M, 1.5GiB, 64k".to_owned())
+}
+
+/// Parses the size of an object.
+fn object_size(text: &str) -> Result<u64, String> {
+    let size = size(text)?;
+    (size > 0).then_some(size).ok_or_else(|| "an object has at least one byte".to_owned())
 }
 
 /// Parses a size that nobody means in single bytes.

@@ -257,7 +257,7 @@ impl Request {
                 "no trace is named, and kmemtraced has left none here; kmemtraced -d 10 records one".to_owned(),
             );
         };
-        let is_name = |path: &Path| path.components().count() == 1 && !path.exists();
+        let is_name = |path: &Path| path != Path::new("-") && path.components().count() == 1 && !path.exists();
         (!self.is_named && is_name(first)).then(|| no_view(first.as_os_str()))
     }
 }

@@ -276,13 +276,13 @@ pub(crate) const KINDS: [Column<'static>; 10] = [
     Column::word("", 0, "Allocator; the total is that of kmalloc and cache."),
     Column::of(Figure::Allocs, 1),
     Column::of(Figure::Frees, 5),
-    Column::of(Figure::InferredFrees, 8),
+    Column::of(Figure::InferredFrees, 6),
     Column::of(Figure::LiveObjects, 2),
     Column::of(Figure::LiveAllocated, 0),
-    Column::of(Figure::Requested, 7),
+    Column::of(Figure::Requested, 8),
     Column::of(Figure::Allocated, 3).titled("ALLOCATED"),
     Column::of(Figure::Wasted, 4),
-    Column::figure("WASTE%", 6, "Share of ALLOCATED that was not asked for.")
+    Column::figure("WASTE%", 7, "Share of ALLOCATED that was not asked for.")
         .showing(Shows::Share(Figure::Wasted, Figure::Allocated)),
 ];
 

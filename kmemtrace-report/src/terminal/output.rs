@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rustix::fs::{FileType, OFlags};
@@ -34,6 +34,31 @@ impl Write for Sink {
             Sink::Paged(out) => out.flush(),
         }
     }
+}
+
+/// Refuses an output that would replace what the view reads: a file of the command line, or a file of a recording or tree that it names.
+///
+/// # Errors
+/// The output, with what it is.
+pub(crate) fn refuse_input(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
+    let Ok(there) = fs::metadata(output) else { return Ok(()) };
+    let is = |path: &Path| fs::metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == (there.dev(), there.ino()));
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    let is_part = name == "meta.out" || name.strip_prefix("cpu").is_some_and(|rest| rest.ends_with(".out"));
+    let is_of = |dir: &Path| match dir.is_dir() {
+        true if is_part => is(&dir.join(&*name)),
+        // All files of a captured tree are input.
+        true if dir.join("per_cpu").is_dir() => {
+            let [output, dir] = [output, dir].map(Path::canonicalize);
+            matches!((output, dir), (Ok(output), Ok(dir)) if output.starts_with(&dir))
+        }
+        true => false,
+        false => is(dir),
+    };
+    if inputs.iter().any(|input| is_of(input)) {
+        bail!("{}: is a part of the input, which it would replace: name another file", output.display());
+    }
+    Ok(())
 }
 
 /// Writer of a view's text; [`Output::finish`] ends it.

@@ -239,11 +239,7 @@ impl KernelFs {
 
     /// Error that names the file, and the limit to raise where one was met.
     pub(crate) fn failed(&self, file: &str, done: &str, error: io::Error) -> anyhow::Error {
-        let remedy = match Errno::from_io_error(&error) {
-            Some(Errno::MFILE) => ": allow more open files (ulimit -n)",
-            Some(Errno::NFILE) => ": allow more open files (sysctl fs.file-max)",
-            _ => "",
-        };
+        let remedy = kmemtrace_abi::unreadable::more_files(&error);
         anyhow!("{}: cannot be {done}: {error}{remedy}", self.path(file).display())
     }
 

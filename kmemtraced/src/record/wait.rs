@@ -26,7 +26,9 @@ use crate::write::outcome::Progress;
 use crate::write::workers::Workers;
 
 /// Poll interval of all reasons to stop.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The same with COMMAND, whose end is waited for.
+const COMMAND_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval between two status lines.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -67,8 +69,9 @@ impl Running<'_> {
         let mut status = StatusLine { start, shown: Instant::now(), events: 0 };
         let mut looked = start;
         let mut load = (self.args.compression() == Compression::Auto).then(|| self.workers.load_watch());
+        let interval = if self.command.is_some() { COMMAND_INTERVAL } else { POLL_INTERVAL };
         let stop = loop {
-            thread::sleep(POLL_INTERVAL);
+            thread::sleep(interval);
             if let Some(stop) = self.asked(start).or_else(|| self.failed(&mut looked)) {
                 break stop;
             }

@@ -232,6 +232,9 @@ pub(crate) fn choose(fs: &KernelFs, asked: &[String]) -> anyhow::Result<Vec<Stri
     let mut events = Vec::new();
     for name in asked {
         let Some(profile) = profile(name) else {
+            if name.rsplit(['/', ':']).next().is_none_or(str::is_empty) {
+                bail!("-e '{}': the name of an event is missing; for example -e slab,page", asked.join(","));
+            }
             if name == "kmem" || name.contains(['*', '?']) {
                 bail!("-e {name}: an event is given by its whole name; for several use {}", for_pattern(name));
             }
@@ -386,6 +389,10 @@ mod tests {
         assert_eq!(of("percpu_free_percpu").unwrap(), ["percpu/percpu_free_percpu"]);
         let error = of("percpu_alloc_percpuu").unwrap_err();
         assert!(error.contains("did you mean percpu_alloc_percpu?"), "{error}");
+        for nameless in ["", "kmem/", "kmem:"] {
+            let error = of(nameless).unwrap_err();
+            assert!(error.ends_with("the name of an event is missing; for example -e slab,page"), "{error}");
+        }
     }
 
     #[test]

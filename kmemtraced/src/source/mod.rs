@@ -44,11 +44,12 @@ use crate::control::files::Control;
 use crate::source::functions::Functions;
 use crate::source::probes::Probes;
 use crate::source::stacks::Stacks;
+use crate::write::stop::Stop;
 
 /// Trace buffer of one CPU in the kernel.
 pub(crate) trait CpuSource: Send {
-    /// Waits for data, at most for `timeout`; false where there is none.
-    fn wait(&self, timeout: Duration) -> bool;
+    /// Waits for data, at most for `timeout` and until the stop; false where there is none.
+    fn wait(&self, timeout: Duration, stop: &Stop) -> bool;
     /// Takes bytes out of the buffer: one sub-buffer of a ring buffer, all that fit of a relay channel. 0 and EAGAIN do not mean
     /// the end.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;

@@ -22,6 +22,7 @@ use crate::source::poll::readable;
 use crate::source::probes::Probes;
 use crate::source::stacks::Stacks;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
+use crate::write::stop::Stop;
 
 /// The only ABI version that the kernel ever announced, for four record layouts.
 const ABI_VERSION: &str = "1";
@@ -185,8 +186,8 @@ struct RelayBuffer {
 }
 
 impl CpuSource for RelayBuffer {
-    fn wait(&self, timeout: Duration) -> bool {
-        readable(&self.raw, timeout)
+    fn wait(&self, timeout: Duration, stop: &Stop) -> bool {
+        readable(&self.raw, stop, timeout)
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -35,6 +35,7 @@ use crate::source::probes::{self, Probes, Wanted};
 use crate::source::stacks::{self, Stacks, Wished};
 use crate::source::task_lists;
 use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
+use crate::write::stop::Stop;
 
 /// Size of a sub-buffer where the kernel lets it be set.
 const SUB_BUFFER_KIB: u64 = 64;
@@ -491,8 +492,8 @@ struct RingBuffer {
 }
 
 impl CpuSource for RingBuffer {
-    fn wait(&self, timeout: Duration) -> bool {
-        readable(&self.raw, timeout)
+    fn wait(&self, timeout: Duration, stop: &Stop) -> bool {
+        readable(&self.raw, stop, timeout)
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

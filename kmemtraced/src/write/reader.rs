@@ -17,6 +17,7 @@ use crate::source::{CpuSource, Framing, RelayFraming, Sample};
 use crate::write::block_buffer::BlockBuffer;
 use crate::write::block_pool::BlockPool;
 use crate::write::overruns::{OverrunWatch, Overruns};
+use crate::write::stop::Stop;
 
 /// Bytes of a block's payload; more where a sub-buffer is larger.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -26,8 +27,10 @@ const MAX_FREE: usize = 256;
 const BUSY_BYTES: usize = 32 << 10;
 /// Pause after a partial sub-buffer. Reading without it would cause events that are read in turn.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Longest wait before stop flags are polled again.
+/// Longest wait for the writer before the flag of a second stop signal is looked at again.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Longest wait for data: some kernels forget to wake a reader (Linux before 6.8, "Fix waking up ring buffer readers").
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// Interval between two samples of the counters.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Drain attempts after the stop: at least 2, at most 40, for events that another CPU reserved and has not committed yet.
@@ -61,7 +64,7 @@ pub(crate) struct Reader {
     pub(crate) flush: Duration,
     pub(crate) full: Sender<Message>,
     pub(crate) pool: BlockPool,
-    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) stop: Arc<Stop>,
     /// Set by a second stop signal: the thread ends at once and leaves unread events in the kernel.
     pub(crate) abandon: Arc<AtomicBool>,
     /// True if the writer is told how far the events are taken each flush interval; else behind events only.
@@ -120,11 +123,11 @@ impl Reader {
             if self.abandon.load(Ordering::Acquire) {
                 return Err(Gone);
             }
-            let stopping = self.stop.load(Ordering::Acquire);
+            let stopping = self.stop.is_set();
             let left = self.flush.saturating_sub(flushed.elapsed());
             let mut is_idle = false;
             // Below its wake-up watermark the kernel reports no data, so the flush timer takes it.
-            if stopping || left.is_zero() || self.source.wait(POLL_INTERVAL.min(left)) {
+            if stopping || left.is_zero() || self.source.wait(LONGEST_WAIT.min(left), &self.stop) {
                 let begun = self.source.now().or_else(|| self.counted_now(left.is_zero()));
                 let more = match &*Arc::clone(&self.framing) {
                     Framing::SubBuffers(shape) => self.sub_buffers(shape, &mut buffer)?,
@@ -353,10 +356,10 @@ mod tests {
     use super::*;
 
     /// Answers of a read, one after the other; at their end it says stop, and has nothing more.
-    struct Script(VecDeque<io::Result<Vec<u8>>>, Arc<AtomicBool>, Arc<AtomicUsize>);
+    struct Script(VecDeque<io::Result<Vec<u8>>>, Arc<Stop>, Arc<AtomicUsize>);
 
     impl CpuSource for Script {
-        fn wait(&self, _: Duration) -> bool {
+        fn wait(&self, _: Duration, _: &Stop) -> bool {
             self.2.fetch_add(1, Ordering::Relaxed);
             true
         }
@@ -372,7 +375,7 @@ mod tests {
                 }
                 Some(Err(e)) => Err(e),
                 None => {
-                    self.1.store(true, Ordering::Release);
+                    self.1.set();
                     Err(io::ErrorKind::WouldBlock.into())
                 }
             }
@@ -395,7 +398,7 @@ mod tests {
     /// Blocks of such a reader, and the number of its waits.
     fn read_in_rounds(script: Vec<io::Result<Vec<u8>>>, framing: Framing, room: usize) -> (Vec<Vec<u8>>, usize) {
         let (full, taken) = crossbeam_channel::unbounded();
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(Stop::new().unwrap());
         let waits = Arc::new(AtomicUsize::new(0));
         let source = Box::new(Script(script.into(), Arc::clone(&stop), Arc::clone(&waits)));
         let framing = Arc::new(framing);
@@ -418,7 +421,7 @@ mod tests {
             let mut script = vec![nothing(), nothing(), Ok(vec![1; 64])];
             script.extend((0..4).map(|_| nothing()));
             let (full, taken) = crossbeam_channel::unbounded();
-            let stop = Arc::new(AtomicBool::new(false));
+            let stop = Arc::new(Stop::new().unwrap());
             let source = Box::new(Script(script.into(), Arc::clone(&stop), Arc::default()));
             let target = Target { endian: Endian::NATIVE, word_bytes: 8 };
             let shape = PageShape { target, commit_offset: 8, commit_size: 8, data_offset: 16, size: 64 };
@@ -557,7 +560,7 @@ mod tests {
         for (given, room) in [(4, 1), (2, 9)] {
             let ((full, _taken), (free_in, free)) = (crossbeam_channel::bounded(room), blocks(9));
             (0..given).for_each(|_| free_in.send(vec![0; HEADER_ROOM + 64]).unwrap());
-            let (stop, abandon) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let (stop, abandon) = (Arc::new(Stop::new().unwrap()), Arc::new(AtomicBool::new(false)));
             let source = Script((0..9).map(|_| Ok(vec![1; 64])).collect(), Arc::clone(&stop), Arc::default());
             let framing = Arc::new(Framing::Relay(RelayFraming::default()));
             let (source, flush, state) = (Box::new(source), Duration::from_millis(1), State::default());

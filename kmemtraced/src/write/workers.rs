@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Major, Watermark};
 use kmemtrace_sandbox::{Mode, Role, Sandbox};
@@ -29,6 +29,7 @@ use crate::write::outcome::{Outcome, Progress};
 use crate::write::own_threads::OwnThreads;
 use crate::write::reader::{self, BLOCK_BYTES, Message, Reader};
 use crate::write::records::RecordEncoder;
+use crate::write::stop::Stop;
 use crate::write::writer::Writer;
 
 /// Greatest block pool of a CPU, bytes: the pool grows when the writer falls behind.
@@ -61,7 +62,7 @@ impl CpuThreads {
 /// All reader and writer threads, which run until [`Workers::stop`].
 pub(crate) struct Workers {
     threads: Vec<CpuThreads>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<Stop>,
     /// Set by a second stop signal: threads stop waiting.
     abandon: Arc<AtomicBool>,
     /// `END_*` for the end blocks.
@@ -309,7 +310,7 @@ impl Workers {
         let facts = source.facts();
         let mut workers = Workers {
             threads: Vec::new(),
-            stop: Arc::default(),
+            stop: Arc::new(Stop::new().context("the readers cannot be stopped")?),
             abandon: Arc::clone(abandon),
             reason: Arc::new(u64::from(END_ASKED).into()),
             go: None,
@@ -392,7 +393,7 @@ impl Workers {
         // Ends readers that still wait for the start message.
         self.go = None;
         self.reason.store(reason.into(), Ordering::Release);
-        self.stop.store(true, Ordering::Release);
+        self.stop.set();
         let mut abandoned = None;
         while !self.threads.iter().all(CpuThreads::are_finished) {
             meanwhile(&self);

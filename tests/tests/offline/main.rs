@@ -14,6 +14,7 @@ mod escapes;
 mod follow;
 mod ftrace_text;
 mod graph_text;
+mod headings;
 mod index;
 mod latency;
 mod memory;

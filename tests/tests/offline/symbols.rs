@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const REPORT: &str = "kmemtrace-report";
 const CHECK: &str = "kmemtrace-check";
 /// Reason, as the contract has it.
-const NO_SYMBOLS: &str = "no kernel symbols: kptr_restrict=2, no CAP_SYSLOG, or CONFIG_KALLSYMS=n";
+const NO_SYMBOLS: &str = "no kernel symbols: kptr_restrict=2, no CAP_SYSLOG, CONFIG_KALLSYMS=n, or a damaged meta.out";
 /// Functions of the kernel, and where the trace's kernel was moved by.
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 const MOVED: u64 = 0x1a00_0000;

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use kmemtrace_tests::archive;
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
-use kmemtrace_tests::programs::{limited, program, run, run_to, text, unfinished};
+use kmemtrace_tests::programs::{data, limited, program, run, run_to, text, unfinished};
 use kmemtrace_tests::recording::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -142,6 +143,34 @@ fn an_output_file_is_whole_or_as_it_was() {
     std::os::unix::fs::symlink("live.json", &link).unwrap();
     run_to(0, "kmemtrace-report", &["-f", "-o", link.to_str().unwrap()], &[trace.path()]);
     assert!(fs::read_link(&link).is_ok() && fs::read(&file).unwrap() != whole);
+}
+
+#[test]
+fn an_output_never_replaces_its_input() {
+    let (trace, text, out) = (recording(1), data("texts/page_owner_minimal.txt"), Directory::new(&[]));
+    let own = out.file("text");
+    fs::copy(text, &own).unwrap();
+    let tree = archive::unpack("tree-s390x-6.1", out.path()).unwrap();
+    let raw = fs::read_dir(tree.join("per_cpu")).unwrap().next().unwrap().unwrap().path().join("stats");
+    let cases = [
+        (trace.file("cpu0.out"), trace.path().to_owned()),
+        (trace.file("meta.out"), trace.path().to_owned()),
+        (trace.file("cpu1.out"), trace.file("cpu1.out")),
+        (own.clone(), own),
+        (raw, tree),
+    ];
+    for (output, input) in cases {
+        let before = fs::read(&output).unwrap();
+        let output = output.to_str().unwrap();
+        let line = complaint(&run("kmemtrace-report", &["summary", "-f", "-o", output], &[&input]), 2);
+        assert!(line.contains("is a part of the input"), "{output}: {line}");
+        assert!(fs::read(output).unwrap() == before, "{output}");
+    }
+    // A page may lie beside the files.
+    let page = trace.file("page.txt");
+    for more in [&["-o"][..], &["-f", "-o"]] {
+        run_to(0, "kmemtrace-report", &[more, &[page.to_str().unwrap()]].concat(), &[trace.path()]);
+    }
 }
 
 #[test]

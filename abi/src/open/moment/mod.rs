@@ -63,7 +63,7 @@ pub(super) use self::combine::TextFile;
 pub(super) use self::door::Text;
 use self::form::About;
 use super::lines::Lines;
-use super::listing::io_error;
+use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
 use super::regular;
 use crate::trace::{OpenError, PAGE_OWNER, Trace};
@@ -94,7 +94,11 @@ pub(super) fn open(files: &[TextFile], options: &OpenOptions) -> Result<Trace, O
         let path = files.first().map(|file| file.path.clone()).unwrap_or_default();
         return Err(OpenError::Choose { path, reason: format!("--form {form}: not a form; use {}", words.join(", ")) });
     }
-    combine::of_parts(parts(files, options)?, options)
+    let parts = parts(files, options)?;
+    if let (true, Some(form), Some(file)) = (parts.is_empty(), &options.form, files.first()) {
+        return Err(no_trace(&file.path, &format!("has no text of the form {form}")));
+    }
+    combine::of_parts(parts, options)
 }
 
 /// True for files one of which has a text somewhere, as a log may.

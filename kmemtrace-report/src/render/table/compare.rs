@@ -79,6 +79,29 @@ fn is_zero(sides: &Sides) -> bool {
     told.clone().next().is_some() && told.clone().all(|n| n == 0)
 }
 
+/// True where one side is longer than the other by more than 5%.
+fn differ_in_length(view: &CompareBody<'_>) -> bool {
+    matches!((view.before.seconds, view.after.seconds), (Some(a), Some(b)) if (a - b).abs() > 0.05 * a)
+}
+
+/// What makes sums of the two sides differ beside what the kernel did.
+fn unlike(view: &CompareBody<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    let is_of_events = view.before.trace.text.is_none() && view.after.trace.text.is_none();
+    if differ_in_length(view) && is_of_events {
+        lines.push("One side is longer: TOTAL/S compares bytes a second.".to_owned());
+    }
+    let one_sided = view.totals.iter().filter(|(_, sum)| is_of_events && sum.before.is_empty() != sum.after.is_empty());
+    for (space, sum) in one_sided {
+        let side = if sum.before.is_empty() { "after" } else { "before" };
+        lines.push(format!(
+            "Only {side} has events of {}: the other may have been recorded without them.",
+            space.name()
+        ));
+    }
+    lines
+}
+
 /// Writes the table of `compare`.
 pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let listing = &view.listing;
@@ -88,18 +111,22 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
         let verdict = side.completeness.verdict.to_uppercase();
         heading::text(&format!("{word:<6}  {verdict}   {seconds}{kernel}"), options, out)?;
     }
+    for line in unlike(view) {
+        heading::text(&line, options, out)?;
+    }
     writeln!(out)?;
     if listing.rows.is_empty() && listing.others.is_none() {
         return heading::empty("neither side has an allocation", options, out);
     }
-    let change = &view.totals.slab;
-    if let Some(by) = change.change.live_allocated {
-        let percent = match change.before.live_allocated {
+    let filled = view.totals.iter().find(|(_, sum)| !sum.before.is_empty() || !sum.after.is_empty());
+    let (space, sum) = filled.unwrap_or((Space::Slab, &view.totals.slab));
+    if let Some(by) = sum.change.live_allocated {
+        let percent = match sum.before.live_allocated {
             None | Some(0) => String::new(),
             Some(before) => format!(" ({:+.1}%)", by as f64 * 100.0 / before as f64),
         };
-        let live = cells::change(by, options);
-        heading::text(&format!("live bytes of kmalloc and cache: {live}{percent}"), options, out)?;
+        let of = if space == Space::Slab { "kmalloc and cache" } else { space.name() };
+        heading::text(&format!("live bytes of {of}: {}{percent}", cells::change(by, options)), options, out)?;
     }
     writeln!(out)?;
     let row =
@@ -121,9 +148,19 @@ pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut 
         space => sides(sum, space.name(), "(all)".into(), options),
     });
     let rest: Vec<Vec<Cell>> = rest.chain(totals).collect();
-    let differ = matches!((view.before.seconds, view.after.seconds), (Some(a), Some(b)) if (a - b).abs() > 0.05 * a);
-    let is_shown = |column: &Column<'_>| differ || !column.title.starts_with("TOTAL/S");
-    let columns: Vec<Column<'_>> = COMPARE.into_iter().filter(is_shown).collect();
+    let differ = differ_in_length(view);
+    // A text of one moment has objects, and no allocations of before.
+    let is_of_texts = view.before.trace.text.is_some();
+    let is_shown = |column: &Column<'_>| match column.title {
+        "TOTAL/S +/-" => differ && !is_of_texts,
+        "TOTAL +/-" => !is_of_texts,
+        _ => true,
+    };
+    let titled = |column: Column<'static>| match column.title {
+        "ALLOCS +/-" if is_of_texts => column.titled("OBJECTS +/-"),
+        _ => column,
+    };
+    let columns: Vec<Column<'_>> = COMPARE.into_iter().filter(is_shown).map(titled).collect();
     let shown = |cells: Vec<Cell>| -> Vec<Cell> {
         COMPARE.iter().zip(cells).filter(|(column, _)| is_shown(column)).map(|(_, cell)| cell).collect()
     };

@@ -47,6 +47,8 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     writeln!(out, "{}{rest}", options.screen.paint(paint, &word))?;
     if head.completeness.verdict != "complete" && head.trace.text.is_some() {
         text("Lines that are missing or make no sense are not in the figures.", options, out)?;
+    } else if head.completeness.verdict == "truncated" && options.is_being_recorded {
+        text("It is still being recorded: figures are those of the events written so far.", options, out)?;
     } else if head.completeness.verdict != "complete" {
         text("Figures are estimates where events are missing; kmemtrace-check shows where.", options, out)?;
     }
@@ -61,7 +63,7 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
                                record with -e slab, page or latency, which record events of threads and cgroups, too.";
         text(CGROUPS, options, out)?;
     }
-    for line in unjudged(body) {
+    for line in unjudged(body, options.time.is_some()) {
         text(line, options, out)?;
     }
     if options.red_zones > 0 && shows_waste(body) {
@@ -130,10 +132,13 @@ fn of_text(trace: &TraceMembers<'_>, body: &Body<'_>) -> Vec<&'static str> {
     .collect()
 }
 
-/// Reasons for rows of leaks without a verdict.
-fn unjudged(body: &Body<'_>) -> Vec<&'static str> {
+/// Reasons for rows of leaks without a verdict; `is_window`: `--time` chose the events.
+fn unjudged(body: &Body<'_>, is_window: bool) -> Vec<&'static str> {
     let Body::Leaks(view) = body else { return Vec::new() };
     let line = |why: &Unjudged| match why {
+        Unjudged::ShortWindow if is_window => {
+            "No verdict: the events in this time span less than 2 seconds; choose a longer --time."
+        }
         Unjudged::ShortWindow => {
             "No verdict: the recording is shorter than 2 seconds; record for a minute, with kmemtraced -d 60."
         }
@@ -405,6 +410,8 @@ fn trace(trace: &TraceMembers<'_>, options: &TableOptions) -> Vec<String> {
     head.push(match trace.keys().unit {
         Unit::Records => format!("numbers {} to {}", count(trace.first), count(trace.last)),
         Unit::Ticks => format!("recorded -, to {last}"),
+        // The first and the last event of the window.
+        Unit::Nanoseconds if options.time.is_some() => format!("events span {}", last.trim_start_matches('+')),
         Unit::Nanoseconds => format!("recorded {}", last.trim_start_matches('+')),
     });
     let begun = trace.begun.filter(|_| !options.is_default_input).and_then(time_of_day);
@@ -467,8 +474,11 @@ pub(crate) fn footer(notes: Notes, options: &TableOptions, out: &mut dyn Write) 
     Ok(())
 }
 
-/// Writes the reason why a view has no rows: filters, else the time window, else `otherwise`.
+/// Writes the reason why a view has no rows: missing events, else filters, else the time window, else `otherwise`.
 pub(crate) fn empty(otherwise: &str, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(missing) = &options.missing {
+        return text(&format!("Nothing to show: {missing}."), options, out);
+    }
     let reason = match (options.filter(), &options.time) {
         (Some(filter), _) => match options.selected {
             Some((0, all)) => format!("{filter}: 0 of {}", counted(all, "allocation")),

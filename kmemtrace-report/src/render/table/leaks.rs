@@ -29,7 +29,11 @@ pub(crate) fn leaks(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if view.groups.is_empty() {
-        return heading::empty("no memory grows steadily", options, out);
+        return match view.is_judged() || options.missing.is_some() {
+            true => heading::empty("no memory grows steadily", options, out),
+            // The heading has the reason.
+            false => Ok(()),
+        };
     }
     if options.shows_parts {
         return parts(head, view, options, out);

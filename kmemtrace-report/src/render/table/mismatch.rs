@@ -132,13 +132,17 @@ fn normal_classes<'a>(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let is_normal = |row: &MismatchRow<'_>| Severity::of(row) == Severity::Normal;
-    let count = |class| {
+    let count = |class, figure: fn(&MismatchRow<'_>) -> u64| {
         let rows = listing.rows.iter().filter(|row| row.class == class && is_normal(row));
-        rows.map(|row| row.count).fold(0, u64::saturating_add)
+        rows.map(|row| figure(&row)).fold(0, u64::saturating_add)
     };
-    let counts: Vec<(u64, Finding, &str)> = NORMAL
+    let reason = |class, reason: &str| match count(class, |row| row.suspect) {
+        0 => reason.to_owned(),
+        suspect => format!("{reason}; or an event was lost: {} of them", cells::count(suspect)),
+    };
+    let counts: Vec<(u64, Finding, String)> = NORMAL
         .into_iter()
-        .map(|(class, reason)| (count(class), class, reason))
+        .map(|(class, known)| (count(class, |row| row.count), class, reason(class, known)))
         .filter(|(count, ..)| *count > 0)
         .collect();
     if counts.is_empty() {

@@ -46,6 +46,12 @@ pub(crate) struct TableOptions {
     pub(crate) has_reclaim: bool,
     /// Number of slab caches whose objects have red zones.
     pub(crate) red_zones: usize,
+    /// A recorder still writes the trace.
+    pub(crate) is_being_recorded: bool,
+    /// Why the view has no rows, where the events that it needs are missing.
+    pub(crate) missing: Option<String>,
+    /// No event of pages was recorded.
+    pub(crate) lacks_pages: bool,
 }
 
 impl TableOptions {
@@ -85,6 +91,9 @@ impl TableOptions {
             has_stacks: false,
             has_reclaim: false,
             red_zones: 0,
+            is_being_recorded: false,
+            missing: None,
+            lacks_pages: false,
         }
     }
 }

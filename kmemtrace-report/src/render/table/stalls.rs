@@ -83,14 +83,11 @@ fn first_line(
 
 /// Writes the spans and events inside a stall.
 fn inside(trace: &TraceMembers<'_>, row: &StallRow<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
-    let own = format!("itself {}", cells::duration(row.own));
-    let mut inside: Vec<String> = row.inside.iter().map(spans).collect();
-    match inside.last_mut() {
-        Some(last) => *last += &format!("   {own}"),
-        None => inside.push(own),
-    }
-    for line in inside {
+    for line in row.inside.iter().map(spans) {
         below(&line, options, out)?;
+    }
+    if !row.inside.is_empty() {
+        below(&format!("outside of these {}", cells::duration(row.own)), options, out)?;
     }
     for event in row.events.iter().flatten() {
         below(&event_text(trace, event), options, out)?;

@@ -279,17 +279,17 @@ fn top(
 /// Writes the table of kinds: the total counts `kmalloc` and `cache`, because these are made of pages.
 fn kinds(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<Notes> {
     let name = |kind: &str| match kind {
-        "total" => "total of both".to_owned(),
-        "pages" if !options.screen.is_of_text => "pages (apart)".to_owned(),
+        "total" => "slab total".to_owned(),
         "tag" => "tag (sum of lines)".to_owned(),
         "vmalloc" => "vmalloc (address space)".to_owned(),
         kind => kind.to_owned(),
     };
     let row = |TotalRow { kind, stats }: TotalRow| -> Vec<Cell> {
         let first = if kind == "total" { Cell::painted(name(kind), Paint::Strong) } else { name(kind).into() };
+        let is_told = !(options.lacks_pages && kind == Kind::Pages.name());
         let figures = KINDS[1..].iter().map(|column| match &stats.0 {
-            Some(stats) => figures::cell(column, stats, kind, options),
-            None => "-".into(),
+            Some(stats) if is_told => figures::cell(column, stats, kind, options),
+            _ => "-".into(),
         });
         std::iter::once(first).chain(figures).collect()
     };
@@ -312,6 +312,9 @@ fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut 
     if let Some(command) = head.trace.command {
         line("recorded by", escape(command.join(" ").as_bytes()).into_owned())?;
     }
+    if options.lacks_pages {
+        line("not recorded", "pages: kmemtraced -e slab,page".to_owned())?;
+    }
     let of_total = |figure: fn(&PrintedStats) -> Option<u64>| {
         let is_bound = total.is_some_and(|total| total.live_is_upper_bound);
         cells::upper(is_bound, cells::bytes(total.and_then(figure), options)).text
@@ -333,7 +336,7 @@ fn facts(head: &Head<'_>, view: &Summary<'_>, options: &TableOptions, out: &mut 
     line(
         "frees not paired",
         format!(
-            "{} older than the recording; {} after another free; {} of NULL",
+            "{} older than the recording; {} freed before, and no allocation since; {} of NULL",
             cells::count(findings.free_without_alloc.count),
             cells::count(findings.free_after_free.count),
             cells::count(findings.null_free.count)
@@ -452,8 +455,14 @@ fn next(
     for (command, about) in commands {
         let line = format!("  {command:<wide$}   {about}");
         let is_long = options.screen.width.is_some_and(|width| line.chars().count() > width);
-        let line = if layout.is_brief && is_long { format!("  {command}") } else { line };
-        heading::indented(&line, 4, options, out)?;
+        if !is_long {
+            heading::text(&line, options, out)?;
+            continue;
+        }
+        heading::indented(&format!("  {command}"), 4, options, out)?;
+        if !layout.is_brief {
+            heading::indented(&format!("      {about}"), 6, options, out)?;
+        }
     }
     Ok(())
 }
