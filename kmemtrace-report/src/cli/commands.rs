@@ -159,7 +159,7 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
             arg.help("table, json, jsonl or csv [default: table on a terminal, else jsonl]")
         }
         Some("span") if view.name == "stalls" => {
-            let help = "Only these kinds of stalls: direct, node, memcg, compaction";
+            let help = "Only these stalls: direct, node, memcg, compaction";
             let rest = "With --all-spans other kinds, too: the help of latency lists them. Spans inside are listed whatever is chosen.";
             arg.help(help).long_help(format!("{help}\n\n{rest}"))
         }
