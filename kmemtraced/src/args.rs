@@ -69,6 +69,8 @@ pub(crate) const NOT_STARTED: u8 = 2;
     version,
     max_term_width = 80,
     args_conflicts_with_subcommands = true,
+    subcommand_value_name = "SUBCOMMAND",
+    subcommand_help_heading = "Subcommands",
     after_long_help = "Exit status: 0 nothing lost, 1 events were lost, 2 could not start, 3 ended early (disk full); with COMMAND \
                   its own, unless the recording's is 2 or 3"
 )]
@@ -104,15 +106,15 @@ pub(crate) struct Args {
         help = "slab, page, percpu, vmalloc, all (these four), latency, or names of events [default: slab]"
     )]
     pub(crate) events: Option<Vec<String>>,
-    /// Only allocations that match, as 'bytes_req >= 4096'
+    /// Only matching allocations, e.g. 'bytes_req >= 4096'
     ///
     /// The kernel tests the filter, in its own words for the fields of the events. Frees stay whole.
     #[arg(long, value_name = "EXPR", conflicts_with_all = ["relay", "boot"])]
     pub(crate) filter: Option<String>,
-    /// Record call stacks: alloc (with allocations), all, or a filter on allocations, as 'order > 0' [default WHEN: alloc]
+    /// Record call stacks: alloc (with allocations), all, or a filter on allocations, such as 'order > 0' [default WHEN: alloc]
     ///
-    /// A stack costs the machine a few microseconds. With alloc and a filter, triggers write them, where the kernel
-    /// writes a trigger's stacks into the recorder's instance; else all events have one.
+    /// A stack costs the machine a few microseconds. With alloc or a filter only those events get a stack, if this kernel can write
+    /// the stacks of triggers into a tracefs instance; otherwise every event gets one.
     #[arg(
         short = 'g',
         long,
@@ -132,10 +134,10 @@ pub(crate) struct Args {
     /// Record times of functions, by the kernel's tracer function_graph [default LIST: functions of reclaim and compaction]
     ///
     /// LIST has names or patterns of functions, with commas. Where the kernel has no such tracer in an instance (before Linux 6.12 or so),
-    /// the recorder says so and records the events alone.
+    /// the recorder says so and records only the events.
     #[arg(long, value_name = "LIST", num_args = 0..=1, value_delimiter = ',', value_parser = function, conflicts_with_all = ["relay", "boot"])]
     pub(crate) functions: Option<Vec<String>>,
-    /// Record COMMAND and its children alone
+    /// Record only COMMAND and its children
     ///
     /// The recording has no events of other tasks: their frees are unseen, and live figures are upper bounds.
     #[arg(long, requires = "command", conflicts_with_all = ["relay", "boot"])]
@@ -144,19 +146,19 @@ pub(crate) struct Args {
     #[arg(short, long, conflicts_with_all = ["only_command", "pid", "comm", "cgroup"], hide_short_help = true)]
     #[allow(dead_code, reason = "it asks for what is done without it")]
     pub(crate) all_cpus: bool,
-    /// Record these processes alone, and children that they start from now on
+    /// Record only these processes, and children that they start from now on
     ///
     /// A process is recorded with all its threads, and the id of another thread stands for that thread. With --comm or --cgroup a thread
     /// must match each of them. The recording has no events of other tasks: their frees are unseen, and every live figure is an upper
     /// bound. To find a leak, record the whole machine, and give the filter to the report: kmemtrace-report leaks --comm nginx.
     #[arg(short, long, value_name = "PID,...", value_delimiter = ',', value_parser = process)]
     pub(crate) pid: Vec<i32>,
-    /// Record threads of these names alone (* and ? allowed), and children that they start from now on
+    /// Record only threads of these names (* and ? allowed), and children that they start from now on
     ///
     /// Threads that get the name later are not recorded. Live figures are upper bounds, as with --pid.
     #[arg(long, value_name = "COMM,...", value_delimiter = ',')]
     pub(crate) comm: Vec<Glob>,
-    /// Record threads in this cgroup and in those below it alone, and children that they start
+    /// Record only threads in this cgroup and in those below it, and children that they start
     ///
     /// PATH as in /proc/PID/cgroup, or a directory below /sys/fs/cgroup. Once a second the recorder adds threads that came into the cgroup;
     /// threads that leave it are still recorded. Live figures are upper bounds, as with --pid.
@@ -590,7 +592,7 @@ pub(crate) struct WatchArgs {
     /// Units: ns, us, ms, s, min (or m), h; a number alone is seconds.
     #[arg(long, value_name = "TIME", value_parser = threshold)]
     pub(crate) threshold: Option<String>,
-    /// Print every span, not stalls alone: shrinkers, compaction, kswapd
+    /// Print every span, not only stalls: shrinkers, compaction, kswapd
     #[arg(long)]
     pub(crate) all_spans: bool,
     /// Form of what is printed

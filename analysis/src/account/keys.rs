@@ -135,7 +135,7 @@ keys! {
         [column(Name, "USE", "Use of pages, by rules over stack, flags and order; - for objects of slabs.")];
     Task "task" "Thread: its id and its command" KeyForm::Own, "-", [PID, COMM];
     Pid "pid" "Thread id" KeyForm::Id, "-", [PID], Task;
-    Tgid "tgid" "Thread group of the thread, which a text of page_owner alone tells" KeyForm::Id, "-",
+    Tgid "tgid" "Thread group of the thread, which only a text of page_owner has" KeyForm::Id, "-",
         [column(Number, "TGID", "Thread group of the thread; - where the input does not tell it.")];
     Comm "comm" "Command of the thread" KeyForm::Name, "-",
         [COMM], Task;

@@ -12,7 +12,7 @@ pub(crate) struct Filters {
     /// Only allocations by these thread ids
     #[arg(long, value_name = "PID,...", value_delimiter = ',', value_parser = pid, hide_short_help = true)]
     pub(crate) pid: Vec<i32>,
-    /// Only allocations by these thread groups, which a text of page_owner alone tells
+    /// Only allocations by these thread groups, which only a text of page_owner has
     #[arg(long, value_name = "TGID,...", value_delimiter = ',', value_parser = pid, hide_short_help = true)]
     pub(crate) tgid: Vec<i32>,
     /// Only allocations by these commands (* and ? allowed)

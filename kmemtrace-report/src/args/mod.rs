@@ -257,8 +257,8 @@ pub(crate) struct Args {
     /// sudo it is less without commands, whatever the variables say.
     #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) no_pager: bool,
-    /// Columns of the screen; tests need no terminal
-    #[arg(long, value_name = "N", help_heading = "Output", hide = true)]
+    /// Width of tables in columns [default: that of the terminal; no limit in a file or pipe]
+    #[arg(long, value_name = "N", help_heading = "Output", hide_short_help = true)]
     pub(crate) width: Option<usize>,
     /// Tables on standard output, as they always are: perf has other ways, too
     #[arg(long, help_heading = "Output", hide = true)]
@@ -306,7 +306,7 @@ pub(crate) struct Args {
     pub(crate) no_index: bool,
     /// Do not read ~/.config/kmemtrace/report.toml
     ///
-    /// The file has values of options by their long names: top = 20, color = "never". A table with the name of a view, as "sites", has
+    /// The file has values of options by their long names: top = 20, color = "never". A table with the name of a view, such as "sites", has
     /// those of that view. The command line wins. Under sudo it is not read.
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
     pub(crate) no_config: bool,

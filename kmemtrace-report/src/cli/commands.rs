@@ -155,6 +155,18 @@ fn shaped(arg: Arg, view: &'static View) -> Arg {
             let help = "Kernel with debug information, and a folder with modules that have it, too";
             arg.value_name("VMLINUX [DIR]").help(help).num_args(1..=2).required(true)
         }
+        Some("format") if matches!(view.run, Run::Events) => {
+            arg.help("table, json, jsonl or csv [default: table on a terminal, else jsonl]")
+        }
+        Some("span") if view.name == "stalls" => {
+            let help = "Only these stalls: direct, node, memcg, compaction";
+            let rest = "With --all-spans other kinds, too: the help of latency lists them. Spans inside are listed whatever is chosen.";
+            arg.help(help).long_help(format!("{help}\n\n{rest}"))
+        }
+        Some("span") if view.name == "waits" => {
+            let help = "Only time in these kinds of spans: direct, node, compaction";
+            arg.help(help).long_help(help)
+        }
         Some("depth") if matches!(view.run, Run::Chart) => arg.help("Levels below the root [default: all]"),
         Some("output") if matches!(view.run, Run::Chart) => {
             arg.help("The picture: FILE.svg or FILE.png").required(true)

@@ -16,7 +16,7 @@ pub(crate) struct OldArgs {
     /// Built tree [default: this folder, if it is one]
     #[arg(short, long, value_name = "TREE")]
     pub(crate) kernel: Option<PathBuf>,
-    /// Recording; without one static sizes alone
+    /// Recording; without one only static sizes
     #[arg(short, long, value_name = "TRACE")]
     pub(crate) file: Option<PathBuf>,
     /// Document of --save-db, in place of a recording

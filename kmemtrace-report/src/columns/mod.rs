@@ -474,7 +474,7 @@ pub(crate) const ACCOUNT_CALLERS: [Column<'static>; 4] = [
     Column::site("1", "Return address of the allocating call: function and offset in it."),
     Column::figure("2", 0, "Bytes of the objects live at the end."),
     Column::figure("3", 0, "Bytes of the live objects that were handed out and not asked for."),
-    Column::name("4", 0, "Object file of the caller's source, as fs/inode.o; empty where it is not known."),
+    Column::name("4", 0, "Object file of the caller's source, such as fs/inode.o; empty where it is not known."),
 ];
 
 /// `events`.
@@ -518,7 +518,7 @@ pub(crate) const SECTIONS: [Column<'static>; 2] = [
 /// `compare`.
 pub(crate) const COMPARE: [Column<'static>; 9] = [
     Column::kind(5),
-    Column::word("SEEN", 6, "new: in the second trace alone; gone: in the first alone."),
+    Column::word("SEEN", 6, "new: only in the second trace; gone: only in the first."),
     Column::figure("ALLOCS +/-", 4, "Change of the number of allocations."),
     Column::figure("TOTAL +/-", 3, "Change of the bytes handed out, over all allocations."),
     Column::figure("TOTAL/S +/-", 7, "Change of the bytes handed out per second; where the lengths differ."),

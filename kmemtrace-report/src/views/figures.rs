@@ -70,7 +70,7 @@ Figures of each folder of the kernel's sources, of the files in it, their functi
 information, from a built tree (-k) or from a map (--names); without any, call-sites are sorted into modules. The sort key sizes the \
 nodes and is the first column. Each node has a peak of its own, which is not the sum of those below; of folders it is counted for \
 --sort peak and for JSON, JSON Lines and CSV, which no index answers. Objects of kmalloc and of caches count; --kind pages makes a \
-tree of pages, and so does a recording of pages alone.
+tree of pages, and so does a recording of only pages.
 
 --by stack, task, cgroup, module, site or use, or several of them, makes a tree over these: the first key at the top, stacks from their \
 outermost frame to the call-site. There pages count where they were recorded, else objects of slabs; --kind chooses. An allocation without a stack stands under its call-site.",
@@ -125,7 +125,7 @@ pub(super) const CACHES: View = View {
     meaning: "Rows of slab caches and kmalloc sizes",
     help: "\
 Figures for each slab cache. Objects of kmalloc count under their size class, such as kmalloc-1k. Kernels 6.1 to 6.17 name the cache \
-in frees alone: there a first pass over the trace learns which cache each call-site allocates from.",
+only in frees: there a first pass over the trace learns which cache each call-site allocates from.",
     examples: &[("caches --sort live DIR", "caches that hold most memory at the end")],
     options: &["sort", "top"],
     groupings: &[],
@@ -144,7 +144,7 @@ Findings about pairs of allocation and free, by class and by the two call-sites.
 it, and unseen where objects of the same call-site are freed on a path without events. The rest are errors: bugs in the kernel, as far \
 as this trace can tell.",
     examples: &[
-        ("mismatch --class kind_mismatch DIR", "one class alone"),
+        ("mismatch --class kind_mismatch DIR", "only one class"),
         ("mismatch --fail-on kind_mismatch,cache_mismatch DIR", "exit status 1 where there are errors"),
         ("--explain free_after_free", "the kernel's reason for a class"),
     ],
@@ -195,7 +195,7 @@ pub(super) const LEAKS: View = View {
     meaning: "Memory that grows evenly and is not freed",
     help: "\
 Objects that are live at the end and were allocated evenly over the recording, by thread and call-site; then those of short \
-processes by their command, and at last by call-site alone. Rows that grow together are one line: --parts shows each of them. \
+processes by their command, and at last only by call-site. Rows that grow together are one line: --parts shows each of them. \
 leak: nothing known explains it. maybe: some of the objects may be gone, or their cache is not known, or events were lost in more \
 than one tenth of the recording. cache: the kernel takes the memory back by itself when it is short of it. (runs): the thread lived at the \
 end. any task: threads of that command, which come and go.

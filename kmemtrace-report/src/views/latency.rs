@@ -97,7 +97,7 @@ pub(super) const WAITS: View = View {
     help: "\
 Allocations of pages by call-site, task, cgroup, order or flags: how many waited for direct reclaim, node reclaim or compaction, and how long. \
 The wait is that of the thread since its last allocation of pages. The recording needs the events of pages, too: \
-kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocation: see stalls. --span counts the time of these kinds alone; --site, --module and --branch go by the call-site, which needs stacks.",
+kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocation: see stalls. --span counts only the time of these kinds; --site, --module and --branch go by the call-site, which needs stacks.",
     examples: &[("waits --by task,order DIR", "by thread and order")],
     options: &["by", "threshold", "span", "site", "module", "branch", "top"],
     groupings: &[GroupKey::Site, GroupKey::Task, GroupKey::Cgroup, GroupKey::Order, GroupKey::Gfp],

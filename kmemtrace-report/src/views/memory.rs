@@ -36,7 +36,7 @@ pub(super) const FAILED: View = View {
     meaning: "Allocations that the kernel refused",
     help: "\
 Allocations that returned no memory, by call site, size, flags and thread, the most frequent first. Below stand the free blocks of each \
-zone at the start and at the end, by order: a request of order 4 fails where there are blocks of orders below 4 alone.
+zone at the start and at the end, by order: a request of order 4 fails where there are only blocks of orders below 4.
 
 The flags __GFP_NOWARN and __GFP_NORETRY say that the caller has a way without the memory, or asks for less then. Such requests have a \
 fallback: they are counted apart and come last.",

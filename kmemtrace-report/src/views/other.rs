@@ -39,7 +39,7 @@ pub(super) const ACCOUNT: View = View {
     meaning: "Callers as trace_analyze and slab_account list them",
     help: "\
 Callers and their sums over kmalloc and cache objects, in the text that other programs print and scripts read. --kind pages accounts for \
-pages instead, and so does a recording of pages alone. Greatest live bytes come first, in slab-account greatest bytes of all allocations; ties go by name. A verdict that is not \
+pages instead, and so does a recording of only pages. Greatest live bytes come first, in slab-account greatest bytes of all allocations; ties go by name. A verdict that is not \
 complete stands on standard error.",
     examples: &[
         ("account --sort live_wasted -o account.txt DIR", "callers whose live objects waste most"),
@@ -71,7 +71,7 @@ pub(super) const EVENTS: View = View {
     name: "events",
     meaning: "Every event and every gap, in order",
     help: "\
-Each allocation, free and gap of the recording in one order over all CPUs. The verdict stands on standard error.",
+Each allocation, free and gap of the recording in one order over all CPUs. The verdict goes to standard error.",
     examples: &[("events --pid 4711 --time +1s,+2s DIR", "a second of one thread")],
     options: &["top"],
     groupings: &[],

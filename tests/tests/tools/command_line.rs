@@ -354,7 +354,8 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
     let common = table(&page, "## Options of every view");
     for view in VIEWS {
         let own = table(&page, &format!("### {view}"));
-        let of_text = ["--format", "--bytes", "--show-addresses", "--color", "--no-pager"].map(str::to_owned).into();
+        let of_text =
+            ["--format", "--bytes", "--show-addresses", "--color", "--width", "--no-pager"].map(str::to_owned).into();
         let of_objects = [
             "--module",
             "--cache",
