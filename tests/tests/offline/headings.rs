@@ -33,9 +33,12 @@ fn a_recording_that_goes_on_is_no_damaged_one() {
 
 #[test]
 fn a_view_without_its_events_says_so_above_its_rows() {
-    let missing =
+    const RECLAIM: &str =
         "the recording has no events of reclaim, compaction or shrinkers: record them with kmemtraced -e latency";
-    for view in ["latency", "stalls", "shrinkers"] {
+    const TIMED: &str = "the recording has no timed functions: record them with kmemtraced -e latency --functions";
+    for (view, missing) in
+        [("latency", RECLAIM), ("stalls", RECLAIM), ("shrinkers", RECLAIM), ("waits", RECLAIM), ("functions", TIMED)]
+    {
         let trace = data("amd64-6.1");
         let [table, said] = printed(&[view], &[&trace]);
         assert!(table.contains(&format!("Nothing to show: {missing}.")), "{view}: {table}");
@@ -51,7 +54,7 @@ fn a_view_without_its_events_says_so_above_its_rows() {
 fn a_view_of_memory_whose_events_were_not_recorded_is_no_empty_one() {
     let missing = "the recording has no events of allocations: record them with kmemtraced -e slab,page";
     let waits = data("latency-amd64-6.18");
-    for view in ["leaks", "live", "sites", "tasks", "mismatch", "failed", "summary"] {
+    for view in ["leaks", "live", "sites", "tasks", "mismatch", "failed"] {
         let [table, _] = printed(&[view], &[&waits]);
         assert!(table.contains(&format!("Nothing to show: {missing}.")), "{view}: {table}");
     }
