@@ -289,10 +289,26 @@ impl CommandLine {
                 let _ = writeln!(io::stderr(), "kmemtraced: {line}");
                 std::process::exit(NOT_STARTED.into())
             }
-            None if error.use_stderr() => error.exit(),
+            None if error.use_stderr() => without_far_guess(error).exit(),
             None => error,
         })
     }
+}
+
+/// Least likeness of an option to the mistyped one, from 0 to 1.
+const LIKE: f64 = 0.8;
+
+/// The error without an option that the parser takes for the mistyped one although they have little in common.
+fn without_far_guess(mut error: clap::Error) -> clap::Error {
+    if let (Some(ContextValue::String(given)), Some(ContextValue::String(guess))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::SuggestedArg))
+        && strsim::jaro_winkler(given.trim_start_matches('-'), guess.trim_start_matches('-')) < LIKE
+    {
+        error.remove(ContextKind::SuggestedArg);
+        // It has the guess, too.
+        error.remove(ContextKind::Usage);
+    }
+    error
 }
 
 /// The program, with the options that each word takes.

@@ -106,8 +106,19 @@ fn refusal(words: &[OsString], error: clap::Error) -> Refusal {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => {
             Refusal::Line(format!("help: {}", no_view(OsStr::new(word))))
         }
-        _ => Refusal::Clap(error),
+        _ => Refusal::Clap(without_far_guess(error)),
     }
+}
+
+/// The error without an option that the parser takes for the mistyped one although they have little in common.
+fn without_far_guess(mut error: clap::Error) -> clap::Error {
+    if let (Some(ContextValue::String(given)), Some(ContextValue::String(guess))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::SuggestedArg))
+        && nearest::nearest(given.trim_start_matches('-'), std::iter::once(guess.trim_start_matches('-'))).is_empty()
+    {
+        error.remove(ContextKind::SuggestedArg);
+    }
+    error
 }
 
 /// Steps of the old program's command line.

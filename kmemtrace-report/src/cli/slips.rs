@@ -59,10 +59,11 @@ const OPTIONS_OF_PERF: [(&[&str], &str); 17] = [
 ];
 
 /// Options that people expect and no view has, and what to use in their place.
-const OPTIONS_OF_NONE: [(&[&str], &str); 6] = [
+const OPTIONS_OF_NONE: [(&[&str], &str); 7] = [
     (&["--stack", "--stacks"], "use --by stack, or tree --by stack"),
-    (&["--since", "--until", "--last"], "use --time FROM,TO, as +10s, or 50%,"),
+    (&["--since", "--until", "--last"], "use --time FROM,TO, such as +10s, or 50%,"),
     (&["--limit", "--lines", "--head"], "use -n N"),
+    (&["--group-by", "--groupby"], "use --by KEY,..."),
     (&["--cpu", "--cpus"], "all CPUs are in every view; cross shows frees on another CPU, and events the CPU of each"),
     (&["--report"], "use --memstrack LIST for reports of memstrack, or name a view"),
     (&["--notui", "--nogui", "--no-tui"], "use top --once, which prints the screen as text"),

@@ -540,6 +540,8 @@ fn each_slip_is_told_the_line_to_type() -> Result<(), Skip> {
         ("kmemtraced", "-b 0 -d 1", "a size is 16 (MiB)"),
         ("kmemtraced", "--max-size 0 -d 1", "a size is 16 (MiB)"),
         (REPORT, "summary --max-memory 0 x", "a size is 16 (MiB)"),
+        (REPORT, "live --group-by comm x", "use --by KEY,..."),
+        (REPORT, "live --jobs 0 x", "it is a number from 1 on"),
     ] {
         let mut command = Command::new(program(name));
         let output = command.args(words.split(' ')).current_dir(place.path()).output().unwrap();
@@ -548,6 +550,20 @@ fn each_slip_is_told_the_line_to_type() -> Result<(), Skip> {
         let lines = line.lines().take_while(|line| !line.is_empty()).count();
         assert!(line.contains(said) && lines == 1, "{name} {words}: {line}");
         assert!(!line.contains("-- topp"), "no command of that name is meant: {line}");
+    }
+    // An option that has little in common with the typed one is no help.
+    for (name, words, guess) in [
+        ("kmemtraced", "--foo", None),
+        (REPORT, "growth --slices 3 x", None),
+        ("kmemtraced", "--durationn 3", Some("'--duration'")),
+        (REPORT, "growth --siez 3 x", Some("'--size'")),
+    ] {
+        let output = Command::new(program(name)).args(words.split(' ')).current_dir(place.path()).output().unwrap();
+        let line = stderr(2, &output);
+        match guess {
+            Some(guess) => assert!(line.contains(guess), "{name} {words}: {line}"),
+            None => assert!(!line.contains("similar") && !line.contains("--boot"), "{name} {words}: {line}"),
+        }
     }
     Ok(())
 }

@@ -82,8 +82,9 @@ impl Line {
         let others = group.call_sites.saturating_sub(1) as u64;
         let others =
             if others > 0 { format!(" and {}", cells::counted(others, "more call site")) } else { String::new() };
+        // Without call-sites two groups may differ in their kind alone.
         let site_text = if site.text.is_empty() {
-            "objects".to_owned()
+            format!("objects of {}", most.kind.name())
         } else {
             format!("x {}", cut_cell(site.text.as_str().into()).text)
         };
