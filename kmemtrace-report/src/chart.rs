@@ -14,6 +14,7 @@ use crate::report;
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
+use crate::told;
 
 /// Draws the tree of a trace.
 pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
@@ -35,7 +36,7 @@ pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
         }
     };
     report::check_branches(args, &analysis.source_paths())?;
-    report::tell_rejected(&analysis);
+    told::rejected(&analysis);
     report::check_static(request, &analysis)?;
     let options = args.tree();
     let (head, tree) = tree_of(documents::tree(&analysis, &shape_of(request), &options))?;
@@ -69,7 +70,7 @@ fn draw_keys(request: &Request, keys: Vec<GroupKey>, form: FileForm) -> anyhow::
     }
     let (analysis, suggestions) = report::analyse(request, args.held_by(&keys).with_nodes(true))?;
     report::check_branches(args, &analysis.source_paths())?;
-    report::tell_rejected(&analysis);
+    told::rejected(&analysis);
     let (head, tree) = tree_of(documents::key_tree(&analysis, &shape_of(request), &args.tree()))?;
     write(request, &head, &tree, form)?;
     suggestions.iter().for_each(|line| say(line));

@@ -13,6 +13,7 @@ use crate::report;
 use crate::suggest;
 use crate::terminal::messages::say;
 use crate::terminal::progress::ProgressLine;
+use crate::told;
 use crate::views::view::Needs;
 
 /// Prints a view.
@@ -37,7 +38,7 @@ pub(crate) fn latency(
     let event_names = trace.names.len();
     let latency = query.latency(&mut trace, asked, &mut ProgressLine::new(args.quiet))?;
     let observed = latency.observed();
-    report::explain_empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
+    told::empty_window(("--time", args.time), &trace, observed.events, observed.first_key);
     if let Some(paths) = latency.source_paths() {
         report::check_branches(args, paths)?;
     }

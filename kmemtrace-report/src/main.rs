@@ -19,6 +19,7 @@ mod exit;
 mod export;
 mod fitted;
 mod follow_spans;
+mod gate;
 mod latency;
 mod memstrack;
 mod names;
@@ -32,6 +33,7 @@ mod render;
 mod report;
 mod suggest;
 mod terminal;
+mod told;
 #[cfg(feature = "top")]
 mod top;
 mod views;

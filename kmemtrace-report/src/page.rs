@@ -17,6 +17,7 @@ use crate::report;
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
+use crate::told;
 
 /// Rows of a table at most: its search and its order take all of them.
 const MAX_ROWS: usize = 10_000;
@@ -67,7 +68,7 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
         None => Answers::of_trace(request)?,
     };
     report::check_branches(args, &answers.sites.source_paths())?;
-    report::tell_rejected(&answers.sites);
+    told::rejected(&answers.sites);
     let documents = documents(request, &answers)?;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = html::page(&documents, &mut out);

@@ -6,22 +6,19 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use kmemtrace::documents::group::AllocinfoAgreement;
-use kmemtrace::documents::leaks::LeaksBody;
 use kmemtrace::documents::{self, Body, Document};
 use kmemtrace::{
-    Analysis, AnalysisError, Completeness, Figure, Finding, GroupKey, ModuleRule, Moment, Notes, Observed, Query,
-    Select, Shape, SortKey, Space, TimeWindow, Trace, UnknownEvents,
+    Analysis, AnalysisError, Completeness, Figure, GroupKey, ModuleRule, Moment, Notes, Observed, Query, Select, Shape,
+    SortKey, Space, TimeWindow, Trace,
 };
 use kmemtrace_abi::event::Kind;
-use kmemtrace_abi::fault::{Code, Verdict};
+use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::open::{OpenOptions, Wanted, is_being_recorded};
 use kmemtrace_abi::stream::CpuStream;
-use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
-use kmemtrace_abi::text::units::counted;
 use kmemtrace_abi::trace::{FTRACE_TEXT, InputKind, PERF_DATA};
 
-use crate::args::{Args, ExportTo, FailOn, Format, SortBy};
+use crate::args::{Args, ExportTo, Format, SortBy};
 use crate::cli::Request;
 use crate::of_text::{self, input_name};
 use crate::render::event_output::{EventOutput, Limited};
@@ -34,11 +31,8 @@ use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::screen::Screen;
-use crate::{exit, fitted, names, suggest};
+use crate::{exit, fitted, gate, names, suggest, told};
 
-/// Findings about texts that are told beside a view.
-const OF_TEXTS: [Code; 6] =
-    [Code::BadText, Code::TextCut, Code::DroppedLines, Code::BadLine, Code::Untold, Code::NoAddress];
 /// Views that take a saved document in place of a trace.
 const OF_DOCUMENTS: [&str; 5] = ["sites", "tree", "account", "html", "chart"];
 /// View of the calls that the tracer function_graph timed.
@@ -55,7 +49,7 @@ pub(crate) fn view(
     document: for<'a> fn(&'a Analysis, &Shape, &Args) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     check_tree(request)?;
-    check_fail_on(request)?;
+    gate::check(request)?;
     if let Some(saved) = saved_document(request)? {
         let analysis = of_document(request, query, &saved)?;
         return print_view(request, &analysis, (&[], Beside::default()), document);
@@ -132,10 +126,10 @@ fn analyse_trace(request: &Request, query: Query, trace: &mut Trace) -> anyhow::
         Some(Moment::Until(window)) => ("--at", Some(window)),
         _ => ("--time", args.time),
     };
-    explain_empty_window(window, trace, analysis.events(), analysis.first_key());
-    tell_unknown_events(analysis.unknown_events());
-    tell_bad_text(trace);
-    tell_warnings(trace);
+    told::empty_window(window, trace, analysis.events(), analysis.first_key());
+    told::unknown_events(analysis.unknown_events());
+    told::bad_text(trace);
+    told::warnings(trace);
     let takes_none = analysis.rows().next().is_none();
     let mut suggestions = Vec::new();
     // Leaks are chosen after all objects are counted: rows do not tell whether the filters take any.
@@ -233,7 +227,7 @@ fn print_document<'a>(
 ) -> anyhow::Result<u8> {
     let args = &request.args;
     check_branches(args, &analysis.source_paths())?;
-    tell_rejected(analysis);
+    told::rejected(analysis);
     check_static(request, analysis)?;
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
@@ -251,8 +245,8 @@ fn print_document<'a>(
         has_stacks: has_stacks || text.is_some_and(|text| text.has_stacks),
         has_reclaim,
         red_zones,
-        missing: not_recorded(analysis, &args.filters.kind),
-        lacks_pages: lacks(analysis, Kind::Pages),
+        missing: told::not_recorded(analysis, &args.filters.kind),
+        lacks_pages: told::lacks(analysis, Kind::Pages),
         ..table_options(request, &request.inputs()[0])
     };
     let shaped = |top: Option<usize>| make(&Shape { sort: sort.clone(), top: if is_counted { None } else { top } });
@@ -273,35 +267,13 @@ fn print_document<'a>(
         if args.filters.kind.is_empty() && space != Space::Slab {
             say(&format!("{0} alone are there, so these are callers of {0}", space.name()));
         }
-        tell_verdict(analysis.completeness());
+        told::verdict(analysis.completeness());
     }
     let gate = match &document.body {
-        Body::Leaks(view) => gate_of_leaks(args, view, not_recorded(analysis, &args.filters.kind)),
-        _ => gate(args, analysis),
+        Body::Leaks(view) => gate::leaks(args, view, told::not_recorded(analysis, &args.filters.kind)),
+        _ => gate::findings(args, analysis),
     };
     Ok(status(args, analysis.completeness()).max(gate))
-}
-
-/// True where the recorder was not asked for events of this kind.
-fn lacks(analysis: &Analysis, kind: Kind) -> bool {
-    let info = analysis.info();
-    info.input == InputKind::Kmemtrace && !info.capabilities.kinds[kind]
-}
-
-/// Why a view has no rows whatever came to pass: no event of the kinds that are asked for was recorded.
-fn not_recorded(analysis: &Analysis, asked: &[Kind]) -> Option<String> {
-    let kinds = if asked.is_empty() { &Kind::ALL[..] } else { asked };
-    if !kinds.iter().all(|&kind| lacks(analysis, kind)) {
-        return None;
-    }
-    let (of, option) = match asked {
-        [] => ("allocations", "slab,page"),
-        [kind, ..] => match kind.space() {
-            Space::Pages => ("pages", "page"),
-            space => (space.name(), space.name()),
-        },
-    };
-    Some(format!("the recording has no events of {of}: record them with kmemtraced -e {option}"))
 }
 
 /// Path of the saved document that is named in place of a trace; `None` for a trace.
@@ -372,15 +344,15 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
             None => query.run_with(&mut trace, &mut progress)?,
         };
         let asked = if window.is_some() { (option, window) } else { ("--time", args.time) };
-        explain_empty_window(asked, &trace, analysis.events(), analysis.first_key());
+        told::empty_window(asked, &trace, analysis.events(), analysis.first_key());
         Ok(analysis)
     };
     let (first, last) = (&inputs[0], &inputs[inputs.len() - 1]);
     let (before, after) = (analyse(first, "--before", args.before)?, analyse(last, "--after", args.after)?);
     of_text::check_sides(&before, &after)?;
     let is_one_trace = first == last;
-    sides_of(&before, &after, is_one_trace).for_each(|side| tell_unknown_events(side.unknown_events()));
-    sides_of(&before, &after, is_one_trace).for_each(tell_rejected);
+    sides_of(&before, &after, is_one_trace).for_each(|side| told::unknown_events(side.unknown_events()));
+    sides_of(&before, &after, is_one_trace).for_each(told::rejected);
     check_branches(args, &before.source_paths().into_iter().chain(after.source_paths()).collect())?;
     let make = |top| Ok(documents::compare(&before, &after, &Shape { sort: Vec::new(), top })?);
     let document = print_fitted(request, &table_options(request, last), make)?;
@@ -412,7 +384,7 @@ fn growth_of_texts(request: &Request, query: &Query, mut last: Trace) -> anyhow:
     let mut slices = Vec::new();
     for text in &mut texts {
         slices.push(query.run_with(text, &mut ProgressLine::new(args.quiet))?);
-        tell_bad_text(text);
+        told::bad_text(text);
     }
     let slices: Vec<&Analysis> = slices.iter().collect();
     print_fitted(request, &table_options(request, &request.inputs()[0]), |top| {
@@ -468,11 +440,11 @@ pub(crate) fn end_observed(
     event_names: usize,
 ) -> u8 {
     let (args, completeness) = (&request.args, &observed.completeness);
-    tell_counts(completeness, observed.events);
-    tell_unknown_events(&completeness.unknown);
-    tell_bad_text(trace);
+    told::counts(completeness, observed.events);
+    told::unknown_events(&completeness.unknown);
+    told::bad_text(trace);
     let status = status(args, completeness);
-    explain_empty_window(("--time", args.time), trace, observed.events, observed.first_key);
+    told::empty_window(("--time", args.time), trace, observed.events, observed.first_key);
     if !has_rows {
         // Options that made this pass are good for another query.
         let lines = with_options(request, Query::by_kind())
@@ -480,74 +452,6 @@ pub(crate) fn end_observed(
         lines.iter().flatten().for_each(|line| say(line));
     }
     status
-}
-
-/// Tells verdict, events, loss and gaps beside an output that is no view.
-pub(crate) fn tell_counts(completeness: &Completeness, events: u64) {
-    if let Some([lines, blocks]) = completeness.skipped {
-        let _ = writeln!(
-            io::stderr(),
-            "{}: {events} entries, {lines} lines and {blocks} blocks skipped",
-            completeness.verdict_name()
-        );
-        return;
-    }
-    let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
-    let plural = |n: u64| if n == 1 { "" } else { "s" };
-    let (verdict, gaps) = (completeness.verdict_name(), completeness.gaps);
-    let counts = format!("{events} event{}, {lost} lost, {gaps} gap{}", plural(events), plural(gaps));
-    let _ = writeln!(io::stderr(), "{verdict}: {counts}");
-}
-
-/// Tells of loss and damage where the output has no place for a verdict.
-pub(crate) fn tell_verdict(completeness: &Completeness) {
-    if completeness.verdict != Verdict::Complete {
-        let lost = completeness.lost_events.map_or("an unknown number of".to_owned(), |n| n.to_string());
-        say(&format!("the trace is {}: {lost} events lost, the figures are estimates", completeness.verdict_name()));
-    }
-}
-
-/// Status of `--fail-on`: the gate fires on errors, and for classes without errors on findings that loss does not explain.
-fn gate(args: &Args, analysis: &Analysis) -> u8 {
-    let errors = |class: Finding| {
-        let of_class = analysis.findings().filter(|finding| finding.class == class);
-        of_class.fold(0u64, |sum, finding| {
-            let unseen = if class.is_error() { finding.unseen } else { 0 };
-            sum.saturating_add(finding.count.saturating_sub(finding.suspect).saturating_sub(unseen))
-        })
-    };
-    let classes = args.fail_on.iter().filter_map(|fail_on| match fail_on {
-        FailOn::Class(class) => Some(*class),
-        FailOn::Leak => None,
-    });
-    let fired: Vec<String> = classes
-        .map(|class| (class, errors(class)))
-        .filter(|(_, errors)| *errors > 0)
-        .map(|(class, errors)| format!("{errors} {}", class.name()))
-        .collect();
-    if fired.is_empty() {
-        return exit::OK;
-    }
-    say(&format!("--fail-on: {}", fired.join(", ")));
-    exit::GATE
-}
-
-/// Status of `--fail-on leak`: the gate fires on groups that nothing known explains, and says so where it could see none.
-fn gate_of_leaks(args: &Args, view: &LeaksBody<'_>, missing: Option<String>) -> u8 {
-    let leaks = view.leaks();
-    if args.fail_on.is_empty() {
-        return exit::OK;
-    }
-    if let Some(missing) = missing {
-        say(&format!("--fail-on: no leak could be found: {missing}"));
-    } else if !view.is_judged() {
-        say("--fail-on: no leak could be found: the events are too few seconds, or have no times; record for a minute");
-    }
-    if leaks == 0 {
-        return exit::OK;
-    }
-    say(&format!("--fail-on: {leaks} leak{}", if leaks == 1 { "" } else { "s" }));
-    exit::GATE
 }
 
 /// Query with the options that every view has.
@@ -723,19 +627,6 @@ fn sides_of<'a>(before: &'a Analysis, after: &'a Analysis, is_one_trace: bool) -
     [before, after].into_iter().take(if is_one_trace { 1 } else { 2 })
 }
 
-/// Tells of files of debug information that failed a check, with the reasons.
-pub(crate) fn tell_rejected(analysis: &Analysis) {
-    let report = analysis.names_report();
-    if report.cut_names > 0 {
-        let names = counted(report.cut_names, "name");
-        say(&format!("{names} of symbols cut after {MAX_NAME_BYTES} bytes: no kernel has such long ones"));
-    }
-    for (file, why) in report.rejected {
-        let [file, why] = [file.as_os_str().as_encoded_bytes(), why.as_bytes()].map(|bytes| escape(bytes).into_owned());
-        say(&format!("{file}: not used for names: {why}"));
-    }
-}
-
 /// Refuses options that a tree over folders, or one over keys, does not have.
 pub(crate) fn check_tree(request: &Request) -> anyhow::Result<()> {
     let args = &request.args;
@@ -765,20 +656,6 @@ pub(crate) fn check_tree(request: &Request) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses a reason for the exit status 1 that the view does not have.
-fn check_fail_on(request: &Request) -> anyhow::Result<()> {
-    let is_of_leaks = request.view.name == "leaks";
-    match request.args.fail_on.iter().find(|fail_on| (**fail_on == FailOn::Leak) != is_of_leaks) {
-        Some(FailOn::Leak) => {
-            anyhow::bail!("--fail-on leak: {} does not look for leaks; use leaks --fail-on leak", request.view.name)
-        }
-        Some(FailOn::Class(class)) => {
-            anyhow::bail!("--fail-on {}: leaks has no findings; use mismatch --fail-on {0}", class.name())
-        }
-        None => Ok(()),
-    }
-}
-
 /// Refuses an order by static sizes where none are known.
 pub(crate) fn check_static(request: &Request, analysis: &Analysis) -> anyhow::Result<()> {
     let is_asked = request.sort_keys().iter().any(|key| matches!(key, SortKey::Static | SortKey::Current));
@@ -788,49 +665,6 @@ pub(crate) fn check_static(request: &Request, analysis: &Analysis) -> anyhow::Re
         );
     }
     Ok(())
-}
-
-/// Explains an empty window of an option by the first event's time: times are those of the trace's clock, not of the wall's.
-pub(crate) fn explain_empty_window(
-    (option, window): (&str, Option<TimeWindow>),
-    trace: &Trace,
-    events: u64,
-    begins: u64,
-) {
-    let Some(window) = window else { return };
-    let units = trace.info.keys().per_second();
-    let starts = if units == 1 { begins.to_string() } else { (begins as f64 / units as f64).to_string() };
-    if events == 0 {
-        say(&format!("{option}: no events in this window; the trace starts at {starts}"));
-    } else if window.starts_before(begins, units) {
-        say(&format!("{option}: the trace starts later, at {starts}; write +TIME for a time after its start"));
-    }
-}
-
-/// Tells of events that may concern objects and that this version does not know: a newer kernel's path would be missing in silence.
-fn tell_unknown_events(unknown: &UnknownEvents) {
-    for (name, count) in unknown.iter() {
-        let name = escape(name);
-        say(&format!(
-            "{name}: {count} events of kmem that this version does not know: objects may have gone through them"
-        ));
-    }
-}
-
-/// Prints warnings about a text of one moment.
-fn tell_warnings(trace: &Trace) {
-    let warnings = trace.info.text.iter().flat_map(|text| &text.warnings);
-    warnings.for_each(|warning| say(&escape(warning.as_bytes())));
-}
-
-/// Tells what is wrong with a text: the line at which it ends early, or makes no sense, and loss that it does not tell.
-pub(crate) fn tell_bad_text(trace: &Trace) {
-    for stream in &trace.streams {
-        for fault in stream.report().faults.iter().filter(|fault| OF_TEXTS.contains(&fault.code)) {
-            let path = escape(stream.path().as_os_str().as_encoded_bytes()).into_owned();
-            say(&format!("{path}: {}", fault.message));
-        }
-    }
 }
 
 pub(crate) fn print(request: &Request, document: &Document<'_>, options: &TableOptions) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@ use crate::report;
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
+use crate::told;
 
 /// Export of one file.
 pub(super) struct Job<'a> {
@@ -62,7 +63,7 @@ impl<'a> Job<'a> {
 
     /// Tells the verdict, and finds the exit status.
     pub(super) fn end(&self, analysis: &Analysis) -> u8 {
-        report::tell_counts(analysis.completeness(), analysis.events());
+        told::counts(analysis.completeness(), analysis.events());
         report::status(&self.request.args, analysis.completeness())
     }
 }

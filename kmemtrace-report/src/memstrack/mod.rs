@@ -22,6 +22,7 @@ use crate::report;
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::terminal::progress::ProgressLine;
+use crate::told;
 use rows::Choice;
 use slabs::Slabs;
 
@@ -47,11 +48,11 @@ pub(crate) fn memstrack(request: &Request) -> anyhow::Result<u8> {
     let (answers, suggestions) = answers(request)?;
     let Some(first) = answers.trees.iter().flatten().chain(&answers.plain).next() else { return Ok(crate::exit::OK) };
     report::check_branches(args, &first.source_paths())?;
-    report::tell_rejected(first);
+    told::rejected(first);
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = args.memstrack.iter().try_for_each(|asked| print(asked, &answers, &mut out));
     out.finish(written)?;
-    report::tell_verdict(first.completeness());
+    told::verdict(first.completeness());
     if let Some(tree) = answers.trees.iter().flatten().next() {
         with_tree(tree, SortKey::Figure(Figure::LiveAllocated), Some(FRAMES), |tree| {
             // A recording of pages without one has nothing to record again.

@@ -26,6 +26,7 @@ use crate::render::top_screen::keys::{self, Command};
 use crate::render::top_screen::state::ScreenState;
 use crate::render::top_screen::{self, Look, ScreenView};
 use crate::report;
+use crate::told;
 use player::{Player, SECOND};
 use save::Saved;
 use script::{Script, Step};
@@ -75,7 +76,7 @@ pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
         let has_colour = crate::terminal::screen::Screen::of_output(false, args.color, None).has_colour;
         interactive::run(&mut player, script, (from, args.live.speed), (has_colour, &saved))?;
     }
-    report::tell_bad_text(player.trace());
+    told::bad_text(player.trace());
     Ok(exit::OK)
 }
 

@@ -29,7 +29,7 @@ const BUSY_BYTES: usize = 32 << 10;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Longest wait for the writer before the flag of a second stop signal is looked at again.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest wait for data: some kernels forget to wake a reader (Linux before 6.8, "Fix waking up ring buffer readers").
+/// Longest wait for data. Kernels have had bugs that left a waiting reader asleep, and the buffer must not fill up meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// Interval between two samples of the counters.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
