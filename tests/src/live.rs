@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
@@ -161,7 +163,15 @@ impl Drop for Instance<'_> {
             return;
         }
         let _ = self.write("tracing_on", "0");
-        if let Err(error) = fs::remove_dir(&self.path) {
+        // A process that another thread starts has this one's files until it runs its program.
+        let until = Instant::now() + Duration::from_secs(10);
+        let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+        let mut removed = fs::remove_dir(&self.path);
+        while removed.as_ref().is_err_and(is_busy) && Instant::now() < until {
+            sleep(Duration::from_millis(10));
+            removed = fs::remove_dir(&self.path);
+        }
+        if let Err(error) = removed {
             eprintln!("{} stays behind: {error}", self.path.display());
         }
     }
