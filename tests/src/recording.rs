@@ -53,10 +53,12 @@ impl Directory {
     }
 }
 
-/// Seeds of random traces: the usual ones, or the range in `KMEMTRACE_SEEDS=FROM..TO`.
-pub fn seeds(usual: Range<u64>) -> Range<u64> {
+/// Seeds of random traces: the first half of these, all of them with `KMEMTRACE_RUNS=all`, or the range in `KMEMTRACE_SEEDS=FROM..TO`.
+pub fn seeds(all: Range<u64>) -> Range<u64> {
     let asked = std::env::var("KMEMTRACE_SEEDS").ok();
     let parse = |text: &str| text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    let half = all.start..all.end.min(all.start + (all.end - all.start).div_ceil(2));
+    let usual = if std::env::var_os("KMEMTRACE_RUNS").is_some_and(|runs| runs == "all") { all } else { half };
     asked.map_or(usual, |text| parse(&text).unwrap_or_else(|| panic!("KMEMTRACE_SEEDS={text} is not FROM..TO")))
 }
 

@@ -146,9 +146,9 @@ fn a_file_cut_anywhere_is_truncated_and_its_whole_blocks_are_reported() {
     let dir = Directory::new(&[]);
     for seed in seeds() {
         // Each length near the ends of blocks, and some in between.
-        let is_near = |len: usize| seed.blocks.iter().any(|b| b.bytes.start.abs_diff(len) <= 120);
+        let is_near = |len: usize| seed.blocks.iter().any(|b| b.bytes.start.abs_diff(len) <= 100);
         let len_of_all = seed.bytes.len();
-        for len in (0..=len_of_all).filter(|&len| is_near(len) || len + 120 > len_of_all || len % all_or(7) == 0) {
+        for len in (0..=len_of_all).filter(|&len| is_near(len) || len + 120 > len_of_all || len % all_or(61) == 0) {
             let read = seed.read(&dir, &seed.bytes[..len]);
             let want = if len == seed.bytes.len() { seed.verdict } else { Verdict::Truncated };
             let whole = seed.events(|i| seed.blocks[i].bytes.end <= len);
@@ -160,7 +160,7 @@ fn a_file_cut_anywhere_is_truncated_and_its_whole_blocks_are_reported() {
 
 #[test]
 fn a_flipped_bit_anywhere_is_corrupt_and_costs_its_block_only() {
-    let step = all_or(37);
+    let step = all_or(101);
     let dir = Directory::new(&[]);
     for seed in seeds() {
         for bit in (0..seed.bytes.len() * 8).step_by(step) {

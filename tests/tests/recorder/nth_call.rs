@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -87,82 +87,91 @@ struct Case {
 
 fn each_failed_call_has_message_or_harmless() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return Err(Skip("needs strace".to_owned()));
-    }
-    let cases = cases();
-    let (next, told, faults) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()), Mutex::new(Vec::new()));
-    let workers = thread::available_parallelism().map_or(2, usize::from) * 2;
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match fail(&tracefs, *case) {
-                        Ok(end) => *told.lock().expect("a count").entry(end).or_insert(0) += 1,
-                        Err(fault) => {
-                            eprintln!("{case:?}: {fault}");
-                            faults.lock().expect("a list").push(format!("{case:?}: {fault}"));
-                        }
-                    }
+    has_strace()?;
+    each_of(&cases(), |_, case| fail(&tracefs, case));
+    Ok(())
+}
+
+fn has_strace() -> Result<(), Skip> {
+    let found = Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if found { Ok(()) } else { Err(Skip("needs strace".to_owned())) }
+}
+
+/// Runs `test` on all cases, several at once because most of their time is waiting; it gets the number of its thread, and returns how the
+/// case ended, or the broken promise.
+fn each_of(cases: &[Case], test: impl Fn(usize, Case) -> Result<String, String> + Sync) {
+    let (next, ends, faults) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()), Mutex::new(Vec::new()));
+    let work = |number: usize| {
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match test(number, *case) {
+                Ok(end) => *ends.lock().expect("counts").entry(end).or_insert(0) += 1,
+                Err(fault) => {
+                    eprintln!("{case:?}: {fault}");
+                    faults.lock().expect("a list").push(format!("{case:?}: {fault}"));
                 }
-            });
+            }
         }
+    };
+    thread::scope(|scope| {
+        let work = &work;
+        let workers = thread::available_parallelism().map_or(2, usize::from) * 2;
+        (0..workers).for_each(|number| drop(scope.spawn(move || work(number))));
     });
-    println!("{} calls failed, one at a time; ends: {:?}", cases.len(), told.lock().expect("counts"));
+    println!("{} calls failed, one at a time; ends: {:?}", cases.len(), ends.lock().expect("counts"));
     let faults = faults.into_inner().expect("a list");
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.join("\n"));
-    Ok(())
 }
 
 /// `recover` looks at an instance that a killed recorder left, and one of its calls fails: then either the instance is gone, or the
 /// status is 2 and a line says why.
 fn a_recovery_that_fails_somewhere_says_so() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return Err(Skip("needs strace".to_owned()));
-    }
-    let name = instance_name();
-    let instance = tracefs.path().join("instances").join(&name);
-    let recover = [program("kmemtraced").into_os_string(), "recover".into(), "-B".into(), name.clone().into()];
-    leave_instance(&instance, &name);
-    let (mut faults, mut ends) = (Vec::new(), BTreeMap::new());
-    let cases = sample(count_calls(&recover), "a recovery");
-    for case in &cases {
+    has_strace()?;
+    let places: Vec<(String, PathBuf)> = std::iter::repeat_with(instance_name)
+        .map(|name| (name.clone(), tracefs.path().join("instances").join(name)))
+        .take(thread::available_parallelism().map_or(2, usize::from) * 2)
+        .collect();
+    let recover = |name: &str| {
+        let words = ["recover", "-B", name].map(OsString::from);
+        [program("kmemtraced").into_os_string()].into_iter().chain(words).collect::<Vec<_>>()
+    };
+    let (name, instance) = &places[0];
+    leave_instance(instance, name);
+    let cases = sample(count_calls(&recover(name)), "a recovery");
+    each_of(&cases, |number, case| {
+        let (name, instance) = &places[number];
         if !instance.exists() {
-            leave_instance(&instance, &name);
+            leave_instance(instance, name);
         }
-        let output = failing(*case).args(&recover).stdin(Stdio::null()).output().expect("strace can be run");
+        let output = failing(case).args(recover(name)).stdin(Stdio::null()).output().expect("strace can be run");
         let (status, stderr) = (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned());
         let is_true = match status {
             Some(0) => !instance.exists(),
             Some(2) => !stderr.trim().is_empty() && !stderr.contains("panicked"),
             _ => stderr.contains("while loading shared libraries"),
         };
-        if !is_true {
-            faults.push(format!("{case:?}: {status:?}: {stderr}{}", String::from_utf8_lossy(&output.stdout)));
+        match is_true {
+            true => Ok(format!("status {status:?}")),
+            false => Err(format!("{status:?}: {stderr}{}", String::from_utf8_lossy(&output.stdout))),
         }
-        *ends.entry(status).or_insert(0) += 1;
-    }
-    run("kmemtraced", &["recover", "-B", &name], &[]);
-    println!("{} calls failed, one at a time; statuses: {ends:?}", cases.len());
-    assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.join("\n"));
+    });
+    places.iter().for_each(|(name, _)| drop(run("kmemtraced", &["recover", "-B", name], &[])));
     Ok(())
 }
 
 /// `doctor` fails at a call: it prints what it knows, or says why it knows nothing, and leaves no instance without a word.
 fn a_doctor_that_fails_somewhere_leaves_nothing() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return Err(Skip("needs strace".to_owned()));
-    }
-    let name = instance_name();
-    let left = tracefs.path().join("instances").join(format!("{name}-probe"));
-    let words = ["doctor", "--quick", "-B", &name].map(OsString::from);
-    let doctor: Vec<OsString> = [program("kmemtraced").into_os_string()].into_iter().chain(words).collect();
-    let (mut faults, mut ends) = (Vec::new(), BTreeMap::new());
-    let cases = sample(count_calls(&doctor), "a look at the machine");
-    for case in &cases {
-        let output = failing(*case).args(&doctor).stdin(Stdio::null()).output().expect("strace can be run");
+    has_strace()?;
+    let doctor = |name: &str| {
+        let words = ["doctor", "--quick", "-B", name].map(OsString::from);
+        [program("kmemtraced").into_os_string()].into_iter().chain(words).collect::<Vec<_>>()
+    };
+    let cases = sample(count_calls(&doctor(&instance_name())), "a look at the machine");
+    each_of(&cases, |_, case| {
+        let name = instance_name();
+        let probe = format!("{name}-probe");
+        let output = failing(case).args(doctor(&name)).stdin(Stdio::null()).output().expect("strace can be run");
         let (status, stderr) = (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned());
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         let is_true = match status {
@@ -170,28 +179,23 @@ fn a_doctor_that_fails_somewhere_leaves_nothing() -> Result<(), Skip> {
             Some(2) => !stderr.trim().is_empty(),
             _ => stderr.contains("while loading shared libraries"),
         };
-        let is_left = left.exists();
+        let is_left = tracefs.path().join("instances").join(&probe).exists();
         let is_told = stderr.contains("cannot be removed") || stdout.contains("cannot be removed");
         if is_left {
-            run("kmemtraced", &["recover", "-B", &format!("{name}-probe")], &[]);
+            run("kmemtraced", &["recover", "-B", &probe], &[]);
         }
-        if !is_true || stderr.contains("panicked") || (is_left && !is_told) {
-            faults.push(format!("{case:?}: {status:?}, left: {is_left}: {stderr}{stdout}"));
+        match !is_true || stderr.contains("panicked") || (is_left && !is_told) {
+            true => Err(format!("{status:?}, left: {is_left}: {stderr}{stdout}")),
+            false => Ok(format!("status {status:?}")),
         }
-        *ends.entry(status).or_insert(0) += 1;
-    }
-    println!("{} calls failed, one at a time; statuses: {ends:?}", cases.len());
-    assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.join("\n"));
+    });
     Ok(())
 }
 
 /// A call of the thread that collects names fails: the events are all there, and nothing hangs.
 fn names_that_cannot_be_read_are_all_that_is_missing() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return Err(Skip("needs strace".to_owned()));
-    }
-    let (mut ends, mut faults) = (BTreeMap::new(), Vec::new());
+    has_strace()?;
     let failures = [
         ("openat", "EMFILE"),
         ("read", "EIO"),
@@ -202,17 +206,8 @@ fn names_that_cannot_be_read_are_all_that_is_missing() -> Result<(), Skip> {
         ("write", "EIO"),
         ("write", "ENOSPC"),
     ];
-    for (name, error) in failures {
-        for number in [1, 2, 5] {
-            let case = Case { name, error, number };
-            match fail_names(&tracefs, case) {
-                Ok(end) => *ends.entry(end).or_insert(0) += 1,
-                Err(fault) => faults.push(format!("{case:?}: {fault}")),
-            }
-        }
-    }
-    println!("ends: {ends:?}");
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let cases = failures.map(|(name, error)| [1, 2, 5].map(|number| Case { name, error, number })).concat();
+    each_of(&cases, |_, case| fail_names(&tracefs, case));
     Ok(())
 }
 
