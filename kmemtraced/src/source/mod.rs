@@ -25,6 +25,7 @@ pub(crate) mod recovery;
 pub(crate) mod relay;
 pub(crate) mod stack_cost;
 pub(crate) mod stacks;
+pub(crate) mod stop;
 mod task_lists;
 pub(crate) mod tracefs;
 pub(crate) mod undo;
@@ -44,7 +45,7 @@ use crate::control::files::Control;
 use crate::source::functions::Functions;
 use crate::source::probes::Probes;
 use crate::source::stacks::Stacks;
-use crate::write::stop::Stop;
+use crate::source::stop::Stop;
 
 /// Trace buffer of one CPU in the kernel.
 pub(crate) trait CpuSource: Send {

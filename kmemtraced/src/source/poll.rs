@@ -25,7 +25,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::write::stop::Stop;
+    use crate::source::stop::Stop;
 
     #[test]
     fn a_stop_ends_the_wait_for_a_buffer() {

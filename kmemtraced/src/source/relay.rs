@@ -21,8 +21,8 @@ use crate::source::functions::Functions;
 use crate::source::poll::readable;
 use crate::source::probes::Probes;
 use crate::source::stacks::Stacks;
+use crate::source::stop::Stop;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample, SourceFacts, TraceSource};
-use crate::write::stop::Stop;
 
 /// The only ABI version that the kernel ever announced, for four record layouts.
 const ABI_VERSION: &str = "1";

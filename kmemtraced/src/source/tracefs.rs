@@ -33,9 +33,9 @@ use crate::source::kernel;
 use crate::source::poll::readable;
 use crate::source::probes::{self, Probes, Wanted};
 use crate::source::stacks::{self, Stacks, Wished};
+use crate::source::stop::Stop;
 use crate::source::task_lists;
 use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
-use crate::write::stop::Stop;
 
 /// Size of a sub-buffer where the kernel lets it be set.
 const SUB_BUFFER_KIB: u64 = 64;

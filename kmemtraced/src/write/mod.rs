@@ -54,7 +54,6 @@ mod reclaim_account;
 pub(crate) mod records;
 mod red_zones;
 mod slab_aliases;
-pub(crate) mod stop;
 mod tally;
 pub(crate) mod workers;
 pub(crate) mod writer;

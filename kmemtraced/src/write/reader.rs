@@ -13,11 +13,11 @@ use kmemtrace_abi::kernel::subbuffer::trimmed_len;
 use kmemtrace_abi::target::Endian;
 use rustix::io::Errno;
 
+use crate::source::stop::Stop;
 use crate::source::{CpuSource, Framing, RelayFraming, Sample};
 use crate::write::block_buffer::BlockBuffer;
 use crate::write::block_pool::BlockPool;
 use crate::write::overruns::{OverrunWatch, Overruns};
-use crate::write::stop::Stop;
 
 /// Bytes of a block's payload; more where a sub-buffer is larger.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;

@@ -18,6 +18,7 @@ use crate::process::confine;
 use crate::process::memory;
 use crate::process::messages;
 use crate::process::thread::{Granted, not_started, own_tid, prioritize};
+use crate::source::stop::Stop;
 use crate::source::{CpuSource, Framing, TraceSource};
 use crate::write::block_buffer::HEADER_ROOM;
 use crate::write::block_file::BlockFile;
@@ -29,7 +30,6 @@ use crate::write::outcome::{Outcome, Progress};
 use crate::write::own_threads::OwnThreads;
 use crate::write::reader::{self, BLOCK_BYTES, Message, Reader};
 use crate::write::records::RecordEncoder;
-use crate::write::stop::Stop;
 use crate::write::writer::Writer;
 
 /// Greatest block pool of a CPU, bytes: the pool grows when the writer falls behind.

@@ -246,7 +246,7 @@ fn wrong_times_and_losses_in_blocks_are_found() {
         dir.write(name, bytes);
         assert_eq!(run("kmemtrace-check", &[], &[dir.path()]).status.code(), whole);
     }
-    assert!(found.len() == 5 && found.values().all(|&n| n > 10), "{found:?}");
+    assert!(found.len() == 5 && found.values().all(|&n| n > 4), "{found:?}");
 }
 
 #[test]
