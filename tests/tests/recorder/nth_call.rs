@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,7 +88,7 @@ struct Case {
 fn each_failed_call_has_message_or_harmless() -> Result<(), Skip> {
     let tracefs = can_record()?;
     has_strace()?;
-    each_of(&cases(), |_, case| fail(&tracefs, case));
+    each_of(&cases(), several(), |case| fail(&tracefs, case));
     Ok(())
 }
 
@@ -97,13 +97,17 @@ fn has_strace() -> Result<(), Skip> {
     if found { Ok(()) } else { Err(Skip("needs strace".to_owned())) }
 }
 
-/// Runs `test` on all cases, several at once because most of their time is waiting; it gets the number of its thread, and returns how the
-/// case ended, or the broken promise.
-fn each_of(cases: &[Case], test: impl Fn(usize, Case) -> Result<String, String> + Sync) {
+/// Cases at once: most of their time is waiting.
+fn several() -> usize {
+    thread::available_parallelism().map_or(2, usize::from) * 2
+}
+
+/// Runs `test` on all cases, so many `at_once`; it returns how a case ended, or the broken promise.
+fn each_of(cases: &[Case], at_once: usize, test: impl Fn(Case) -> Result<String, String> + Sync) {
     let (next, ends, faults) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()), Mutex::new(Vec::new()));
-    let work = |number: usize| {
+    let work = || {
         while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match test(number, *case) {
+            match test(*case) {
                 Ok(end) => *ends.lock().expect("counts").entry(end).or_insert(0) += 1,
                 Err(fault) => {
                     eprintln!("{case:?}: {fault}");
@@ -113,9 +117,7 @@ fn each_of(cases: &[Case], test: impl Fn(usize, Case) -> Result<String, String> 
         }
     };
     thread::scope(|scope| {
-        let work = &work;
-        let workers = thread::available_parallelism().map_or(2, usize::from) * 2;
-        (0..workers).for_each(|number| drop(scope.spawn(move || work(number))));
+        (0..at_once).for_each(|_| drop(scope.spawn(work)));
     });
     println!("{} calls failed, one at a time; ends: {:?}", cases.len(), ends.lock().expect("counts"));
     let faults = faults.into_inner().expect("a list");
@@ -127,23 +129,16 @@ fn each_of(cases: &[Case], test: impl Fn(usize, Case) -> Result<String, String> 
 fn a_recovery_that_fails_somewhere_says_so() -> Result<(), Skip> {
     let tracefs = can_record()?;
     has_strace()?;
-    let places: Vec<(String, PathBuf)> = std::iter::repeat_with(instance_name)
-        .map(|name| (name.clone(), tracefs.path().join("instances").join(name)))
-        .take(thread::available_parallelism().map_or(2, usize::from) * 2)
-        .collect();
-    let recover = |name: &str| {
-        let words = ["recover", "-B", name].map(OsString::from);
-        [program("kmemtraced").into_os_string()].into_iter().chain(words).collect::<Vec<_>>()
-    };
-    let (name, instance) = &places[0];
-    leave_instance(instance, name);
-    let cases = sample(count_calls(&recover(name)), "a recovery");
-    each_of(&cases, |number, case| {
-        let (name, instance) = &places[number];
+    let name = instance_name();
+    let instance = tracefs.path().join("instances").join(&name);
+    let recover = [program("kmemtraced").into_os_string(), "recover".into(), "-B".into(), name.clone().into()];
+    leave_instance(&instance, &name);
+    // One at a time: each looks at what all killed recorders have left.
+    each_of(&sample(count_calls(&recover), "a recovery"), 1, |case| {
         if !instance.exists() {
-            leave_instance(instance, name);
+            leave_instance(&instance, &name);
         }
-        let output = failing(case).args(recover(name)).stdin(Stdio::null()).output().expect("strace can be run");
+        let output = failing(case).args(&recover).stdin(Stdio::null()).output().expect("strace can be run");
         let (status, stderr) = (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned());
         let is_true = match status {
             Some(0) => !instance.exists(),
@@ -155,7 +150,7 @@ fn a_recovery_that_fails_somewhere_says_so() -> Result<(), Skip> {
             false => Err(format!("{status:?}: {stderr}{}", String::from_utf8_lossy(&output.stdout))),
         }
     });
-    places.iter().for_each(|(name, _)| drop(run("kmemtraced", &["recover", "-B", name], &[])));
+    run("kmemtraced", &["recover", "-B", &name], &[]);
     Ok(())
 }
 
@@ -168,7 +163,7 @@ fn a_doctor_that_fails_somewhere_leaves_nothing() -> Result<(), Skip> {
         [program("kmemtraced").into_os_string()].into_iter().chain(words).collect::<Vec<_>>()
     };
     let cases = sample(count_calls(&doctor(&instance_name())), "a look at the machine");
-    each_of(&cases, |_, case| {
+    each_of(&cases, several(), |case| {
         let name = instance_name();
         let probe = format!("{name}-probe");
         let output = failing(case).args(doctor(&name)).stdin(Stdio::null()).output().expect("strace can be run");
@@ -207,7 +202,7 @@ fn names_that_cannot_be_read_are_all_that_is_missing() -> Result<(), Skip> {
         ("write", "ENOSPC"),
     ];
     let cases = failures.map(|(name, error)| [1, 2, 5].map(|number| Case { name, error, number })).concat();
-    each_of(&cases, |_, case| fail_names(&tracefs, case));
+    each_of(&cases, several(), |case| fail_names(&tracefs, case));
     Ok(())
 }
 
