@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use kmemtrace_tests::generate::Random;
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::programs::{data, program, run, run_to, text, until};
 use kmemtrace_tests::recorder::{Part, can_record, instance_name, sandbox};
@@ -292,15 +293,19 @@ fn held_users() -> Vec<String> {
 }
 
 fn whatever_is_killed_nothing_is_left() -> Result<(), Skip> {
+    // Once each, or at a hundred moments in all.
+    let is_all = std::env::var_os("KMEMTRACE_RUNS").is_some_and(|runs| runs == "all");
+    let mut random = Random::new(44);
     let parts = [Part::First, Part::Recorder, Part::Viewer];
-    for (is_top, part) in parts.map(|part| (true, part)).into_iter().chain(parts.map(|part| (false, part))) {
+    let kinds = [true, false].map(|is_top| parts.map(|part| (is_top, part))).concat();
+    for (is_top, part) in kinds.iter().copied().cycle().take(if is_all { 102 } else { kinds.len() }) {
         let place = Place::new("")?;
         let line = if is_top { place.line("top --keep kept") } else { place.line("watch -o kept") };
         let terminal = Terminal::start(&line, (100, 30))?;
         terminal.wait_for(if is_top { "REC +" } else { "watching" });
         let user =
             fs::metadata(format!("/proc/{}", place.process(Part::Viewer).as_raw_nonzero())).map(|data| data.uid());
-        sleep(Duration::from_millis(300));
+        sleep(Duration::from_millis(random.below(1000)));
         place.signal(part, Signal::KILL);
         if is_top && part == Part::Recorder {
             terminal.wait_for("the recorder was killed");
