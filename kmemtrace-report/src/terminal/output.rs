@@ -43,10 +43,13 @@ impl Write for Sink {
 pub(crate) fn refuse_input(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
     let Ok(there) = fs::metadata(output) else { return Ok(()) };
     let is = |path: &Path| fs::metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == (there.dev(), there.ino()));
-    let name = output.file_name().unwrap_or_default().to_string_lossy();
-    let is_part = name == "meta.out" || name.strip_prefix("cpu").is_some_and(|rest| rest.ends_with(".out"));
+    let is_part = |name: &str| name == "meta.out" || name.starts_with("cpu") && name.ends_with(".out");
+    let has = |dir: &Path| {
+        let parts = fs::read_dir(dir).into_iter().flatten().flatten();
+        parts.filter(|part| part.file_name().to_str().is_some_and(is_part)).any(|part| is(&part.path()))
+    };
     let is_of = |dir: &Path| match dir.is_dir() {
-        true if is_part => is(&dir.join(&*name)),
+        true if has(dir) => true,
         // All files of a captured tree are input.
         true if dir.join("per_cpu").is_dir() => {
             let [output, dir] = [output, dir].map(Path::canonicalize);

@@ -152,12 +152,15 @@ fn an_output_never_replaces_its_input() {
     fs::copy(text, &own).unwrap();
     let tree = archive::unpack("tree-s390x-6.1", out.path()).unwrap();
     let raw = fs::read_dir(tree.join("per_cpu")).unwrap().next().unwrap().unwrap().path().join("stats");
+    let link = out.file("link");
+    std::os::unix::fs::symlink(trace.file("meta.out"), &link).unwrap();
     let cases = [
         (trace.file("cpu0.out"), trace.path().to_owned()),
         (trace.file("meta.out"), trace.path().to_owned()),
         (trace.file("cpu1.out"), trace.file("cpu1.out")),
         (own.clone(), own),
         (raw, tree),
+        (link, trace.path().to_owned()),
     ];
     for (output, input) in cases {
         let before = fs::read(&output).unwrap();
