@@ -89,3 +89,12 @@ fn recordings_that_cannot_be_compared_as_they_are_say_why() {
     let [table, _] = printed(&["compare"], &[&of("amd64-6.1"), &of("amd64-6.1")]);
     assert!(!table.contains("One side is longer") && !table.contains("Only "), "{table}");
 }
+
+#[test]
+fn ages_of_one_text_are_no_growth() {
+    let [table, _] = printed(&["growth"], &[&data("page_owner-amd64-6.1.txt.zst")]);
+    assert!(table.contains("freed ones are not known, so a rise is no growth."), "{table}");
+    let text = data("texts/page_owner_minimal.txt");
+    let [table, _] = printed(&["growth"], &[&text, &text]);
+    assert!(!table.contains("no growth"), "{table}");
+}

@@ -76,6 +76,12 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     for line in of_text(&head.trace, body) {
         text(line, options, out)?;
     }
+    let is_one_text = head.trace.text.is_some_and(|text| text.has_times) && options.more_inputs == 0;
+    if is_one_text && matches!(body, Body::Growth(_)) {
+        const AGES: &str =
+            "By the times at which live blocks were allocated: freed ones are not known, so a rise is no growth.";
+        text(AGES, options, out)?;
+    }
     if has_areas(&head.trace, body) {
         text("Rows of vmalloc are address space, not memory.", options, out)?;
     }
