@@ -104,7 +104,7 @@ pub(crate) struct Args {
     /// Exit with 1 if there are errors of these classes; of leaks: leak
     #[arg(long, value_name = "CLASS,...", value_delimiter = ',', value_parser = one_of(&FailOn::ALL, FailOn::name), hide_possible_values = true)]
     pub(crate) fail_on: Vec<FailOn>,
-    /// Exit with 1 if live bytes grew by more than P percent
+    /// Exit with 1 if live bytes of slab objects (kmalloc and cache) grew by more than P percent
     #[arg(long, value_name = "P", value_parser = percent)]
     pub(crate) fail_over: Option<f64>,
     /// Window of the first side: A,B as in --time
