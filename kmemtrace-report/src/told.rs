@@ -28,13 +28,13 @@ pub(crate) fn not_recorded(analysis: &Analysis, asked: &[Kind]) -> Option<String
         return None;
     }
     let (of, option) = match asked {
-        [] => ("allocations", "slab,page"),
+        [] => ("allocation", "slab,page"),
         [kind, ..] => match kind.space() {
-            Space::Pages => ("pages", "page"),
+            Space::Pages => ("page", "page"),
             space => (space.name(), space.name()),
         },
     };
-    Some(format!("the recording has no events of {of}: record them with kmemtraced -e {option}"))
+    Some(format!("the recording has no {of} events: record them with kmemtraced -e {option}"))
 }
 
 /// Tells verdict, events, loss and gaps beside an output that is no view.

@@ -79,7 +79,7 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     let is_one_text = head.trace.text.is_some_and(|text| text.has_times) && options.more_inputs == 0;
     if is_one_text && matches!(body, Body::Growth(_)) {
         const AGES: &str =
-            "By the times at which live blocks were allocated: freed ones are not known, so a rise is no growth.";
+            "By the times at which live blocks were allocated: freed ones are not known, so a rise here is not growth.";
         text(AGES, options, out)?;
     }
     if has_areas(&head.trace, body) {
