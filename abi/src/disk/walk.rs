@@ -145,7 +145,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::disk::block::{BlockInfo, FLAG_ZSTD, HEADER_BYTES, block, kind};
+    use crate::disk::block::{BlockInfo, HEADER_BYTES, block, kind};
 
     fn file(bytes: &[u8]) -> File {
         let mut file = tempfile::tempfile().unwrap();
@@ -264,7 +264,7 @@ mod tests {
         for (text, want) in [(&b"hello world"[..], Some(b"hello world".to_vec())), (b"hello", None)] {
             let packed = zstd::bulk::compress(text, 1).unwrap();
             let mut bytes = [&[0; HEADER_BYTES][..], &packed].concat();
-            let info = BlockInfo { kind: kind::GAP, cpu: 2, flags: FLAG_ZSTD, ..BlockInfo::default() };
+            let info = BlockInfo { kind: kind::GAP, cpu: 2, flags: block::FLAG_ZSTD, ..BlockInfo::default() };
             block::seal(&mut bytes, &info, Some(11));
             assert_eq!(payloads(&bytes), [want, None]);
         }
