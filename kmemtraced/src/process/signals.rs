@@ -43,8 +43,8 @@ const STKFLT: Option<i32> =
 /// Real-time signals that are not the C library's own.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
-/// Poll interval of the flags; two stop signals closer than this count as one ([`MIN_DISTANCE`]).
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Poll interval of the flags; less than half of [`MIN_DISTANCE`], or two signals at once count as two where a look comes between them.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Stop signals closer than this count as one: `timeout` and a shell that hangs up send theirs to the process and to its group.
 const MIN_DISTANCE: Duration = Duration::from_millis(50);
 /// Time for the threads to end by themselves after a second stop signal.
