@@ -21,7 +21,7 @@ pub(crate) fn lacks(analysis: &Analysis, kind: Kind) -> bool {
     info.input == InputKind::Kmemtrace && !info.capabilities.kinds[kind]
 }
 
-/// Why a view has no rows whatever came to pass: no event of the kinds that are asked for was recorded.
+/// Reason for a view without rows where no event of the kinds that are asked for was recorded; `None` where one could have been.
 pub(crate) fn not_recorded(analysis: &Analysis, asked: &[Kind]) -> Option<String> {
     let kinds = if asked.is_empty() { &Kind::ALL[..] } else { asked };
     if !kinds.iter().all(|&kind| lacks(analysis, kind)) {

@@ -1,4 +1,4 @@
-//! The word to the readers that the buffers get no more events.
+//! Tells the readers that the buffers get no more events.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

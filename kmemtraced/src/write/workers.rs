@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use crossbeam_channel::{Receiver, Sender};
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Major, Watermark};
 use kmemtrace_sandbox::{Mode, Role, Sandbox};
@@ -310,7 +310,9 @@ impl Workers {
         let facts = source.facts();
         let mut workers = Workers {
             threads: Vec::new(),
-            stop: Arc::new(Stop::new().context("the readers cannot be stopped")?),
+            stop: Arc::new(Stop::new().map_err(|error| {
+                anyhow!("the readers cannot be told to stop: {error}{}", kmemtrace_abi::unreadable::more_files(&error))
+            })?),
             abandon: Arc::clone(abandon),
             reason: Arc::new(u64::from(END_ASKED).into()),
             go: None,
