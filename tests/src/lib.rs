@@ -10,6 +10,7 @@ pub mod archive;
 pub mod browser;
 pub mod cgroup_loads;
 pub mod corpus;
+pub mod counted;
 pub mod encoded;
 pub mod entries;
 #[cfg(feature = "fuzz")]

@@ -16,6 +16,7 @@ mod nth_call;
 mod old_kernels;
 mod output;
 mod promises;
+mod random;
 mod rights;
 mod sandbox;
 mod scope;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         old_kernels::TESTS,
         output::TESTS,
         promises::TESTS,
+        random::TESTS,
         rights::TESTS,
         sandbox::TESTS,
         scope::TESTS,

@@ -30,15 +30,15 @@ kmemtrace_tests::tests![
 ];
 
 /// A recorder with a program of the test's own in place of the report, in a directory that all users reach.
-struct Place {
-    directory: Directory,
-    instance: String,
+pub(crate) struct Place {
+    pub(crate) directory: Directory,
+    pub(crate) instance: String,
     tracefs: Tracefs,
 }
 
 impl Place {
     /// `viewer` is a shell script in place of the report, or the report itself where it is empty.
-    fn new(viewer: &str) -> Result<Place, Skip> {
+    pub(crate) fn new(viewer: &str) -> Result<Place, Skip> {
         let tracefs = can_record()?;
         let directory = Directory::on_disk();
         let allow = |name: &str, mode| fs::set_permissions(directory.file(name), Permissions::from_mode(mode)).unwrap();
@@ -67,12 +67,12 @@ impl Place {
     }
 
     /// The live screen on a terminal.
-    fn top(&self, more: &str) -> Result<Terminal, Skip> {
+    pub(crate) fn top(&self, more: &str) -> Result<Terminal, Skip> {
         Terminal::start(&format!("{} {more}", self.line("top")), (100, 30))
     }
 
     /// Lines of waits, through pipes.
-    fn watch(&self, more: &[&str]) -> Child {
+    pub(crate) fn watch(&self, more: &[&str]) -> Child {
         let mut watch = Command::new(self.directory.file("kmemtraced"));
         watch.args(["watch", "-B", &self.instance]).args(sandbox()).args(more).current_dir(self.directory.path());
         watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -87,15 +87,15 @@ impl Place {
         found.unwrap()
     }
 
-    fn signal(&self, part: Part, signal: Signal) {
+    pub(crate) fn signal(&self, part: Part, signal: Signal) {
         kill_process(self.process(part), signal).unwrap();
     }
 
-    fn has_instance(&self) -> bool {
+    pub(crate) fn has_instance(&self) -> bool {
         self.tracefs.path().join("instances").join(&self.instance).exists()
     }
 
-    fn has_process(&self) -> bool {
+    pub(crate) fn has_process(&self) -> bool {
         [Part::First, Part::Recorder, Part::Viewer].into_iter().any(|part| part.of(&self.instance).is_some())
     }
 
@@ -105,7 +105,7 @@ impl Place {
         assert!(!self.has_instance(), "instance {} is left", self.instance);
     }
 
-    fn wait_for_file(&self, name: &str) {
+    pub(crate) fn wait_for_file(&self, name: &str) {
         until(name, || self.directory.file("out").join(name).exists());
     }
 }
@@ -122,9 +122,9 @@ impl Drop for Place {
 }
 
 /// Sequences that a terminal answers to, or that change what stays: its kind, the cursor's place, the title, the clipboard.
-const ESCAPES: &str = r"printf '\033[6n\033[c\033[>c\033[5n\033]0;stolen title\007\033]52;c;?\007\033]10;?\007\033[21t\033P$qm\033\\\005'";
+pub(crate) const ESCAPES: &str = r"printf '\033[6n\033[c\033[>c\033[5n\033]0;stolen title\007\033]52;c;?\007\033]10;?\007\033[21t\033P$qm\033\\\005'";
 /// Keys pushed into the input of each terminal that it can reach, as a user types them.
-const PUSHES: &str = r#"perl -e 'for my $name ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty") {
+pub(crate) const PUSHES: &str = r#"perl -e 'for my $name ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty") {
     open(my $tty, "+<", $name) or next; ioctl($tty, 0x5412, my $key = $_) for split(//, "touch /pushed\n"); }' 2>/dev/null"#;
 
 /// The terminal types what it is asked for into its input: the shell would read it once the screen is gone.
