@@ -146,7 +146,7 @@ impl<'t> Count<'t> {
     pub fn events(&self) -> Result<Vec<Counted>, String> {
         let trace = self.0.read("trace").map_err(|error| error.to_string())?;
         let events: Vec<Counted> = trace.lines().filter_map(Counted::parse).collect();
-        if events.len() < 2 * LEAST {
+        if events.len() < LEAST {
             return Err(format!("only {} events were counted", events.len()));
         }
         Ok(events)
