@@ -48,7 +48,7 @@ fn escape_slow(bytes: &[u8]) -> String {
             let _ = match c {
                 '\\' => out.write_str("\\\\"),
                 _ if c.is_ascii_control() => write!(out, "\\x{:02x}", u32::from(c)),
-                _ if c.is_control() || is_unseen(c) => write!(out, "\\u{{{:x}}}", u32::from(c)),
+                _ if is_harmful(c) => write!(out, "\\u{{{:x}}}", u32::from(c)),
                 _ => out.write_char(c),
             };
         }
@@ -62,13 +62,13 @@ fn escape_slow(bytes: &[u8]) -> String {
 /// JSON text with every control character, and every character that acts on others or cannot be seen, as `\uXXXX`: a parser
 /// finds the same strings. Newlines stay, because JSON has them between values only.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
-    let is_harmful = |c: char| c != '\n' && (c.is_control() || is_unseen(c));
-    if json.bytes().all(|b| b == b'\n' || (b' '..=b'~').contains(&b)) || !json.contains(is_harmful) {
+    let is_escaped = |c: char| c != '\n' && is_harmful(c);
+    if json.bytes().all(|b| b == b'\n' || (b' '..=b'~').contains(&b)) || !json.contains(is_escaped) {
         return Cow::Borrowed(json);
     }
     let mut out = String::with_capacity(json.len().saturating_add(16));
     for c in json.chars() {
-        if !is_harmful(c) {
+        if !is_escaped(c) {
             out.push(c);
             continue;
         }
@@ -90,8 +90,9 @@ pub fn escape_csv(name: &[u8]) -> Cow<'_, str> {
     }
 }
 
-fn is_unseen(c: char) -> bool {
-    UNSEEN.iter().any(|&(first, last)| (first..=last).contains(&c))
+/// True for a control character, and one that acts on the text around it or cannot be seen.
+pub fn is_harmful(c: char) -> bool {
+    c.is_control() || UNSEEN.iter().any(|&(first, last)| (first..=last).contains(&c))
 }
 
 #[cfg(test)]
@@ -186,7 +187,7 @@ mod tests {
             ]
         ) {
             let text = escape(&bytes);
-            prop_assert!(text.chars().all(|c| !c.is_control() && !is_unseen(c)), "{text:?}");
+            prop_assert!(!text.contains(is_harmful), "{text:?}");
             prop_assert_eq!(unescape(&text), bytes);
         }
     }

@@ -4,6 +4,8 @@
 //! sequences are known here by what is allowed, and dropped as a whole otherwise. They are told apart as terminals do
 //! (<https://vt100.net/emu/dec_ansi_parser>).
 
+use kmemtrace_abi::text::escape::is_harmful;
+
 /// Bytes of a sequence's parameters at most.
 const MAX_PARAMETERS: usize = 40;
 const ESCAPE: u8 = 0x1b;
@@ -157,9 +159,9 @@ impl Filter {
         if self.held.len() < len {
             return;
         }
-        // C1 controls are characters of two bytes.
+        // C1 controls are characters of two bytes; others turn the text around them.
         let character = std::str::from_utf8(&self.held).ok().and_then(|text| text.chars().next());
-        if character.is_some_and(|character| !character.is_control()) {
+        if character.is_some_and(|character| !is_harmful(character)) {
             out.extend_from_slice(&self.held);
         }
         self.enter(State::Text);
@@ -273,6 +275,10 @@ mod tests {
             "\x1b[1 q",
             "\x1b[!p",
             "\x0e\x0f\x08\x0b\x0c\x7f\x00\x07",
+            // What turns or breaks the text around it, or cannot be seen.
+            "\u{202e}",
+            "\u{2028}",
+            "\u{200b}",
             // Controls of eight bits, as they are and as characters.
             "\u{9b}6n",
             "\u{90}q\u{9c}",

@@ -211,7 +211,8 @@ fn viewer_of_a_stranger(tracefs: &Tracefs, viewer: &str, seed: u64, load: &Load)
     // The viewer is started before the recording.
     let instance = instance_dir(tracefs, &place.instance);
     let is_on = |file| fs::read_to_string(instance.join(file)).is_ok_and(|text| text.trim() == "1");
-    until("recording", || is_on("tracing_on") && is_on("events/kmem/kmalloc/enable"));
+    let has_files = || terminal.directory.file("kept/meta.out").is_file();
+    until("recording", || is_on("tracing_on") && is_on("events/kmem/kmalloc/enable") && has_files());
     load.begin();
     load.rest(Duration::from_millis(random.below(1500)));
     count.end()?;
