@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::completions;
 use crate::help;
 use crate::kmem;
-use crate::words::{OWN, PERF, RECORDER, REPORT, WORDS, WORDS_OF_OTHERS, Word};
+use crate::words::{EVENTS, OWN, PERF, RECORDER, REPORT, WORDS, WORDS_OF_OTHERS, Word};
 
 /// Meaning of a command line.
 #[derive(Debug, PartialEq, Eq)]
@@ -113,7 +113,22 @@ fn line_for(words: &[&str]) -> Option<String> {
         PERF => line_for(rest).or_else(|| Some(format!("kmemtrace {}", rest.join(" ").escape_debug()))),
         "kmem" => Some(kmem::twin(rest)),
         "stat" if kmem::is_meant(rest) => Some(kmem::twin(words)),
-        name => WORDS_OF_OTHERS.iter().find(|(other, _)| *other == name).map(|(_, line)| (*line).to_owned()),
+        name => WORDS_OF_OTHERS.iter().find(|(other, _)| *other == name).map(|(_, line)| with_files(line, rest)),
+    }
+}
+
+/// The line with the files that were named behind a word of another tool, where it takes files in the same way.
+fn with_files(line: &str, rest: &[&str]) -> String {
+    let files = match rest {
+        ["-i", file] => std::slice::from_ref(file),
+        files => files,
+    };
+    let is_file = |word: &&str| !word.starts_with('-');
+    let shown = || files.iter().map(|file| file.escape_debug().to_string()).collect::<Vec<String>>().join(" ");
+    match line.strip_suffix(" BEFORE AFTER") {
+        Some(compare) if files.len() == 2 && files.iter().all(is_file) => format!("{compare} {}", shown()),
+        None if line == EVENTS && !files.is_empty() && files.iter().all(is_file) => format!("{line} {}", shown()),
+        _ => line.to_owned(),
     }
 }
 
@@ -167,7 +182,9 @@ mod tests {
             ("recrod -d 5", "recrod: not a word of kmemtrace; did you mean kmemtrace record?"),
             ("docter", "docter: not a word of kmemtrace; did you mean kmemtrace doctor?"),
             ("chek", "chek: not a word of kmemtrace; did you mean kmemtrace check?"),
-            ("script x", "script: not a word of kmemtrace; type kmemtrace events"),
+            ("script x", "script: not a word of kmemtrace; type kmemtrace events x"),
+            ("script -i x", "script: not a word of kmemtrace; type kmemtrace events x"),
+            ("script -F comm", "script: not a word of kmemtrace; type kmemtrace events"),
             ("start", "start: not a word of kmemtrace; type kmemtrace record, which Ctrl-C ends"),
             ("kmem stat --caller -l 5", "kmem: not a word of kmemtrace; type kmemtrace sites -n 5"),
             ("perf kmem stat --live", "perf: not a word of kmemtrace; type kmemtrace live"),
@@ -178,7 +195,8 @@ mod tests {
                 "stat: not a word of kmemtrace; type kmemtrace record -- COMMAND, then kmemtrace summary",
             ),
             ("help script", "script: not a word of kmemtrace; type kmemtrace events"),
-            ("diff a b", "diff: not a word of kmemtrace; type kmemtrace compare BEFORE AFTER"),
+            ("diff a b", "diff: not a word of kmemtrace; type kmemtrace compare a b"),
+            ("diff", "diff: not a word of kmemtrace; type kmemtrace compare BEFORE AFTER"),
             ("completions tcsh", "completions: name a shell: bash, zsh or fish"),
             ("record top", "record top: type kmemtrace top, or for the command of that name kmemtrace record -- top"),
             (

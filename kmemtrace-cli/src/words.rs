@@ -51,11 +51,14 @@ pub(crate) const OWN: [(&str, &str); 2] = [
 /// The program whose words people know; `kmemtrace help perf` lists them.
 pub(crate) const PERF: &str = "perf";
 
+/// What prints events, as several words of others do.
+pub(crate) const EVENTS: &str = "kmemtrace events";
+
 /// Words of perf, trace-cmd, memstrack and version control, and what to type in their place. Lines of `perf kmem` have a module of their own.
 pub(crate) const WORDS_OF_OTHERS: [(&str, &str); 22] = [
     ("stat", "kmemtrace record -- COMMAND, then kmemtrace summary"),
-    ("script", "kmemtrace events"),
-    ("show", "kmemtrace events"),
+    ("script", EVENTS),
+    ("show", EVENTS),
     ("list", "kmemtrace doctor, which lists what this kernel records"),
     ("annotate", "kmemtrace sites --by source"),
     ("archive", "kmemtrace pack, which makes a recording smaller; its symbols are in it"),
@@ -71,7 +74,7 @@ pub(crate) const WORDS_OF_OTHERS: [(&str, &str); 22] = [
     ("extract", "kmemtrace record, which writes while it records"),
     ("reset", "kmemtrace recover"),
     ("restore", "kmemtrace recover"),
-    ("dump", "kmemtrace events"),
+    ("dump", EVENTS),
     ("slabtop", "kmemtrace caches, or kmemtrace top"),
     ("memstrack", "kmemtrace record -e page --stack, then kmemtrace modules"),
     ("version", "kmemtrace --version"),

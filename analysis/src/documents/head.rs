@@ -4,7 +4,7 @@ use kmemtrace_abi::clock::{Clock, OrderKey};
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{Addresses, Deferred, SymbolSource, TextInfo, TraceInfo};
+use kmemtrace_abi::trace::{Addresses, Deferred, NO_SYMBOLS, SymbolSource, TextInfo, TraceInfo};
 use serde::{Serialize, Serializer};
 
 use crate::account::completeness::Completeness;
@@ -236,9 +236,9 @@ pub struct TraceMembers<'a> {
     pub recording: Option<&'a str>,
     /// Source of the names of call-sites: `trace`, `file` or `none`; `None` where the input names functions itself.
     pub symbols: Option<&'static str>,
-    /// The kernel showed no symbols to the one who recorded; no member of documents.
+    /// Why the trace has no symbols, if it should have some; no member of documents.
     #[serde(skip)]
-    pub hides_symbols: bool,
+    pub lacks_symbols: Option<&'static str>,
     /// Documents have rows of `vmalloc`; no member of these.
     #[serde(skip)]
     pub shows_vmalloc: bool,
@@ -370,7 +370,11 @@ impl<'a> TraceMembers<'a> {
             boot: info.boot.as_deref(),
             recording: info.recording.as_deref(),
             symbols: info.symbols.map(SymbolSource::name),
-            hides_symbols: info.symbols == Some(SymbolSource::Hidden),
+            lacks_symbols: match info.symbols {
+                Some(SymbolSource::Hidden) => Some(NO_SYMBOLS),
+                Some(SymbolSource::Absent) => Some("no kernel symbols: the input has none"),
+                _ => None,
+            },
             shows_vmalloc: info.capabilities.kinds[Kind::Vmalloc],
             text: info.text.as_deref(),
             since_boot: info.since_boot.then_some(SinceBoot { lost_before_first: lost_before }),

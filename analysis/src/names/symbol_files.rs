@@ -44,6 +44,12 @@ impl SymbolFile {
                 "has no line ADDRESS TYPE NAME: name a copy of /proc/kallsyms, or the System.map of the kernel",
             );
         }
+        if !lines(&text).filter_map(parts).any(|(_, kind, _)| kind.eq_ignore_ascii_case(&b't')) {
+            return wrong(
+                "has no function: it stands in for the System.map, as Debian's in /boot does; the real one is in the package with the \
+                 kernel's debug information",
+            );
+        }
         if !has_addresses(&text) {
             return wrong(
                 "all addresses in it are 0: copy /proc/kallsyms as root with CAP_SYSLOG, while kptr_restrict is 0 or 1",
@@ -55,15 +61,11 @@ impl SymbolFile {
         };
         let in_file = begin_of_image(&text, symbol);
         if let (true, Some(begin)) = (is_system_map(&text), in_file) {
-            return Ok(match in_trace {
-                // Symbols before the image do not move with it.
-                Some(at) => SymbolFile::Placed(moved(
-                    &text,
-                    begin_of_image(&text, TEXT).unwrap_or(begin),
-                    at.wrapping_sub(begin),
-                )),
-                None => SymbolFile::Unplaced(text),
-            });
+            let Some(at) = in_trace else { return Ok(SymbolFile::Unplaced(text)) };
+            // Symbols before the image do not move with it.
+            let placed = moved(&text, begin_of_image(&text, TEXT).unwrap_or(begin), at.wrapping_sub(begin));
+            check_functions(path, &placed, of_trace)?;
+            return Ok(SymbolFile::Placed(placed));
         }
         match [in_file, in_trace] {
             [Some(file), Some(trace)] if file != trace => Err(NamesError::unusable(
@@ -74,9 +76,45 @@ impl SymbolFile {
                     symbol = String::from_utf8_lossy(symbol),
                 ),
             )),
-            _ => Ok(SymbolFile::Placed(text)),
+            _ => {
+                check_functions(path, &text, of_trace)?;
+                Ok(SymbolFile::Placed(text))
+            }
         }
     }
+}
+
+/// Refuses a list that has the kernel's functions at other addresses than the trace, where the trace has some.
+fn check_functions(path: &Path, text: &[u8], of_trace: &[u8]) -> Result<(), NamesError> {
+    let mut listed = functions(text);
+    listed.sort_unstable();
+    let (mut all, mut equal) = (0usize, 0usize);
+    for function in functions(of_trace) {
+        let from = listed.partition_point(|(name, _)| *name < function.0);
+        // What the list lacks may have been made since, as a program of BPF.
+        if listed.get(from).is_some_and(|(name, _)| *name == function.0) {
+            all += 1;
+            equal += usize::from(listed.binary_search(&function).is_ok());
+        }
+    }
+    if equal * 100 >= all * LEAST_PERCENT {
+        return Ok(());
+    }
+    let percent = equal * 100 / all.max(1);
+    let why = format!(
+        "is of another build: only {percent}% of the {all} functions that the trace names are where it has them; name a copy of \
+         /proc/kallsyms of the same boot, or the System.map of the same build"
+    );
+    Err(NamesError::unusable(path, why))
+}
+
+/// Name and address of each function of the kernel itself.
+fn functions(text: &[u8]) -> Vec<(&[u8], u64)> {
+    let of_kernel = |(address, kind, name): (u64, u8, _)| {
+        let is_code = kind.eq_ignore_ascii_case(&b't') && address != 0;
+        (is_code && !<[u8]>::contains(name, &b'\t')).then_some((name, address))
+    };
+    lines(text).filter_map(parts).filter_map(of_kernel).collect()
 }
 
 /// Refuses a System.map that was not moved, where too few of the call-sites lie behind its functions: `call_sites` are those of the
@@ -249,6 +287,24 @@ mod tests {
         ));
         assert!(matches!(SymbolFile::read(&file.path(), b"", None).unwrap(), SymbolFile::Placed(_)));
         assert!(refused(copy.as_bytes(), b"ffffffff9a000000 T _text\n").contains("is of another boot"));
+    }
+
+    #[test]
+    fn a_list_of_another_build_is_refused() {
+        let of_trace = |kfree: u64, open: u64| {
+            format!("ffffffff9a000000 T _text\n{kfree:x} T kfree\n{open:x} t open\n{open:x} t made_since\n")
+        };
+        let begin = 0xffff_ffff_9a00_0000;
+        let file = file(MAP.as_bytes());
+        let same = of_trace(begin + 0x100, begin + 0x200);
+        assert!(SymbolFile::read(&file.path(), same.as_bytes(), None).is_ok());
+        let other = of_trace(begin + 0x100, begin + 0x300);
+        let why = refused(MAP.as_bytes(), other.as_bytes());
+        assert!(why.contains("is of another build: only 66% of the 3 functions"), "{why}");
+        let copy = format!("{MAP}ffffffffc0000010 t probe\t[foo]\n").replace("ffffffff810", "ffffffff9a0");
+        assert!(refused(copy.as_bytes(), other.as_bytes()).contains("is of another build"));
+        let placeholder = b"ffffffffffffffff B The real System.map is in the linux-image-<version>-dbg package\n";
+        assert!(refused(placeholder, b"").contains("has no function"));
     }
 
     #[test]

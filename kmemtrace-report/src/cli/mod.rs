@@ -62,6 +62,8 @@ pub(crate) struct Request {
     pub(crate) asked: Asked,
     /// The command line names the view.
     is_named: bool,
+    /// The first word is where a view may stand.
+    has_first_word: bool,
 }
 
 /// Parses a command line; the first of the words is the program. `load` reads the user's settings, if they count.
@@ -102,6 +104,11 @@ fn refusal(words: &[OsString], error: clap::Error) -> Refusal {
     if let Some(line) = slips::key(words, &error).or_else(|| slips::option(&error)) {
         return Refusal::Line(line);
     }
+    // -i FILE and a word that is a view look like two inputs.
+    let behind = || words.iter().skip(1).find_map(|word| view_behind(word));
+    if let (ErrorKind::ArgumentConflict, Some(line)) = (error.kind(), behind()) {
+        return Refusal::Line(line);
+    }
     match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => {
             Refusal::Line(format!("help: {}", no_view(OsStr::new(word))))
@@ -132,11 +139,10 @@ fn trace_analyze(matches: &ArgMatches) -> Result<CommandLine, Refusal> {
 /// Request for a view with the options of `matches`.
 fn request(mut view: &'static View, mut is_named: bool, matches: &ArgMatches) -> Result<CommandLine, Refusal> {
     let (mut args, asked) = (Args::from_arg_matches(matches).map_err(Refusal::Clap)?, Asked::of(matches));
+    let has_first_word = !args.words.is_empty();
     args.words.append(&mut args.input);
-    let is_view = |word: &&PathBuf| !word.exists() && word.to_str().is_some_and(|word| View::named(word).is_some());
-    if let Some(word) = args.words.iter().find(is_view) {
-        let word = word.display();
-        return Err(Refusal::Line(format!("{word}: put the view before its options and trace: {PROGRAM} {word} ...")));
+    if let Some(line) = args.words.iter().find_map(|word| view_behind(word.as_os_str())) {
+        return Err(Refusal::Line(line));
     }
     if let Some(line) = foreign_option(view, is_named, matches) {
         return Err(Refusal::Line(line));
@@ -171,7 +177,13 @@ fn request(mut view: &'static View, mut is_named: bool, matches: &ArgMatches) ->
         );
         return Err(Refusal::Line(line));
     }
-    Ok(CommandLine::Request(Box::new(Request { view, args, asked, is_named })))
+    Ok(CommandLine::Request(Box::new(Request { view, args, asked, is_named, has_first_word })))
+}
+
+/// Refusal of a view behind the options or the trace; `None` for a word that is no view, or a file.
+fn view_behind(word: &OsStr) -> Option<String> {
+    let view = word.to_str().and_then(View::named).filter(|_| !Path::new(word).exists())?.name;
+    Some(format!("{view}: put the view before its options and trace: {PROGRAM} {view} ..."))
 }
 
 /// Views that a refusal names at most.
@@ -196,7 +208,8 @@ fn foreign_option(view: &View, is_named: bool, matches: &ArgMatches) -> Option<S
         _ if VIEWS[0].takes(arg) => String::new(),
         [one] => format!(" ({one} has it)"),
         few if few.len() <= FEW_VIEWS => format!(" ({} have it)", few.join(", ")),
-        _ => String::new(),
+        [many @ .., _] => format!(" ({} and others have it)", many[..FEW_VIEWS / 2].join(", ")),
+        [] => String::new(),
     };
     let own: Vec<String> = view.options.iter().map(|option| format!("--{option}")).collect();
     Some(format!(
@@ -269,6 +282,6 @@ impl Request {
             );
         };
         let is_name = |path: &Path| path != Path::new("-") && path.components().count() == 1 && !path.exists();
-        (!self.is_named && is_name(first)).then(|| no_view(first.as_os_str()))
+        (!self.is_named && self.has_first_word && is_name(first)).then(|| no_view(first.as_os_str()))
     }
 }

@@ -1,7 +1,7 @@
 //! The user's settings of options, which hold where the command line says nothing else.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -90,6 +90,11 @@ impl Settings {
             let names = command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long);
             return Err(self.line(key, "no option has this name", nearest::nearest(key, names)));
         };
+        // The command line's own is refused when it is used; nobody would look for this one here.
+        let missing = |folder: &&String| key == "debug-dir" && !Path::new(folder).is_dir();
+        if let Some(folder) = setting.values.iter().find(missing) {
+            return Err(self.line(key, &format!("{folder} is no folder"), Vec::new()));
+        }
         match (arg.get_action(), setting.values.is_empty()) {
             (ArgAction::SetTrue, false) => Err(self.line(key, "it takes true or false", Vec::new())),
             (ArgAction::Set | ArgAction::Append, true) => Err(self.line(key, "it takes a value", Vec::new())),

@@ -117,11 +117,25 @@ pub(super) fn option(error: &clap::Error) -> Option<String> {
         (ErrorKind::InvalidValue | ErrorKind::ValueValidation, Some(ContextValue::String(given)))
             if option.starts_with("--sort") =>
         {
-            let (key, ours) = SORT_KEYS_OF_PERF.iter().find(|(key, _)| key == given)?;
-            Some(format!("--sort {key} is a key of perf: use {ours}, if the view has it"))
+            Some(format!("--sort {given} is of perf: use {}, which sites and live have", sorted_as_perf(given)?))
         }
         _ => None,
     }
+}
+
+/// Options for a list of sort keys of perf, of which each is known.
+fn sorted_as_perf(list: &str) -> Option<String> {
+    let (mut by, mut sort) = (Vec::new(), Vec::new());
+    for key in list.split(',') {
+        let (_, ours) = SORT_KEYS_OF_PERF.iter().find(|(other, _)| *other == key)?;
+        match ours.split_once(' ')? {
+            ("--by", key) => by.push(key),
+            (_, key) => sort.push(key),
+        }
+    }
+    let option = |name, keys: Vec<&str>| (!keys.is_empty()).then(|| format!("{name} {}", keys.join(",")));
+    let options: Vec<String> = [option("--by", by), option("--sort", sort)].into_iter().flatten().collect();
+    Some(options.join(" "))
 }
 
 /// A word of the command line with one key of a list replaced.
@@ -212,6 +226,8 @@ mod tests {
             let error = told(&line).unwrap_or_else(|| panic!("{line}"));
             assert!(option(&error).is_some_and(|line| line.contains(ours)), "{line}");
         }
+        let error = told("kmemtrace-report sites --sort comm,symbol").unwrap();
+        assert!(option(&error).is_some_and(|line| line.contains("use --by comm,function, which")), "{error}");
         assert!(told("kmemtrace-report --nonsense").is_some_and(|error| option(&error).is_none()));
     }
 }

@@ -15,7 +15,7 @@ use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
-use kmemtrace_abi::trace::{NO_SYMBOLS, TextInfo};
+use kmemtrace_abi::trace::TextInfo;
 
 use super::cells::{count, counted, moment};
 use super::options::TableOptions;
@@ -52,8 +52,8 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     } else if head.completeness.verdict != "complete" {
         text("Figures are estimates where events are missing; kmemtrace-check shows where.", options, out)?;
     }
-    if head.trace.hides_symbols {
-        text(&format!("{NO_SYMBOLS}. {NAME_AFTERWARDS}"), options, out)?;
+    if let Some(why) = head.trace.lacks_symbols {
+        text(&format!("{why}. {NAME_AFTERWARDS}"), options, out)?;
     }
     if let Some(line) = deferred(&head.trace, body) {
         text(&line, options, out)?;
@@ -219,7 +219,7 @@ pub(crate) fn brief(head: &Head<'_>, shows: Option<&str>, options: &TableOptions
         .chain(verdict(head, None))
         .chain(shows)
         .chain(names(&head.names))
-        .chain(head.trace.hides_symbols.then(|| NO_SYMBOLS.to_owned()))
+        .chain(head.trace.lacks_symbols.map(str::to_owned))
         .chain(options.filter())
         .chain(time)
         .collect()

@@ -160,7 +160,7 @@ mod tests {
             ended: None,
             command: None,
             symbols: Some("trace"),
-            hides_symbols: false,
+            lacks_symbols: None,
             shows_vmalloc: false,
             text: None,
             since_boot: None,

@@ -115,7 +115,7 @@ fn nothing(view: ScreenView<'_>) -> String {
         return format!("the filter takes none of {} rows; / and Esc clear it", view.snapshot.rows.len());
     }
     let since = &figures::moment(view.snapshot.elapsed)[1..];
-    format!("nothing allocated yet since recording began {since} ago; what was there before is not seen")
+    format!("nothing allocated in the first {since}; what was there before is not seen")
 }
 
 /// Draws a row; `others` is the number of rows below that are not shown.

@@ -210,7 +210,7 @@ fn states_of_the_recording_are_words_in_the_first_line() {
     let line = first(&snapshot(), &killed, &plain);
     assert!(line.contains("ENDED +00:03:12 (the recorder was killed)") && !line.contains("lag"), "{line}");
     let empty = Snapshot { rows: Vec::new(), elapsed: 4 * SECOND, ..snapshot() };
-    let words = "nothing allocated yet since recording began 00:00:04 ago; what was there";
+    let words = "nothing allocated in the first 00:00:04; what was there before is not seen";
     assert!(shown(&empty, 100, 24).contains(words));
 }
 
