@@ -4,7 +4,7 @@ use kmemtrace_abi::clock::{Clock, OrderKey};
 use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::{Addresses, Deferred, NO_SYMBOLS, SymbolSource, TextInfo, TraceInfo};
+use kmemtrace_abi::trace::{Addresses, Deferred, InputKind, NO_SYMBOLS, SymbolSource, TextInfo, TraceInfo};
 use serde::{Serialize, Serializer};
 
 use crate::account::completeness::Completeness;
@@ -372,7 +372,10 @@ impl<'a> TraceMembers<'a> {
             symbols: info.symbols.map(SymbolSource::name),
             lacks_symbols: match info.symbols {
                 Some(SymbolSource::Hidden) => Some(NO_SYMBOLS),
-                Some(SymbolSource::Absent) => Some("no kernel symbols: the input has none"),
+                // Of a recording without its meta.out kmemtrace-check tells.
+                Some(SymbolSource::Absent) if info.input != InputKind::Kmemtrace => {
+                    Some("no kernel symbols: the input has none")
+                }
                 _ => None,
             },
             shows_vmalloc: info.capabilities.kinds[Kind::Vmalloc],
