@@ -101,7 +101,7 @@ pub(crate) fn parse(
 
 /// Refusal by the parser. A wrong word after `help` gets the line of a mistyped view, a key of another tool the line to type.
 fn refusal(words: &[OsString], error: clap::Error) -> Refusal {
-    if let Some(line) = slips::key(words, &error).or_else(|| slips::option(&error)) {
+    if let Some(line) = slips::key(words, &error).or_else(|| slips::option(words, &error)) {
         return Refusal::Line(line);
     }
     // -i FILE and a word that is a view look like two inputs.

@@ -148,13 +148,19 @@ fn a_recording_of_a_view_s_name_is_asked_about() -> Result<(), Skip> {
 fn an_option_of_another_view_is_refused_by_name() -> Result<(), Skip> {
     let trace = recording(1);
     for (line, said) in [
-        (&["growth", "--sort", "live"][..], "growth has no --sort; it has --by, --top, and"),
-        (&["summary", "--sort", "wasted"], "summary has no --sort; it has --fail-on, --explain, and"),
+        (
+            &["growth", "--sort", "live"][..],
+            "growth has no --sort (sites, tree, tasks and others have it); it has --by, --top, and",
+        ),
+        (
+            &["summary", "--sort", "wasted"],
+            "summary has no --sort (sites, tree, tasks and others have it); it has --fail-on, --explain, and",
+        ),
         (
             &["live", "--class", "kind_mismatch"],
             "live has no --class (mismatch has it); it has --by, --objects, --sort, --top, --inlines, and",
         ),
-        (&["cross", "-s", "live"], "cross has no --sort; it has --top, and"),
+        (&["cross", "-s", "live"], "cross has no --sort (sites, tree, tasks and others have it); it has --top, and"),
         (&["pack", "--format", "json"], "pack has no --format; it has --level"),
         (&["sites", "--fail-over", "10"], "sites has no --fail-over"),
         (&["--top", "3"], "summary has no --top"),
