@@ -105,8 +105,10 @@ fn refusal(words: &[OsString], error: clap::Error) -> Refusal {
         return Refusal::Line(line);
     }
     // -i FILE and a word that is a view look like two inputs.
-    let behind = || words.iter().skip(1).find_map(|word| view_behind(word));
-    if let (ErrorKind::ArgumentConflict, Some(line)) = (error.kind(), behind()) {
+    let mut behind = words.iter().skip(1).map(|word| view_behind(word));
+    if let (ErrorKind::ArgumentConflict, Some(None), Some(line)) =
+        (error.kind(), behind.next(), behind.flatten().next())
+    {
         return Refusal::Line(line);
     }
     match error.get(ContextKind::InvalidSubcommand) {
