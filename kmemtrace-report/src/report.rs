@@ -355,7 +355,8 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     sides_of(&before, &after, is_one_trace).for_each(told::rejected);
     check_branches(args, &before.source_paths().into_iter().chain(after.source_paths()).collect())?;
     let make = |top| Ok(documents::compare(&before, &after, &Shape { sort: Vec::new(), top })?);
-    let document = print_fitted(request, &table_options(request, last), make)?;
+    let title_before = (!is_one_trace).then(|| escape(first.as_os_str().as_encoded_bytes()).into_owned());
+    let document = print_fitted(request, &TableOptions { title_before, ..table_options(request, last) }, make)?;
     let worse = before.completeness().verdict.max(after.completeness().verdict);
     if args.strict && worse != Verdict::Complete {
         say("--strict: a trace is not complete; kmemtrace-check shows what is missing");
@@ -736,6 +737,7 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         filters: asked.filters.iter().map(filter).collect(),
         time: asked.time.as_ref().map(shown),
         title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
+        title_before: None,
         is_default_input: args.words.is_empty(),
         more_inputs: args.words.len().saturating_sub(1),
         has_stacks: false,

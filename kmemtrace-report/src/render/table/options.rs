@@ -36,6 +36,8 @@ pub(crate) struct TableOptions {
     pub(crate) time: Option<String>,
     /// Escaped name of the trace.
     pub(crate) title: String,
+    /// Escaped name of the trace before, where two are compared.
+    pub(crate) title_before: Option<String>,
     /// The command line names no trace: the first line tells which one is meant.
     pub(crate) is_default_input: bool,
     /// Inputs that the command line names beside the first.
@@ -86,6 +88,7 @@ impl TableOptions {
             allocinfo: None,
             time: None,
             title: String::new(),
+            title_before: None,
             is_default_input: false,
             more_inputs: 0,
             has_stacks: false,
