@@ -86,7 +86,11 @@ impl SymbolFile {
 
 /// Refuses a list that has the kernel's functions at other addresses than the trace, where the trace has some.
 fn check_functions(path: &Path, text: &[u8], of_trace: &[u8]) -> Result<(), NamesError> {
-    let mut listed = functions(text);
+    let bytes = functions(text).count() * size_of::<(&[u8], u64)>();
+    let over =
+        |over| NamesError::Read { path: path.to_owned(), error: io::Error::new(io::ErrorKind::OutOfMemory, over) };
+    memory::check(bytes as u64).map_err(over)?;
+    let mut listed: Vec<(&[u8], u64)> = functions(text).collect();
     listed.sort_unstable();
     let (mut all, mut equal) = (0usize, 0usize);
     for function in functions(of_trace) {
@@ -109,12 +113,12 @@ fn check_functions(path: &Path, text: &[u8], of_trace: &[u8]) -> Result<(), Name
 }
 
 /// Name and address of each function of the kernel itself.
-fn functions(text: &[u8]) -> Vec<(&[u8], u64)> {
+fn functions(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     let of_kernel = |(address, kind, name): (u64, u8, _)| {
         let is_code = kind.eq_ignore_ascii_case(&b't') && address != 0;
         (is_code && !<[u8]>::contains(name, &b'\t')).then_some((name, address))
     };
-    lines(text).filter_map(parts).filter_map(of_kernel).collect()
+    lines(text).filter_map(parts).filter_map(of_kernel)
 }
 
 /// Refuses a System.map that was not moved, where too few of the call-sites lie behind its functions: `call_sites` are those of the

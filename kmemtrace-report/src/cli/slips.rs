@@ -122,7 +122,7 @@ pub(super) fn option(words: &[OsString], error: &clap::Error) -> Option<String> 
                 words.iter().filter_map(|word| word.to_str()).map(|word| word.trim_start_matches("--sort="));
             let list = lists.find(|list| list.split(',').any(|key| key == given)).unwrap_or(given);
             let ours = sorted_as_perf(list).or_else(|| sorted_as_perf(given))?;
-            Some(format!("--sort {list}: keys of perf: use {ours}, which sites and live have"))
+            Some(format!("--sort {list}: keys of perf: use the view sites with {ours}"))
         }
         _ => None,
     }
@@ -231,12 +231,11 @@ mod tests {
         for (key, ours) in SORT_KEYS_OF_PERF {
             let line = format!("kmemtrace-report caches --sort {key}");
             assert!(option_of(&line).is_some_and(|line| line.contains(ours)), "{line}");
+            let mended = super::super::commands::program().try_get_matches_from(words(&format!("r sites {ours}")));
+            assert!(mended.is_ok(), "{ours}");
         }
         let list = option_of("kmemtrace-report sites --sort comm,symbol,hit");
-        assert!(
-            list.as_ref().is_some_and(|line| line.contains("use --by comm,function --sort allocs, which")),
-            "{list:?}"
-        );
+        assert!(list.as_ref().is_some_and(|line| line.contains("with --by comm,function --sort allocs")), "{list:?}");
         assert_eq!(option_of("kmemtrace-report --nonsense"), None);
     }
 }
