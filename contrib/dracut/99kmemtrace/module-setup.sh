@@ -14,6 +14,7 @@ depends() {
 
 install() {
 	inst_multiple kmemtraced kmemtrace-report mount mkdir cat sleep
+	# shellcheck disable=SC2154 # dracut sets moddir
 	inst_script "$moddir/kmemtrace-start.sh" /sbin/kmemtrace-start
 	inst_script "$moddir/kmemtrace-stop.sh" /sbin/kmemtrace-stop
 	if dracut_module_included systemd; then
