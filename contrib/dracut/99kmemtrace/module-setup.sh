@@ -1,4 +1,5 @@
 #!/bin/bash
+# shellcheck disable=SC2154 # dracut sets moddir, initdir and systemdsystemunitdir
 # Who takes memory in the initramfs: kmemtraced records pages with their stacks from before udev on, and the report comes on the
 # console and into /run/initramfs/kmemtrace.txt. Asked for on the kernel's command line: rd.kmemtrace=1|2|3.
 
@@ -14,7 +15,6 @@ depends() {
 
 install() {
 	inst_multiple kmemtraced kmemtrace-report mount mkdir cat sleep
-	# shellcheck disable=SC2154 # dracut sets moddir
 	inst_script "$moddir/kmemtrace-start.sh" /sbin/kmemtrace-start
 	inst_script "$moddir/kmemtrace-stop.sh" /sbin/kmemtrace-stop
 	if dracut_module_included systemd; then
