@@ -46,7 +46,7 @@ impl SymbolFile {
         }
         if !lines(&text).filter_map(parts).any(|(_, kind, _)| kind.eq_ignore_ascii_case(&b't')) {
             return wrong(
-                "has no function: it stands in for the System.map, as Debian's in /boot does; the real one is in the package with the \
+                "lists no function: it is a placeholder, as Debian's /boot/System.map is; the real one is in the package with the \
                  kernel's debug information",
             );
         }
@@ -308,7 +308,7 @@ mod tests {
         let copy = format!("{MAP}ffffffffc0000010 t probe\t[foo]\n").replace("ffffffff810", "ffffffff9a0");
         assert!(refused(copy.as_bytes(), other.as_bytes()).contains("is of another build"));
         let placeholder = b"ffffffffffffffff B The real System.map is in the linux-image-<version>-dbg package\n";
-        assert!(refused(placeholder, b"").contains("has no function"));
+        assert!(refused(placeholder, b"").contains("lists no function"));
     }
 
     #[test]

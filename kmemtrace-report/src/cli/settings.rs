@@ -90,10 +90,10 @@ impl Settings {
             let names = command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long);
             return Err(self.line(key, "no option has this name", nearest::nearest(key, names)));
         };
-        // The command line's own is refused when it is used; nobody would look for this one here.
+        // A directory of the command line is checked where it is used; that message would not name this file.
         let missing = |folder: &&String| key == "debug-dir" && !Path::new(folder).is_dir();
         if let Some(folder) = setting.values.iter().find(missing) {
-            return Err(self.line(key, &format!("{folder} is no folder"), Vec::new()));
+            return Err(self.line(key, &format!("{folder} is not a directory"), Vec::new()));
         }
         match (arg.get_action(), setting.values.is_empty()) {
             (ArgAction::SetTrue, false) => Err(self.line(key, "it takes true or false", Vec::new())),

@@ -114,6 +114,10 @@ fn nothing(view: ScreenView<'_>) -> String {
     if has_rows {
         return format!("the filter takes none of {} rows; / and Esc clear it", view.snapshot.rows.len());
     }
+    // Time begins with the first event.
+    if view.snapshot.elapsed == 0 {
+        return "no event yet; what was allocated before is not seen".to_owned();
+    }
     let since = &figures::moment(view.snapshot.elapsed)[1..];
     format!("nothing allocated in the first {since}; what was there before is not seen")
 }
