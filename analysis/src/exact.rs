@@ -21,12 +21,13 @@ use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::counters::workload_with_counters;
 use kmemtrace_tests::generate::leaks::workload_with_leaks;
 use kmemtrace_tests::generate::{Random, relay_dir, trace_dir};
-use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
+use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
 use kmemtrace_tests::reference::asked::Asked;
 use kmemtrace_tests::reference::groups::Sort;
 use kmemtrace_tests::reference::keys::Key;
 use kmemtrace_tests::reference::selection::Selection;
 use kmemtrace_tests::reference::{Known, order, pairs};
+use kmemtrace_tests::runs::seeds;
 use kmemtrace_tests::views::{DOCUMENTS, assert_document, expected};
 
 use crate::cache;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::live::{Instance, Tracefs};
 use crate::load;
 use crate::runner::Skip;
+use crate::runs;
 
 /// Nanoseconds by which the two instances may put an event at different times: an interrupt may come in between, and take long on a busy
 /// machine.
@@ -21,18 +22,10 @@ const SIZES: usize = 64;
 /// Allocations in each part of a run, at least.
 const LEAST: usize = 50;
 
-/// Runs of each kind: three, or fifty with `KMEMTRACE_RUNS=all`, or as many as it says.
-pub fn runs() -> u64 {
-    match std::env::var("KMEMTRACE_RUNS").as_deref() {
-        Ok("all") => 50,
-        Ok(number) => number.parse().unwrap(),
-        Err(_) => 3,
-    }
-}
-
 /// Makes each run of each kind, some at once; `run` gets the kind and a seed, and returns how it ended, or the broken promise.
 pub fn make_runs<K: Sync>(kinds: &[K], name: fn(&K) -> &str, run: impl Fn(&K, u64) -> Result<String, String> + Sync) {
-    let cases: Vec<(&K, u64)> = kinds.iter().flat_map(|kind| (0..runs()).map(move |seed| (kind, seed))).collect();
+    let cases: Vec<(&K, u64)> =
+        kinds.iter().flat_map(|kind| (0..runs::number(3, 50)).map(move |seed| (kind, seed))).collect();
     let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let ends: Mutex<HashMap<String, u32>> = Mutex::default();
     let workers = thread::available_parallelism().map_or(2, usize::from) * 2;

@@ -36,6 +36,7 @@ pub mod recorder;
 pub mod recording;
 pub mod reference;
 pub mod runner;
+pub mod runs;
 pub mod sandbox_layers;
 pub mod scenario;
 pub mod spaces;

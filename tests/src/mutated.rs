@@ -11,11 +11,6 @@ use crate::generate::Random;
 use crate::programs::program;
 use crate::recording::Directory;
 
-/// Number of runs: as many as usual, or twenty times as many with `KMEMTRACE_RUNS=all`.
-pub fn runs(usual: u64) -> u64 {
-    if std::env::var_os("KMEMTRACE_RUNS").is_some_and(|runs| runs == "all") { 20 * usual } else { usual }
-}
-
 /// Views that take turns.
 const VIEWS: [&[&str]; 12] = [
     &["summary"],

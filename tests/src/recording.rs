@@ -1,7 +1,6 @@
 //! Generated recordings on disk.
 
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::generate::{Options, Random, RelayOptions, RelayStreams, Workload, workload};
@@ -51,15 +50,6 @@ impl Directory {
         }
         fs::write(&path, bytes).unwrap();
     }
-}
-
-/// Seeds of random traces: the first half of these, all of them with `KMEMTRACE_RUNS=all`, or the range in `KMEMTRACE_SEEDS=FROM..TO`.
-pub fn seeds(all: Range<u64>) -> Range<u64> {
-    let asked = std::env::var("KMEMTRACE_SEEDS").ok();
-    let parse = |text: &str| text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    let half = all.start..all.end.min(all.start + (all.end - all.start).div_ceil(2));
-    let usual = if std::env::var_os("KMEMTRACE_RUNS").is_some_and(|runs| runs == "all") { all } else { half };
-    asked.map_or(usual, |text| parse(&text).unwrap_or_else(|| panic!("KMEMTRACE_SEEDS={text} is not FROM..TO")))
 }
 
 /// Workload of `seed`, of any shape and up to `events` events.

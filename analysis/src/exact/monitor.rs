@@ -11,7 +11,7 @@ use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::Random;
 use kmemtrace_tests::growing::Growing;
-use kmemtrace_tests::recording::seeds;
+use kmemtrace_tests::runs::seeds;
 
 use super::stacks::{Known, StackSums, made, replay, trace};
 use crate::ModuleRule;

@@ -9,7 +9,7 @@ use kmemtrace_abi::fault::Fault;
 use kmemtrace_abi::stream::source::EventSource;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::Random;
-use kmemtrace_tests::recording::seeds;
+use kmemtrace_tests::runs::seeds;
 use serde_json::{Value, json};
 
 use crate::documents::{self, Document};

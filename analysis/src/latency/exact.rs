@@ -7,8 +7,8 @@ use kmemtrace_abi::fault::Fault;
 use kmemtrace_abi::stream::source::EventSource;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::Random;
-use kmemtrace_tests::recording::seeds;
 use kmemtrace_tests::reference::latency::{self as model, Timeline};
+use kmemtrace_tests::runs::seeds;
 use serde_json::{Value, json};
 
 use super::{LatencyRequest, WaitBy};

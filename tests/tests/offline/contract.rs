@@ -13,11 +13,12 @@ use kmemtrace_abi::event::{Gap, GapCause, StreamItem};
 use kmemtrace_tests::generate::relay::RelayStream;
 use kmemtrace_tests::generate::{Era, Options, Random, Shape, Workload, relay_dir, trace_dir, tree, workload};
 use kmemtrace_tests::programs::{data, differences, document, json, program, run, run_to};
-use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
+use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
 use kmemtrace_tests::reference::asked::Asked;
 use kmemtrace_tests::reference::compare::{BY_FUNCTION, compare};
 use kmemtrace_tests::reference::keys::Key;
 use kmemtrace_tests::reference::{Known, pairs};
+use kmemtrace_tests::runs::seeds;
 use kmemtrace_tests::scenario::Scenario;
 use kmemtrace_tests::views::{
     self, DOCUMENTS, assert_asked, assert_groupings_add_up, assert_views, events, expected, groupings, printed,

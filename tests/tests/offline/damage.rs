@@ -1,7 +1,7 @@
 //! Damaged files: cut at any byte, with any bit flipped, with blocks missing, doubled, moved or mixed up. The reader
 //! never panics, gives the right verdict, and loses no event of a whole block.
 //!
-//! `KMEMTRACE_ALL_BITS=1` flips every bit; otherwise every 37th.
+//! `KMEMTRACE_RUNS=all` flips every bit and cuts at every byte; otherwise some.
 
 use std::ops::Range;
 
@@ -13,6 +13,7 @@ use kmemtrace_abi::trace::{OpenError, Trace};
 use kmemtrace_tests::generate::layout::layouts;
 use kmemtrace_tests::generate::{Era, Options, Random, Shape, relay_dir, trace_dir, workload};
 use kmemtrace_tests::recording::{Directory, random_relay};
+use kmemtrace_tests::runs;
 
 /// Undamaged file of one CPU, and its contents.
 struct Seed {
@@ -136,11 +137,6 @@ fn seeds() -> Vec<Seed> {
     seeds
 }
 
-/// Step between places of damage; 1 where every bit is asked for.
-fn all_or(step: usize) -> usize {
-    if std::env::var_os("KMEMTRACE_ALL_BITS").is_some() { 1 } else { step }
-}
-
 #[test]
 fn a_file_cut_anywhere_is_truncated_and_its_whole_blocks_are_reported() {
     let dir = Directory::new(&[]);
@@ -148,7 +144,8 @@ fn a_file_cut_anywhere_is_truncated_and_its_whole_blocks_are_reported() {
         // Each length near the ends of blocks, and some in between.
         let is_near = |len: usize| seed.blocks.iter().any(|b| b.bytes.start.abs_diff(len) <= 100);
         let len_of_all = seed.bytes.len();
-        for len in (0..=len_of_all).filter(|&len| is_near(len) || len + 120 > len_of_all || len % all_or(61) == 0) {
+        for len in (0..=len_of_all).filter(|&len| is_near(len) || len + 120 > len_of_all || len % runs::step(151) == 0)
+        {
             let read = seed.read(&dir, &seed.bytes[..len]);
             let want = if len == seed.bytes.len() { seed.verdict } else { Verdict::Truncated };
             let whole = seed.events(|i| seed.blocks[i].bytes.end <= len);
@@ -160,7 +157,7 @@ fn a_file_cut_anywhere_is_truncated_and_its_whole_blocks_are_reported() {
 
 #[test]
 fn a_flipped_bit_anywhere_is_corrupt_and_costs_its_block_only() {
-    let step = all_or(101);
+    let step = runs::step(251);
     let dir = Directory::new(&[]);
     for seed in seeds() {
         for bit in (0..seed.bytes.len() * 8).step_by(step) {

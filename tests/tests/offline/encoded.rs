@@ -17,7 +17,8 @@ use kmemtrace_tests::encoded::{cleared, encoded, encoded_file, sealed};
 use kmemtrace_tests::generate::{Options, Random, Shape, trace_dir, workload};
 use kmemtrace_tests::guest::checked;
 use kmemtrace_tests::programs::{data, run, run_to};
-use kmemtrace_tests::recording::{Directory, random_workload, seeds};
+use kmemtrace_tests::recording::{Directory, random_workload};
+use kmemtrace_tests::runs::seeds;
 use kmemtrace_tests::unused::Formats;
 
 /// Views and options that read records in different ways.

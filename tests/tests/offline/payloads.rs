@@ -11,7 +11,8 @@ use kmemtrace_abi::disk::block::{
 use kmemtrace_abi::disk::salvage::{Piece, pieces};
 use kmemtrace_tests::generate::{Options, Random, Shape, trace_dir, workload};
 use kmemtrace_tests::programs::run_within;
-use kmemtrace_tests::recording::{Directory, seeds};
+use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::runs::seeds;
 use zerocopy::IntoBytes;
 
 const LIMIT: Duration = Duration::from_secs(60);

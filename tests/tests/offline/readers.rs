@@ -12,9 +12,10 @@ use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::{Options, PerCpu, Shape, relay_dir, trace_dir, workload};
 use kmemtrace_tests::programs::{json, run, text};
-use kmemtrace_tests::recording::{Directory, random_relay, random_workload, seeds};
+use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
 use kmemtrace_tests::reference::Known;
 use kmemtrace_tests::reference::pairs::{self, Class};
+use kmemtrace_tests::runs::seeds;
 use kmemtrace_tests::views::{DOCUMENTS, assert_invariants, assert_views, printed};
 use serde_json::Value;
 

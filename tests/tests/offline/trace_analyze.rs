@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use kmemtrace_tests::generate::{Random, trace_dir};
 use kmemtrace_tests::programs::{data, json, run, run_to};
-use kmemtrace_tests::recording::{Directory, random_workload, seeds};
+use kmemtrace_tests::recording::{Directory, random_workload};
+use kmemtrace_tests::runs::seeds;
 use serde_json::Value;
 
 const REPORT: &str = "kmemtrace-report";

@@ -2,8 +2,8 @@
 //! or reported as lost, nothing hangs, and nothing is left in tracefs. Tests that cannot run here are listed as
 //! skipped at the end.
 //!
-//! By default a sample of the calls fails. `KMEMTRACE_CALLS=all` takes every one of them (some ten minutes on two
-//! cores), and `KMEMTRACE_CALLS=NAME` every call of that name.
+//! By default a sample of the calls fails. `KMEMTRACE_RUNS=all` takes every one of them (some ten minutes on two cores), and
+//! `KMEMTRACE_CALLS=NAME` every call of that name.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,6 +20,7 @@ use kmemtrace_tests::programs::{json_lines, program, run};
 use kmemtrace_tests::recorder::{can_record, instance_name};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::runs;
 
 kmemtrace_tests::tests![
     each_failed_call_has_message_or_harmless,
@@ -73,7 +74,7 @@ const OPTIONS: [&str; 8] = ["-e", "slab", "-b", "1M", "--flush", "100ms", "-d", 
 const COUNT: usize = 300;
 const VECTORS: usize = 77;
 /// Approximate number of cases in a sample.
-const SAMPLE: usize = 120;
+const SAMPLE: usize = 60;
 /// Time limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -272,7 +273,7 @@ fn cases() -> Vec<Case> {
 /// A sample of all calls, as the environment asks for it.
 fn sample(counts: BTreeMap<String, u32>, what: &str) -> Vec<Case> {
     let wanted = std::env::var("KMEMTRACE_CALLS").unwrap_or_default();
-    let takes = |name: &str| wanted.is_empty() || wanted == "all" || wanted == name;
+    let takes = |name: &str| wanted.is_empty() || wanted == name;
     let all: Vec<Case> = FAILURES
         .into_iter()
         .filter(|(name, _)| takes(name))
@@ -282,11 +283,11 @@ fn sample(counts: BTreeMap<String, u32>, what: &str) -> Vec<Case> {
         })
         .collect();
     assert!(all.len() > 100 || !wanted.is_empty(), "{what} makes more calls than these: {counts:?}");
-    if !wanted.is_empty() {
+    if !wanted.is_empty() || runs::is_all() {
         return all;
     }
-    // A sample has the first calls of each name, and every `step`th of the later ones.
-    let (first, later): (Vec<Case>, Vec<Case>) = all.into_iter().partition(|case| case.number <= 2);
+    // A sample has the first call of each name, and every `step`th of the later ones.
+    let (first, later): (Vec<Case>, Vec<Case>) = all.into_iter().partition(|case| case.number == 1);
     let step = (later.len() / SAMPLE.saturating_sub(first.len()).max(1)).max(1);
     first.into_iter().chain(later.into_iter().step_by(step)).collect()
 }

@@ -14,6 +14,7 @@ use kmemtrace_tests::programs::{data, program, run, run_to, text, until};
 use kmemtrace_tests::recorder::{Part, can_record, instance_name, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::runs;
 use kmemtrace_tests::terminal::Terminal;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -294,11 +295,10 @@ fn held_users() -> Vec<String> {
 
 fn whatever_is_killed_nothing_is_left() -> Result<(), Skip> {
     // Once each, or at a hundred moments in all.
-    let is_all = std::env::var_os("KMEMTRACE_RUNS").is_some_and(|runs| runs == "all");
     let mut random = Random::new(44);
     let parts = [Part::First, Part::Recorder, Part::Viewer];
     let kinds = [true, false].map(|is_top| parts.map(|part| (is_top, part))).concat();
-    for (is_top, part) in kinds.iter().copied().cycle().take(if is_all { 102 } else { kinds.len() }) {
+    for (is_top, part) in kinds.iter().copied().cycle().take(runs::number(kinds.len() as u64, 102) as usize) {
         let place = Place::new("")?;
         let line = if is_top { place.line("top --keep kept") } else { place.line("watch -o kept") };
         let terminal = Terminal::start(&line, (100, 30))?;

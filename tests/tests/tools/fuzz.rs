@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use kmemtrace_tests::fuzz::{TARGETS, Target, bombs, corpus};
 use kmemtrace_tests::generate::Random;
-use kmemtrace_tests::mutated::runs;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::runs;
 
 kmemtrace_tests::tests!(
     the_corpus_is_small_and_each_target_has_one,
@@ -85,6 +85,11 @@ fn each_target(test: impl Fn(&Target) -> Result<(), String> + Sync) {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// Number of changed inputs of a target.
+fn changes(target: &Target) -> u64 {
+    runs::number(target.executions, 20 * target.executions)
+}
+
 fn inputs_break_no_promise() -> Result<(), Skip> {
     println!("seed {SEED}");
     let (executed, asked) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -92,12 +97,12 @@ fn inputs_break_no_promise() -> Result<(), Skip> {
         let begin = Instant::now();
         let inputs = corpus::inputs(target);
         let mut random = Random::new(SEED);
-        let changed = (0..runs(target.executions)).map(|_| corpus::changed(target, &inputs, &mut random));
+        let changed = (0..changes(target)).map(|_| corpus::changed(target, &inputs, &mut random));
         for input in inputs.iter().cloned().chain(changed) {
             corpus::run(target, &input).map_err(|why| broken(target, &why, &input))?;
             executed.fetch_add(1, Ordering::Relaxed);
         }
-        asked.fetch_add(inputs.len() as u64 + runs(target.executions), Ordering::Relaxed);
+        asked.fetch_add(inputs.len() as u64 + changes(target), Ordering::Relaxed);
         println!("{}: {} inputs, {:.1} s", target.name, inputs.len(), begin.elapsed().as_secs_f64());
         Ok(())
     });
@@ -107,7 +112,7 @@ fn inputs_break_no_promise() -> Result<(), Skip> {
 
 /// The shortest input of each target that is no trifle is cut at its bytes, and its bits are flipped one at a time.
 fn no_cut_and_no_flipped_bit_breaks_a_promise() -> Result<(), Skip> {
-    let all = std::env::var_os("KMEMTRACE_RUNS").is_some_and(|runs| runs == "all");
+    let all = runs::is_all();
     each_target(|target| {
         let mut inputs = corpus::inputs(target);
         inputs.sort_by_key(Vec::len);
@@ -138,7 +143,7 @@ fn no_input_is_a_bomb() -> Result<(), Skip> {
     each_target(|target| {
         // The memory is that of the process: one at a time.
         let _alone = measuring.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = bombs::search(target, runs(target.executions / 10), &mut Random::new(SEED));
+        let found = bombs::search(target, changes(target) / 10, &mut Random::new(SEED));
         let found = found.map_err(|(why, input)| broken(target, &why, &input))?;
         for bombs::Dear { input, cost } in &found {
             let mib = input.len() as f64 / f64::from(1 << 20);

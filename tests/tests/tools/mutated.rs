@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use kmemtrace_tests::measured::{self, Ran};
-use kmemtrace_tests::mutated::{FileInput, INPUTS, Written, runs};
-use kmemtrace_tests::recording::seeds;
+use kmemtrace_tests::mutated::{FileInput, INPUTS, Written};
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::runs;
 
 kmemtrace_tests::tests!(readers_keep_to_their_limits_whatever_the_file_is);
 
@@ -26,7 +26,7 @@ const HANGS: Duration = Duration::from_secs(300);
 const SLOWNESS: f64 = if cfg!(debug_assertions) { 5.0 } else { 1.0 };
 
 fn readers_keep_to_their_limits_whatever_the_file_is() -> Result<(), Skip> {
-    let seeds = seeds(0..runs(FILES));
+    let seeds = runs::asked_or(0..runs::number(FILES, 20 * FILES));
     println!("seeds {seeds:?}");
     let next = AtomicUsize::new(0);
     let work = || {

@@ -14,8 +14,9 @@ use kmemtrace_tests::corpus;
 use kmemtrace_tests::generate::{Options, Random, Workload, trace_dir, workload};
 use kmemtrace_tests::programs::{json, program, run, run_to, stderr};
 use kmemtrace_tests::recorder::kmemtraced;
-use kmemtrace_tests::recording::{Directory, seeds};
+use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::runs::seeds;
 
 const REPORT: &str = "kmemtrace-report";
 
