@@ -102,9 +102,10 @@ pub(crate) fn missing(latency: &Latency, needs: Needs, trace: &Trace, args: &Arg
         Needs::Functions if latency.function_calls() == 0 && args.time.is_some() => {
             Some("no timed function ended in the time that --time names")
         }
-        Needs::Functions if latency.function_calls() == 0 => {
-            Some("the recording has no timed functions: record them with kmemtraced -e latency --functions")
-        }
+        Needs::Functions if latency.function_calls() == 0 => Some(
+            "the recording has no timed functions: record them with kmemtraced -e latency --functions, on a kernel that has the \
+                 function_graph tracer in instances (Linux 6.12)",
+        ),
         Needs::Functions if !latency.has_functions() => Some("the filters leave no timed function"),
         Needs::Spans | Needs::Pages if latency.events() == 0 && trace.records_reclaim() => {
             Some("no memory was reclaimed or compacted: such events were recorded, and none came")

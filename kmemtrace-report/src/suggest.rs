@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kmemtrace::documents::caches::CacheRow;
 use kmemtrace::documents::naming::Candidates;
-use kmemtrace::{EventNames, Glob, Query, Silent, Site, Trace};
+use kmemtrace::{EventNames, Glob, Query, Silent, Site, SiteOwner, Trace};
 use kmemtrace_abi::text::escape::escape;
 
 use crate::args::Filters;
@@ -50,9 +50,13 @@ pub(crate) fn suggest(
     });
     let mut lines = Vec::new();
     lines.extend(filters.comm.iter().filter_map(|glob| line("--comm", glob, "command", &comms)));
-    lines.extend(filters.module.iter().filter_map(|glob| line("--module", glob, "module", &modules)));
+    // Code of no module has one of these in place of its name.
+    let is_of_none =
+        |glob: &Glob| [SiteOwner::Kernel, SiteOwner::Unknown].iter().any(|owner| glob.matches(owner.name()));
+    let of_modules = filters.module.iter().filter(|glob| !is_of_none(glob));
+    lines.extend(of_modules.clone().filter_map(|glob| line("--module", glob, "module", &modules)));
     if modules.is_empty() {
-        let patterns = filters.module.iter().map(|glob| escape(glob.to_string().as_bytes()).into_owned());
+        let patterns = of_modules.map(|glob| escape(glob.to_string().as_bytes()).into_owned());
         lines.extend(patterns.map(|pattern| format!("--module {pattern}: no modules are known for this trace")));
     }
     lines.extend(filters.cache.iter().filter_map(|glob| line("--cache", glob, "cache", &caches)));
@@ -147,7 +151,9 @@ pub(crate) fn like_folder<'p>(branch: &str, paths: impl Iterator<Item = &'p [u8]
     let like = nearest(branch, folders.iter().map(String::as_str));
     let first = folders.iter().filter(|folder| !folder.contains('/')).take(MAX_FOLDERS).map(String::as_str);
     if like.is_empty() {
-        format!("; there are {}", first.collect::<Vec<_>>().join(", "))
+        let more = folders.iter().filter(|folder| !folder.contains('/')).count().saturating_sub(MAX_FOLDERS);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("; there are {}{more}", first.collect::<Vec<_>>().join(", "))
     } else {
         format!("; did you mean {}?", like.join(", "))
     }

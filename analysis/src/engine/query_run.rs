@@ -412,9 +412,9 @@ impl Query {
             let image_begin = trace.metadata.image_begin.as_ref().map(|(symbol, address)| (&**symbol, *address));
             let text = match SymbolFile::read(path, &trace.metadata.kallsyms, image_begin)? {
                 SymbolFile::Placed(text) => text,
-                SymbolFile::Unplaced(text) => {
+                SymbolFile::Unproven(text) => {
                     let sites = read_in_order::call_sites(&mut trace.reopen()?, progress).into_iter();
-                    symbol_files::check_unplaced(path, &text, &trace.metadata.modules, sites)?;
+                    symbol_files::check_unproven(path, &text, &trace.metadata.modules, sites)?;
                     text
                 }
             };

@@ -36,6 +36,15 @@ impl NamesError {
         NamesError::Read { path: path.to_owned(), error }
     }
 
+    /// Why, without the file's name.
+    #[cfg(feature = "dwarf")]
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            NamesError::Read { error, .. } => error.to_string(),
+            NamesError::Unusable { why, .. } => why.clone(),
+        }
+    }
+
     /// File or folder that is no use.
     pub(crate) fn unusable(path: &Path, why: impl Into<String>) -> NamesError {
         NamesError::Unusable { path: path.to_owned(), why: why.into() }

@@ -115,16 +115,23 @@ impl Places {
         named.map_or(Ok(()), |path| Err(NamesError::unusable(path, why)))
     }
 
-    /// Static bytes by source file, of the built tree that was named, else of the kernel's debug information.
+    /// Static bytes by source file, of the built tree that was named, else of the kernel's debug information, which is left out if it
+    /// takes too much.
     ///
     /// # Errors
-    /// [`NamesError`] for a tree or a file that cannot be read.
+    /// [`NamesError`] for a tree that cannot be read.
     #[cfg(feature = "dwarf")]
     pub(crate) fn static_sizes(&self) -> Result<Option<StaticByFile>, NamesError> {
-        let vmlinux = self.debug.as_ref().and_then(|debug| debug.report().file);
-        let sizes = match (&self.options.kernel_tree, vmlinux) {
+        let debug = self.debug.as_ref().and_then(|debug| Some((debug, debug.report().file?)));
+        let sizes = match (&self.options.kernel_tree, debug) {
             (Some(tree), _) => StaticSizes::of_tree(tree)?,
-            (None, Some(vmlinux)) => StaticSizes::of_vmlinux(&vmlinux)?,
+            (None, Some((debug, vmlinux))) => match StaticSizes::of_vmlinux(&vmlinux) {
+                Ok(sizes) => sizes,
+                Err(error) => {
+                    debug.reject(vmlinux, format!("the bytes of its files: {}", error.reason()));
+                    return Ok(None);
+                }
+            },
             (None, None) => return Ok(None),
         };
         let files = sizes.files().map(|(file, sizes)| (Some(file.into()), sizes.parts.total()));

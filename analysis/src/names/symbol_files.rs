@@ -15,8 +15,12 @@ use super::kallsyms::Symbolizer;
 
 /// Largest size of a list; that of a kernel with all modules has 20 MB.
 const MAX_BYTES: u64 = 512 << 20;
-/// Share of the call-sites that must lie behind functions of a System.map that cannot be moved, in percent.
+/// Share of the call-sites that must lie behind functions, of a list that nothing else can be checked by, in percent.
 const LEAST_PERCENT: usize = 99;
+/// Call-sites that tell a copy of `/proc/kallsyms` of another boot, at least.
+const LEAST_SITES: usize = 20;
+/// Longest function, in bytes.
+const FUNCTION: u64 = 1 << 20;
 /// Symbol at the begin of the kernel's image.
 const TEXT: &[u8] = b"_text";
 
@@ -25,8 +29,8 @@ const TEXT: &[u8] = b"_text";
 pub(crate) enum SymbolFile {
     /// Addresses of the trace's boot.
     Placed(Vec<u8>),
-    /// System.map, where the trace does not say how far its kernel was moved.
-    Unplaced(Vec<u8>),
+    /// List that only the trace's call-sites tell to be of its boot: the trace has no symbol to compare.
+    Unproven(Vec<u8>),
 }
 
 impl SymbolFile {
@@ -61,7 +65,7 @@ impl SymbolFile {
         };
         let in_file = begin_of_image(&text, symbol);
         if let (true, Some(begin)) = (is_system_map(&text), in_file) {
-            let Some(at) = in_trace else { return Ok(SymbolFile::Unplaced(text)) };
+            let Some(at) = in_trace else { return Ok(SymbolFile::Unproven(text)) };
             // Symbols before the image do not move with it.
             let placed = moved(&text, begin_of_image(&text, TEXT).unwrap_or(begin), at.wrapping_sub(begin));
             check_functions(path, &placed, of_trace)?;
@@ -76,6 +80,7 @@ impl SymbolFile {
                     symbol = String::from_utf8_lossy(symbol),
                 ),
             )),
+            [_, None] if functions(of_trace).next().is_none() => Ok(SymbolFile::Unproven(text)),
             _ => {
                 check_functions(path, &text, of_trace)?;
                 Ok(SymbolFile::Placed(text))
@@ -121,28 +126,44 @@ fn functions(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     lines(text).filter_map(parts).filter_map(of_kernel)
 }
 
-/// Refuses a System.map that was not moved, where too few of the call-sites lie behind its functions: `call_sites` are those of the
-/// trace, each once.
-pub(crate) fn check_unplaced(
+/// Refuses a list of which the trace has no symbol to compare, where too few of the call-sites lie behind its functions: `call_sites` are
+/// those of the trace, each once.
+pub(crate) fn check_unproven(
     path: &Path,
     text: &[u8],
     modules: &[u8],
     call_sites: impl Iterator<Item = u64>,
 ) -> Result<(), NamesError> {
-    let mut symbols: Vec<(u64, bool)> =
-        lines(text).filter_map(parts).map(|(address, kind, _)| (address, kind.eq_ignore_ascii_case(&b't'))).collect();
+    let symbol =
+        |(address, kind, name): (u64, u8, &[u8])| (address, kind.eq_ignore_ascii_case(&b't'), name.contains(&b'\t'));
+    let mut symbols: Vec<(u64, bool, bool)> = lines(text).filter_map(parts).map(symbol).collect();
     // Stable: of several symbols at one address the last one in the file is the nearest.
-    symbols.sort_by_key(|(address, _)| *address);
+    symbols.sort_by_key(|(address, ..)| *address);
     let listed = Symbolizer::new(Vec::new(), modules);
-    let (mut all, mut behind) = (0usize, 0usize);
-    // Modules are not in a System.map.
     // Functions that the trace names itself have addresses of no kernel.
-    for site in call_sites.filter(|site| *site != 0 && !MADE_UP.contains(site) && listed.module_range(*site).is_none())
-    {
-        all += 1;
-        let before = symbols.partition_point(|(address, _)| *address < site);
-        behind += usize::from(symbols[..before].last().is_some_and(|(_, is_code)| *is_code));
+    let is_counted = |site: &u64| *site != 0 && !MADE_UP.contains(site) && listed.module_range(*site).is_none();
+    let sites: Vec<u64> = call_sites.filter(is_counted).collect();
+    let all = sites.len();
+    // Only a copy of /proc/kallsyms has modules.
+    if symbols.iter().any(|(.., is_of_module)| *is_of_module) {
+        // Modules that were loaded later are not in it, so that only a list of which nothing fits is certainly of another boot.
+        let fits = |site: &u64| {
+            let before = symbols.partition_point(|(address, ..)| address < site);
+            symbols[..before].last().is_some_and(|(address, is_code, _)| *is_code && site - address < FUNCTION)
+        };
+        if all < LEAST_SITES || sites.iter().any(fits) {
+            return Ok(());
+        }
+        let why = format!(
+            "none of the trace's {all} call-sites lies in a function of it: it is of another boot; name a copy of the same boot"
+        );
+        return Err(NamesError::unusable(path, why));
     }
+    let is_behind = |site: &&u64| {
+        let before = symbols.partition_point(|(address, ..)| address < *site);
+        symbols[..before].last().is_some_and(|(_, is_code, _)| *is_code)
+    };
+    let behind = sites.iter().filter(is_behind).count();
     if behind * 100 >= all * LEAST_PERCENT {
         return Ok(());
     }
@@ -278,7 +299,7 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains("ffffffff9a000000 T _text\n") && text.contains("\n1000 d per_cpu\n"), "{text}");
         let unplaced = SymbolFile::read(&file.path(), b"0000000000000000 T _text\n", None).unwrap();
-        assert!(matches!(unplaced, SymbolFile::Unplaced(_)), "a hidden _text tells nothing");
+        assert!(matches!(unplaced, SymbolFile::Unproven(_)), "a hidden _text tells nothing");
     }
 
     #[test]
@@ -289,7 +310,8 @@ mod tests {
             SymbolFile::read(&file.path(), b"ffffffff81000000 T _text\n", None).unwrap(),
             SymbolFile::Placed(_)
         ));
-        assert!(matches!(SymbolFile::read(&file.path(), b"", None).unwrap(), SymbolFile::Placed(_)));
+        let unproven = SymbolFile::read(&file.path(), b"", None).unwrap();
+        assert!(matches!(unproven, SymbolFile::Unproven(_)), "the trace has no symbol to compare");
         assert!(refused(copy.as_bytes(), b"ffffffff9a000000 T _text\n").contains("is of another boot"));
     }
 
@@ -327,7 +349,7 @@ mod tests {
         // A line without an end is a line.
         assert!(matches!(
             SymbolFile::read(&file(b"ffffffff81000000 T x").path(), b"", None).unwrap(),
-            SymbolFile::Placed(_)
+            SymbolFile::Unproven(_)
         ));
     }
 
@@ -335,7 +357,7 @@ mod tests {
     fn a_map_that_is_not_moved_must_hold_the_call_sites() {
         let check = |sites: &[u64]| {
             let modules = b"foo 4096 1 - Live 0xffffffffc0100000\n";
-            check_unplaced(Path::new("System.map"), MAP.as_bytes(), modules, sites.iter().copied())
+            check_unproven(Path::new("System.map"), MAP.as_bytes(), modules, sites.iter().copied())
         };
         let good: Vec<u64> = (1..=99).map(|n| 0xffff_ffff_8100_0100 + n).collect();
         assert!(check(&[&good[..], &[0xffff_ffff_8100_0301]].concat()).is_ok());
@@ -345,5 +367,21 @@ mod tests {
             check(&[&good[..], &[0xffff_ffff_8100_0301, 0xffff_ffff_9000_0000]].concat()).unwrap_err().to_string();
         assert!(why.contains("only 98% of the trace's 101 call-sites"), "{why}");
         assert!(check(&[]).is_ok());
+    }
+
+    #[test]
+    fn a_copy_of_which_no_function_has_a_call_site_is_of_another_boot() {
+        let copy = format!("{MAP}ffffffffc0000010 t probe\t[foo]\n");
+        let check = |sites: &[u64]| {
+            let checked = check_unproven(Path::new("kallsyms"), copy.as_bytes(), b"", sites.iter().copied());
+            checked.map_err(|error| error.to_string())
+        };
+        let moved: Vec<u64> = (1..=20).map(|n| 0xffff_ffff_9f20_0100 + n).collect();
+        let why = check(&moved).unwrap_err();
+        assert!(why.contains("none of the trace's 20 call-sites") && why.contains("is of another boot"), "{why}");
+        assert_eq!(check(&moved[1..]), Ok(()), "too few to tell");
+        // Of the kernel, and of a listed module.
+        assert_eq!(check(&[&moved[..], &[0xffff_ffff_8100_0110]].concat()), Ok(()));
+        assert_eq!(check(&[&moved[..], &[0xffff_ffff_c000_0020]].concat()), Ok(()));
     }
 }

@@ -10,7 +10,7 @@ use super::stop::{Next, Stop};
 use crate::cli::Request;
 use crate::report;
 
-/// Time that a recorder may take from its lock to its last file.
+/// Time that a recorder may take from its first file of a CPU to its last one.
 const STARTING: Duration = Duration::from_secs(5);
 /// Time that a recorder may take from its last events to its end.
 const ENDING: Duration = Duration::from_secs(5);
@@ -35,9 +35,10 @@ impl Growing {
         let mut growing = Growing { path, looked: begun, grows: false };
         growing.grows = growing.has_recorder();
         loop {
-            // A recorder that has just started is still making its files.
+            // A recorder that has just started is still making its files. Until it has one there is nothing to follow.
             let is_early = growing.grows && begun.elapsed() < STARTING;
             match report::open(request, &inputs) {
+                Ok(trace) if growing.grows && trace.streams.is_empty() => growing.grows = growing.has_recorder(),
                 Ok(mut trace) if trace.has_all_files() || !is_early => {
                     trace.streams.iter_mut().for_each(|stream| stream.follow(growing.grows));
                     return Ok((growing, Some(trace)));

@@ -16,6 +16,8 @@ pub(super) fn folder(asked: Option<&Path>) -> &Path {
     asked.unwrap_or(Path::new("."))
 }
 
+/// Names of screens of one moment; the first is replaced where all are taken.
+const MAX_NAMES: u32 = 100;
 /// Descriptor of the pipe to kmemtraced.
 const PIPE: i32 = FIRST_PASSED + 1;
 
@@ -59,11 +61,20 @@ fn hand_over(mut pipe: &File, milliseconds: u64, texts: [&str; 2]) -> io::Result
     pipe.write_all(&bytes)
 }
 
+/// Name of a screen of this moment that no earlier one has in the directory: a trace that stands still is saved at one moment again and again.
+fn free_name(directory: &Path, milliseconds: u64) -> String {
+    let stem = format!("kmemtrace-top{milliseconds}");
+    let is_free = |name: &String| {
+        ["txt", "json"].iter().all(|suffix| directory.join(format!("{name}.{suffix}")).symlink_metadata().is_err())
+    };
+    let numbered = (2..=MAX_NAMES).map(|number| format!("{stem}-{number}"));
+    std::iter::once(stem.clone()).chain(numbered).find(is_free).unwrap_or(stem)
+}
+
 /// Writes the texts to files; returns a line for the user. A directory that the user may not write is replaced by that of temporary
 /// files.
 fn save_in(into: Option<&Path>, milliseconds: u64, files: &[(&str, String)]) -> String {
-    let name = format!("kmemtrace-top{milliseconds}");
-    let write = |directory: &Path| {
+    let write = |directory: &Path, name: &str| {
         let held = Directory::open(directory)?;
         files.iter().try_for_each(|(suffix, text)| {
             let file = held.create(format!("{name}.{suffix}").as_ref(), "", 0o600)?;
@@ -72,13 +83,15 @@ fn save_in(into: Option<&Path>, milliseconds: u64, files: &[(&str, String)]) -> 
         })
     };
     let asked = folder(into);
-    let (place, written) = match write(asked) {
+    let name = free_name(asked, milliseconds);
+    let (place, name, written) = match write(asked, &name) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let other = std::env::temp_dir();
-            let written = write(&other);
-            (other, written)
+            let name = free_name(&other, milliseconds);
+            let written = write(&other, &name);
+            (other, name, written)
         }
-        written => (asked.to_owned(), written),
+        written => (asked.to_owned(), name, written),
     };
     let path = |suffix| {
         let path =

@@ -35,7 +35,8 @@ fn a_recording_that_goes_on_is_no_damaged_one() {
 fn a_view_without_its_events_says_so_above_its_rows() {
     const RECLAIM: &str =
         "the recording has no events of reclaim, compaction or shrinkers: record them with kmemtraced -e latency";
-    const TIMED: &str = "the recording has no timed functions: record them with kmemtraced -e latency --functions";
+    const TIMED: &str = "the recording has no timed functions: record them with kmemtraced -e latency --functions, on a kernel that has \
+                         the function_graph tracer in instances (Linux 6.12)";
     for (view, missing) in
         [("latency", RECLAIM), ("stalls", RECLAIM), ("shrinkers", RECLAIM), ("waits", RECLAIM), ("functions", TIMED)]
     {

@@ -1,7 +1,7 @@
 //! Frames of Debian's kernels, by the debug information of their packages, are those that binutils tells.
 //!
-//! The package of amd64 is fetched (283 MB); those of other architectures are used where the cache has them, and fetched with
-//! `KMEMTRACE_DEBUG_INFO=all` (3 GB in all).
+//! Packages that the cache has are used. `KMEMTRACE_RUNS=all` fetches that of amd64 (283 MB), and `KMEMTRACE_DEBUG_INFO=all` all of
+//! them (3 GB).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -14,6 +14,7 @@ use kmemtrace_tests::guest;
 use kmemtrace_tests::programs::{json, run, run_to, stderr};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::runs;
 use kmemtrace_tests::scenario::Scenario;
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionIndex};
 use serde_json::Value;
@@ -32,8 +33,8 @@ const SHIFT: u64 = 0x120_0000;
 
 /// Folder with debug information as `tests/vm/debug-info` gives it.
 fn folder(arch: &str, revision: &[&str]) -> Result<PathBuf, Skip> {
-    let fetches =
-        (arch == "amd64" && revision.is_empty()) || std::env::var("KMEMTRACE_DEBUG_INFO").is_ok_and(|all| all == "all");
+    let fetches = (runs::is_all() && arch == "amd64" && revision.is_empty())
+        || std::env::var("KMEMTRACE_DEBUG_INFO").is_ok_and(|all| all == "all");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("vm/debug-info");
     let options: &[&str] = if fetches { &[] } else { &["-c"] };
     let output = Command::new(script).args(options).args(revision).arg(arch).output().unwrap();

@@ -157,6 +157,12 @@ impl DebugInfo {
         state.known.get(&call_site)?.as_ref().map(|frames| frames.to_vec())
     }
 
+    /// Notes a file, or a part of its use, that is left out for this reason.
+    pub(crate) fn reject(&self, path: PathBuf, why: String) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.rejected.push((path, why));
+    }
+
     /// Files that are used, and those that failed a check.
     pub(crate) fn report(&self) -> NamesReport {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -27,11 +27,13 @@ pub(super) fn draw(view: ScreenView<'_>, pen: &mut Pen<'_>, lines: Range<u16>) {
     pen.put(0, lines.start, &"-".repeat(usize::from(width)), Paint::Faint);
     let all = view.state.rows(view.snapshot);
     let Some(row) = all.get(view.state.chosen_index(&all)) else { return };
-    // An inner node of a tree has no details.
+    // An inner node of a tree has no more than its sums.
+    let is_inner = view.snapshot.detail.is_none();
     let none = Detail { shares: Some(Shares::default()), ..Detail::default() };
     let detail = view.snapshot.detail.clone().unwrap_or(none);
     let mark = rows::cut_mark(view);
     let (ages_width, sizes_width) = match width {
+        _ if is_inner => (0, 0),
         ..WIDE => (0, 0),
         WIDE..WIDE_ENOUGH_FOR_SIZES => (AGES, 0),
         WIDE_ENOUGH_FOR_SIZES.. => (AGES, SIZES),
