@@ -716,6 +716,11 @@ impl Trace {
         self.info.input != InputKind::Kmemtrace || self.streams.iter().all(|stream| stream.recording().is_some())
     }
 
+    /// True where the file of some CPU is there, with its first block, as for [`Trace::has_all_files`].
+    pub fn has_any_file(&self) -> bool {
+        self.info.input != InputKind::Kmemtrace || self.streams.iter().any(|stream| stream.recording().is_some())
+    }
+
     /// Marks the streams as being read; false if they were before. Streams are read once.
     pub fn begin(&mut self) -> bool {
         !std::mem::replace(&mut self.has_begun, true)

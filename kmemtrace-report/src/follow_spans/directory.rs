@@ -38,7 +38,7 @@ impl Growing {
             // A recorder that has just started is still making its files. Until it has one there is nothing to follow.
             let is_early = growing.grows && begun.elapsed() < STARTING;
             match report::open(request, &inputs) {
-                Ok(trace) if growing.grows && trace.streams.is_empty() => growing.grows = growing.has_recorder(),
+                Ok(trace) if growing.grows && !trace.has_any_file() => growing.grows = growing.has_recorder(),
                 Ok(mut trace) if trace.has_all_files() || !is_early => {
                     trace.streams.iter_mut().for_each(|stream| stream.follow(growing.grows));
                     return Ok((growing, Some(trace)));

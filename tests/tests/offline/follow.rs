@@ -289,6 +289,24 @@ fn a_file_without_its_first_block_is_waited_for() {
     }
 }
 
+/// A recorder may need long before it has a file of a CPU: on a machine in trouble, or while it sets up many events.
+#[test]
+fn a_recorder_without_a_file_of_a_cpu_is_waited_for() {
+    let recording = data(RECORDINGS[0]);
+    let mut growing = Growing::new(&recording);
+    let path = |name: &str| growing.directory.file(name);
+    let files = ["cpu0.out", "cpu1.out"].map(|name| (path(name), std::fs::read(path(name)).unwrap()));
+    files.iter().for_each(|(path, _)| std::fs::remove_file(path).unwrap());
+    let mut child = follower(&[growing.directory.path().to_str().unwrap(), "--format", "jsonl"]);
+    drop(child.stdin.take());
+    // Longer than between its first file and its last one.
+    std::thread::sleep(Duration::from_millis(5500));
+    files.iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+    growing.finish();
+    let _directory = growing.unlock();
+    assert_whole(child, &recording);
+}
+
 /// The merge has passed the times of events that come late: spans that they begin or end have wrong lengths.
 #[test]
 fn spans_of_events_that_come_late_are_suspect() {
