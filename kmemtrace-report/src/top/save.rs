@@ -103,3 +103,18 @@ fn save_in(into: Option<&Path>, milliseconds: u64, files: &[(&str, String)]) -> 
         Err(error) => format!("{}: cannot be saved: {error}", path("txt")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_of_the_same_moment_gets_a_number() {
+        let folder = kmemtrace_tests::recording::Directory::new(&[]);
+        for (number, file) in ["kmemtrace-top7.txt", "kmemtrace-top7-2.json"].into_iter().enumerate() {
+            folder.write(file, b"");
+            assert_eq!(free_name(folder.path(), 7), format!("kmemtrace-top7-{}", number + 2));
+        }
+        assert_eq!(free_name(folder.path(), 8), "kmemtrace-top8");
+    }
+}

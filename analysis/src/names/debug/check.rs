@@ -54,9 +54,13 @@ pub(super) struct Match {
     pub(super) unproven: Option<Functions>,
 }
 
-/// Checks an image of a kernel. `is_named`: the caller named this very file.
-pub(super) fn kernel(image: &Image, facts: &KernelFacts<'_>, is_named: bool) -> Result<Match, String> {
-    let symbols = Symbols::read(image).map_err(|error| error.why)?;
+/// Checks an image of a kernel by its symbols. `is_named`: the caller named this very file.
+pub(super) fn kernel(
+    image: &Image,
+    symbols: &Symbols,
+    facts: &KernelFacts<'_>,
+    is_named: bool,
+) -> Result<Match, String> {
     let same_build = match (facts.build_id(), image.build_id()) {
         (Some(trace), Some(file)) if trace == file => true,
         (Some(trace), Some(file)) => {
@@ -73,7 +77,7 @@ pub(super) fn kernel(image: &Image, facts: &KernelFacts<'_>, is_named: bool) -> 
         if !same_build && !is_named {
             return Err("the trace has neither a build-id nor symbols to check it by".into());
         }
-        let functions = Functions::of(image, &symbols);
+        let functions = Functions::of(image, symbols);
         let checked = same_build.then_some("build-id");
         if facts.call_sites.is_empty() {
             return Ok(Match { checked, distance: 0, unproven: Some(functions) });

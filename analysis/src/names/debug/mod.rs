@@ -26,6 +26,7 @@ use module::{ModuleFacts, ModuleFile, Refusal};
 use search::{Folders, Listed};
 pub use search::{MODULES, debug_folders};
 use sections::Sections;
+use symbols::Symbols;
 
 use super::error::NamesError;
 use super::kallsyms::Symbolizer;
@@ -193,7 +194,7 @@ impl Kernel {
         if image.is_relocatable {
             return Ok(Err("it is an object, not a linked kernel".into()));
         }
-        let found = match check::kernel(&image, facts, is_named) {
+        let found = match check::kernel(&image, &Symbols::read(&image)?, facts, is_named) {
             Ok(found) => found,
             Err(why) => return Ok(Err(why)),
         };
