@@ -7,7 +7,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kmemtrace_abi::disk::block::{BlockInfo, FLAG_ZSTD, HEADER_BYTES, Header, NO_CPU, block, item, kind, seal};
 use kmemtrace_tests::generate::{Options, Random, Shape, trace_dir, tree, workload};
@@ -24,10 +24,12 @@ const MARGIN: u64 = 64 << 10;
 /// Processor time that no test's file takes on a slow machine with programs that are not optimised.
 const MOST: Duration = Duration::from_secs(60);
 
-/// Runs a program to its end; one that does not end is a failure.
+/// Runs a program to its end, within [`MOST`]; one that does not end is a failure.
 fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Ran {
     let mut command = Command::new(program(name));
-    measured::run(command.args(arguments).args(paths).stdin(Stdio::null()), 4 * MOST)
+    let ran = measured::run(command.args(arguments).args(paths).stdin(Stdio::null()), 10 * MOST);
+    assert!(ran.processor < MOST, "{name} {arguments:?}: {:?} of a processor", ran.processor);
+    ran
 }
 
 /// Runs a program within a limit of this many MiB, and checks that it keeps to it and says at most one sentence.
@@ -161,12 +163,10 @@ fn as_many_formats_as_a_header_holds_take_linear_time() {
     }
     let info = BlockInfo { kind: kind::FILE_HEADER, recording: header.recording, ..BlockInfo::default() };
     dir.write("cpu0.out", &packed(info, &payload));
-    let begin = Instant::now();
     for (name, arguments) in [("kmemtrace-report", &["summary"][..]), ("kmemtrace-check", &[])] {
         let ran = run(name, arguments, &[dir.path()]);
         assert!(ran.status.is_some_and(|status| status < 2), "{name}: {:?} {}", ran.status, ran.stderr);
     }
-    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -213,7 +213,6 @@ fn holes_of_terabytes_are_passed_over_and_data_behind_them_is_read() {
     // Behind the first data block.
     let (_, second) = first_block(&bytes[first.len()..]);
     with_hole(&dir.file("cpu0.out"), (first.len() + second.len()) as u64, 4 << 40);
-    let begin = Instant::now();
     assert_eq!(events(&dir), all);
     let ran = run_within(64, "kmemtrace-check", &["--format", "json"], &[dir.path()]);
     assert_eq!(ran.status, Some(3), "{}", ran.stderr);
@@ -227,7 +226,6 @@ fn holes_of_terabytes_are_passed_over_and_data_behind_them_is_read() {
         let ran = run_within(64, name, arguments, &[whole.path()]);
         assert!(ran.status.is_some_and(|status| status < 2), "{name}: {:?} {}", ran.status, ran.stderr);
     }
-    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -236,13 +234,11 @@ fn holes_of_raw_files_are_gaps() {
     let dir = Directory::new(&tree(&workload, 1));
     let raw = dir.file("per_cpu/cpu0/trace_pipe_raw");
     with_hole(&raw, 4096, 4 << 40);
-    let begin = Instant::now();
     let ran = run_within(64, "kmemtrace-check", &["--format", "json"], &[dir.path()]);
     assert_eq!(ran.status, Some(3), "{}", ran.stderr);
     assert!(text(&ran.stdout).contains("the file has a hole of 4398"), "{}", text(&ran.stdout));
     let ran = run_within(128, "kmemtrace-report", &["summary", "--format", "json"], &[dir.path()]);
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
-    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
 }
 
 /// ELF file of 64 bits for x86-64: sections by name and type, with their contents.
@@ -328,13 +324,11 @@ fn is_left_out(kernel: &[u8], why: &str) {
     let dir = trace_of_build(2000);
     dir.write("vmlinux", kernel);
     let vmlinux = dir.file("vmlinux");
-    let begin = Instant::now();
     let arguments = ["sites", "--format", "json", "--vmlinux", vmlinux.to_str().unwrap()];
     let ran = run_within(128, "kmemtrace-report", &arguments, &[dir.path()]);
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("vmlinux: not used for names: ") && ran.stderr.contains(why), "{}", ran.stderr);
     assert!(json(&ran.stdout)["rows"].as_array().is_some_and(|rows| !rows.is_empty()));
-    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
 }
 
 /// Abbreviations: 1 is a unit from `STEXT` on with children, 2 has thousands of attributes without bytes, 3 is a function with a list
@@ -464,10 +458,8 @@ fn texts_of_the_metadata_take_linear_time() {
     for (tag, bytes) in cases {
         set_meta(&dir, &[(tag, bytes)]);
         for view in ["summary", "sites", "caches", "modules", "tasks"] {
-            let begin = Instant::now();
             let ran = run_within(256, "kmemtrace-report", &[view, "--format", "json"], &[dir.path()]);
             assert_eq!(ran.status, Some(0), "{tag} {view}: {}", ran.stderr);
-            assert!(begin.elapsed() < MOST / 2, "{tag} {view}: {:?}", begin.elapsed());
         }
     }
 }
@@ -532,11 +524,9 @@ fn sections_of_a_modules_debug_file_take_linear_time() {
     set_meta(&dir, &[(item::KALLSYMS, symbols.into_bytes()), (item::MODULE_INFO, info.into_bytes())]);
     dir.write(&format!("debug/lib/modules/{release}/kernel/drivers/toy.ko"), &elf(&sections));
     let debug = dir.file("debug");
-    let begin = Instant::now();
     let arguments = ["sites", "--format", "json", "--debug-dir", debug.to_str().unwrap()];
     let ran = run_within(128, "kmemtrace-report", &arguments, &[dir.path()]);
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
-    assert!(begin.elapsed() < MOST, "{:?}", begin.elapsed());
 }
 
 /// Blocks of an xz file that begin with an empty dictionary, so that its decoder holds one of them at a time.
