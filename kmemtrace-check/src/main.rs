@@ -52,8 +52,15 @@ fn main() -> ExitCode {
     }
     kmemtrace_fence::raise_open_files();
     if let Some(shell) = options::completions() {
-        clap_complete::generate(shell, &mut Options::command(), "kmemtrace-check", &mut io::stdout());
-        return ExitCode::SUCCESS;
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Options::command(), "kmemtrace-check", &mut script);
+        return match io::stdout().write_all(&script) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                complain(&format!("standard output: cannot be written: {error}"));
+                ExitCode::from(exit::UNUSABLE)
+            }
+        };
     }
     let options = Options::parse();
     let mut text = Vec::new();

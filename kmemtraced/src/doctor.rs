@@ -1,12 +1,15 @@
 //! `kmemtraced doctor`: what this machine offers a recording, what is missing and how to get it, and a recording of two seconds
 //! as a test. Changes nothing but instances that last for a moment.
 
+mod held;
 mod self_test;
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
+use anyhow::Context;
+use held::Held;
 use kmemtrace_sandbox::{Mode, Role, Sandbox};
 
 use crate::args::{Args, NOT_STARTED};
@@ -73,14 +76,18 @@ pub(crate) fn doctor(args: &Args, is_quick: bool) -> anyhow::Result<u8> {
         report.add(("relay", format!("{}: recorded from by default", channel.path("").display())));
     }
     let tracefs = tracefs::find(args.tracefs.as_deref());
+    // Instances in which things are tried out are removed before a signal ends this.
+    let signals = Held::new().context("signals cannot be taken")?;
     match &tracefs {
         Ok(tracefs) => of_tracefs(tracefs, args).into_iter().for_each(|line| report.add(line)),
         Err(error) => report.add(("tracefs", format!("{error:#}"))),
     }
+    signals.act();
     report.add(("symbols", symbols()));
     report.add(("sandbox", of_sandbox()));
     if tracefs.is_ok() && !is_quick {
-        report.add(("self-test", self_test::run(args)));
+        report.add(("self-test", self_test::run(args, &signals)));
+        signals.act();
     }
     let mut remedies = report.remedies().peekable();
     let _ = match remedies.peek() {

@@ -30,9 +30,12 @@ mod viewer;
 mod watch;
 mod write;
 
+use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use args::{CommandLine, NOT_STARTED, Verb};
+use kmemtrace_abi::text::escape::{escape, is_harmful};
 use kmemtrace_sandbox::pager;
 use process::messages;
 use record::shutdown;
@@ -60,13 +63,17 @@ fn run() -> ExitCode {
         Some(Verb::Recover) => recover::recover(&args),
         Some(Verb::Doctor { quick }) => doctor::doctor(&args, quick),
         Some(Verb::Completions { shell }) => {
-            clap_complete::generate(shell, &mut args::program(), "kmemtraced", &mut std::io::stdout());
-            return ExitCode::SUCCESS;
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut args::program(), "kmemtraced", &mut script);
+            std::io::stdout().write_all(&script).map(|()| 0).context("standard output: cannot be written")
         }
         None => record::record(args),
     };
     let status = done.unwrap_or_else(|error| {
-        messages::say(format!("kmemtraced: {error:#}"));
+        // Words of the command line may be in it, which a terminal would act on.
+        let shown =
+            |c: char| if is_harmful(c) { escape(c.encode_utf8(&mut [0; 4]).as_bytes()).into_owned() } else { c.into() };
+        messages::say(format!("kmemtraced: {error:#}").chars().map(shown).collect::<String>());
         NOT_STARTED
     });
     messages::finish(shutdown::LAST_WORDS);

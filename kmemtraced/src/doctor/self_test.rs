@@ -4,8 +4,6 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -13,6 +11,7 @@ use anyhow::{Context, bail};
 use kmemtrace_abi::text::escape::escape;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::held::Held;
 use crate::args::Args;
 use crate::fs::held_dir::random_digits;
 
@@ -26,19 +25,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const STOPPED: &str = "stopped: --duration";
 
 /// Text about the test: figures of the recording, or `failed` with the reason.
-pub(super) fn run(args: &Args) -> String {
-    record(args).unwrap_or_else(|error| format!("failed: {error:#}"))
+pub(super) fn run(args: &Args, signals: &Held) -> String {
+    record(args, signals).unwrap_or_else(|error| format!("failed: {error:#}"))
 }
 
-fn record(args: &Args) -> anyhow::Result<String> {
-    // Ctrl-C reaches the recorder, too; this process stays to remove the recording.
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        signal_hook::flag::register(signal.as_raw(), Arc::clone(&stop)).context("signals cannot be taken")?;
-    }
+fn record(args: &Args, signals: &Held) -> anyhow::Result<String> {
     let dir = std::env::temp_dir().join(format!("kmemtrace-doctor-{}", random_digits()?));
     let recorder = start(args, &dir)?;
-    let output = wait(recorder, &stop);
+    let output = wait(recorder, signals);
     match fs::remove_dir_all(&dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             bail!("{}: cannot be removed: {error}: remove it by hand", escape(dir.as_os_str().as_encoded_bytes()));
@@ -60,12 +54,13 @@ fn start(args: &Args, dir: &Path) -> anyhow::Result<Child> {
     command.spawn().with_context(|| format!("{}: cannot be run", program.display()))
 }
 
-/// Waits for the recorder, which is asked to end when its time is over, and on a signal.
-fn wait(mut recorder: Child, stop: &AtomicBool) -> anyhow::Result<Output> {
-    let mut asked = Instant::now();
+/// Waits for the recorder, which is asked to end when its time is over, and after a signal.
+fn wait(mut recorder: Child, signals: &Held) -> anyhow::Result<Output> {
+    let (mut asked, mut is_stopped) = (Instant::now(), false);
     // The few lines of the recorder fit into a pipe.
     while recorder.try_wait()?.is_none() {
-        if stop.swap(false, Ordering::AcqRel) || asked.elapsed() > PATIENCE {
+        let is_first = signals.came() && !std::mem::replace(&mut is_stopped, true);
+        if is_first || asked.elapsed() > PATIENCE {
             asked = Instant::now();
             let _ = kill_process(Pid::from_child(&recorder), Signal::TERM);
         }

@@ -131,8 +131,12 @@ impl Dir {
         let new: &OsStr = new.as_ref();
         // A killed recorder with the same process id may have left one.
         let _ = self.0.remove(new);
-        self.0.create(new)?.write_all(text.as_bytes())?;
-        self.0.rename(new, name.as_ref())
+        let written = self.0.create(new).and_then(|mut file| file.write_all(text.as_bytes()));
+        let done = written.and_then(|()| self.0.rename(new, name.as_ref()));
+        if done.is_err() {
+            let _ = self.0.remove(new);
+        }
+        done
     }
 
     fn remove_leftovers(&self, has_instance: impl Fn(&str) -> bool) {

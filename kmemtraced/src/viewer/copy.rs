@@ -33,12 +33,22 @@ impl To {
     }
 }
 
+/// State of a copy.
+pub(super) enum End {
+    /// There may be more.
+    Open,
+    /// All is copied, or its reader is gone.
+    Done,
+    /// The destination takes no more.
+    Refused(io::Error),
+}
+
 /// A running copy.
 pub(super) struct Copy {
     filter: Arc<Mutex<Filter>>,
     is_stopped: Arc<AtomicBool>,
-    /// Hangs up at the end of the thread.
-    end: mpsc::Receiver<()>,
+    /// Hangs up at the end of the thread, after the reason for which the destination takes no more.
+    end: mpsc::Receiver<io::Error>,
 }
 
 impl Copy {
@@ -46,19 +56,24 @@ impl Copy {
     pub(super) fn start(from: File, to: To, filter: Filter) -> io::Result<Copy> {
         let filter = Arc::new(Mutex::new(filter));
         let is_stopped = Arc::<AtomicBool>::default();
-        let (at_end, end) = mpsc::channel::<()>();
+        let (at_end, end) = mpsc::channel();
         let (with, flag) = (Arc::clone(&filter), Arc::clone(&is_stopped));
         let work = move || {
-            let _at_end = at_end;
-            copy(from, to, &with, &flag);
+            if let Err(error) = copy(from, to, &with, &flag) {
+                let _ = at_end.send(error);
+            }
         };
         thread::Builder::new().name("copy".into()).spawn(work)?;
         Ok(Copy { filter, is_stopped, end })
     }
 
-    /// True once all is copied, or the destination takes no more; waits for it at most so long.
-    pub(super) fn has_ended(&self, time: Duration) -> bool {
-        matches!(self.end.recv_timeout(time), Err(mpsc::RecvTimeoutError::Disconnected))
+    /// Waits for the end at most so long. [`End::Refused`] comes once.
+    pub(super) fn wait(&self, time: Duration) -> End {
+        match self.end.recv_timeout(time) {
+            Ok(error) => End::Refused(error),
+            Err(mpsc::RecvTimeoutError::Disconnected) => End::Done,
+            Err(mpsc::RecvTimeoutError::Timeout) => End::Open,
+        }
     }
 
     /// Copies nothing any more. Returns the bytes that give the screen its usual state back.
@@ -68,7 +83,8 @@ impl Copy {
     }
 }
 
-fn copy(mut from: File, to: To, filter: &Mutex<Filter>, is_stopped: &AtomicBool) {
+/// Copies to the end. A destination that nobody reads any more is no error.
+fn copy(mut from: File, to: To, filter: &Mutex<Filter>, is_stopped: &AtomicBool) -> io::Result<()> {
     let (mut bytes, mut out) = (vec![0; AT_ONCE], Vec::new());
     while !is_stopped.load(Ordering::Acquire) {
         if !has_come(&from) {
@@ -76,17 +92,22 @@ fn copy(mut from: File, to: To, filter: &Mutex<Filter>, is_stopped: &AtomicBool)
         }
         let len = match from.read(&mut bytes) {
             // A terminal whose other end is closed is an error.
-            Ok(0) => return,
+            Ok(0) => return Ok(()),
             Ok(len) => len,
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => continue,
-            Err(_) => return,
+            Err(_) => return Ok(()),
         };
         out.clear();
         filter.lock().unwrap_or_else(PoisonError::into_inner).pass(bytes.get(..len).unwrap_or_default(), &mut out);
-        if is_stopped.load(Ordering::Acquire) || to.write(&out).is_err() {
-            return;
+        if is_stopped.load(Ordering::Acquire) {
+            break;
+        }
+        match to.write(&out) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+            written => written?,
         }
     }
+    Ok(())
 }
 
 /// True where there is something to read, or the end; waits for it a moment.

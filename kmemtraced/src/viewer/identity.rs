@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::ops::RangeInclusive;
 
 use kmemtrace_abi::random;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fs::state;
 
@@ -51,6 +52,17 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// Kills the processes of this user, whose number nobody else has.
+    pub(super) fn kill_processes(&self) {
+        let of_user = processes().filter(|(_, status)| has_id(status, self.number));
+        for (pid, _) in of_user {
+            // One that has ended meanwhile is what was wanted.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
 impl Drop for Identity {
     fn drop(&mut self) {
         if self.held.is_some() {
@@ -71,12 +83,14 @@ fn ids_of(text: &str) -> impl Iterator<Item = u32> {
 
 /// True if a process has the number as one of its users or groups.
 fn is_in_use(number: u32) -> bool {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
-    processes.filter(|entry| entry.file_name().to_str().is_some_and(is_process)).any(|entry| {
-        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        has_id(&status, number)
-    })
+    processes().any(|(_, status)| has_id(&status, number))
+}
+
+/// Processes of the machine, with the texts of their states.
+fn processes() -> impl Iterator<Item = (Pid, String)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    pids.map(|pid| (pid, fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()))
 }
 
 fn has_id(status: &str, number: u32) -> bool {

@@ -37,14 +37,14 @@ use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::args::{Args, TopArgs, WatchArgs};
+use crate::args::{Args, NOT_STARTED, TopArgs, WatchArgs};
 use crate::choices::Priority;
 use crate::process::messages::{self, say};
 use crate::process::report;
 use crate::process::signals::Signals;
 use crate::record::shutdown::{ENDED_EARLY, LAST_WORDS};
 use crate::{top, watch};
-use copy::{Copy, To};
+use copy::{Copy, End, To};
 use filter::Filter;
 use identity::Identity;
 use output::Output;
@@ -132,6 +132,7 @@ fn show(kind: Kind, args: &Args, words: Vec<OsString>) -> anyhow::Result<u8> {
         kill_at: None,
         was_forced: false,
         failure: None,
+        was_refused: false,
         notes: Vec::new(),
     };
     let (status, lines) = both.run();
@@ -165,7 +166,7 @@ struct Viewer {
     was_asked: bool,
     /// It was killed by this process.
     was_killed: bool,
-    _identity: Option<Identity>,
+    identity: Option<Identity>,
 }
 
 impl Viewer {
@@ -174,6 +175,11 @@ impl Viewer {
             self.status = self.child.try_wait().ok().flatten();
         }
         self.status.is_some() || self.was_killed
+    }
+
+    /// Kills what a viewer that has ended left running, in whatever session: it would hold the stream open, and with it the recorder.
+    fn end_its_processes(&self) {
+        self.identity.as_ref().into_iter().for_each(Identity::kill_processes);
     }
 
     fn ask_to_end(&mut self) {
@@ -237,6 +243,8 @@ struct Both<'a> {
     was_forced: bool,
     /// Reason for which there is no viewer.
     failure: Option<anyhow::Error>,
+    /// What the viewer printed could not be written.
+    was_refused: bool,
     /// Lines that wait until the screen is gone.
     notes: Vec<String>,
 }
@@ -302,6 +310,7 @@ impl Both<'_> {
         let (kind, asked, is_recorded) = (self.kind, self.asked, self.recorder.has_recorded());
         let Some(viewer) = &mut self.viewer else { return self.waiting.is_none() || has_ended || asked > 0 };
         if viewer.has_ended() {
+            viewer.end_its_processes();
             self.leave_screen();
             // A recorder without a viewer has no purpose.
             if self.asked == 0 {
@@ -417,7 +426,7 @@ impl Both<'_> {
             deadline: None,
             was_asked: false,
             was_killed: false,
-            _identity: identity,
+            identity,
         };
         for (from, to) in sources {
             let is_terminal = if to == To::Output { io::stdout().is_terminal() } else { io::stderr().is_terminal() };
@@ -438,7 +447,7 @@ impl Both<'_> {
         let Some(viewer) = self.viewer.as_mut().filter(|_| self.kind == Kind::Screen) else { return };
         for copy in std::mem::take(&mut viewer.copies) {
             // The last bytes of a screen that ends in order are those that leave it.
-            copy.has_ended(COPYS_TIME);
+            let _ = copy.wait(COPYS_TIME);
             self.terminal.leave(copy.stop());
         }
     }
@@ -450,16 +459,28 @@ impl Both<'_> {
             self.terminal.give_back();
             return Vec::new();
         };
-        let ended = Instant::now();
+        let (ended, mut refused) = (Instant::now(), None);
         for copy in std::mem::take(&mut viewer.copies) {
-            while !copy.has_ended(POLL_INTERVAL) && self.waits_for_copy(ended.elapsed(), viewer.was_killed) {}
+            loop {
+                match copy.wait(POLL_INTERVAL) {
+                    End::Open if self.waits_for_copy(ended.elapsed(), viewer.was_killed) => {}
+                    End::Open | End::Done => break,
+                    End::Refused(error) => {
+                        refused.get_or_insert(format!(
+                            "kmemtraced: standard output: cannot be written: {error}: the lines since then are missing; write to a \
+                             place with room, or keep the recording with -o DIR"
+                        ));
+                    }
+                }
+            }
             copy.stop();
         }
+        self.was_refused = refused.is_some();
         let saved = viewer.saved.take();
         self.terminal.give_back();
         let mut lines = std::mem::take(&mut self.notes);
         lines.extend(saved.map_or_else(Vec::new, Saved::finish));
-        lines.extend(self.end_of(&viewer));
+        lines.extend(self.end_of(&viewer).into_iter().chain(refused));
         self.viewer = Some(viewer);
         lines
     }
@@ -518,6 +539,7 @@ impl Both<'_> {
         let viewed = viewer.status.and_then(|status| u8::try_from(status.code()?).ok());
         let signal = viewer.status.and_then(|status| status.signal());
         Ok(match self.kind {
+            _ if self.was_refused => NOT_STARTED,
             // The recording is whole, whatever became of its screen.
             Kind::Screen if self.asked < 2 && (viewer.was_killed || signal.is_some_and(|s| viewer.was_ended_by(s))) => {
                 0

@@ -1,16 +1,19 @@
 //! Recording of waits for memory, on the running kernel as root. Tests that cannot run here are listed as skipped at the end.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::live::{Instance, Tracefs};
 use kmemtrace_tests::memory_group::MemoryGroup;
-use kmemtrace_tests::programs::{json, json_lines, run, run_to};
+use kmemtrace_tests::programs::{json, json_lines, program, run, run_to};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name, kmemtraced};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 kmemtrace_tests::tests![
@@ -22,6 +25,7 @@ kmemtrace_tests::tests![
     a_killed_recorder_of_functions_leaves_nothing,
     a_trigger_of_a_begin_that_is_removed_is_told,
     doctor_tells_events_and_functions,
+    a_signal_leaves_nothing_of_a_doctor,
     clean_spans_of_a_lossy_recording_are_those_of_a_whole_one => clean_spans_of_a_lossy_recording_are_true,
 ];
 
@@ -264,6 +268,29 @@ fn doctor_tells_events_and_functions() -> Result<(), Skip> {
     assert!(line("functions ").contains("times of functions: "), "{printed}");
     assert_eq!(top(&tracefs), before);
     assert!(!tracefs.path().join("instances").join(format!("{name}-probe")).exists(), "an instance is left");
+    Ok(())
+}
+
+fn a_signal_leaves_nothing_of_a_doctor() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    for (n, signal) in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].into_iter().cycle().take(8).enumerate() {
+        let name = instance_name();
+        let mut command = Command::new(program("kmemtraced"));
+        let doctor = command.args(["doctor", "-B", &name]).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut doctor = doctor.spawn().unwrap();
+        sleep(Duration::from_millis(100 + 150 * n as u64));
+        let _ = kill_process(Pid::from_child(&doctor), signal);
+        doctor.wait().unwrap();
+        let left = |folder: &Path| {
+            let names = fs::read_dir(folder).into_iter().flatten().flatten();
+            names
+                .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                .filter(|file| file.starts_with(&name))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(left(&tracefs.path().join("instances")), [""; 0], "{signal:?}");
+        assert_eq!(left(Path::new("/run/kmemtraced")), [""; 0], "{signal:?}");
+    }
     Ok(())
 }
 

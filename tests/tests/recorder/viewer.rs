@@ -23,6 +23,8 @@ kmemtrace_tests::tests![
     another_user_reaches_nothing_of_the_viewer,
     a_viewer_that_takes_and_ends_nothing_delays_no_end,
     a_viewer_of_lines_that_never_ends_has_five_seconds,
+    what_a_viewer_leaves_running_ends_with_it,
+    lines_that_cannot_be_written_are_told,
     a_second_signal_ends_a_recorder_that_is_stopped,
     a_key_ends_a_recorder_that_is_stopped_once_its_screen_is_gone,
     whatever_is_killed_nothing_is_left,
@@ -233,6 +235,39 @@ fn a_viewer_that_takes_and_ends_nothing_delays_no_end() -> Result<(), Skip> {
         run("kmemtrace-check", &[], &[&terminal.directory.file("out/kept")]);
         place.assert_gone();
     }
+    Ok(())
+}
+
+/// A process in a session of its own holds the stream open, and with it the recorder.
+fn what_a_viewer_leaves_running_ends_with_it() -> Result<(), Skip> {
+    let is_left = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok()).any(|line| line == b"sleep\0006119\0")
+    };
+    for (viewer, ends_by_itself) in
+        [("setsid sleep 6119 & touch ready; sleep 600", false), ("setsid sleep 6119 & touch ready; sleep 1", true)]
+    {
+        let place = Place::new(viewer)?;
+        let terminal = place.top("")?;
+        place.wait_for_file("ready");
+        if !ends_by_itself {
+            place.signal(Part::First, Signal::INT);
+        }
+        terminal.wait_for("left with ");
+        place.assert_gone();
+        until("end of what it has left", || !is_left());
+    }
+    Ok(())
+}
+
+fn lines_that_cannot_be_written_are_told() -> Result<(), Skip> {
+    let place = Place::new("while :; do echo a line; sleep 0.1; done")?;
+    let line = format!("{} >/dev/full", place.line("watch -d 10s"));
+    let Output { status, stderr, .. } = Command::new("sh").args(["-c", &line]).output().unwrap();
+    let stderr = text(&stderr);
+    assert_eq!(status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("standard output: cannot be written: No space left on device"), "{stderr}");
+    place.assert_gone();
     Ok(())
 }
 
