@@ -242,7 +242,7 @@ fn a_viewer_that_takes_and_ends_nothing_delays_no_end() -> Result<(), Skip> {
 fn what_a_viewer_leaves_running_ends_with_it() -> Result<(), Skip> {
     let is_left = || {
         let processes = fs::read_dir("/proc").unwrap().flatten();
-        processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok()).any(|line| line == b"sleep\0006119\0")
+        processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok()).any(|line| line == b"sleep\x006119\0")
     };
     for (viewer, ends_by_itself) in
         [("setsid sleep 6119 & touch ready; sleep 600", false), ("setsid sleep 6119 & touch ready; sleep 1", true)]
