@@ -15,9 +15,9 @@ use super::kallsyms::Symbolizer;
 
 /// Largest size of a list; that of a kernel with all modules has 20 MB.
 const MAX_BYTES: u64 = 512 << 20;
-/// Share of the call-sites that must lie behind functions, of a list that nothing else can be checked by, in percent.
+/// Share of the call-sites that must lie behind functions of a System.map that cannot be moved, in percent.
 const LEAST_PERCENT: usize = 99;
-/// Call-sites that tell a copy of `/proc/kallsyms` of another boot, at least.
+/// Fewest call-sites that tell a copy of `/proc/kallsyms` of another boot.
 const LEAST_SITES: usize = 20;
 /// Longest function, in bytes.
 const FUNCTION: u64 = 1 << 20;
@@ -29,7 +29,7 @@ const TEXT: &[u8] = b"_text";
 pub(crate) enum SymbolFile {
     /// Addresses of the trace's boot.
     Placed(Vec<u8>),
-    /// List that only the trace's call-sites tell to be of its boot: the trace has no symbol to compare.
+    /// List that only the trace's call-sites can be checked against: the trace has no symbol to compare.
     Unproven(Vec<u8>),
 }
 

@@ -158,8 +158,12 @@ fn with_key(word: &OsStr, other: &str, ours: &str) -> OsString {
 pub(super) fn trace_of_a_view_s_name(view: &View) -> Option<String> {
     let dir = Path::new(view.name);
     let is_trace = PARTS_OF_TRACES.iter().any(|part| dir.join(part).exists());
-    is_trace
-        .then(|| format!("{name} is a view; for the directory write ./{name}: {PROGRAM} ./{name}, for the view {PROGRAM} {name} ./kmemtrace.data", name = view.name))
+    let name = view.name;
+    is_trace.then(|| {
+        format!(
+            "{name} is a view; for the directory write ./{name}: {PROGRAM} ./{name}, for the view {PROGRAM} {name} ./kmemtrace.data"
+        )
+    })
 }
 
 fn line(program: &str, words: &[OsString]) -> String {

@@ -61,7 +61,7 @@ fn hand_over(mut pipe: &File, milliseconds: u64, texts: [&str; 2]) -> io::Result
     pipe.write_all(&bytes)
 }
 
-/// Name of a screen of this moment that no earlier one has in the directory: a trace that stands still is saved at one moment again and again.
+/// Name for a screen that no earlier one has in the directory: all screens of a trace that stands still are of one moment.
 fn free_name(directory: &Path, milliseconds: u64) -> String {
     let stem = format!("kmemtrace-top{milliseconds}");
     let is_free = |name: &String| {
