@@ -12,6 +12,9 @@ use kmemtrace_abi::text::glob::Glob;
 /// Use where no rule holds.
 const OTHER: &str = "other";
 
+/// Longest part of a line that a message quotes, in characters.
+const MAX_QUOTED: usize = 100;
+
 /// Rules that come with the library.
 const BUILT_IN: &str = include_str!("uses.txt");
 
@@ -121,11 +124,18 @@ impl Condition {
         match (word, &rest[..]) {
             ("frame", [_, ..]) => Ok(Condition::Frame(rest.into_iter().map(Glob::new).collect())),
             ("gfp", [_, ..]) => Ok(Condition::Gfp(rest.into_iter().map(Into::into).collect())),
-            ("order", [order]) => order.parse().map(Condition::Order).map_err(|_| format!("{order} is no order")),
+            ("order", [order]) => {
+                order.parse().map(Condition::Order).map_err(|_| format!("{} is no order", begin(order)))
+            }
             ("no-stack", []) => Ok(Condition::NoStack),
-            _ => Err(format!("'{}' is not a condition: frame NAME, gfp FLAG, order N, no-stack", text.trim())),
+            _ => Err(format!("'{}' is not a condition: frame NAME, gfp FLAG, order N, no-stack", begin(text.trim()))),
         }
     }
+}
+
+/// Begin of a text for a message: the file may be anything, and its line megabytes long.
+fn begin(text: &str) -> String {
+    text.chars().take(MAX_QUOTED).collect()
 }
 
 #[cfg(test)]
@@ -177,6 +187,9 @@ mod tests {
     fn a_line_that_is_no_rule_is_told() {
         for (text, line) in [("user", 1), ("# x\n\nuser: frame", 3), ("a: frame b\nc: order x", 2), (": frame a", 1)] {
             assert_eq!(Uses::parse(text).unwrap_err().line, line, "{text}");
+        }
+        for long in [format!("a: frames {}", "b".repeat(9000)), format!("a: order {}", "é".repeat(9000))] {
+            assert!(Uses::parse(&long).unwrap_err().to_string().len() < 400);
         }
     }
 }
