@@ -24,8 +24,8 @@ use fuse::{FileSystem, Mount};
 use version::SYSTEM_CALLS;
 pub use version::{VERSIONS, Version, WITHOUT_INSTANCES};
 
-/// Thread of all events, and its name.
-pub const THREAD: (i32, &str) = (4242, "load");
+/// Thread of all events, and its name. No kernel has such a number: the recorder asks this machine for the name of each thread.
+pub const THREAD: (i32, &str) = (5_000_000, "load");
 /// CPUs of the kernel.
 const CPUS: u32 = 2;
 /// Options that the top-level buffer has, with their values.
