@@ -141,11 +141,13 @@ fn seeds() -> Vec<Seed> {
 fn a_file_cut_anywhere_is_truncated_and_its_whole_blocks_are_reported() {
     let dir = Directory::new(&[]);
     for seed in seeds() {
-        // Each length near the ends of blocks, and some in between.
-        let is_near = |len: usize| seed.blocks.iter().any(|b| b.bytes.start.abs_diff(len) <= 100);
+        // Lengths near the ends of blocks, and some in between.
+        let is_near = |len: usize| {
+            let distances = seed.blocks.iter().map(|block| block.bytes.start.abs_diff(len));
+            distances.min().is_some_and(|least| least <= 4 || least <= 100 && least % runs::step(9) == 0)
+        };
         let len_of_all = seed.bytes.len();
-        for len in (0..=len_of_all).filter(|&len| is_near(len) || len + 120 > len_of_all || len % runs::step(151) == 0)
-        {
+        for len in (0..=len_of_all).filter(|&len| is_near(len) || len + 12 > len_of_all || len % runs::step(151) == 0) {
             let read = seed.read(&dir, &seed.bytes[..len]);
             let want = if len == seed.bytes.len() { seed.verdict } else { Verdict::Truncated };
             let whole = seed.events(|i| seed.blocks[i].bytes.end <= len);

@@ -1,32 +1,34 @@
 //! Guests with other kernels and of other architectures: recorded there, analysed here. Tests that cannot run on this
-//! machine are listed as skipped at the end.
+//! machine are listed as skipped at the end. `KMEMTRACE_RUNS=all` boots those of [`longer`] as well.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod longer;
 mod vm_probes;
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use kmemtrace_tests::guest::{Guest, checked, package, programs_for, relay_module, sites};
+use kmemtrace_tests::guest::{Guest, checked, relay_module, sites};
 use kmemtrace_tests::kernels;
 use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::runs;
 use kmemtrace_tests::views;
 use serde_json::Value;
 
 fn main() -> ExitCode {
-    kmemtrace_tests::runner::main(&[TESTS, vm_probes::TESTS])
+    let daily = [TESTS, vm_probes::TESTS];
+    let longer = if runs::is_all() { [longer::TESTS, vm_probes::longer::TESTS].as_slice() } else { &[] };
+    kmemtrace_tests::runner::main(&[&daily, longer].concat())
 }
 
 kmemtrace_tests::tests![
     single_user_mode,
     the_only_child_of_init,
     a_locked_down_kernel,
-    a_big_endian_machine,
     relay_amd64,
-    relay_s390x,
     linux_5_10 => || kernels::assert_recordings(kernels::LINUX_5_10),
     linux_7_3 => || kernels::assert_recordings(kernels::LINUX_7_3),
 ];
@@ -74,27 +76,6 @@ fn a_locked_down_kernel() -> Result<(), Skip> {
     let out = Guest::new("amd64")?.option("-c", "lockdown=confidentiality").run(script)?;
     let expected = "kmemtraced: /sys/kernel/tracing: the kernel is locked down (lockdown=confidentiality); boot with lockdown=integrity\n2\n";
     assert_eq!(out.text("messages"), expected);
-    Ok(())
-}
-
-fn a_big_endian_machine() -> Result<(), Skip> {
-    let emulator = package("qemu-user-static")?.join("usr/bin/qemu-s390x-static");
-    let script = "kmemtraced -o /out/trace -- sh -c 'kmemload iov 3000 20; kmemload cross 500 100'";
-    let out = Guest::new("s390x")?.run(script)?;
-    let trace = out.file("trace");
-    let (verdict, _) = checked(&trace);
-    assert_eq!(verdict, "ok");
-    views::assert_iov(&trace, &["--comm", "kmemload"], 8);
-    views::assert_invariants("s390x", &trace);
-    let head = json(&views::printed("summary", &trace));
-    assert_eq!((&head["trace"]["endian"], &head["trace"]["arch"]), (&"big".into(), &"s390x".into()));
-    let theirs = programs_for("s390x")?.join("kmemtrace-report");
-    for view in views::DOCUMENTS.into_iter().chain(["events"]) {
-        let output = Command::new(&emulator).arg(&theirs).args([view, "--format", "json"]).arg(&trace).output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "{view}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(output.stdout == views::printed(view, &trace), "{view} is not the same on both machines");
-    }
     Ok(())
 }
 
@@ -185,8 +166,4 @@ fn assert_lossy(out: &Directory) {
 
 fn relay_amd64() -> Result<(), Skip> {
     relay("amd64")
-}
-
-fn relay_s390x() -> Result<(), Skip> {
-    relay("s390x")
 }

@@ -1,18 +1,15 @@
-//! Guests that take longer than `tests/run` should: `tests/run-vm` runs them. Tests that cannot run on this machine
-//! are listed as skipped.
-
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! Guests that take too long for every day: `tests/run-vm` runs them.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use kmemtrace_abi::kernel::notes;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::cgroup_loads;
-use kmemtrace_tests::guest::{Guest, checked, dracut, hold_module, sites};
+use kmemtrace_tests::guest::{Guest, checked, dracut, hold_module, package, programs_for, sites};
 use kmemtrace_tests::programs::json;
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -22,11 +19,9 @@ use kmemtrace_tests::{guest_memory, kernels};
 const LINUX_6_12: &str = r"linux-image-6\.12\.[0-9.+a-z-]+-cloud-amd64";
 const SLAB_EVENTS: &str = "kmem:kmalloc,kmem:kfree,kmem:kmem_cache_alloc,kmem:kmem_cache_free";
 
-fn main() -> ExitCode {
-    kmemtrace_tests::runner::main(&[TESTS])
-}
-
 kmemtrace_tests::tests![
+    a_big_endian_machine,
+    relay_s390x => || crate::relay("s390x"),
     linux_5_10_rt => || kernels::assert_recordings(kernels::LINUX_5_10_RT),
     linux_6_1 => || kernels::assert_recordings(kernels::LINUX_6_1),
     linux_6_12 => || kernels::assert_recordings(kernels::LINUX_6_12),
@@ -148,6 +143,27 @@ fn functions_of_reclaim(kernel: Option<&str>) -> Result<(), Skip> {
     let functions = json(&views::printed("functions", &out.file("trace")));
     let counts = functions["rows"].as_array().into_iter().flatten().filter_map(|row| row["count"].as_u64());
     assert_eq!(counts.sum::<u64>(), calls as u64, "{functions}");
+    Ok(())
+}
+
+fn a_big_endian_machine() -> Result<(), Skip> {
+    let emulator = package("qemu-user-static")?.join("usr/bin/qemu-s390x-static");
+    let script = "kmemtraced -o /out/trace -- sh -c 'kmemload iov 3000 20; kmemload cross 500 100'";
+    let out = Guest::new("s390x")?.run(script)?;
+    let trace = out.file("trace");
+    let (verdict, _) = checked(&trace);
+    assert_eq!(verdict, "ok");
+    views::assert_iov(&trace, &["--comm", "kmemload"], 8);
+    views::assert_invariants("s390x", &trace);
+    let head = json(&views::printed("summary", &trace));
+    assert_eq!((&head["trace"]["endian"], &head["trace"]["arch"]), (&"big".into(), &"s390x".into()));
+    let theirs = programs_for("s390x")?.join("kmemtrace-report");
+    for view in views::DOCUMENTS.into_iter().chain(["events"]) {
+        let output = Command::new(&emulator).arg(&theirs).args([view, "--format", "json"]).arg(&trace).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{view}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stdout == views::printed(view, &trace), "{view} is not the same on both machines");
+    }
     Ok(())
 }
 
