@@ -243,10 +243,10 @@ fn memory_goes_by_distinct_stacks() {
 /// What asks for single blocks takes 24 bytes for each of them: threads and stacks are kept once, and their pairs are not kept.
 #[test]
 fn single_blocks_take_no_more_where_every_thread_has_every_stack() {
-    const PAIRS: u64 = 200_000;
-    const MOST_KIB: u64 = 96 << 10;
+    const PAIRS: u64 = 100_000;
+    const MOST_KIB: u64 = 64 << 10;
     /// Most of the views that have no row for a pair.
-    const FEW_ROWS_KIB: u64 = 48 << 10;
+    const FEW_ROWS_KIB: u64 = 40 << 10;
     let dir = Directory::new(&[]);
     let mut random = Random::new(7);
     let mut text = String::new();
