@@ -36,8 +36,10 @@ fn run(name: &str, arguments: &[&str], paths: &[&Path]) -> Ran {
 /// Runs a program within a limit of this many MiB, and checks that it keeps to it and says at most one sentence.
 fn run_within(mib: u64, name: &str, arguments: &[&str], paths: &[&Path]) -> Ran {
     let limit = format!("{mib}M");
-    let ran = run(name, &[arguments, &["--max-memory", &limit]].concat(), paths);
-    assert!(ran.peak > 0, "the memory of {name} was never read");
+    let arguments = &[arguments, &["--max-memory", &limit]].concat()[..];
+    // One that ends at once may have ended before its memory was looked at: it does the same again.
+    let mut runs = (0..100).map(|_| run(name, arguments, paths));
+    let ran = runs.find(|ran| ran.peak > 0).unwrap_or_else(|| panic!("the memory of {name} was never read"));
     assert!(ran.peak <= (mib << 10) + MARGIN, "{name} {arguments:?}: {} KiB of {mib} MiB: {}", ran.peak, ran.stderr);
     assert!(ran.stderr.lines().count() <= 1, "{name} {arguments:?}: {}", ran.stderr);
     ran
@@ -414,8 +416,9 @@ fn check_has_the_limit_of_the_report() {
 /// Blocks of a kind that no test above has: one for each CPU, as large as blocks are.
 #[test]
 fn blocks_of_many_cpus_end_in_the_sentence_of_the_limit() {
-    let dir = trace(48, 3000);
-    for cpu in 0..48 {
+    let cpus = 16;
+    let dir = trace(cpus, 3000);
+    for cpu in 0..cpus {
         let name = format!("cpu{cpu}.out");
         let (header, first) = first_block(&fs::read(dir.file(&name)).unwrap());
         let info =
@@ -424,7 +427,7 @@ fn blocks_of_many_cpus_end_in_the_sentence_of_the_limit() {
     }
     let ran = run_within(64, "kmemtrace-report", &["summary"], &[dir.path()]);
     assert!(matches!(ran.status, Some(0..=2)), "{:?} {}", ran.status, ran.stderr);
-    let ran = run_within(64, "kmemtrace-check", &["-j", "48"], &[dir.path()]);
+    let ran = run_within(64, "kmemtrace-check", &["-j", "16"], &[dir.path()]);
     assert!(ran.status.is_some_and(|status| status <= 3), "{:?} {}", ran.status, ran.stderr);
 }
 

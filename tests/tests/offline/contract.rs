@@ -18,7 +18,7 @@ use kmemtrace_tests::reference::asked::Asked;
 use kmemtrace_tests::reference::compare::{BY_FUNCTION, compare};
 use kmemtrace_tests::reference::keys::Key;
 use kmemtrace_tests::reference::{Known, pairs};
-use kmemtrace_tests::runs::seeds;
+use kmemtrace_tests::runs::{self, seeds};
 use kmemtrace_tests::scenario::Scenario;
 use kmemtrace_tests::views::{
     self, DOCUMENTS, assert_asked, assert_groupings_add_up, assert_views, events, expected, groupings, printed,
@@ -551,7 +551,7 @@ fn assert_any_cut(what: &str, dir: &Directory, known: Known, seed: u64) {
         let alone = printed_as(&asked, dir.path());
         let view = asked.arguments();
         let view: Vec<&str> = view.iter().map(String::as_str).collect();
-        for jobs in 1..=8u64 {
+        for jobs in (1..=8u64).step_by(runs::step(3)) {
             // Window sizes from one event to more than the trace has.
             let window = [1, 2, 7, 40, 300][(seed + jobs) as usize % 5];
             let sized = [0, 5, 1000][(seed + jobs) as usize % 3];

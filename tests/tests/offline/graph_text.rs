@@ -9,6 +9,7 @@ use kmemtrace_tests::archive;
 use kmemtrace_tests::graph_text::{self, Calls, Shape};
 use kmemtrace_tests::programs::{data, document, run};
 use kmemtrace_tests::recording::Directory;
+use kmemtrace_tests::runs;
 use serde_json::{Value, json};
 
 const RECORDING: &str = "latency-amd64-6.12";
@@ -211,11 +212,11 @@ fn no_damage_stops_the_reader_of_calls() {
     for len in 0..text.len() {
         read(&text[..len]);
     }
-    let mut read_some = 0;
-    for bit in 0..text.len() * 8 {
+    let (mut read_some, step) = (0, runs::step(5));
+    for bit in (0..text.len() * 8).step_by(step) {
         let mut bad = text.to_vec();
         bad[bit / 8] ^= 1 << (bit % 8);
         read_some += usize::from(read(&bad) > 0);
     }
-    assert!(read_some > text.len() * 7, "{read_some}");
+    assert!(read_some > text.len() * 7 / step, "{read_some}");
 }

@@ -10,6 +10,7 @@ use kmemtrace_tests::generate::{Options, Random, Shape, tree, workload};
 use kmemtrace_tests::programs::{document, json, run, run_to};
 use kmemtrace_tests::recording::{Directory, random_tree};
 use kmemtrace_tests::reference::Known;
+use kmemtrace_tests::runs::{self, seeds};
 use kmemtrace_tests::views::{assert_invariants, assert_views, printed};
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ fn plain(seed: u64) -> Directory {
 
 #[test]
 fn reports_of_trees_equal_the_reference() {
-    for seed in 0..25 {
+    for seed in seeds(0..25) {
         let (options, workload) = random_tree(seed, 600);
         let dir = Directory::new(&tree(&workload, seed));
         let what = format!("seed {seed}, {:?}", options.shape);
@@ -111,7 +112,7 @@ fn damage_anywhere_stops_no_reader() {
     for file in ["per_cpu/cpu0/trace_pipe_raw", "events/header_page", "events/kmem/kfree/format", "per_cpu/cpu0/stats"]
     {
         let whole = fs::read(dir.file(file)).unwrap();
-        for _ in 0..60 {
+        for _ in 0..runs::number(20, 60) {
             let mut bytes = whole.clone();
             for _ in 0..1 + random.below(4) {
                 let bit = random.below(bytes.len() as u64 * 8) as usize;
