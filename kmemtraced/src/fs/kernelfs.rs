@@ -237,10 +237,11 @@ impl KernelFs {
         }
     }
 
-    /// Error that names the file, and the limit to raise where one was met.
+    /// Error that names the file, and the limit to raise where one was met, or how to find who holds the directory.
     pub(crate) fn failed(&self, file: &str, done: &str, error: io::Error) -> anyhow::Error {
-        let remedy = kmemtrace_abi::unreadable::more_files(&error);
-        anyhow!("{}: cannot be {done}: {error}{remedy}", self.path(file).display())
+        let limit = kmemtrace_abi::unreadable::more_files(&error);
+        let holder = if error.kind() == io::ErrorKind::ResourceBusy { held_open(&self.path) } else { String::new() };
+        anyhow!("{}: cannot be {done}: {error}{limit}{holder}", self.path(file).display())
     }
 
     /// Path of the directory by its descriptor, valid where /proc is mounted.
@@ -386,6 +387,11 @@ impl KernelFs {
             _ => anyhow!("{}: cannot be locked: {error}", self.path.display()),
         })
     }
+}
+
+/// End of a message about a directory that the kernel calls busy.
+pub(crate) fn held_open(dir: &Path) -> String {
+    format!(": a program has a file of it open: end that one (fuser -v {}/* names it)", dir.display())
 }
 
 /// Right that a process needs to mount a file system and this one lacks.

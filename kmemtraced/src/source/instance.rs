@@ -5,10 +5,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use rustix::fs::OFlags;
 
-use crate::fs::kernelfs::KernelFs;
+use crate::fs::kernelfs::{KernelFs, held_open};
 use crate::fs::rights;
 use crate::fs::state;
 use crate::source::kernel;
@@ -70,8 +70,10 @@ impl Instance {
             }
             // An instance with an open file cannot be removed.
             drop((there, held));
-            remove(&tracefs, name)
-                .with_context(|| format!("{}: left by a killed recorder, cannot be removed", path.display()))?;
+            remove(&tracefs, name).map_err(|error| {
+                let busy = if error.kind() == io::ErrorKind::ResourceBusy { held_open(&path) } else { String::new() };
+                anyhow!("{}: left by a killed recorder, cannot be removed: {error}{busy}", path.display())
+            })?;
         }
         write_state(name, None, "");
         if let Err(error) = tracefs.make_dir(&dir) {
@@ -154,10 +156,7 @@ fn recover_one(tracefs: &KernelFs, name: &str, asked: &str, recovery: &mut Recov
     drop((instance, held));
     remove(tracefs, name).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => {
-            anyhow!(
-                "{0}: a program has a file of it open: end that one (fuser -v {0}/* names it), then recover again",
-                path.display()
-            )
+            anyhow!("{}{}, then recover again", path.display(), held_open(&path))
         }
         _ => anyhow!("{}: cannot be removed: {error}", path.display()),
     })?;
