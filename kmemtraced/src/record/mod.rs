@@ -109,7 +109,7 @@ fn record_until_stopped(
     stream: Option<OwnedFd>,
 ) -> anyhow::Result<u8> {
     let mut tasks = tasks::chosen(args)?;
-    let source = set_up::set_up(args)?;
+    let source = set_up::set_up(args, signals)?;
     let mut output = destination(args, signals, stream)?;
     let status = run(args, source, &mut output, signals, gate, launcher.as_mut(), tasks.as_mut());
     warn(output.finish_removal());

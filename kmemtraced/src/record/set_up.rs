@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::fs::kernelfs::KernelFs;
 use crate::process::memory;
 use crate::process::messages;
+use crate::process::signals::Signals;
 use crate::source::TraceSource;
 use crate::source::boot;
 use crate::source::buffer_size;
@@ -19,7 +20,7 @@ use crate::source::tracefs::{self, AddedToBoot, InstanceOptions, RingBuffers};
 use crate::write::workers::PoolSize;
 
 /// Sets up the source that `args` name; by default the relay channel where the kernel has one, else tracefs.
-pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
+pub(crate) fn set_up(args: &Args, signals: &Signals) -> anyhow::Result<Box<dyn TraceSource>> {
     if let Some(path) = &args.relay {
         return set_up_relay(args, KernelFs::at(path).with_context(|| format!("--relay {}", path.display()))?);
     }
@@ -57,6 +58,7 @@ pub(crate) fn set_up(args: &Args) -> anyhow::Result<Box<dyn TraceSource>> {
         scope: if task_option.is_some() { Scope::Tasks } else { Scope::System },
         task_option: task_option.unwrap_or_default(),
         buffer_bytes: &|cpus| args.buffer_bytes().unwrap_or_else(|| buffer_size::default_bytes(cpus)),
+        is_stopped: &|| signals.stops() > 0,
     };
     Ok(Box::new(RingBuffers::set_up(checked_tracefs(args)?, &options)?))
 }

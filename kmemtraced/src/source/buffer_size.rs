@@ -25,6 +25,15 @@ const MAX_WAKE_PERCENT: u64 = 25;
 /// Buffers of a given size take at most `1 / MAX_SHARE` of the available memory.
 const MAX_SHARE: u64 = 2;
 
+/// Memory of all buffers together that one write makes the kernel allocate, KiB: it takes seconds for gigabytes, and no signal ends that.
+const STEP_KIB: u64 = 256 << 10;
+
+/// Sizes of a CPU's buffer, KiB, in which the buffers of `cpus` CPUs grow up to `kib`.
+pub(crate) fn steps(kib: u64, cpus: usize) -> impl Iterator<Item = u64> {
+    let step = (STEP_KIB / cpus.max(1) as u64).max(1);
+    (1..=kib.div_ceil(step)).map(move |n| n.saturating_mul(step).min(kib))
+}
+
 /// Default kernel buffer of a CPU on a machine with `cpus` CPUs, bytes.
 pub(crate) fn default_bytes(cpus: usize) -> u64 {
     memory::share_of_memory(wanted(available(), cpus), MAX_DEFAULT_SHARE, cpus).max(MIN_DEFAULT_BYTES)
@@ -149,7 +158,16 @@ mod tests {
         assert_eq!(mib(gib, 4), 16);
         assert_eq!(mib(0, 0), 16);
         assert_eq!([64 << 10, 16 << 20, 64 << 20, 1 << 40].map(wake_percent), [25, 25, 6, 1]);
-        assert!(is_wake_percent(b"6\n") && !is_wake_percent(b"50\n") && !is_wake_percent(b""));
+    }
+
+    #[test]
+    fn large_buffers_grow_in_steps() {
+        let sizes = |kib, cpus| steps(kib, cpus).collect::<Vec<u64>>();
+        assert_eq!(sizes(1, 2), [1]);
+        assert_eq!(sizes(128 << 10, 2), [128 << 10]);
+        assert_eq!(sizes(300 << 10, 2), [128 << 10, 256 << 10, 300 << 10]);
+        assert_eq!(steps(u64::MAX, 0).next(), Some(STEP_KIB));
+        assert_eq!(steps(4095 << 10, 1 << 20).next(), Some(1));
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub(crate) struct InstanceOptions<'a> {
     pub(crate) task_option: &'a str,
     /// Bytes of a CPU's buffer, given the number of CPUs.
     pub(crate) buffer_bytes: &'a dyn Fn(usize) -> u64,
+    /// True once a signal has asked for the end.
+    pub(crate) is_stopped: &'a dyn Fn() -> bool,
 }
 
 impl InstanceOptions<'_> {
@@ -209,7 +211,8 @@ impl RingBuffers {
         let fs = &instance.fs;
         let mut events = events::choose(fs, options.events)?;
         let shown = kinds(options.events, events.iter().filter(|event| !events::is_of_cgroups(event)).count());
-        let buffer_bytes = (options.buffer_bytes)(fs.numbered("per_cpu", "cpu")?.len());
+        let cpus = fs.numbered("per_cpu", "cpu")?.len();
+        let buffer_bytes = (options.buffer_bytes)(cpus);
         let stacks = stacks::plan(fs, instance.top(), &events, options.stack, options.scope)?;
         // Before all else that counts: setting the clock empties the buffer.
         let clock = choose_clock(&fs.get("trace_clock")?, options.clock)?;
@@ -219,8 +222,7 @@ impl RingBuffers {
             // Makes reads fewer and larger. Kernels before 6.8 have no such file, and sub-buffers of one page.
             let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
         }
-        fs.set("buffer_size_kb", &(buffer_bytes / 1024).max(1).to_string())
-            .context("the buffers cannot be allocated: give a smaller --buffer-size")?;
+        let buffer_bytes = allocate(fs, buffer_bytes, cpus, options.is_stopped)?;
         let _ = fs.write("buffer_percent", &buffer_size::wake_percent(buffer_bytes).to_string());
         let probes = options.probes(&instance, &events)?;
         events.extend(probes.events.iter().cloned());
@@ -326,6 +328,21 @@ fn choose_clock(clocks: &str, asked: Option<&str>) -> anyhow::Result<String> {
         let wanted = asked.map_or_else(|| CLOCKS.join(" or "), str::to_owned);
         format!("--clock {wanted}: this kernel has {}", escape(clocks.trim().as_bytes()))
     })
+}
+
+/// Grows the buffers of all CPUs to so many bytes each, or to what they have when a signal asks for the end: a recording that ends before it
+/// begins has no use for more. Returns the bytes of one.
+fn allocate(fs: &KernelFs, bytes: u64, cpus: usize, is_stopped: &dyn Fn() -> bool) -> anyhow::Result<u64> {
+    let mut allocated = 0;
+    for kib in buffer_size::steps((bytes / 1024).max(1), cpus) {
+        if allocated > 0 && is_stopped() {
+            return Ok(allocated);
+        }
+        fs.set("buffer_size_kb", &kib.to_string())
+            .context("the buffers cannot be allocated: give a smaller --buffer-size")?;
+        allocated = kib * 1024;
+    }
+    Ok(bytes)
 }
 
 /// Makes a full buffer lose its oldest events: the kernel marks lost events in sub-buffers only then.
