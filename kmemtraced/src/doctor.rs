@@ -15,8 +15,7 @@ use kmemtrace_sandbox::{Mode, Role, Sandbox};
 use crate::args::{Args, NOT_STARTED};
 use crate::fs::kernelfs::{KernelFs, PROC};
 use crate::fs::rights;
-use crate::fs::state;
-use crate::source::{buffer_size, events, functions, kernel, latency, probes, relay, stack_cost, tracefs};
+use crate::source::{buffer_size, events, functions, kernel, latency, ownership, probes, relay, stack_cost, tracefs};
 
 /// Bytes of an event in a trace, about; for the time until a disk is full.
 const EVENT_BYTES: u64 = 62;
@@ -138,10 +137,11 @@ fn of_tracefs(tracefs: &KernelFs, args: &Args) -> Vec<(&'static str, String)> {
     let yes_or = |yes: bool, no: &str| if yes { "yes".to_owned() } else { no.to_owned() };
     let is_at_work = |name: &String| tracefs.sub(&format!("instances/{name}")).is_ok_and(|dir| dir.lock().is_err());
     let instances = tracefs.names("instances").unwrap_or_default().into_iter().map(|name| {
-        match state::read(&name).ok().flatten() {
-            Some(_) if is_at_work(&name) => format!("{name} (of a recorder)"),
-            Some(_) => format!("{name} (left by a killed recorder: kmemtraced recover)"),
-            None => name,
+        let is_ours = tracefs.open_dir(&format!("instances/{name}")).and_then(|dir| ownership::is_ours(&name, &dir));
+        match is_ours.unwrap_or(false) {
+            true if is_at_work(&name) => format!("{name} (of a recorder)"),
+            true => format!("{name} (left by a killed recorder: kmemtraced recover)"),
+            false => name,
         }
     });
     let instances: Vec<String> = instances.collect();

@@ -147,6 +147,8 @@ const RECORDER: &[Call] = &[
     call(libc::SYS_renameat2),
     call(libc::SYS_fchmod),
     call(libc::SYS_fchown),
+    // The mark of an instance, which is held.
+    call_when(libc::SYS_utimensat, &[When::Null(1)]),
     call(libc::SYS_flock),
     call_when(libc::SYS_ioctl, ASKS_TERMINAL),
     call_when(libc::SYS_clone, &[When::Has(0, THREAD), When::Lacks(0, NAMESPACES)]),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context, anyhow};
 use kmemtrace_sandbox::{Purpose, Sandbox};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::mount::{self, FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
 
@@ -101,6 +101,9 @@ impl AsFd for KernelFs {
     }
 }
 
+/// Modification time of a marked directory, in 1970: the letters kmemt.
+const MARK: Timespec = Timespec { tv_sec: 0x6b6d, tv_nsec: 0x65_6d74 };
+
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl KernelFs {
@@ -189,6 +192,20 @@ impl KernelFs {
     pub(crate) fn inode(&self) -> anyhow::Result<u64> {
         let stat = rustix::fs::fstat(&self.dir).map_err(|error| self.failed("", "looked at", error.into()))?;
         Ok(stat.st_ino)
+    }
+
+    /// Marks the directory by its modification time, which the kernel never changes in a trace instance.
+    pub(crate) fn mark(&self) -> io::Result<()> {
+        Ok(rustix::fs::futimens(&self.dir, &Timestamps { last_access: MARK, last_modification: MARK })?)
+    }
+
+    /// True if the directory was marked.
+    pub(crate) fn has_mark(&self) -> anyhow::Result<bool> {
+        let stat = rustix::fs::fstat(&self.dir).map_err(|error| self.failed("", "looked at", error.into()))?;
+        #[allow(clippy::useless_conversion, reason = "not where a word has 4 bytes")]
+        let is_marked =
+            i64::from(stat.st_mtime) == MARK.tv_sec && i64::try_from(stat.st_mtime_nsec) == Ok(MARK.tv_nsec.into());
+        Ok(is_marked)
     }
 
     /// Inode number of a file, or of the target of a link; `None` where it is absent. An error names the file.

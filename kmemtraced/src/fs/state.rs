@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use kmemtrace_sandbox::{Purpose, Sandbox};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -40,21 +40,15 @@ fn make() -> Option<Dir> {
     Dir::open(&run).ok().flatten()
 }
 
-/// True if state files can be kept on this machine.
-pub(crate) fn can_be_kept() -> bool {
-    make().is_some()
-}
-
 /// Allows to write and remove state files, where they can be kept.
 pub(crate) fn allow(sandbox: &mut Sandbox) -> anyhow::Result<()> {
     make().map_or(Ok(()), |dir| dir.0.allow(Purpose::Write, sandbox, &Path::new(RUN).join(DIR)))
 }
 
-/// Writes the state file `name`. A machine without a place for it can record all the same.
-pub(crate) fn write(name: &str, text: &str) {
-    if let Some(dir) = make() {
-        let _ = dir.write(name, text);
-    }
+/// Writes the state file `name`; an error names the file. A machine without a place for it can record all the same.
+pub(crate) fn write(name: &str, text: &str) -> anyhow::Result<()> {
+    let dir = make().with_context(|| format!("{RUN}/{DIR}: cannot be made, or another user may write to it"))?;
+    dir.write(name, text).map_err(|error| anyhow!("{RUN}/{DIR}/{name}: cannot be written: {error}"))
 }
 
 /// Text of the state file `name`; `None` where it is absent. An error names the file.

@@ -399,8 +399,8 @@ fn take_name(args: &Args, output: &mut Destination) {
     if args.sync != Sync::Never {
         warn(output.sync().context("the trace directory's names are not on the disk"));
     }
-    if let Some(dir) = output.path() {
-        undo::note_trace_dir(dir);
+    if let Some(Err(error)) = output.path().map(undo::note_trace_dir) {
+        say_verbose(args, &format!("{error:#}"));
     }
 }
 

@@ -34,29 +34,27 @@ impl AsFound {
     /// Writes the state file; to be called before the first change.
     pub(crate) fn save(fs: KernelFs, top: KernelFs, probes: Option<String>, values: Vec<(String, String)>) -> AsFound {
         let as_found = AsFound { fs, top, probes, values, trace_dir: String::new() };
-        as_found.write_state();
+        let _ = as_found.write_state();
         as_found
     }
 
     /// Adds files and values, to be restored before the others.
     pub(crate) fn add(&mut self, values: impl Iterator<Item = (String, String)>) {
         self.values.splice(0..0, values);
-        self.write_state();
+        let _ = self.write_state();
     }
 
-    /// Sets the path of the trace directory, for other programs.
-    pub(crate) fn set_trace_dir(&mut self, path: String) {
+    /// Sets the path of the trace directory, for other programs. An error says why the state file is not there.
+    pub(crate) fn set_trace_dir(&mut self, path: String) -> anyhow::Result<()> {
         self.trace_dir = path;
-        self.write_state();
+        self.write_state()
     }
 
-    fn write_state(&self) {
+    fn write_state(&self) -> anyhow::Result<()> {
         let probes = self.probes.iter().map(|group| format!("{PROBES} {group}\n"));
         let values = self.values.iter().map(|(file, value)| format!("{file} {value}\n"));
         let lines: String = probes.chain(values).collect();
-        if let Ok(file) = state_file(&self.fs) {
-            state::write(&file, &format!("{}\n{}\n{lines}", std::process::id(), self.trace_dir));
-        }
+        state::write(&state_file(&self.fs)?, &format!("{}\n{}\n{lines}", std::process::id(), self.trace_dir))
     }
 
     /// The trace directory, for people.

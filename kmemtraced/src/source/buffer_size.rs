@@ -50,12 +50,6 @@ pub(crate) fn wake_percent(bytes: u64) -> u64 {
     (WAKE_BYTES * 100 / bytes.max(1)).clamp(1, MAX_WAKE_PERCENT)
 }
 
-/// True if a recorder may have set this `buffer_percent`; the kernel's own is 50.
-pub(crate) fn is_wake_percent(text: &[u8]) -> bool {
-    let percent = str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
-    percent.is_some_and(|percent: u64| (1..=MAX_WAKE_PERCENT).contains(&percent))
-}
-
 /// Refuses `-b BYTES` where the buffers would grow by more than half of the available memory. Each CPU has a buffer of `held` bytes
 /// already.
 pub(crate) fn check(tracefs: &KernelFs, bytes: u64, held: u64) -> anyhow::Result<()> {

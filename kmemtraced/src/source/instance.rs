@@ -36,7 +36,7 @@ pub(crate) fn claim(tracefs: &KernelFs, name: &str) -> anyhow::Result<Claim> {
     check_name(name)?;
     let fs = tracefs.open_dir(&format!("instances/{name}"))?;
     let lock = lock(&fs, name)?;
-    let is_recorders = is_ours(name, &fs, name)?;
+    let is_recorders = is_ours(name, &fs)?;
     Ok(Claim { fs, lock, is_recorders })
 }
 
@@ -55,10 +55,12 @@ impl Instance {
         let path = tracefs.path(&dir);
         if let Some(there) = tracefs.open_dir_if_there(&dir)? {
             let held = lock(&there, name)?;
-            if made_at_boot(name)? && state::read(name)?.is_none() {
-                bail!("instance {name} has recorded since boot: take it over with --boot, or use another name (-B)");
-            }
-            if !is_ours(name, &there, name)? {
+            if !is_ours(name, &there)? {
+                if made_at_boot(name)? && state::read(name)?.is_none() {
+                    bail!(
+                        "instance {name} has recorded since boot: take it over with --boot, or use another name (-B)"
+                    );
+                }
                 // That one has made the instance and not locked it yet.
                 if let Some(pid) = live_recorder(name) {
                     bail!(
@@ -75,7 +77,7 @@ impl Instance {
                 anyhow!("{}: left by a killed recorder, cannot be removed: {error}{busy}", path.display())
             })?;
         }
-        write_state(name, None, "");
+        let _ = write_state(name, None, "");
         if let Err(error) = tracefs.make_dir(&dir) {
             state::remove(name);
             let remedy = rights::cannot_make_instance(&tracefs, &error);
@@ -97,7 +99,7 @@ impl Instance {
     fn prepare(tracefs: &KernelFs, name: &str) -> anyhow::Result<(KernelFs, Option<File>, OwnedFd)> {
         let fs = tracefs.open_dir(&format!("instances/{name}"))?;
         let lock = lock(&fs, name)?;
-        write_state(name, Some(&fs), "");
+        let _ = write_state(name, Some(&fs), "");
         // Before Linux 4.4 the options of an instance are those of the top-level buffer.
         let free_buffer = match fs.has("options/disable_on_free")? {
             true => {
@@ -145,10 +147,9 @@ fn recover_one(tracefs: &KernelFs, name: &str, asked: &str, recovery: &mut Recov
     let path = tracefs.path(&dir);
     let Some(instance) = tracefs.open_dir_if_there(&dir)? else { return Ok(false) };
     let Some(held) = instance.lock_if_free()? else { return Ok(false) };
-    let is_of_boot = made_at_boot(name)? && state::read(name)?.is_none();
-    if is_of_boot || !is_ours(name, &instance, asked)? {
+    if !is_ours(name, &instance)? {
         // A recorder that begins has made its instance, and locks it next.
-        let is_foreign = name == asked && (is_of_boot || live_recorder(name).is_none());
+        let is_foreign = name == asked && live_recorder(name).is_none();
         recovery.foreign = recovery.foreign.take().or(is_foreign.then_some(path));
         return Ok(false);
     }

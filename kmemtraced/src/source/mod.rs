@@ -18,7 +18,7 @@ pub(crate) mod functions;
 pub(crate) mod instance;
 pub(crate) mod kernel;
 pub(crate) mod latency;
-mod ownership;
+pub(crate) mod ownership;
 mod poll;
 pub(crate) mod probes;
 pub(crate) mod recovery;

@@ -125,7 +125,7 @@ impl TraceSource for RelayChannel {
     fn start(&self) -> anyhow::Result<()> {
         if let Some(before) = &self.was_enabled {
             let path = fs::canonicalize(self.fs.path("")).unwrap_or_else(|_| self.fs.path(""));
-            state::write(STATE_FILE, &format!("{before}\n{}\n", path.display()));
+            let _ = state::write(STATE_FILE, &format!("{before}\n{}\n", path.display()));
             self.fs.set("enabled", "1")?;
         }
         Ok(())

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::anyhow;
+
 use crate::fs::kernelfs::KernelFs;
 use crate::fs::state;
 use crate::process::messages;
@@ -118,7 +120,7 @@ pub(crate) fn change_restore(change: impl FnOnce(&mut AsFound)) {
 pub(crate) fn plan_removal_instead(tracefs: &Arc<KernelFs>, name: &str, fs: &KernelFs) {
     let mut slot = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(Undo::Restore(as_found)) = slot.take() {
-        write_state(name, Some(fs), "");
+        let _ = write_state(name, Some(fs), "");
         as_found.forget();
         // The file free_buffer stays closed: closing it after use would empty the buffer.
         *slot = Some(Undo::Remove { tracefs: Arc::clone(tracefs), name: name.to_owned(), free_buffer: None });
@@ -126,20 +128,22 @@ pub(crate) fn plan_removal_instead(tracefs: &Arc<KernelFs>, name: &str, fs: &Ker
 }
 
 /// Writes the path of the trace directory into the state file, where other programs look for it, unless another thread has undone
-/// the changes already. A path that is no text of one line is left out.
-pub(crate) fn note_trace_dir(dir: &Path) {
+/// the changes already. A path that is no text of one line is left out. An error says why there is no state file, and what lacks it.
+pub(crate) fn note_trace_dir(dir: &Path) -> anyhow::Result<()> {
     let path = dir.canonicalize().ok().and_then(|path| path.into_os_string().into_string().ok());
-    let Some(path) = path.filter(|path| !path.contains('\n')) else { return };
+    let Some(path) = path.filter(|path| !path.contains('\n')) else { return Ok(()) };
     let mut slot = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
-    match slot.as_mut() {
+    let (noted, lacks) = match slot.as_mut() {
         Some(Undo::Remove { tracefs, name, .. }) => {
-            if let Ok(instance) = tracefs.sub(&format!("instances/{name}")) {
-                write_state(name, Some(&instance), &path);
-            }
+            let Ok(instance) = tracefs.sub(&format!("instances/{name}")) else { return Ok(()) };
+            (write_state(name, Some(&instance), &path), "other programs do not find this recording")
         }
-        Some(Undo::Restore(as_found)) => as_found.set_trace_dir(path),
-        None => {}
-    }
+        Some(Undo::Restore(as_found)) => {
+            (as_found.set_trace_dir(path), "if the recorder is killed, recover cannot set the buffer back")
+        }
+        None => return Ok(()),
+    };
+    noted.map_err(|error| anyhow!("{error:#}: {lacks}"))
 }
 
 /// Disables the events of the instance `name` and removes it with its state file and its probe events. Reports a probe event that

@@ -627,12 +627,25 @@ fn a_killed_recorders_instance_is_known_without_run() -> Result<(), Skip> {
     let command = ["-q", "-B", &name, "-o", "trace", "--", "sh", "-c", kill];
     with_mounts(&dir, no_run, &command)?;
     assert!(path.is_dir(), "the killed recorder's instance");
+    let output = with_mounts(&dir, no_run, &["-v", "-d", "20ms", "-B", &instance_name(), "-o", "told"])?;
+    let said =
+        "/run/kmemtraced: cannot be made, or another user may write to it: other programs do not find this recording";
+    assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
     let by_hand = ByHand::new(&tracefs, &instance_name());
     let other = by_hand.0.file_name().unwrap_or_default().to_string_lossy().into_owned();
     with_mounts(&dir, no_run, &["recover", "-B", &other])?;
-    assert!(by_hand.0.is_dir() && path.is_dir());
-    with_mounts(&dir, no_run, &["recover", "-B", &name])?;
-    assert!(!path.exists());
+    assert!(by_hand.0.is_dir() && !path.exists());
+    // The folder is there, and cannot be written to; or the file is removed later.
+    let full = "mount -t tmpfs -o size=4k none /run; mkdir /run/kmemtraced; head -c 4096 /dev/zero >/run/full";
+    let read_only = "mount -t tmpfs none /run; mkdir /run/kmemtraced; mount -o remount,ro /run";
+    let removed = format!("rm /run/kmemtraced/{name}; {kill}");
+    for (script, kill) in [(full, kill), (read_only, kill), (":", &removed)] {
+        with_mounts(&dir, script, &["-q", "-f", "-B", &name, "-o", "trace", "--", "sh", "-c", kill])?;
+        assert!(path.is_dir(), "{script}: the killed recorder's instance");
+        let output = run("kmemtraced", &["recover", "-B", &other], &[]);
+        assert!(!path.exists() && by_hand.0.is_dir(), "{script}: {}", text(&output.stdout));
+        assert!(text(&output.stdout).contains(&name), "{script}: {}", text(&output.stdout));
+    }
     Ok(())
 }
 
