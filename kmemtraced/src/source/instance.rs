@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use rustix::fs::OFlags;
@@ -15,6 +17,10 @@ use crate::source::kernel;
 use crate::source::ownership::{check_name, is_ours, live_recorder, lock, made_at_boot, write_state};
 use crate::source::recovery::Recovery;
 use crate::source::undo::{self, remove, report_left};
+
+/// Most looks whether another recorder makes an instance, and the pause after each: two seconds.
+const MAX_LOOKS: u32 = 200;
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
 /// An instance made by this process. Dropping it disables its events and removes it.
 pub(crate) struct Instance {
@@ -53,6 +59,7 @@ impl Instance {
         }
         let dir = format!("instances/{name}");
         let path = tracefs.path(&dir);
+        let _turn = turn(&tracefs);
         if let Some(there) = tracefs.open_dir_if_there(&dir)? {
             let held = lock(&there, name)?;
             if !is_ours(name, &there)? {
@@ -130,6 +137,19 @@ impl Drop for Instance {
     }
 }
 
+/// Waits until no other recorder makes an instance or removes a left one: one that is made is neither locked nor marked for a moment. The
+/// turn ends as the value is dropped. `None` after [`MAX_LOOKS`]: a recorder that hangs in the kernel keeps no other one from its work.
+fn turn(tracefs: &KernelFs) -> Option<OwnedFd> {
+    let instances = tracefs.sub("instances").ok()?;
+    for _ in 0..MAX_LOOKS {
+        match instances.lock_if_free() {
+            Ok(None) => thread::sleep(LOOK_PAUSE),
+            turn => return turn.ok().flatten(),
+        }
+    }
+    None
+}
+
 /// Removes the instances that killed recorders left. The instance `asked` stays where another program made it.
 pub(crate) fn recover(tracefs: &KernelFs, asked: &str, recovery: &mut Recovery) {
     for name in recovery.names_of_instances(tracefs) {
@@ -145,6 +165,7 @@ pub(crate) fn recover(tracefs: &KernelFs, asked: &str, recovery: &mut Recovery) 
 fn recover_one(tracefs: &KernelFs, name: &str, asked: &str, recovery: &mut Recovery) -> anyhow::Result<bool> {
     let dir = format!("instances/{name}");
     let path = tracefs.path(&dir);
+    let _turn = turn(tracefs);
     let Some(instance) = tracefs.open_dir_if_there(&dir)? else { return Ok(false) };
     let Some(held) = instance.lock_if_free()? else { return Ok(false) };
     if !is_ours(name, &instance)? {

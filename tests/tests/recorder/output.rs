@@ -355,8 +355,8 @@ fn a_mount_point_is_not_overwritten() -> Result<(), Skip> {
 fn a_lock_that_fails_is_no_other_recorder() -> Result<(), Skip> {
     can_record()?;
     let dir = two_recordings();
-    // The first lock is the instance's.
-    let injection = ["flock:error=ENOLCK:when=2+"];
+    // The first locks are the turn to make instances, and the instance's.
+    let injection = ["flock:error=ENOLCK:when=3+"];
     let output = under_strace(&dir, &injection, &["-f", "-o", "kmemtrace.data"], &instance_name())?;
     assert_refused(&output, "kmemtrace.data: cannot be locked: No locks available");
     assert_eq!(names(dir.path()), ["kmemtrace.data", "kmemtrace.data.old"]);
