@@ -14,6 +14,8 @@ use kmemtrace_sandbox::{Purpose, Sandbox};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
+use crate::fs::kernelfs;
+
 /// Flags to open a directory; a FIFO or a link under the name is an error at once.
 const DIRECTORY: OFlags =
     OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
@@ -23,6 +25,9 @@ const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW
 const FILE: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Magic number of overlayfs (`include/uapi/linux/magic.h`).
+const OVERLAYFS: u32 = 0x794c_7630;
 
 /// Most links followed on one path, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -90,6 +95,16 @@ impl HeldDir {
         let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
         rustix::fs::mkdirat(&self.fd, name, mode)?;
         Ok(rustix::fs::fchmod(self.open_dir(name)?.fd, mode)?)
+    }
+
+    /// Name of the kernel's own file system that it is in, such as tracefs; `None` for one that stores files.
+    pub(crate) fn kernel_kind(&self) -> Option<&'static str> {
+        kernelfs::kind_of(&self.fd)
+    }
+
+    /// True if it is on overlayfs.
+    pub(crate) fn is_of_overlay(&self) -> bool {
+        rustix::fs::fstatfs(&self.fd).is_ok_and(|stat| stat.f_type as u32 == OVERLAYFS)
     }
 
     /// True if the directory belongs to the caller. File systems that give files other owners (vfat, NFS with squashed root)

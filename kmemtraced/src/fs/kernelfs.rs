@@ -38,6 +38,13 @@ impl Kind {
     }
 }
 
+/// Name of the file system of a descriptor, if it is one of the kernel's.
+pub(crate) fn kind_of(fd: impl AsFd) -> Option<&'static str> {
+    let magic = rustix::fs::fstatfs(fd).ok()?.f_type as u32;
+    let kinds = [PROC, SYSFS, TRACEFS, SECURITYFS, DEBUGFS];
+    kinds.into_iter().find(|kind| kind.magic == magic).map(|kind| kind.name)
+}
+
 /// A directory of a kernel file system; all files in it are reached by relative names.
 #[derive(Debug)]
 pub(crate) struct KernelFs {

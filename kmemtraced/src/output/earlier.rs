@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -9,9 +10,19 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, anyhow, bail};
 use kmemtrace_sandbox::{Kept, Mode, Purpose, Role, Sandbox};
 use rustix::fs::FileType;
+use rustix::io::Errno;
 
-use crate::fs::held_dir::{HeldDir, joined};
+use crate::fs::held_dir::{HeldDir, joined, random_digits};
 use crate::process::confine;
+
+/// Begins the end of a temporary name, before random digits: of a recording that has not begun, or of one that was replaced; and of one
+/// that has begun.
+pub(crate) const UNBEGUN: &str = ".exchange-";
+pub(crate) const BEGUN: &str = ".begun-";
+/// Random digits of a temporary name.
+const DIGITS: usize = 16;
+/// Most bytes of the asked name in a temporary one: file systems have names of at most 255 bytes, and `.aside` may follow.
+const MAX_STEM: usize = 255 - UNBEGUN.len() - DIGITS - ".aside".len();
 
 /// An earlier recording, locked.
 pub(crate) struct Earlier {
@@ -47,6 +58,41 @@ fn without_mark<'a>(name: &'a str, mark: &str) -> &'a str {
         _ => name,
     };
     before_random.strip_suffix(mark).or_else(|| name.strip_suffix(mark)).unwrap_or(name)
+}
+
+/// The asked name as temporary names begin.
+fn stem(asked: &OsStr) -> &OsStr {
+    OsStr::from_bytes(asked.as_bytes().get(..MAX_STEM).unwrap_or(asked.as_bytes()))
+}
+
+/// A temporary name in place of the asked one, with [`UNBEGUN`] or [`BEGUN`].
+pub(crate) fn temporary_name(asked: &OsStr, mark: &str) -> anyhow::Result<OsString> {
+    Ok(joined(stem(asked), &format!("{mark}{}", random_digits()?)))
+}
+
+/// True for a temporary name in place of the asked one, with [`UNBEGUN`].
+fn is_unbegun(name: &OsStr, asked: &OsStr) -> bool {
+    let end = name.as_bytes().strip_prefix(stem(asked).as_bytes());
+    let digits = end.and_then(|end| end.strip_prefix(UNBEGUN.as_bytes()));
+    digits.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Removes what killed recorders have left beside the asked name: recordings that had not begun, and replaced ones.
+pub(crate) fn remove_leftovers(parent: &HeldDir, asked: &OsStr) {
+    let user = rustix::process::geteuid().as_raw();
+    // What is above is held by a descriptor that lists no names.
+    let names = parent.open_dir(".".as_ref()).and_then(|listed| listed.names());
+    for name in names.unwrap_or_default().iter().filter(|name| is_unbegun(name, asked)) {
+        let Ok(held) = parent.open_dir(name) else { continue };
+        // A recorder that works on it has the lock.
+        let is_left = held.lock().is_ok()
+            && held.stat().is_ok_and(|stat| stat.st_uid == user)
+            && must_be_replaceable(&held, parent, name.as_ref()).is_ok()
+            && must_be_trace(&held, name.as_ref()).is_ok();
+        if is_left {
+            let _ = remove_trace(&held, parent, name);
+        }
+    }
 }
 
 /// Opens and locks the directory `name`, which is to be renamed.
@@ -136,6 +182,32 @@ impl Earlier {
         must_be_replaceable(&held, parent, dir)?;
         Ok(Some(Earlier { held, name: name.to_owned(), kept }))
     }
+
+    /// Refuses a recording in a lower layer of overlayfs, of which the kernel renames no directory. It says so before it finds that the
+    /// target is not empty: the new directory, with a file that is made for this.
+    pub(crate) fn must_be_renamable(
+        &self,
+        parent: &HeldDir,
+        dir: &Path,
+        (new, new_name): (&HeldDir, &OsStr),
+    ) -> anyhow::Result<()> {
+        if !parent.is_of_overlay() {
+            return Ok(());
+        }
+        let file = OsString::from(random_digits()?);
+        new.create(&file)?;
+        let older = self.kept.iter().filter(|(_, older)| older.is_some()).map(|(name, _)| name);
+        let is_lower = |name: &&OsString| {
+            let renamed = parent.rename(name, new_name);
+            renamed.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::XDEV))
+        };
+        let lower = [&self.name].into_iter().chain(older).find(is_lower);
+        new.remove(&file)?;
+        let Some(lower) = lower else { return Ok(()) };
+        let shown = dir.with_file_name(lower);
+        let shown = shown.display();
+        bail!("{shown}: is in a lower layer of overlayfs and cannot be renamed: remove it, or use another name (-o)")
+    }
 }
 
 impl Replaced {
@@ -178,6 +250,36 @@ impl Replaced {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_had_not_begun_is_removed_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let parent = HeldDir::reach(place.path()).unwrap();
+        let long = "n".repeat(255);
+        let digits = "0123456789abcdef";
+        let names = [
+            format!("t{UNBEGUN}{digits}"),
+            temporary_name(long.as_ref(), UNBEGUN).unwrap().into_string().unwrap(),
+            format!("t{UNBEGUN}aaaaaaaaaaaaaaaa"),
+            format!("t{UNBEGUN}bbbbbbbbbbbbbbbb"),
+            format!("t{UNBEGUN}{digits}.aside"),
+            format!("t{BEGUN}{digits}"),
+            format!("u{UNBEGUN}{digits}"),
+        ];
+        for name in &names {
+            std::fs::create_dir(place.path().join(name)).unwrap();
+            std::fs::write(place.path().join(name).join("cpu0.out"), b"x").unwrap();
+        }
+        // One is held by another recorder, and one has a file of somebody else.
+        let held = parent.open_dir(names[2].as_ref()).unwrap();
+        held.lock().unwrap();
+        std::fs::write(place.path().join(&names[3]).join("notes"), b"x").unwrap();
+        for asked in ["t", &long] {
+            remove_leftovers(&parent, asked.as_ref());
+        }
+        let left: Vec<bool> = names.iter().map(|name| place.path().join(name).join("cpu0.out").exists()).collect();
+        assert_eq!(left, [false, false, true, true, true, true, true], "{names:?}");
+    }
 
     #[test]
     fn names_of_half_written_files_end_with_a_mark_and_random_digits() {

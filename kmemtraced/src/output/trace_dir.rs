@@ -5,20 +5,27 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use kmemtrace_sandbox::{Kept, Mode, Purpose, Sandbox};
+use rustix::io::Errno;
 
-use crate::fs::held_dir::{HeldDir, joined, random_digits};
-use crate::output::earlier::{Earlier, Replaced, remove_trace};
+use crate::fs::held_dir::HeldDir;
+use crate::output::earlier::{self, Earlier, Replaced, remove_trace};
 use crate::output::made_file::{MadeFile, Size};
 
 /// Trace directory where the command line names none.
 const DEFAULT: &str = "kmemtrace.data";
 
+/// Most looks whether another recorder gives the lock of a new directory back, and the pause after each: a second.
+const MAX_LOOKS: u32 = 100;
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
+
 /// A trace directory, locked while it is written. Where an earlier recording has the asked name, the directory is made beside it
-/// under a temporary name, and takes the asked name once the recording has begun.
+/// under a temporary name, and takes the asked name once the recording has begun: `NAME.exchange-…` has nothing that counts, and the next
+/// recording removes it if its recorder is gone; `NAME.begun-…` has a recording that did not take the name.
 pub(crate) struct TraceDir {
     /// Path for messages.
     pub(crate) dir: PathBuf,
@@ -47,6 +54,17 @@ pub(crate) enum Place {
     Unreached,
 }
 
+/// Locks a new directory, also if another recorder has it locked for a moment.
+fn lock_patiently(held: &HeldDir) -> io::Result<()> {
+    for _ in 0..MAX_LOOKS {
+        match held.lock() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(LOOK_PAUSE),
+            locked => return locked,
+        }
+    }
+    held.lock()
+}
+
 impl TraceDir {
     /// Makes the directory. An earlier recording stays as it is until [`TraceDir::begin`]. One in a directory that the command line
     /// names is an error without `force`.
@@ -59,17 +77,36 @@ impl TraceDir {
         let above = dir.parent().unwrap_or(Path::new(""));
         let parent = HeldDir::reach(above)
             .with_context(|| format!("{shown}: the directory above cannot be opened: make it, or use another (-o)"))?;
+        if let Some(kind) = parent.kernel_kind() {
+            bail!("{shown}: is in a file system of the kernel ({kind}), which stores no files: use another place (-o)");
+        }
         let earlier = Earlier::find(&parent, &dir, asked, given.is_none(), force)?;
+        earlier::remove_leftovers(&parent, asked);
         let name = match &earlier {
             None => asked.to_owned(),
-            Some(_) => joined(asked, &format!(".exchange-{}", random_digits()?)),
+            Some(_) => earlier::temporary_name(asked, earlier::UNBEGUN)?,
         };
-        let held = parent.make_dir(&name).with_context(|| format!("{shown}: cannot be made"))?;
-        held.lock().with_context(|| format!("{shown}: cannot be locked: use another file system (-o)")).inspect_err(
-            |_| {
+        let held = parent.make_dir(&name).map_err(|error| match error.downcast_ref() {
+            Some(&Errno::EXIST) => anyhow!("{shown}: another program has just made it: use another name (-o)"),
+            _ => error.context(format!("{shown}: cannot be made")),
+        })?;
+        // Another recorder that finds the new directory takes it for an earlier recording: it refuses it after a look, or replaces it.
+        let is_taken = || anyhow!("{shown}: another program has just taken it: use another name (-o)");
+        lock_patiently(&held).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => is_taken(),
+            _ => {
                 let _ = parent.remove_dir(&name);
-            },
-        )?;
+                anyhow!("{shown}: cannot be locked: {error}: use another file system (-o)")
+            }
+        })?;
+        if !held.is_at(&parent, &name).unwrap_or(false) {
+            return Err(is_taken());
+        }
+        if let Some(earlier) = &earlier {
+            earlier.must_be_renamable(&parent, &dir, (&held, &name)).inspect_err(|_| {
+                let _ = parent.remove_dir(&name);
+            })?;
+        }
         let path = held.path().unwrap_or_default();
         Ok(TraceDir {
             dir,
@@ -124,12 +161,32 @@ impl TraceDir {
     fn take_name(&mut self, sandbox: Mode) -> anyhow::Result<()> {
         self.has_begun = true;
         let Some(earlier) = self.earlier.take() else { return Ok(()) };
-        let shown = self.dir.with_file_name(&self.name);
-        if let Err(error) = self.parent.exchange(&self.name, &earlier.name) {
-            let asked = std::mem::replace(&mut self.dir, shown);
-            bail!("{}: cannot be replaced: {error}: the new recording is in {}", asked.display(), self.dir.display());
+        // Until it has the asked name, the recording must not be taken for one that has not begun.
+        let begun = earlier::temporary_name(&earlier.name, earlier::BEGUN)?;
+        if let Err(error) = self.parent.rename(&self.name, &begun) {
+            self.dir.set_file_name(&self.name);
+            bail!("{}: cannot be renamed: {error}: rename it, or the next recording removes it", self.dir.display());
         }
-        let name = std::mem::replace(&mut self.name, earlier.name);
+        let unbegun = std::mem::replace(&mut self.name, begun);
+        let shown = self.dir.with_file_name(&self.name);
+        let exchanged = match self.parent.exchange(&self.name, &earlier.name) {
+            // The earlier one was moved away or removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.parent.rename_to_free(&self.name, &earlier.name).map(|()| false)
+            }
+            exchanged => exchanged.map(|()| true),
+        };
+        let exchanged = match exchanged {
+            Ok(exchanged) => exchanged,
+            Err(error) => {
+                let asked = std::mem::replace(&mut self.dir, shown).display().to_string();
+                bail!("{asked}: cannot be replaced: {error}: the new recording is in {}", self.dir.display());
+            }
+        };
+        let mut name = std::mem::replace(&mut self.name, earlier.name);
+        if !exchanged {
+            return Ok(());
+        }
         let held = match earlier.kept {
             None => earlier.held,
             Some((old, older)) => {
@@ -142,6 +199,11 @@ impl TraceDir {
                 older
             }
         };
+        // If this recorder is killed before it is gone, the next recording removes it.
+        if held.is_at(&self.parent, &name).unwrap_or(false) && self.parent.rename(&name, &unbegun).is_ok() {
+            name = unbegun;
+        }
+        let shown = self.dir.with_file_name(&name);
         self.removal = Replaced { held, parent: Arc::clone(&self.parent), name, shown }.start_removal(sandbox)?;
         Ok(())
     }

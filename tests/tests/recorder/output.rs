@@ -24,6 +24,10 @@ kmemtrace_tests::tests![
     a_new_recording_replaces_one_while_it_records,
     a_recorder_killed_at_any_call_loses_no_recording,
     file_systems_that_cannot_exchange_names_do,
+    a_recording_in_a_lower_layer_is_refused,
+    a_name_as_long_as_can_be_is_overwritten,
+    recorders_that_start_at_once_say_who_has_the_name,
+    a_name_in_tracefs_is_refused,
     a_name_that_cannot_be_taken_is_told,
     files_of_others_are_not_overwritten,
     a_name_that_is_no_directory_is_refused_at_once,
@@ -116,12 +120,18 @@ fn a_new_recording_replaces_one_while_it_records() -> Result<(), Skip> {
         left.iter().for_each(|name| dir.write(&format!("trace/{name}"), b"x"));
         dir.write("trace/cpu1.out.packing-0123456789abcdef", b"x");
         let old = fs::metadata(dir.file("trace/meta.out")).unwrap().ino();
+        // Recorders that were killed before they recorded, or while they removed a replaced recording, leave the first one, and other
+        // programs the others.
+        let digits = "0123456789abcdef";
+        dir.write(&format!("trace.exchange-{digits}/cpu0.out"), b"x");
+        let others = [format!("trace.begun-{digits}"), format!("trace.exchange-{digits}.aside")];
+        others.iter().for_each(|name| dir.write(&format!("{name}/cpu0.out"), b"x"));
         let mut command = kmemtraced();
         command.current_dir(dir.path()).args(["-q", "-f", "-B", &instance_name(), "-o", form]);
         let mut child = command.spawn().unwrap();
         until("the earlier recording stays", || {
             let new = fs::metadata(dir.file("trace/meta.out")).is_ok_and(|meta| meta.ino() != old);
-            new && names(dir.path()) == ["trace"]
+            new && names(dir.path()) == ["trace", &others[0], &others[1]]
         });
         assert!(!dir.file("trace/report.index").exists());
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
@@ -235,9 +245,86 @@ fn file_systems_that_cannot_exchange_names_do() -> Result<(), Skip> {
     Ok(())
 }
 
+fn a_recording_in_a_lower_layer_is_refused() -> Result<(), Skip> {
+    can_record()?;
+    let dir = Directory::new(&[]);
+    for name in ["lower/kmemtrace.data", "lower/new/kmemtrace.data", "lower/new/kmemtrace.data.old"] {
+        dir.write(&format!("{name}/cpu0.out"), b"earlier");
+    }
+    ["over", "layers"].iter().for_each(|name| fs::create_dir(dir.file(name)).unwrap());
+    let mount = "mount -t tmpfs none $0/layers; mkdir $0/layers/upper $0/layers/work
+                 mount -t overlay -o lowerdir=$0/lower,upperdir=$0/layers/upper,workdir=$0/layers/work,redirect_dir=off none $0/over";
+    let upper = "cd new; rm -r kmemtrace.data; mkdir kmemtrace.data";
+    let cases = [
+        ("cd .", &["-f", "-o", "kmemtrace.data"][..], "kmemtrace.data"),
+        ("cd .", &[], "kmemtrace.data"),
+        (upper, &[], "kmemtrace.data.old"),
+    ];
+    for (prepare, arguments, name) in cases {
+        let instance = instance_name();
+        let arguments = [&["-q", "-d", "20ms", "-B", &instance], arguments].concat();
+        let output = with_mounts(&dir, &format!("{mount}\ncd $0/over; {prepare}"), &arguments)?;
+        let said = format!("{name}: is in a lower layer of overlayfs and cannot be renamed: remove it, or use");
+        assert_refused(&output, &said);
+    }
+    Ok(())
+}
+
+fn a_name_as_long_as_can_be_is_overwritten() -> Result<(), Skip> {
+    can_record()?;
+    let dir = Directory::new(&[]);
+    let name = "n".repeat(255);
+    for _ in 0..2 {
+        assert_recorded(&record(&dir, &["-d", "20ms", "-f", "-o", &name]));
+        assert_eq!(names(dir.path()), [name.as_str()]);
+    }
+    Ok(())
+}
+
+fn recorders_that_start_at_once_say_who_has_the_name() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let dir = Directory::new(&[]);
+    let name = instance_name();
+    // One instance for all, and one directory for all.
+    for is_instance in [true, false] {
+        for round in 0..2 {
+            let children = (0..6).map(|n| {
+                let own = [instance_name(), format!("trace-{round}-{n}")];
+                let (instance, trace) =
+                    if is_instance { (&name, own[1].clone()) } else { (&own[0], format!("trace-{round}")) };
+                let mut command = kmemtraced();
+                command.args(["-q", "-d", "300ms", "-B", instance, "-o", &trace]).current_dir(dir.path());
+                command.stderr(Stdio::piped()).spawn().unwrap()
+            });
+            let children: Vec<_> = children.collect();
+            let ended: Vec<Output> = children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+            let said: Vec<String> = ended.iter().map(|output| text(&output.stderr)).collect();
+            let recorded = ended.iter().filter(|output| output.status.code() == Some(0)).count();
+            assert!(recorded > 0, "{said:?}");
+            let words =
+                ["is in use by another recorder", "has just", "exists already", "another recorder writes to it"];
+            let is_plain = |line: &String| line.is_empty() || words.iter().any(|words| line.contains(words));
+            assert!(said.iter().all(is_plain), "{said:?}");
+            assert!(!tracefs.path().join("instances").join(&name).exists(), "{said:?}");
+        }
+    }
+    Ok(())
+}
+
+fn a_name_in_tracefs_is_refused() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let instance = tracefs.path().join("instances").join(instance_name());
+    let output = run("kmemtraced", &["-d", "20ms", "-B", &instance_name(), "-o"], &[&instance]);
+    assert!(!instance.exists());
+    assert_refused(
+        &output,
+        "is in a file system of the kernel (tracefs), which stores no files: use another place (-o)",
+    );
+    Ok(())
+}
+
 fn a_name_that_cannot_be_taken_is_told() -> Result<(), Skip> {
     can_record()?;
-    // The error is overlayfs's for a directory of its lower layer.
     let dir = two_recordings();
     let earlier = files(&dir.file("kmemtrace.data"));
     let arguments = ["-f", "-o", "kmemtrace.data"];
@@ -388,7 +475,7 @@ fn names_that_another_user_swaps_lead_nowhere_else() -> Result<(), Skip> {
     fs::create_dir(&victim).unwrap();
     // The script moves each directory that appears away, and puts a link to the victim in its place.
     let script = format!(
-        "i=0; while :; do for t in trace trace.exchange-*; do
+        "i=0; while :; do for t in trace trace.exchange-* trace.begun-*; do
            if [ -d $t ] && [ ! -L $t ]; then mv -T $t away.$i && ln -s {} $t; i=$((i+1)); touch swapped; fi
          done; done",
         victim.display()
