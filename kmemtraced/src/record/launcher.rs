@@ -84,8 +84,8 @@ impl Frame {
 /// Program that the launcher has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Process id.
-    pub(crate) pid: i32,
+    /// Process id; `None` if the launcher was killed, maybe by the program itself, before it told the id.
+    pub(crate) pid: Option<i32>,
 }
 
 /// The launcher, as the recorder has it.
@@ -125,15 +125,19 @@ impl Launcher {
     }
 
     fn order(&mut self, frame: Frame, path: &[u8]) -> io::Result<()> {
-        frame.write(&mut self.orders, path)
+        frame.write(&mut self.orders, path).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => killed(),
+            _ => error,
+        })
     }
 
     /// Next answer. Programs that have ended meanwhile are noted.
     fn answer(&mut self) -> io::Result<Frame> {
         loop {
-            match Frame::read(&mut self.answers)? {
-                Frame(kind::ENDED, pid, status) => self.ended.push((pid, ExitStatus::from_raw(status))),
-                answer => return Ok(answer),
+            match Frame::read(&mut self.answers) {
+                Ok(Frame(kind::ENDED, pid, status)) => self.ended.push((pid, ExitStatus::from_raw(status))),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(killed()),
+                answer => return answer,
             }
         }
     }
@@ -147,10 +151,13 @@ impl Launcher {
         }
     }
 
-    /// Starts COMMAND.
+    /// Starts COMMAND. If the launcher is killed meanwhile, COMMAND may run, and the next wait for its end says so.
     pub(crate) fn launch(&mut self) -> io::Result<Program> {
         self.order(Frame(kind::COMMAND, 0, 0), &[])?;
-        self.started()
+        match self.started() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Program { pid: None }),
+            started => started,
+        }
     }
 
     /// Starts a report of this directory, by its number.
@@ -163,15 +170,17 @@ impl Launcher {
 
     fn started(&mut self) -> io::Result<Program> {
         match self.answer()? {
-            Frame(kind::STARTED, pid, _) => Ok(Program { pid }),
-            Frame(_, error, _) => Err(io::Error::from_raw_os_error(error)),
+            Frame(kind::STARTED, pid, _) => Ok(Program { pid: Some(pid) }),
+            Frame(_, error, _) => Err(not_run(error)),
         }
     }
 
     /// Sends a program that was started a signal, if it still runs.
     pub(crate) fn signal(&mut self, program: Program, signal: Signal) {
-        // A launcher that is gone is told by the next wait.
-        let _ = self.order(Frame(kind::SIGNAL, program.pid, signal.as_raw()), &[]);
+        if let Some(pid) = program.pid {
+            // A launcher that is gone is told by the next wait.
+            let _ = self.order(Frame(kind::SIGNAL, pid, signal.as_raw()), &[]);
+        }
     }
 
     /// Status of a program, if it has ended. An error if the launcher was killed, and the end of its programs cannot be known.
@@ -181,7 +190,25 @@ impl Launcher {
                 self.ended.push((pid, ExitStatus::from_raw(status)));
             }
         }
-        Ok(self.ended.iter().find(|(pid, _)| *pid == program.pid).map(|(_, status)| *status))
+        Ok(self.ended.iter().find(|(pid, _)| Some(*pid) == program.pid).map(|(_, status)| *status))
+    }
+}
+
+/// Error of a launcher that is gone.
+fn killed() -> io::Error {
+    let text = format!("the process that starts programs ({}) was killed", NAME.to_string_lossy());
+    io::Error::new(io::ErrorKind::UnexpectedEof, text)
+}
+
+/// Error of a program that cannot be run. It has no number where it could be taken for a refusal of the sandbox, which is not around the
+/// launcher.
+fn not_run(errno: i32) -> io::Error {
+    let error = io::Error::from_raw_os_error(errno);
+    match error.kind() {
+        kind @ io::ErrorKind::PermissionDenied => {
+            io::Error::new(kind, "it is a directory, or may not be executed: use an executable file")
+        }
+        _ => error,
     }
 }
 
@@ -383,10 +410,30 @@ mod tests {
     }
 
     #[test]
+    fn a_command_whose_launcher_is_killed_may_run() {
+        let (orders_in, orders) = io::pipe().unwrap();
+        let (answers, answers_out) = io::pipe().unwrap();
+        let mut launcher = Launcher { pid: 0, orders, answers, ended: Vec::new() };
+        drop(answers_out);
+        let program = launcher.launch().unwrap();
+        assert_eq!(program.pid, None);
+        assert!(launcher.try_wait(program).is_err());
+        drop(orders_in);
+        let error = launcher.launch().unwrap_err();
+        assert_eq!(error.to_string(), "the process that starts programs (kmemtrace-run) was killed");
+    }
+
+    #[test]
     fn a_command_that_is_not_there_has_its_error() {
         let mut launcher = launcher(job(&["/no/such/program"]));
         assert_eq!(launcher.launch().unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(launcher.prepare().is_ok());
         assert_eq!(launcher.launch().unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_command_that_may_not_be_executed_is_no_refusal_of_the_sandbox() {
+        let error = launcher(job(&["/"])).launch().unwrap_err();
+        assert_eq!(error.to_string(), "it is a directory, or may not be executed: use an executable file");
     }
 }

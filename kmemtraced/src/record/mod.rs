@@ -240,8 +240,8 @@ fn run(
         begun(args, &*source, output, watcher.as_mut(), &names, &mut workers);
     }
     let waited = started.map(|command| {
-        if let Some(command) = command.filter(|_| knows_own) {
-            names.add(command.pid, &command_comm(args));
+        if let Some(pid) = command.and_then(|command| command.pid).filter(|_| knows_own) {
+            names.add(pid, &command_comm(args));
         }
         let (watcher, source, names, workers) = (watcher.as_mut(), &*source, &mut names, &workers);
         let (tasks, running) = (tasks.as_deref_mut(), launcher.as_deref_mut().zip(command));

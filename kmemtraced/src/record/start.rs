@@ -95,8 +95,8 @@ pub(crate) fn start(
     let Some(launcher) = launcher.filter(|_| !args.command.is_empty()) else { return Ok(None) };
     messages::finish(LAST_WORDS);
     let program = launcher.launch().with_context(|| format!("{}: cannot be run", args.command_name()))?;
-    if let (Some(_), Some(watcher)) = (thread, watcher) {
-        watcher.listed(&[program.pid.unsigned_abs()]);
+    if let (Some(_), Some(watcher), Some(pid)) = (thread, watcher, program.pid) {
+        watcher.listed(&[pid.unsigned_abs()]);
     }
     Ok(Some(program))
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use kmemtrace_abi::disk::block::{GAP_CLEARED, GAP_FOREIGN, GapRecord, Header, MAGIC, kind};
 use kmemtrace_tests::live::Tracefs;
 use kmemtrace_tests::programs::{check, json, program, run, run_to};
-use kmemtrace_tests::recorder::{Recorder, can_record, instance_name, kmemtraced, sandbox};
+use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name, kmemtraced, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::{load, views};
@@ -25,6 +25,7 @@ kmemtrace_tests::tests![
     under_load_the_files_are_as_fresh,
     a_foreign_hand_on_each_control_file_is_told,
     a_change_lasts_until_it_is_set_back,
+    a_command_that_kills_what_started_it_is_told,
     a_buffer_cleared_before_its_first_read_is_told,
     a_change_during_set_up_is_told,
     a_buffer_cleared_after_the_stop_is_told,
@@ -237,6 +238,19 @@ fn a_change_lasts_until_it_is_set_back() -> Result<(), Skip> {
     assert_eq!((begun.interval.from, begun.interval.to.get()), (over.interval.from, u64::MAX));
     assert!((started..=is_off).contains(&over.interval.from.get()), "{over:?}, off by {is_off}");
     assert!((on..=is_told).contains(&over.interval.to.get()), "{over:?}, on again from {on} on");
+    Ok(())
+}
+
+fn a_command_that_kills_what_started_it_is_told() -> Result<(), Skip> {
+    can_record()?;
+    for options in [&[][..], &["--only-command"]] {
+        // The one signal comes before the launcher can answer, or just after.
+        let recorded = Recorded::new(options, &["sh", "-c", "kill -KILL $PPID"]);
+        let stderr = recorded.stderr();
+        assert_eq!(recorded.output.status.code(), Some(3), "{stderr}");
+        assert!(stderr.contains("the process that started sh was killed"), "{stderr}");
+        assert!(recorded.trace().join("meta.out").is_file());
+    }
     Ok(())
 }
 
