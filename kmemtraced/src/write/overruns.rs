@@ -36,7 +36,7 @@ pub(crate) struct OverrunWatch {
     overruns: Overruns,
     /// The kernel's count of overwritten events up to which the reasons are known.
     seen: u64,
-    /// Start of the current turn of the reader; `None` before the first one.
+    /// Start of the current turn of the reader, or the last look in it; `None` before the first one.
     turn: Option<Instant>,
     /// Time that the reader waited for the writer since then.
     waited: Duration,
@@ -59,9 +59,15 @@ impl OverrunWatch {
 
     /// Begins a turn of the reader.
     pub(crate) fn begin_turn(&mut self, now: Instant) {
-        if let Some(before) = self.turn.replace(now) {
-            let turn = now.saturating_duration_since(before).saturating_sub(self.waited);
+        self.end_turn(now);
+        self.turn = Some(now);
+    }
+
+    fn end_turn(&mut self, now: Instant) {
+        if let Some(before) = &mut self.turn {
+            let turn = now.saturating_duration_since(*before).saturating_sub(self.waited);
             self.longest_turn = self.longest_turn.max(turn);
+            *before = now;
         }
         self.waited = Duration::ZERO;
     }
@@ -79,7 +85,9 @@ impl OverrunWatch {
     }
 
     /// Takes the kernel's count: what is new in it is lost for the reason that holds now.
-    pub(crate) fn look(&mut self, overrun: u64) {
+    pub(crate) fn look(&mut self, overrun: u64, now: Instant) {
+        // The reader may have been kept from the buffer in this turn: the process was stopped while it waited for data.
+        self.end_turn(now);
         // A buffer that another program cleared counts anew.
         let new = overrun.saturating_sub(self.seen);
         self.seen = overrun;
@@ -102,21 +110,25 @@ mod tests {
     fn overwritten_events_have_the_reason_that_held() {
         let (mut watch, start) = (OverrunWatch::default(), Instant::now());
         watch.set_base(1000);
-        watch.look(1007);
+        watch.look(1007, start);
         watch.begin_turn(start);
         // The reader comes after 300 ms, and waits for the writer for 200 ms of the next 250.
         watch.begin_turn(start + 300 * MS);
-        watch.look(1020);
+        watch.look(1020, start + 301 * MS);
         watch.add_wait(200 * MS);
         watch.add_wait(90 * MS);
         assert!(watch.is_behind());
-        watch.look(1120);
+        watch.look(1120, start + 600 * MS);
         assert!(!watch.is_behind());
         watch.begin_turn(start + 600 * MS);
-        watch.look(1125);
+        watch.look(1125, start + 600 * MS);
+        // It is stopped in its turn.
+        watch.look(1126, start + 3100 * MS);
+        watch.begin_turn(start + 3101 * MS);
+        watch.look(1127, start + 3102 * MS);
         let reason = |events, longest| Overrun { events, longest };
         let expected =
-            Overruns { start: reason(7, Duration::ZERO), writer: reason(100, 200 * MS), reader: reason(18, 300 * MS) };
+            Overruns { start: reason(7, Duration::ZERO), writer: reason(100, 200 * MS), reader: reason(20, 2500 * MS) };
         assert_eq!(watch.overruns(), expected);
     }
 
@@ -125,8 +137,8 @@ mod tests {
         let mut watch = OverrunWatch::default();
         watch.set_base(1000);
         watch.begin_turn(Instant::now());
-        watch.look(4);
-        watch.look(9);
+        watch.look(4, Instant::now());
+        watch.look(9, Instant::now());
         assert_eq!(watch.overruns().reader.events, 5);
     }
 }

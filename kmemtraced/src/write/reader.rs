@@ -194,14 +194,14 @@ impl Reader {
     /// Counters, with the drain time.
     fn sample(&mut self) -> io::Result<Sample> {
         let sample = self.source.sample()?;
-        self.state.overruns.look(sample.stats.overrun);
+        self.state.overruns.look(sample.stats.overrun, Instant::now());
         Ok(Sample { drained: self.state.drained, ..sample })
     }
 
     /// Reads the counters for the reasons of overruns alone; later counters make up for some that cannot be read.
     fn look(&mut self) {
         if let Ok(sample) = self.source.sample() {
-            self.state.overruns.look(sample.stats.overrun);
+            self.state.overruns.look(sample.stats.overrun, Instant::now());
         }
     }
 
