@@ -247,6 +247,13 @@ impl KernelFs {
         is_file.then(|| Mode::from_raw_mode(stat.st_mode))
     }
 
+    /// True if the file belongs to this user, who may write to it.
+    pub(crate) fn belongs_to_caller(&self, file: &str) -> bool {
+        rustix::fs::statat(&self.dir, file, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+            stat.st_uid == rustix::process::geteuid().as_raw() && Mode::from_raw_mode(stat.st_mode).contains(Mode::WUSR)
+        })
+    }
+
     /// Opens a file.
     pub(crate) fn open(&self, file: &str, flags: OFlags) -> io::Result<File> {
         Ok(rustix::fs::openat(&self.dir, file, flags | OFlags::CLOEXEC, Mode::empty())?.into())

@@ -353,11 +353,17 @@ fn meta_options(args: &Args, facts: &SourceFacts) -> MetaOptions {
 /// Ends the recording of events, after a last look at the control files and the machine's memory.
 fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, names: &mut Names) {
     report_change(watcher.as_mut().and_then(|watcher| watcher.compare_now()));
-    if let Some(watcher) = watcher {
-        watcher.switch(false, &[]);
-    }
     names.stopping();
-    source.stop();
+    match source.stop() {
+        Ok(()) => {
+            if let Some(watcher) = watcher {
+                watcher.switch(false, &[]);
+            }
+        }
+        Err(error) => messages::say(format!(
+            "kmemtraced: {error:#}: the kernel records until the buffers are removed, and events at the end count as lost"
+        )),
+    }
 }
 
 /// Id of the thread that starts COMMAND, where COMMAND is recorded alone.

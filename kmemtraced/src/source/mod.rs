@@ -101,8 +101,8 @@ pub(crate) trait TraceSource {
     }
     /// Control files as set-up left them, returned once. The caller must drop them before the source.
     fn control(&self) -> Option<Control>;
-    /// Stops recording; events in the buffers stay there to be read.
-    fn stop(&self);
+    /// Stops recording; events in the buffers stay there to be read. An error names the switch; a source that is gone has none.
+    fn stop(&self) -> anyhow::Result<()>;
     /// Lines `PID COMM` that the kernel kept.
     fn comms(&self) -> Vec<u8>;
 }

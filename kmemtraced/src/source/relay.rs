@@ -135,10 +135,9 @@ impl TraceSource for RelayChannel {
         self.control.take()
     }
 
-    fn stop(&self) {
-        if self.was_enabled.is_some() {
-            let _ = self.fs.write("enabled", "0");
-        }
+    fn stop(&self) -> anyhow::Result<()> {
+        let is_ours = self.was_enabled.is_some() && !self.fs.is_gone();
+        if is_ours { self.fs.set("enabled", "0") } else { Ok(()) }
     }
 
     fn comms(&self) -> Vec<u8> {

@@ -41,6 +41,8 @@ use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 const SUB_BUFFER_KIB: u64 = 64;
 /// Control file with the tasks to record.
 const TASKS: &str = "set_event_pid";
+/// Switch of a buffer.
+const ON: &str = "tracing_on";
 /// Option that adds the children of these tasks.
 const FORK: &str = "options/event-fork";
 /// Default clocks, best first: older kernels have no `mono`.
@@ -468,7 +470,7 @@ impl TraceSource for RingBuffers {
         // Probe events are enabled by now, or they are once the recording has begun.
         let mut events = self.facts.events.iter().filter(|event| !self.facts.probes.events.contains(event));
         events.try_for_each(|event| fs.set(&switch(event), "1"))?;
-        fs.set("tracing_on", "1")
+        fs.set(ON, "1")
     }
 
     fn begun(&self) -> Option<String> {
@@ -488,8 +490,16 @@ impl TraceSource for RingBuffers {
         self.control.take()
     }
 
-    fn stop(&self) {
-        let _ = self.owner.fs().write("tracing_on", "0");
+    fn stop(&self) -> anyhow::Result<()> {
+        let fs = self.owner.fs();
+        match fs.write(ON, "0") {
+            Err(_) if fs.is_gone() => Ok(()),
+            // Not by the sandbox, then, in which root has no right over files of others.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !fs.belongs_to_caller(ON) => {
+                bail!("{}: cannot be set to 0: another program has changed its owner or mode", fs.path(ON).display())
+            }
+            written => written.map_err(|error| fs.failed(ON, "set to 0", error)),
+        }
     }
 
     fn comms(&self) -> Vec<u8> {

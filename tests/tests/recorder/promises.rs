@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kmemtrace_abi::disk::block::{GAP_CLEARED, GAP_FOREIGN, GapRecord, Header, MAGIC, kind};
 use kmemtrace_tests::live::Tracefs;
-use kmemtrace_tests::programs::{check, json, program, run, run_to};
+use kmemtrace_tests::programs::{check, json, program, run, run_to, until};
 use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name, kmemtraced, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -25,6 +25,7 @@ kmemtrace_tests::tests![
     under_load_the_files_are_as_fresh,
     a_foreign_hand_on_each_control_file_is_told,
     a_change_lasts_until_it_is_set_back,
+    a_switch_that_cannot_be_written_is_told_as_such,
     a_command_that_kills_what_started_it_is_told,
     a_buffer_cleared_before_its_first_read_is_told,
     a_change_during_set_up_is_told,
@@ -238,6 +239,27 @@ fn a_change_lasts_until_it_is_set_back() -> Result<(), Skip> {
     assert_eq!((begun.interval.from, begun.interval.to.get()), (over.interval.from, u64::MAX));
     assert!((started..=is_off).contains(&over.interval.from.get()), "{over:?}, off by {is_off}");
     assert!((on..=is_told).contains(&over.interval.to.get()), "{over:?}, on again from {on} on");
+    Ok(())
+}
+
+/// True if the thread that records, or that will, has CAP_DAC_OVERRIDE.
+fn overrides_owners(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().map(|task| task.path());
+    let of_record = tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm == "record\n"));
+    let status = of_record.filter_map(|task| fs::read_to_string(task.join("status")).ok()).next().unwrap_or_default();
+    let rights = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    rights.is_none_or(|rights| rights & 1 << 1 != 0)
+}
+
+fn a_switch_that_cannot_be_written_is_told_as_such() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let recorder = Recorder::start(&[]);
+    until("the recorder has given CAP_DAC_OVERRIDE away", || !overrides_owners(recorder.pid()));
+    lay_hand_on(&tracefs, recorder.instance_name(), "chown 65534 tracing_on; chmod 0 tracing_on");
+    let ended = recorder.stop();
+    let said =
+        "tracing_on: cannot be set to 0: another program has changed its owner or mode: the kernel records until";
+    assert!(ended.stderr.contains(said) && !ended.stderr.contains("changed the recording"), "{}", ended.stderr);
     Ok(())
 }
 
