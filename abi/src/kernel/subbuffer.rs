@@ -413,14 +413,26 @@ pub fn trimmed_len(shape: &PageShape, bytes: &[u8]) -> Result<usize, SubBufferEr
 
 /// Marks a whole sub-buffer: events were lost before it, and their number is not known. Nothing else in it changes.
 pub fn mark_missed(shape: &PageShape, sub_buffer: &mut [u8]) {
+    if let Some(byte) = flags(shape, sub_buffer) {
+        *byte |= (MISSED_EVENTS >> 24) as u8;
+    }
+}
+
+/// Takes the number of lost events off the mark of a sub-buffer of which the bytes that have it were cut off.
+pub fn forget_number(shape: &PageShape, sub_buffer: &mut [u8]) {
+    if let Some(byte) = flags(shape, sub_buffer) {
+        *byte &= !((MISSED_STORED >> 24) as u8);
+    }
+}
+
+/// The byte of the commit word that has the marks.
+fn flags<'a>(shape: &PageShape, sub_buffer: &'a mut [u8]) -> Option<&'a mut u8> {
     let highest = match (shape.target.endian, shape.commit_size) {
         (Endian::Little, _) => shape.commit_offset + 3,
         (Endian::Big, 8) => shape.commit_offset + 4,
         (Endian::Big, _) => shape.commit_offset,
     };
-    if let Some(byte) = sub_buffer.get_mut(highest) {
-        *byte |= (MISSED_EVENTS >> 24) as u8;
-    }
+    sub_buffer.get_mut(highest)
 }
 
 #[cfg(test)]

@@ -54,6 +54,10 @@ pub(crate) trait CpuSource: Send {
     /// Takes bytes out of the buffer: one sub-buffer of a ring buffer, all that fit of a relay channel. 0 and EAGAIN do not mean
     /// the end.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Bytes of the kernel's sub-buffers now; `None` where they are not known, or cannot change.
+    fn sub_buffer_bytes(&self) -> Option<usize> {
+        None
+    }
     /// Current counters of the kernel.
     fn sample(&self) -> io::Result<Sample>;
     /// Lower bound of the current time on the trace clock; `None` without a clock, or where reading it takes a system call.

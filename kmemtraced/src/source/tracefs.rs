@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -39,6 +39,8 @@ use crate::source::{CpuSource, Framing, Sample, SourceFacts, TraceSource};
 
 /// Size of a sub-buffer where the kernel lets it be set.
 const SUB_BUFFER_KIB: u64 = 64;
+/// Control file with that size. Kernels before 6.8 have no such file, and sub-buffers of one page.
+const SUB_BUFFER_SIZE: &str = "buffer_subbuf_size_kb";
 /// Control file with the tasks to record.
 const TASKS: &str = "set_event_pid";
 /// Switch of a buffer.
@@ -179,6 +181,8 @@ pub(crate) struct RingBuffers {
     /// Control files until the recording takes them. Declared, and so dropped, before `owner`: an instance with open files cannot be
     /// removed.
     control: RefCell<Option<Control>>,
+    /// [`SUB_BUFFER_SIZE`], which the buffers of all CPUs have open.
+    sub_buffer_size: RefCell<Weak<File>>,
     /// `saved_cmdlines` of the top-level trace directory, open since it was first read.
     saved_cmdlines: RefCell<Option<File>>,
     owner: Owner,
@@ -203,7 +207,8 @@ impl RingBuffers {
         };
         let control = Control::of_tracefs(fs.again()?, &facts.events, &facts.cpus, clock, own)?;
         let control = RefCell::new(Some(control));
-        Ok(RingBuffers { facts: Arc::new(facts), clock, control, saved_cmdlines: RefCell::default(), owner })
+        let (facts, sub_buffer_size, saved_cmdlines) = (Arc::new(facts), RefCell::default(), RefCell::default());
+        Ok(RingBuffers { facts, clock, control, sub_buffer_size, saved_cmdlines, owner })
     }
 
     /// Makes an instance and sets it up.
@@ -221,8 +226,8 @@ impl RingBuffers {
         fs.set("trace_clock", &clock)?;
         set_overwrite(fs)?;
         if buffer_bytes >= MIN_SUB_BUFFERS * SUB_BUFFER_KIB * 1024 {
-            // Makes reads fewer and larger. Kernels before 6.8 have no such file, and sub-buffers of one page.
-            let _ = fs.write("buffer_subbuf_size_kb", &SUB_BUFFER_KIB.to_string());
+            // Makes reads fewer and larger.
+            let _ = fs.write(SUB_BUFFER_SIZE, &SUB_BUFFER_KIB.to_string());
         }
         let buffer_bytes = allocate(fs, buffer_bytes, cpus, options.is_stopped)?;
         let _ = fs.write("buffer_percent", &buffer_size::wake_percent(buffer_bytes).to_string());
@@ -441,7 +446,13 @@ impl TraceSource for RingBuffers {
                 fs.path(&file("stats")).display()
             );
         };
-        Ok(Some(Box::new(RingBuffer { raw, stats, clock: self.clock })))
+        let held = self.sub_buffer_size.borrow().upgrade();
+        let size = match held {
+            Some(held) => Some(held),
+            None => fs.open_if_there(SUB_BUFFER_SIZE, OFlags::RDONLY)?.map(Arc::new),
+        };
+        *self.sub_buffer_size.borrow_mut() = size.as_ref().map(Arc::downgrade).unwrap_or_default();
+        Ok(Some(Box::new(RingBuffer { raw, stats, size, clock: self.clock })))
     }
 
     fn follow(&self, threads: &[u32]) -> anyhow::Result<()> {
@@ -511,10 +522,11 @@ impl TraceSource for RingBuffers {
     }
 }
 
-/// One CPU's `trace_pipe_raw` and `stats`.
+/// One CPU's `trace_pipe_raw` and `stats`, and the file with the size of sub-buffers.
 struct RingBuffer {
     raw: File,
     stats: File,
+    size: Option<Arc<File>>,
     clock: TraceClock,
 }
 
@@ -525,6 +537,11 @@ impl CpuSource for RingBuffer {
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.raw.read(buffer)
+    }
+
+    fn sub_buffer_bytes(&self) -> Option<usize> {
+        let text = kernelfs::read_again(self.size.as_ref()?).ok()?;
+        str::from_utf8(&text).ok()?.trim().parse::<usize>().ok()?.checked_mul(1024)
     }
 
     fn sample(&self) -> io::Result<Sample> {

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use kmemtrace_abi::disk::block::Watermark;
 use kmemtrace_abi::kernel::format::PageShape;
 use kmemtrace_abi::kernel::relay;
-use kmemtrace_abi::kernel::subbuffer::trimmed_len;
+use kmemtrace_abi::kernel::subbuffer::{forget_number, trimmed_len};
 use kmemtrace_abi::target::Endian;
 use rustix::io::Errno;
 
@@ -91,6 +91,8 @@ pub(crate) struct State {
     is_empty_told: bool,
     /// Reasons why the kernel's buffer overran.
     pub(crate) overruns: OverrunWatch,
+    /// True once sub-buffers had another size than the first ones.
+    is_resized: bool,
 }
 
 impl State {
@@ -219,12 +221,17 @@ impl Reader {
                 // The kernel returns 0 for an empty buffer, too.
                 Ok(0) => return Ok(whole),
                 Ok(n) => {
-                    // A sub-buffer that cannot be walked is kept whole: the tools report it.
-                    let trimmed = trimmed_len(shape, &buffer.free()[..n]).unwrap_or(n);
+                    let read = &mut buffer.free()[..n];
+                    let trimmed = match trimmed_len(shape, read) {
+                        Ok(trimmed) => trimmed,
+                        Err(_) if self.is_resized(size) => trim_piece(shape, read),
+                        // A sub-buffer that cannot be walked is kept whole: the tools report it.
+                        Err(_) => n,
+                    };
                     buffer.advance(trimmed);
                     taken += trimmed as u64;
                     self.state.most_taken = self.state.most_taken.max(taken);
-                    let is_whole = trimmed + MAX_FREE >= size;
+                    let is_whole = trimmed + MAX_FREE >= n;
                     if !is_whole && !first {
                         return Ok(whole);
                     }
@@ -235,6 +242,12 @@ impl Reader {
                 Err(e) => return self.end_of_round(e).map(|()| whole),
             }
         }
+    }
+
+    /// True from when another program is found to have changed the size of the kernel's sub-buffers.
+    fn is_resized(&mut self, size: usize) -> bool {
+        self.state.is_resized |= self.source.sub_buffer_bytes().is_some_and(|now| now != size);
+        self.state.is_resized
     }
 
     /// Takes all bytes of a relay channel. True if they were many.
@@ -323,6 +336,13 @@ impl Reader {
         self.state.overruns.add_wait(begun.elapsed());
         memory
     }
+}
+
+/// Trimmed length of what a read returned of a sub-buffer that is larger than the reads. The first piece has as many whole events as fit,
+/// but the number of those that were lost before it may lie behind it; the other pieces have no event, and take no bytes.
+fn trim_piece(shape: &PageShape, piece: &mut [u8]) -> usize {
+    forget_number(shape, piece);
+    trimmed_len(shape, piece).unwrap_or(0)
 }
 
 /// Layout of a channel's records, detected from the first ones.
@@ -492,6 +512,18 @@ mod tests {
                 assert_eq!(events, expected);
             }
         }
+    }
+
+    #[test]
+    fn pieces_of_a_sub_buffer_that_is_too_large_have_their_events_and_no_others() {
+        let target = Target { endian: Endian::Little, word_bytes: 8 };
+        let shape = PageShape { target, commit_offset: 8, commit_size: 8, data_offset: 16, size: 64 };
+        // 48 bytes of events, and the number of lost ones is in the next piece.
+        let mut first = [vec![0; 8], (0xc000_0000_u64 | 48).to_le_bytes().to_vec(), vec![1; 48]].concat();
+        assert!(trimmed_len(&shape, &first).is_err());
+        assert_eq!(trim_piece(&shape, &mut first), 64);
+        assert_eq!(first[8..16], (0x8000_0000_u64 | 48).to_le_bytes());
+        assert_eq!(trim_piece(&shape, &mut [0xff; 64]), 0);
     }
 
     /// The kernel hands out the rest of a sub-buffer that was read in part by itself. A reader that pauses after it lets the buffer

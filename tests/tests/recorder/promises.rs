@@ -25,6 +25,7 @@ kmemtrace_tests::tests![
     under_load_the_files_are_as_fresh,
     a_foreign_hand_on_each_control_file_is_told,
     a_change_lasts_until_it_is_set_back,
+    sub_buffers_of_another_size_leave_readable_files,
     a_switch_that_cannot_be_written_is_told_as_such,
     a_command_that_kills_what_started_it_is_told,
     a_buffer_cleared_before_its_first_read_is_told,
@@ -239,6 +240,29 @@ fn a_change_lasts_until_it_is_set_back() -> Result<(), Skip> {
     assert_eq!((begun.interval.from, begun.interval.to.get()), (over.interval.from, u64::MAX));
     assert!((started..=is_off).contains(&over.interval.from.get()), "{over:?}, off by {is_off}");
     assert!((on..=is_told).contains(&over.interval.to.get()), "{over:?}, on again from {on} on");
+    Ok(())
+}
+
+fn sub_buffers_of_another_size_leave_readable_files() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    // Sub-buffers of 64 KiB that shrink, and of a page that grow. The buffer loses events, before and after.
+    for (buffer, sizes) in [("4M", &["8"][..]), ("256K", &["8"]), ("256K", &["16", "4", "8"])] {
+        let recorder = Recorder::start(&["-b", buffer]);
+        recorder.until_said("recording to ", 1);
+        if recorder.instance(&tracefs).read("buffer_subbuf_size_kb").is_err() {
+            return Err(Skip("the size of sub-buffers cannot be set before Linux 6.8".to_owned()));
+        }
+        load::iov(20_000, 9).unwrap();
+        for size in sizes {
+            lay_hand_on(&tracefs, recorder.instance_name(), &format!("echo {size} >buffer_subbuf_size_kb"));
+            load::iov(20_000, 9).unwrap();
+        }
+        let ended = recorder.stop();
+        assert_eq!(ended.status.code(), Some(1), "{buffer} {sizes:?}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("another program read"), "{buffer} {sizes:?}: {}", ended.stderr);
+        let found = check(&ended.trace());
+        assert!(found["corrupt"] == 0 && found["lossy"].as_u64() > Some(0), "{buffer} {sizes:?}: {found}");
+    }
     Ok(())
 }
 
