@@ -71,8 +71,8 @@ pub(crate) const NOT_STARTED: u8 = 2;
     args_conflicts_with_subcommands = true,
     subcommand_value_name = "SUBCOMMAND",
     subcommand_help_heading = "Subcommands",
-    after_long_help = "Exit status: 0 nothing lost, 1 events were lost, 2 could not start, 3 ended early (disk full); with COMMAND \
-                  its own, unless the recording's is 2 or 3"
+    after_long_help = "Exit status: 0 nothing lost, 1 events were lost, 2 could not start, 3 ended early (disk full) or a report \
+                  failed; with COMMAND its own, unless the recording's is 2 or 3"
 )]
 pub(crate) struct CommandLine {
     #[command(subcommand)]

@@ -4,11 +4,12 @@
 mod held;
 mod self_test;
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use held::Held;
 use kmemtrace_sandbox::{Mode, Role, Sandbox};
 
@@ -46,20 +47,28 @@ const REMEDIES: [(&str, &str, &str); 12] = [
 #[derive(Default)]
 struct Report {
     lines: Vec<(&'static str, String)>,
+    /// First error of a line that could not be written.
+    unwritten: Option<io::Error>,
 }
 
 impl Report {
     fn add(&mut self, (name, text): (&'static str, String)) {
-        let _ = writeln!(io::stdout(), "{name:<10} {text}");
+        self.print(format_args!("{name:<10} {text}"));
         self.lines.push((name, text));
     }
 
+    fn print(&mut self, line: fmt::Arguments<'_>) {
+        // A reader that has seen enough is no failure.
+        let failed = writeln!(io::stdout(), "{line}").err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        self.unwritten = self.unwritten.take().or(failed);
+    }
+
     /// Remedies for the lines that report a lack.
-    fn remedies(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    fn remedies(&self) -> Vec<(&'static str, &'static str)> {
         let reports =
             |name: &str, begin: &str| self.lines.iter().any(|(n, text)| *n == name && text.starts_with(begin));
-        let lacking = REMEDIES.into_iter().filter(move |(name, begin, _)| reports(name, begin));
-        lacking.map(|(name, _, remedy)| (name, remedy))
+        let lacking = REMEDIES.into_iter().filter(|(name, begin, _)| reports(name, begin));
+        lacking.map(|(name, _, remedy)| (name, remedy)).collect()
     }
 }
 
@@ -88,20 +97,23 @@ pub(crate) fn doctor(args: &Args, is_quick: bool) -> anyhow::Result<u8> {
         report.add(("self-test", self_test::run(args, &signals)));
         signals.act();
     }
-    let mut remedies = report.remedies().peekable();
-    let _ = match remedies.peek() {
-        Some(_) => writeln!(io::stdout(), "\nmissing, and how to get it"),
-        None => writeln!(io::stdout(), "\nnothing is missing"),
-    };
+    let remedies = report.remedies();
+    report.print(format_args!(
+        "\n{}",
+        if remedies.is_empty() { "nothing is missing" } else { "missing, and how to get it" }
+    ));
     let mut status = 0;
     for (name, remedy) in remedies {
-        let _ = writeln!(io::stdout(), "{name:<10} {remedy}");
+        report.print(format_args!("{name:<10} {remedy}"));
         if name == "self-test" {
             status = NOT_STARTED;
         }
     }
     if root && tracefs.is_ok() && status == 0 {
-        let _ = writeln!(io::stdout(), "\nthis machine can record: kmemtraced -d 10, then kmemtrace-report");
+        report.print(format_args!("\nthis machine can record: kmemtraced -d 10, then kmemtrace-report"));
+    }
+    if let Some(error) = report.unwritten {
+        bail!("standard output: cannot be written: {error}: use another file or a terminal");
     }
     tracefs.map(|_| status)
 }

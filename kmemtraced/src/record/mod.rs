@@ -130,10 +130,8 @@ fn record_until_stopped(
     // The last step: until then no other user can change what the reports read.
     hand_over(&output);
     match reported {
-        Reported::Interrupted => Ok(shutdown::ENDED_EARLY),
-        // The reports are what was asked for.
-        Reported::NotAll if memstrack::is_private(args) => Ok(shutdown::ENDED_EARLY),
-        Reported::NotAll | Reported::All => status,
+        Reported::Interrupted | Reported::NotAll => Ok(shutdown::ENDED_EARLY),
+        Reported::All => status,
     }
 }
 

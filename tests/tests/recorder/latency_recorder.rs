@@ -268,6 +268,11 @@ fn doctor_tells_events_and_functions() -> Result<(), Skip> {
     assert!(line("functions ").contains("times of functions: "), "{printed}");
     assert_eq!(top(&tracefs), before);
     assert!(!tracefs.path().join("instances").join(format!("{name}-probe")).exists(), "an instance is left");
+    let mut command = Command::new(program("kmemtraced"));
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = command.args(["doctor", "--quick", "-B", &name]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output: cannot be written: No space left"));
     Ok(())
 }
 
