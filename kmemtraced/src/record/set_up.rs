@@ -27,7 +27,8 @@ pub(crate) fn set_up(args: &Args, signals: &Signals) -> anyhow::Result<Box<dyn T
     if args.boot {
         let more = args.events.as_deref().unwrap_or_default();
         let tracefs = checked_tracefs(args)?;
-        let added = AddedToBoot { events: more, stacks: !args.no_stack, probes: !args.no_probes };
+        let is_stopped = &|| signals.stops() > 0;
+        let added = AddedToBoot { events: more, stacks: !args.no_stack, probes: !args.no_probes, is_stopped };
         let buffers = RingBuffers::take_over(tracefs, &args.instance, &added, args.buffer_size)?;
         return Ok(Box::new(buffers));
     }

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::fs::kernelfs::KernelFs;
 use crate::source::as_found::{self, AsFound};
+use crate::source::buffer_size;
 use crate::source::events;
 use crate::source::instance::{self, Claim};
 use crate::source::ownership::made_at_boot;
@@ -103,9 +104,14 @@ impl BootBuffer {
         self.instance.as_ref().map_or(probes::TOP_LEVEL, |(_, name)| name)
     }
 
-    /// Plans the undo for `more` events, probe events and buffers of at least `bytes` per CPU, then grows the buffers. The caller
-    /// enables the events.
-    pub(crate) fn prepare(&mut self, more: &[String], bytes: Option<u64>) -> anyhow::Result<()> {
+    /// Plans the undo for `more` events, probe events and buffers of at least `bytes` per CPU, then grows the buffers in steps, until a
+    /// signal asks for the end. The caller enables the events.
+    pub(crate) fn prepare(
+        &mut self,
+        more: &[String],
+        bytes: Option<u64>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> anyhow::Result<()> {
         let wanted = bytes.unwrap_or(0) / 1024;
         let mut smaller = sizes(&self.fs)?;
         smaller.retain(|(_, kib)| *kib < wanted);
@@ -120,9 +126,13 @@ impl BootBuffer {
         self.events.sort();
         self.events.dedup();
         // A buffer that grows keeps its events.
-        for (file, _) in &smaller {
-            let grown = self.fs.set(file, &wanted.to_string());
-            grown.context("the buffers cannot grow: give a smaller --buffer-size, or none")?;
+        let cpus = self.fs.numbered("per_cpu", "cpu")?.len();
+        for (file, kib) in &smaller {
+            let grown = buffer_size::steps(wanted, cpus).filter(|size| size > kib);
+            for size in grown.take_while(|_| !is_stopped()) {
+                let grown = self.fs.set(file, &size.to_string());
+                grown.context("the buffers cannot grow: give a smaller --buffer-size, or none")?;
+            }
         }
         Ok(())
     }

@@ -146,6 +146,8 @@ pub(crate) struct AddedToBoot<'a> {
     pub(crate) stacks: bool,
     /// True if probe events may be defined.
     pub(crate) probes: bool,
+    /// True once a signal has asked for the end.
+    pub(crate) is_stopped: &'a dyn Fn() -> bool,
 }
 
 /// Origin of the buffers.
@@ -299,7 +301,7 @@ impl RingBuffers {
     ) -> anyhow::Result<RingBuffers> {
         let mut boot = boot::take_over(tracefs, instance)?;
         let more = events::choose(&boot.fs, added.events)?;
-        boot.prepare(&more, buffer_bytes)?;
+        boot.prepare(&more, buffer_bytes, added.is_stopped)?;
         let notes = if added.stacks { stacks::add_sites(&boot.fs, &more)? } else { Vec::new() };
         let kinds = kinds(&[], boot.events().len());
         let probes = if added.probes { boot.define_probes()? } else { probes::left_out(boot.events()) };
