@@ -13,8 +13,8 @@ use crate::programs::{json, program, run, run_to};
 use crate::recording::Directory;
 use crate::runner::Skip;
 
-/// Programs of the project that a guest gets.
-const PROGRAMS: [&str; 4] = ["kmemtraced", "kmemtrace-check", "kmemtrace-report", "kmemload"];
+/// Programs of the project that a guest gets: what they record is analysed here.
+const PROGRAMS: [&str; 2] = ["kmemtraced", "kmemload"];
 
 /// Prelude of every script: `recording FILE` waits until the recorder whose messages go to FILE records.
 const PRELUDE: &str = "
@@ -119,6 +119,11 @@ impl Guest {
             guest = guest.option("-f", programs.join(name));
         }
         Ok(guest)
+    }
+
+    /// Gives the guest the report, which is large.
+    pub fn with_report(self, arch: &str) -> Result<Guest, Skip> {
+        Ok(self.option("-f", programs_for(arch)?.join("kmemtrace-report")))
     }
 
     #[must_use]

@@ -87,7 +87,7 @@ fn each_target(test: impl Fn(&Target) -> Result<(), String> + Sync) {
 
 /// Number of changed inputs of a target.
 fn changes(target: &Target) -> u64 {
-    runs::number(target.executions, 20 * target.executions)
+    runs::number(target.executions / 2, 20 * target.executions)
 }
 
 fn inputs_break_no_promise() -> Result<(), Skip> {
@@ -162,7 +162,7 @@ fn no_input_is_a_bomb() -> Result<(), Skip> {
 /// Shorter inputs have no parts that could be cut, in bytes.
 const TRIFLE: usize = 64;
 /// Cuts and bits of an input that are tried in a run of the suite.
-const DAMAGES: usize = 150;
+const DAMAGES: usize = 60;
 /// A debug build takes so many times as long as a release build.
 const SLOWNESS: f64 = 5.0;
 /// Memory that one input takes at most, in bytes.

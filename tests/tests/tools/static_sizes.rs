@@ -13,6 +13,7 @@ use kmemtrace_tests::guest;
 use kmemtrace_tests::programs::{document, json, json_lines, run, run_to, run_within};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::runs;
 use serde_json::Value;
 
 const REPORT: &str = "kmemtrace-report";
@@ -414,7 +415,7 @@ fn damaged_kernels_end_nothing() -> Result<(), Skip> {
     let whole = fs::read(built.vmlinux()?).unwrap();
     let (place, map) = (built.dir.file("damaged"), built.dir.file("map"));
     let mut random = Random::new(7);
-    for turn in 0..150 {
+    for turn in 0..runs::number(30, 150) {
         let mut bytes = whole.clone();
         if turn % 5 == 0 {
             bytes.truncate(random.below(bytes.len() as u64) as usize);

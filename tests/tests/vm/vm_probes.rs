@@ -27,21 +27,12 @@ const PRELUDE: &str = "
     same() { state >/tmp/now; cmp /out/before /tmp/now || { echo $1; cat /tmp/now; exit 1; } }
 ";
 
-kmemtrace_tests::tests![probe_events_are_counted_as_the_kernel_does,];
-
-/// Those that take too long for every day.
-pub(crate) mod longer {
-    use super::{
-        a_recorder_killed_at_any_time_leaves_nothing_behind, buffers_of_the_boot_have_probes_from_the_takeover_on,
-        what_the_kernel_refuses_is_told_once,
-    };
-
-    kmemtrace_tests::tests![
-        a_recorder_killed_at_any_time_leaves_nothing_behind,
-        what_the_kernel_refuses_is_told_once,
-        buffers_of_the_boot_have_probes_from_the_takeover_on,
-    ];
-}
+kmemtrace_tests::tests![
+    probe_events_are_counted_as_the_kernel_does,
+    a_recorder_killed_at_any_time_leaves_nothing_behind,
+    what_the_kernel_refuses_is_told_once,
+    buffers_of_the_boot_have_probes_from_the_takeover_on,
+];
 
 fn guest() -> Result<Guest, Skip> {
     Ok(Guest::new("amd64")?.option("-k", LINUX_6_12))

@@ -233,7 +233,7 @@ pub(super) fn before(line: &[u8], word: &str) -> u64 {
     places.map(number).max().unwrap_or(0)
 }
 
-/// Cuts a text of one moment at each byte, flips each bit, and changes it at random 10,000 times. A cut text never has more than the whole.
+/// Cuts a text of one moment at each byte, flips every third bit, and changes it at random 2,000 times. A cut text never has more than the whole.
 ///
 /// A flipped digit changes what the text itself tells, so that the sums of a damaged text are held against `most`: what the lines of that
 /// very text may tell at most, each counted once, found without the reader by the words around its numbers.
@@ -256,13 +256,13 @@ pub(super) fn damage<R: Reader>(new: impl Fn() -> R, text: &[u8], most: impl Fn(
         assert!(read(&new, &text[end..]).entries.len() <= text.len());
     }
     let mut damaged = text.to_vec();
-    for bit in 0..text.len() * 8 {
+    for bit in (0..text.len() * 8).step_by(3) {
         damaged[bit / 8] ^= 1 << (bit % 8);
         assert_bound(&read(&new, &damaged), &damaged);
         damaged[bit / 8] ^= 1 << (bit % 8);
     }
     let mut random = Random(1);
-    for _ in 0..10_000 {
+    for _ in 0..2000 {
         let mutated = random.mutated(text);
         let told = read(&new, &mutated);
         let lines = mutated.split(|byte| *byte == b'\n').count();
