@@ -109,7 +109,7 @@ pub(crate) const WANTED: [(&str, &str); 6] = [
     ("Find a leak", "kmemtrace record -d 1min && kmemtrace leaks"),
     ("See who holds memory", "kmemtrace record -d 10 && kmemtrace summary"),
     ("See who takes memory right now", "kmemtrace top"),
-    ("See who waits for memory", "kmemtrace watch"),
+    ("See who waits for memory", "kmemtrace watch --threshold 5ms"),
     ("Mail it to a maintainer", "kmemtrace html -o page.html"),
     ("See what this machine offers", "kmemtrace doctor"),
 ];

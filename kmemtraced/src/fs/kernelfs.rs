@@ -108,8 +108,11 @@ impl AsFd for KernelFs {
     }
 }
 
-/// Modification time of a marked directory, in 1970: the letters kmemt.
-const MARK: Timespec = Timespec { tv_sec: 0x6b6d, tv_nsec: 0x65_6d74 };
+/// Modification time of a marked directory with this inode number, in 1970: the letters km, and the number, so that no copy of another
+/// directory's times is a mark.
+fn mark_of(inode: u64) -> Timespec {
+    Timespec { tv_sec: 0x6b6d, tv_nsec: (inode % 1_000_000_000) as _ }
+}
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -203,15 +206,17 @@ impl KernelFs {
 
     /// Marks the directory by its modification time, which the kernel never changes in a trace instance.
     pub(crate) fn mark(&self) -> io::Result<()> {
-        Ok(rustix::fs::futimens(&self.dir, &Timestamps { last_access: MARK, last_modification: MARK })?)
+        let mark = mark_of(rustix::fs::fstat(&self.dir)?.st_ino);
+        Ok(rustix::fs::futimens(&self.dir, &Timestamps { last_access: mark, last_modification: mark })?)
     }
 
     /// True if the directory was marked.
     pub(crate) fn has_mark(&self) -> anyhow::Result<bool> {
         let stat = rustix::fs::fstat(&self.dir).map_err(|error| self.failed("", "looked at", error.into()))?;
+        let mark = mark_of(stat.st_ino);
         #[allow(clippy::useless_conversion, reason = "not where a word has 4 bytes")]
         let is_marked =
-            i64::from(stat.st_mtime) == MARK.tv_sec && i64::try_from(stat.st_mtime_nsec) == Ok(MARK.tv_nsec.into());
+            i64::from(stat.st_mtime) == mark.tv_sec && i64::try_from(stat.st_mtime_nsec) == Ok(mark.tv_nsec.into());
         Ok(is_marked)
     }
 

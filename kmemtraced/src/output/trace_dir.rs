@@ -24,8 +24,9 @@ const MAX_LOOKS: u32 = 100;
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
 /// A trace directory, locked while it is written. Where an earlier recording has the asked name, the directory is made beside it
-/// under a temporary name, and takes the asked name once the recording has begun: `NAME.exchange-…` has nothing that counts, and the next
-/// recording removes it if its recorder is gone; `NAME.begun-…` has a recording that did not take the name.
+/// under a temporary name, and takes the asked name once the recording has begun: `NAME.exchange-…` has nothing that counts, or a
+/// replaced recording; `NAME.begun-…` has a recording that did not take the name. Neither is removed by a later recorder, which cannot know
+/// who made it.
 pub(crate) struct TraceDir {
     /// Path for messages.
     pub(crate) dir: PathBuf,
@@ -81,7 +82,6 @@ impl TraceDir {
             bail!("{shown}: is in a file system of the kernel ({kind}), which stores no files: use another place (-o)");
         }
         let earlier = Earlier::find(&parent, &dir, asked, given.is_none(), force)?;
-        earlier::remove_leftovers(&parent, asked);
         let name = match &earlier {
             None => asked.to_owned(),
             Some(_) => earlier::temporary_name(asked, earlier::UNBEGUN)?,
@@ -165,7 +165,10 @@ impl TraceDir {
         let begun = earlier::temporary_name(&earlier.name, earlier::BEGUN)?;
         if let Err(error) = self.parent.rename(&self.name, &begun) {
             self.dir.set_file_name(&self.name);
-            bail!("{}: cannot be renamed: {error}: rename it, or the next recording removes it", self.dir.display());
+            bail!(
+                "{}: cannot be renamed: {error}: the recording is there; rename it once that is possible",
+                self.dir.display()
+            );
         }
         let unbegun = std::mem::replace(&mut self.name, begun);
         let shown = self.dir.with_file_name(&self.name);
@@ -199,7 +202,7 @@ impl TraceDir {
                 older
             }
         };
-        // If this recorder is killed before it is gone, the next recording removes it.
+        // What a kill leaves of it is not to be taken for a recording that has begun.
         if held.is_at(&self.parent, &name).unwrap_or(false) && self.parent.rename(&name, &unbegun).is_ok() {
             name = unbegun;
         }

@@ -327,6 +327,8 @@ impl Server {
 
     fn report(&self, number: usize, dir: &OsStr) -> io::Result<Child> {
         let mut command = Command::new(report::program());
+        // A recorder ends by itself: no pager waits for somebody who leaves it.
+        command.env("KMEMTRACE_PAGER", "");
         command.args(self.job.reports.get(number).into_iter().flatten()).arg(dir);
         if let Some(file) = &self.job.file {
             command.stdout(file.try_clone()?);

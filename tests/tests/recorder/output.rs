@@ -121,11 +121,9 @@ fn a_new_recording_replaces_one_while_it_records() -> Result<(), Skip> {
         left.iter().for_each(|name| dir.write(&format!("trace/{name}"), b"x"));
         dir.write("trace/cpu1.out.packing-0123456789abcdef", b"x");
         let old = fs::metadata(dir.file("trace/meta.out")).unwrap().ino();
-        // Recorders that were killed before they recorded, or while they removed a replaced recording, leave the first one, and other
-        // programs the others.
+        // Whoever made directories of such names, they stay.
         let digits = "0123456789abcdef";
-        dir.write(&format!("trace.exchange-{digits}/cpu0.out"), b"x");
-        let others = [format!("trace.begun-{digits}"), format!("trace.exchange-{digits}.aside")];
+        let others = [format!("trace.begun-{digits}"), format!("trace.exchange-{digits}")];
         others.iter().for_each(|name| dir.write(&format!("{name}/cpu0.out"), b"x"));
         let mut command = kmemtraced();
         command.current_dir(dir.path()).args(["-q", "-f", "-B", &instance_name(), "-o", form]);

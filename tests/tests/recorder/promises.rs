@@ -14,6 +14,7 @@ use kmemtrace_tests::programs::{check, json, program, run, run_to, until};
 use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name, kmemtraced, sandbox};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::terminal::Terminal;
 use kmemtrace_tests::{load, views};
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
@@ -21,6 +22,7 @@ use serde_json::Value;
 use zerocopy::FromBytes;
 
 kmemtrace_tests::tests![
+    a_report_of_the_recorder_waits_for_no_pager,
     an_event_stays_unread_no_longer_than_flush_says,
     under_load_the_files_are_as_fresh,
     a_foreign_hand_on_each_control_file_is_told,
@@ -633,5 +635,23 @@ fn without_any_option_it_records_what_the_help_says() -> Result<(), Skip> {
     let mut again = kmemtraced();
     let status = again.current_dir(directory.path()).args(["-q", "-d", "0.2"]).stderr(Stdio::null()).status();
     assert!(status.unwrap().success() && second.join("meta.out").exists(), "an earlier one is kept");
+    Ok(())
+}
+
+fn a_report_of_the_recorder_waits_for_no_pager() -> Result<(), Skip> {
+    can_record()?;
+    let directory = Directory::new(&[]);
+    let (paged, trace) = (directory.file("paged"), directory.file("trace"));
+    let recorder =
+        format!("{} -q -d 0.2 -B {} {}", program("kmemtraced").display(), instance_name(), sandbox().join(" "));
+    // The screen has fewer lines than any summary.
+    let line = format!(
+        "PAGER='touch {}' {recorder} --report summary -o {}; echo the end; read wait",
+        paged.display(),
+        trace.display()
+    );
+    let terminal = Terminal::start(&line, (100, 5))?;
+    terminal.wait_for("the end");
+    assert!(trace.join("cpu0.out").exists() && !paged.exists());
     Ok(())
 }

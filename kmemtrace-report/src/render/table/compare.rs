@@ -91,6 +91,9 @@ fn unlike(view: &CompareBody<'_>) -> Vec<String> {
     if differ_in_length(view) && is_of_events {
         lines.push("One side is longer: TOTAL/S compares bytes a second.".to_owned());
     }
+    if matches!((view.before.trace.begun, view.after.trace.begun), (Some(before), Some(after)) if before > after) {
+        lines.push("The side before was recorded after the other one: they may be exchanged.".to_owned());
+    }
     let one_sided = view.totals.iter().filter(|(_, sum)| is_of_events && sum.before.is_empty() != sum.after.is_empty());
     for (space, sum) in one_sided {
         let side = if sum.before.is_empty() { "after" } else { "before" };
