@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use anyhow::anyhow;
+use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
@@ -18,6 +19,12 @@ const NICE: i32 = -20;
 /// Thread id of the caller, in its pid namespace.
 pub(crate) fn own_tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// True if no thread has this id any more. A thread that ends in order has told its result before.
+pub(crate) fn is_gone(tid: i32) -> bool {
+    let pid = rustix::process::Pid::from_raw(tid);
+    pid.is_some_and(|pid| matches!(rustix::thread::sched_getaffinity(Some(pid)), Err(Errno::SRCH)))
 }
 
 /// Priority that a thread was granted.

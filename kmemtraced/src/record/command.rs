@@ -26,9 +26,16 @@ const MAX_POLLS: u32 = 100;
 /// its exit status, 128 + n for signal n; `None` where it goes on.
 pub(crate) fn leave(launcher: &mut Launcher, command: Program, signals: &Signals) -> Option<u8> {
     for tries in 0..MAX_POLLS {
-        if let Ok(Some(status)) = launcher.try_wait(command) {
-            let code = status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(0);
-            return Some(u8::try_from(code).unwrap_or(u8::MAX));
+        match launcher.try_wait(command) {
+            Ok(Some(status)) => {
+                let code = status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(0);
+                return Some(u8::try_from(code).unwrap_or(u8::MAX));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                say(format!("kmemtraced: the command may go on: {error}"));
+                return None;
+            }
         }
         if tries == 0 {
             launcher.signal(command, Signal::TERM);
@@ -38,7 +45,11 @@ pub(crate) fn leave(launcher: &mut Launcher, command: Program, signals: &Signals
         }
         thread::sleep(POLL_INTERVAL);
     }
-    say("kmemtraced: the command goes on");
+    if launcher.is_silent() {
+        say(format!("kmemtraced: the command may go on: {}", launcher.silent()));
+    } else {
+        say("kmemtraced: the command goes on");
+    }
     None
 }
 
@@ -60,14 +71,13 @@ pub(crate) fn report(args: &Args, dir: &Path, launcher: Option<&mut Launcher>, s
     let mut reported = Reported::All;
     for (number, words) in memstrack::reports(args).iter().enumerate() {
         let shown = words.join(" ");
-        match launcher.report(number, dir).and_then(|program| wait_for(launcher, program, signals)) {
+        let started = launcher.report(number, dir, || signals.is_pressing());
+        match started.and_then(|program| wait_for(launcher, program, signals)) {
             Ok(Some(status)) if status.success() => {}
             // The report has said why.
             Ok(Some(_)) => reported = Reported::NotAll,
-            Ok(None) => {
-                say(format!("kmemtraced: --report {shown}: ended by a signal"));
-                return Reported::Interrupted;
-            }
+            Ok(None) => return interrupted(&shown),
+            Err(_) if signals.is_pressing() => return interrupted(&shown),
             Err(error) => {
                 say(format!("kmemtraced: --report {shown}: {}: {error}", report::program().display()));
                 reported = Reported::NotAll;
@@ -77,16 +87,25 @@ pub(crate) fn report(args: &Args, dir: &Path, launcher: Option<&mut Launcher>, s
     reported
 }
 
-/// Waits for a report to end, and returns its status; kills it and returns `None` at a stop signal.
+fn interrupted(report: &str) -> Reported {
+    say(format!("kmemtraced: --report {report}: ended by a signal"));
+    Reported::Interrupted
+}
+
+/// Waits for a report to end, and returns its status; kills it and returns `None` at a stop signal. An error if the launcher gives no
+/// sign of life.
 fn wait_for(launcher: &mut Launcher, program: Program, signals: &Signals) -> io::Result<Option<ExitStatus>> {
     loop {
-        match launcher.try_wait(program)? {
-            Some(status) => return Ok(Some(status)),
-            None if signals.is_pressing() => {
-                launcher.signal(program, Signal::KILL);
-                return Ok(None);
-            }
-            None => thread::sleep(POLL_INTERVAL),
+        if let Some(status) = launcher.try_wait(program)? {
+            return Ok(Some(status));
         }
+        if signals.is_pressing() {
+            launcher.signal(program, Signal::KILL);
+            return Ok(None);
+        }
+        if launcher.has_gone_silent() {
+            return Err(launcher.silent());
+        }
+        thread::sleep(POLL_INTERVAL);
     }
 }

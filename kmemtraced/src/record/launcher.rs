@@ -1,7 +1,8 @@
 //! Launcher: a process that starts COMMAND and the reports, with the caller's privileges, limits, priority and OOM score.
 //!
 //! It is forked before the recorder changes any of these, and has no descriptor of the recording. Orders come through one pipe, and what
-//! became of them goes back through another. The launcher ends when the recorder's end of the pipe is closed.
+//! became of them goes back through another. The launcher ends when the recorder's end of the pipe is closed; one that was stopped, by
+//! COMMAND maybe, is killed by the kernel when the recorder ends, and nobody waits for its answers without end.
 //!
 //! The kernel lists the tasks of a recording of COMMAND alone by thread id, and adds the children of a listed task when they are made. So a
 //! thread of its own starts such a COMMAND, which is recorded from its first event on, and ends. The kernel takes it off the list then.
@@ -28,6 +29,15 @@ use crate::process::thread::own_tid;
 
 /// Stack of the thread that starts COMMAND, bytes.
 const STACK: usize = 256 << 10;
+/// Interval at which a wait for an answer looks whether it is still wanted.
+const ANSWER_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Intervals that the start of COMMAND is waited for: it runs then, or is told later, and nothing is read from the buffers meanwhile.
+const START_INTERVALS: u32 = 50;
+/// Intervals, or looks at a program that runs, after which a launcher that has not answered is given up. They are counted, so that a time
+/// in which the recorder was stopped, too, is none.
+const ANSWER_INTERVALS: u32 = 1500;
+/// Looks at a program that runs between two signs of life that the launcher is asked for.
+const LOOKS: u32 = 50;
 /// Name of the process, so that it is not taken for the recorder.
 const NAME: &std::ffi::CStr = c"kmemtrace-run";
 
@@ -50,7 +60,7 @@ mod kind {
     pub(super) const COMMAND: u8 = 2;
     /// Starts the report of a number, on a directory whose path has a length and follows; answered by `STARTED` or `FAILED`.
     pub(super) const REPORT: u8 = 3;
-    /// Sends a program a signal.
+    /// Sends a program a signal, 0 for none; answered by `SIGNALLED`.
     pub(super) const SIGNAL: u8 = 4;
     /// Thread id.
     pub(super) const THREAD: u8 = 5;
@@ -60,6 +70,7 @@ mod kind {
     pub(super) const FAILED: u8 = 7;
     /// Process id and status of a program that has ended; comes unasked.
     pub(super) const ENDED: u8 = 8;
+    pub(super) const SIGNALLED: u8 = 9;
 }
 
 /// An order or an answer: its kind, and two numbers.
@@ -84,7 +95,7 @@ impl Frame {
 /// Program that the launcher has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Process id; `None` if the launcher was killed, maybe by the program itself, before it told the id.
+    /// Process id; `None` if the launcher was killed or stopped, maybe by the program itself, before it told the id.
     pub(crate) pid: Option<i32>,
 }
 
@@ -95,10 +106,20 @@ pub(crate) struct Launcher {
     pub(crate) pid: i32,
     orders: PipeWriter,
     answers: PipeReader,
+    /// Number of orders without an answer.
+    unanswered: u32,
+    /// Looks at a program since the last answer or order.
+    looks: u32,
+    /// Process id of COMMAND, where it was told when nobody waited for it any more.
+    late: Option<i32>,
     ended: Vec<(i32, ExitStatus)>,
 }
 
 impl Launcher {
+    fn new(pid: i32, orders: PipeWriter, answers: PipeReader) -> Launcher {
+        Launcher { pid, orders, answers, unanswered: 0, looks: 0, late: None, ended: Vec::new() }
+    }
+
     /// Forks the launcher, before the first thread is started; `None` where there is nothing to start. It does without the descriptors of
     /// the recording that are there.
     pub(crate) fn fork(job: Job, of_recording: &mut Option<impl Sized>) -> anyhow::Result<Option<Launcher>> {
@@ -113,10 +134,12 @@ impl Launcher {
             )
         })?;
         if let Some(pid) = forked {
-            return Ok(Some(Launcher { pid, orders, answers, ended: Vec::new() }));
+            return Ok(Some(Launcher::new(pid, orders, answers)));
         }
         drop((orders, answers, of_recording.take()));
         let _ = rustix::thread::set_name(NAME);
+        // A launcher that is stopped does not see that the recorder has ended.
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         // Handlers, which programs do not inherit: a signal for the whole process group is for the recorder and for COMMAND.
         let _ = Signals::take();
         // A recorder that is gone has no use for the reason.
@@ -125,51 +148,81 @@ impl Launcher {
     }
 
     fn order(&mut self, frame: Frame, path: &[u8]) -> io::Result<()> {
+        self.unanswered += 1;
+        self.looks = 0;
         frame.write(&mut self.orders, path).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => killed(),
             _ => error,
         })
     }
 
-    /// Next answer. Programs that have ended meanwhile are noted.
-    fn answer(&mut self) -> io::Result<Frame> {
-        loop {
+    /// Next answer that is there; programs that have ended are noted.
+    fn next(&mut self) -> io::Result<Option<Frame>> {
+        while has_data(&self.answers, Timespec::default())? {
             match Frame::read(&mut self.answers) {
                 Ok(Frame(kind::ENDED, pid, status)) => self.ended.push((pid, ExitStatus::from_raw(status))),
+                Ok(answer) => {
+                    self.unanswered = self.unanswered.saturating_sub(1);
+                    self.looks = 0;
+                    return Ok(Some(answer));
+                }
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(killed()),
-                answer => return answer,
+                Err(error) => return Err(error),
             }
         }
+        Ok(None)
+    }
+
+    /// The answer to the last order. An error of the kind `TimedOut` if there is none within some [`ANSWER_INTERVAL`], or `is_over`.
+    fn answer(&mut self, intervals: u32, is_over: impl Fn() -> bool) -> io::Result<Frame> {
+        for _ in 0..intervals {
+            if has_data(&self.answers, ANSWER_INTERVAL)?
+                && let Some(answer) = self.next()?
+                && self.unanswered == 0
+            {
+                return Ok(answer);
+            }
+            if is_over() {
+                break;
+            }
+        }
+        Err(self.silent())
     }
 
     /// Id of the thread that will start COMMAND.
     pub(crate) fn prepare(&mut self) -> io::Result<i32> {
         self.order(Frame(kind::PREPARE, 0, 0), &[])?;
-        match self.answer()? {
+        match self.answer(ANSWER_INTERVALS, || false)? {
             Frame(kind::THREAD, tid, _) => Ok(tid),
             Frame(_, error, _) => Err(io::Error::from_raw_os_error(error)),
         }
     }
 
-    /// Starts COMMAND. If the launcher is killed meanwhile, COMMAND may run, and the next wait for its end says so.
-    pub(crate) fn launch(&mut self) -> io::Result<Program> {
+    /// Starts COMMAND; `is_over`: nobody waits for the answer any more. If the launcher is killed or stopped meanwhile, COMMAND may run, and
+    /// the next wait for its end says so.
+    pub(crate) fn launch(&mut self, is_over: impl Fn() -> bool) -> io::Result<Program> {
         self.order(Frame(kind::COMMAND, 0, 0), &[])?;
-        match self.started() {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Program { pid: None }),
+        match self.started(START_INTERVALS, is_over) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::TimedOut) => {
+                Ok(Program { pid: None })
+            }
             started => started,
         }
     }
 
     /// Starts a report of this directory, by its number.
-    pub(crate) fn report(&mut self, number: usize, dir: &Path) -> io::Result<Program> {
+    pub(crate) fn report(&mut self, number: usize, dir: &Path, is_over: impl Fn() -> bool) -> io::Result<Program> {
+        if self.is_silent() {
+            return Err(self.silent());
+        }
         let path = dir.as_os_str().as_bytes();
         let [number, len] = [number, path.len()].map(|n| i32::try_from(n).unwrap_or(i32::MAX));
         self.order(Frame(kind::REPORT, number, len), path)?;
-        self.started()
+        self.started(ANSWER_INTERVALS, is_over)
     }
 
-    fn started(&mut self) -> io::Result<Program> {
-        match self.answer()? {
+    fn started(&mut self, intervals: u32, is_over: impl Fn() -> bool) -> io::Result<Program> {
+        match self.answer(intervals, is_over)? {
             Frame(kind::STARTED, pid, _) => Ok(Program { pid: Some(pid) }),
             Frame(_, error, _) => Err(not_run(error)),
         }
@@ -177,20 +230,51 @@ impl Launcher {
 
     /// Sends a program that was started a signal, if it still runs.
     pub(crate) fn signal(&mut self, program: Program, signal: Signal) {
-        if let Some(pid) = program.pid {
+        if let Some(pid) = program.pid.or(self.late) {
             // A launcher that is gone is told by the next wait.
             let _ = self.order(Frame(kind::SIGNAL, pid, signal.as_raw()), &[]);
         }
     }
 
-    /// Status of a program, if it has ended. An error if the launcher was killed, and the end of its programs cannot be known.
+    /// True while an order has no answer.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.unanswered > 0
+    }
+
+    /// True once, when an order has had no answer for too many looks at a program.
+    pub(crate) fn has_gone_silent(&self) -> bool {
+        self.is_silent() && self.looks == ANSWER_INTERVALS
+    }
+
+    /// Status of a program, if it has ended; now and then, the launcher is asked for a sign of life. An error if the launcher was killed, and the end of its programs cannot be known, or if a
+    /// COMMAND whose start nobody waited for could not be run.
     pub(crate) fn try_wait(&mut self, program: Program) -> io::Result<Option<ExitStatus>> {
-        while has_data(&self.answers)? {
-            if let Frame(kind::ENDED, pid, status) = Frame::read(&mut self.answers)? {
-                self.ended.push((pid, ExitStatus::from_raw(status)));
+        while let Some(answer) = self.next()? {
+            match answer {
+                Frame(kind::STARTED, pid, _) => self.late = Some(pid),
+                Frame(kind::FAILED, error, _) => return Err(not_run(error)),
+                Frame(..) => {}
             }
         }
-        Ok(self.ended.iter().find(|(pid, _)| Some(*pid) == program.pid).map(|(_, status)| *status))
+        let pid = program.pid.or(self.late);
+        if let Some((_, status)) = self.ended.iter().find(|(ended, _)| Some(*ended) == pid) {
+            return Ok(Some(*status));
+        }
+        self.looks = self.looks.saturating_add(1);
+        if !self.is_silent() && self.looks >= LOOKS {
+            self.order(Frame(kind::SIGNAL, 0, 0), &[])?;
+        }
+        Ok(None)
+    }
+
+    /// Error of a launcher that does not answer.
+    pub(crate) fn silent(&self) -> io::Error {
+        let text = format!(
+            "the process that starts programs ({}, pid {}) does not answer: another program has stopped it",
+            NAME.to_string_lossy(),
+            self.pid
+        );
+        io::Error::new(io::ErrorKind::TimedOut, text)
     }
 }
 
@@ -212,10 +296,9 @@ fn not_run(errno: i32) -> io::Error {
     }
 }
 
-/// True if a read does not wait.
-fn has_data(pipe: &PipeReader) -> io::Result<bool> {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&now)) {
+/// True if a read does not wait, now or within a time.
+fn has_data(pipe: &PipeReader, time: Timespec) -> io::Result<bool> {
+    match poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&time)) {
         Err(Errno::INTR) => Ok(false),
         ready => Ok(ready? > 0),
     }
@@ -307,7 +390,7 @@ impl Server {
                 {
                     let _ = kill_process(pid, signal);
                 }
-                Ok(())
+                self.answer(Frame(kind::SIGNALLED, 0, 0))
             }
             Frame(..) => Ok(()),
         }
@@ -381,7 +464,7 @@ mod tests {
         let (orders_in, orders) = io::pipe().unwrap();
         let (answers, answers_out) = io::pipe().unwrap();
         thread::spawn(move || Server::serve(job, orders_in, answers_out));
-        Launcher { pid: 0, orders, answers, ended: Vec::new() }
+        Launcher::new(0, orders, answers)
     }
 
     fn ended(launcher: &mut Launcher, program: Program) -> ExitStatus {
@@ -402,10 +485,10 @@ mod tests {
         let mut quick = launcher(job(&["sh", "-c", "exit 7"]));
         let tid = quick.prepare().unwrap();
         assert!(tid > 0 && tid != own_tid());
-        let program = quick.launch().unwrap();
+        let program = quick.launch(|| false).unwrap();
         assert_eq!(ended(&mut quick, program).code(), Some(7));
         let mut slow = launcher(job(&["sleep", "1000"]));
-        let program = slow.launch().unwrap();
+        let program = slow.launch(|| false).unwrap();
         assert_eq!(slow.try_wait(program).unwrap(), None);
         slow.signal(program, Signal::TERM);
         assert_eq!(ended(&mut slow, program).signal(), Some(Signal::TERM.as_raw()));
@@ -415,27 +498,27 @@ mod tests {
     fn a_command_whose_launcher_is_killed_may_run() {
         let (orders_in, orders) = io::pipe().unwrap();
         let (answers, answers_out) = io::pipe().unwrap();
-        let mut launcher = Launcher { pid: 0, orders, answers, ended: Vec::new() };
+        let mut launcher = Launcher::new(0, orders, answers);
         drop(answers_out);
-        let program = launcher.launch().unwrap();
+        let program = launcher.launch(|| false).unwrap();
         assert_eq!(program.pid, None);
         assert!(launcher.try_wait(program).is_err());
         drop(orders_in);
-        let error = launcher.launch().unwrap_err();
+        let error = launcher.launch(|| false).unwrap_err();
         assert_eq!(error.to_string(), "the process that starts programs (kmemtrace-run) was killed");
     }
 
     #[test]
     fn a_command_that_is_not_there_has_its_error() {
         let mut launcher = launcher(job(&["/no/such/program"]));
-        assert_eq!(launcher.launch().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(launcher.launch(|| false).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(launcher.prepare().is_ok());
-        assert_eq!(launcher.launch().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(launcher.launch(|| false).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
     fn a_command_that_may_not_be_executed_is_no_refusal_of_the_sandbox() {
-        let error = launcher(job(&["/"])).launch().unwrap_err();
+        let error = launcher(job(&["/"])).launch(|| false).unwrap_err();
         assert_eq!(error.to_string(), "it is a directory, or may not be executed: use an executable file");
     }
 }

@@ -17,8 +17,14 @@ pub(crate) struct Conditions<'a> {
     pub(crate) granted: Option<Granted>,
 }
 
-/// Lines about `lost` events, one for each reason. `outcomes` are those of all CPUs.
-pub(crate) fn lines(conditions: &Conditions<'_>, lost: u64, outcomes: &[(u32, Outcome)]) -> Vec<String> {
+/// Lines about `lost` events, one for each reason. `outcomes` are those of all CPUs; `disturbance` explains the events that no thread of
+/// the recorder was too slow for, with its remedy.
+pub(crate) fn lines(
+    conditions: &Conditions<'_>,
+    lost: u64,
+    outcomes: &[(u32, Outcome)],
+    disturbance: Option<&str>,
+) -> Vec<String> {
     let facts = conditions.facts;
     let larger = match *facts.framing {
         Framing::SubBuffers(_) if facts.since_boot => {
@@ -57,7 +63,7 @@ pub(crate) fn lines(conditions: &Conditions<'_>, lost: u64, outcomes: &[(u32, Ou
         format!("the reader of CPU {} did not run for {time} and {buffers} overran; {larger}{priority}", worst.cpu)
     });
     if unexplained > 0 {
-        lines.push(format!("{} lost: {larger}", were(unexplained)));
+        lines.push(format!("{} lost: {}", were(unexplained), disturbance.unwrap_or(larger)));
     }
     lines
 }
@@ -134,7 +140,7 @@ mod tests {
         let none = Overruns::default();
         let outcomes = [(0, outcome(none, 0)), (1, outcome(all, 149))];
         assert_eq!(
-            lines(&conditions, 325, &outcomes),
+            lines(&conditions, 325, &outcomes, None),
             [
                 "1 event was lost: the kernel's buffer of 16.0 MiB overran before the reader of CPU 1 began; record again with a larger \
              --buffer-size",
@@ -148,13 +154,18 @@ mod tests {
         let conditions = Conditions { asked: Priority::Nice, ..conditions };
         let slow = |events| Overruns { writer: overrun(events, 300), ..none };
         assert_eq!(
-            lines(&conditions, 27, &[(0, outcome(slow(7), 0)), (1, outcome(slow(20), 150))]),
+            lines(&conditions, 27, &[(0, outcome(slow(7), 0)), (1, outcome(slow(20), 150))], None),
             [
                 "27 events were lost: writing one block of CPU 1 took 150 ms, so no block was free and the kernel's buffers of 16.0 MiB of \
              2 CPUs overran; record again with a larger --buffer-size, or a faster disk",
             ]
         );
         // Counters that another program cleared may count less than the reader saw.
-        assert_eq!(lines(&conditions, 0, &[(0, outcome(slow(7), 0))]), [""; 0]);
+        assert_eq!(lines(&conditions, 0, &[(0, outcome(slow(7), 0))], None), [""; 0]);
+        let other = Some("another program changed the recording");
+        assert_eq!(
+            lines(&conditions, 2, &[(0, outcome(none, 0))], other),
+            ["2 events were lost: another program changed the recording"]
+        );
     }
 }

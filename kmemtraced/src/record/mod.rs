@@ -246,10 +246,8 @@ fn run(
         let running = Running { args, workers, output, signals, source, watcher, command: running, gate, names, tasks };
         (running.wait(), command)
     });
-    if waited.is_ok() {
-        // After a failed start the source is not stopped: a buffer that was taken over goes on recording.
-        stop(&*source, watcher.as_mut(), &mut names);
-    }
+    // After a failed start the source is not stopped: a buffer that was taken over goes on recording.
+    let is_stopped = waited.is_ok() && stop(&*source, watcher.as_mut(), &mut names);
     let reason = waited.as_ref().map_or(END_ERROR, |(stop, ..)| stop.reason);
     let outcomes = workers.stop(reason, |workers| {
         answer_counters(workers, signals);
@@ -263,7 +261,7 @@ fn run(
     // The instance cannot be removed while its control files are open.
     drop(watcher);
     // Reported before the source is undone, which may take the rest of a second.
-    let cut = report_cut(output, waited.as_ref().ok().map(|(stop, _)| stop), outcomes.as_deref().ok());
+    let cut = report_cut(output, waited.as_ref().ok().map(|(stop, _)| stop), outcomes.as_deref().ok(), signals);
     names.add_lines(&source.comms());
     drop(source);
     let ((stop, command), outcomes) = (waited?, outcomes?);
@@ -274,7 +272,8 @@ fn run(
     }
     let finished = names.finish(stop.reason);
     let whom = tasks::whom(args, tasks.as_deref());
-    let ended = shutdown::Ended { why: &stop.why, early: stop.reason == END_ERROR, foreign, whom };
+    let early = stop.reason == END_ERROR;
+    let ended = shutdown::Ended { why: &stop.why, early, foreign, unstopped: !is_stopped, whom };
     let status = shutdown::close(args, output, &conditions, &ended, &outcomes, finished.err());
     Ok(status_with_command(status, running, signals))
 }
@@ -348,11 +347,12 @@ fn meta_options(args: &Args, facts: &SourceFacts) -> MetaOptions {
     }
 }
 
-/// Ends the recording of events, after a last look at the control files and the machine's memory.
-fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, names: &mut Names) {
+/// Ends the recording of events, after a last look at the control files and the machine's memory; false if the kernel records on.
+fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, names: &mut Names) -> bool {
     report_change(watcher.as_mut().and_then(|watcher| watcher.compare_now()));
     names.stopping();
-    match source.stop() {
+    let stopped = source.stop();
+    match &stopped {
         Ok(()) => {
             if let Some(watcher) = watcher {
                 watcher.switch(false, &[]);
@@ -362,6 +362,7 @@ fn stop(source: &dyn TraceSource, mut watcher: Option<&mut Watcher>, names: &mut
             "kmemtraced: {error:#}: the kernel records until the buffers are removed, and events at the end count as lost"
         )),
     }
+    stopped.is_ok()
 }
 
 /// Id of the thread that starts COMMAND, where COMMAND is recorded alone.
@@ -408,11 +409,16 @@ fn take_name(args: &Args, output: &mut Destination) {
     }
 }
 
-/// Reports a recording that a second signal cut short and returns its exit status; `None` where all files have their end.
-fn report_cut(output: &Destination, stop: Option<&Stop>, outcomes: Option<&[(u32, Outcome)]>) -> Option<u8> {
+/// Reports a recording that was cut short and returns its exit status; `None` where all files have their end.
+fn report_cut(
+    output: &Destination,
+    stop: Option<&Stop>,
+    outcomes: Option<&[(u32, Outcome)]>,
+    signals: &Signals,
+) -> Option<u8> {
     let (stop, outcomes) = stop.zip(outcomes)?;
     let is_cut = outcomes.iter().any(|(_, outcome)| outcome.unfinished);
-    is_cut.then(|| shutdown::cut(output, &stop.why, outcomes))
+    is_cut.then(|| shutdown::cut(output, &stop.why, outcomes, signals.is_second()))
 }
 
 /// COMMAND's exit status where the recording has nothing worse to report than lost events, else the recording's.

@@ -35,8 +35,21 @@ pub(crate) struct Ended<'a> {
     pub(crate) early: bool,
     /// True if another program changed the recording.
     pub(crate) foreign: bool,
+    /// True if the kernel recorded on, because it could not be told to stop.
+    pub(crate) unstopped: bool,
     /// Tasks that were recorded alone, as text for the user.
     pub(crate) whom: String,
+}
+
+impl Ended<'_> {
+    /// What explains lost events beside slow threads, with its remedy.
+    fn disturbance(&self) -> Option<&'static str> {
+        match (self.unstopped, self.foreign) {
+            (true, _) => Some("the kernel recorded on until the buffers were removed"),
+            (_, true) => Some("another program changed the recording: record in an instance of another name (-B NAME)"),
+            _ => None,
+        }
+    }
 }
 
 /// Sums over the files of a recording.
@@ -95,7 +108,7 @@ pub(crate) fn close(
         say_scope(facts, &ended.whom);
     }
     say_each_cpu(args, totals.events, outcomes);
-    say_losses(conditions, &totals, outcomes, failed.is_none());
+    say_losses(conditions, &totals, outcomes, failed.is_none(), ended.disturbance());
     if let Some((name, error)) = &failed {
         say(format!("kmemtraced: {shown}/{name}: {error}, {}; what is there is valid", output.remedy(error)));
         return ENDED_EARLY;
@@ -154,13 +167,8 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
         say(format!("{own} of the events ({share:.2}%) are of the recorder's own threads"));
     }
     for (cpu, o) in outcomes {
-        if let Some(error) = &o.unreadable {
-            let what = if o.counted {
-                "its buffer could not be read to the end"
-            } else {
-                "its counters could not be read at the end"
-            };
-            say(format!("kmemtraced: CPU {cpu}: {what}: {error}: events may be missing: record again"));
+        if let Some(why) = &o.unreadable {
+            say(format!("kmemtraced: CPU {cpu}: {why}: events may be missing: record again"));
         }
     }
     for (cpu, o) in outcomes.iter().filter(|(_, o)| o.read_by_others > 0) {
@@ -172,7 +180,13 @@ fn say_each_cpu(args: &Args, events: u64, outcomes: &[(u32, Outcome)]) {
 }
 
 /// Reports lost events with the remedy; none where a file could not be written, which is the reason then.
-fn say_losses(conditions: &Conditions<'_>, totals: &Totals, outcomes: &[(u32, Outcome)], is_written: bool) {
+fn say_losses(
+    conditions: &Conditions<'_>,
+    totals: &Totals,
+    outcomes: &[(u32, Outcome)],
+    is_written: bool,
+    disturbance: Option<&str>,
+) {
     if totals.cleared {
         say("another program cleared the buffer while recording: an unknown number of events is missing");
     }
@@ -183,18 +197,20 @@ fn say_losses(conditions: &Conditions<'_>, totals: &Totals, outcomes: &[(u32, Ou
         ));
     }
     if totals.lost > by_others && is_written {
-        losses::lines(conditions, totals.lost - by_others, outcomes).into_iter().for_each(say);
+        losses::lines(conditions, totals.lost - by_others, outcomes, disturbance).into_iter().for_each(say);
     }
 }
 
-/// Reports a recording that a second signal cut short. Touches no file, because the disk may stall.
-pub(crate) fn cut(output: &Destination, why: &str, outcomes: &[(u32, Outcome)]) -> u8 {
+/// Reports a recording that was cut short, by a second signal or because the kernel has killed a writer. Touches no file, because the
+/// disk may stall.
+pub(crate) fn cut(output: &Destination, why: &str, outcomes: &[(u32, Outcome)], is_second: bool) -> u8 {
     let totals = Totals::of(outcomes);
     say(format!("stopped: {why}, at once   {}   {}", counted(totals.events, "event"), totals.size()));
     let unfinished = outcomes.iter().filter(|(_, o)| o.unfinished).map(|(cpu, _)| format!("cpu{cpu}.out, "));
     let (shown, unfinished) = (output.shown(), unfinished.collect::<String>());
+    let what = if is_second { "a second signal" } else { "an error of the kernel" };
     say(format!(
-        "kmemtraced: {shown}: a second signal cut {unfinished}meta.out short: events are missing at the end, what is there is valid"
+        "kmemtraced: {shown}: {what} cut {unfinished}meta.out short: events are missing at the end, what is there is valid"
     ));
     ENDED_EARLY
 }

@@ -1,5 +1,6 @@
 //! The time between start and stop: the recorder polls for a reason to stop and for changes by other programs.
 
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -128,12 +129,21 @@ impl Running<'_> {
         let (launcher, command) = self.command.as_mut()?;
         let program = self.args.command_name();
         match launcher.try_wait(*command) {
-            Ok(None) => None,
+            Ok(None) => {
+                if launcher.has_gone_silent() {
+                    let error = launcher.silent();
+                    messages::say(format!("kmemtraced: the end of {program} may not be seen: {error}: Ctrl-C stops"));
+                }
+                None
+            }
             Ok(Some(status)) => {
                 let how = status.code().map_or_else(|| format!("{status}"), |code| format!("exited {code}"));
                 Stop::new(format!("{program} {how}"), END_ASKED)
             }
-            Err(_) => Stop::new(format!("the process that started {program} was killed"), END_ERROR),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Stop::new(format!("the process that started {program} was killed"), END_ERROR)
+            }
+            Err(error) => Stop::new(format!("{program}: cannot be run: {error}"), END_ERROR),
         }
     }
 
@@ -151,6 +161,9 @@ impl Running<'_> {
             return None;
         }
         *looked = Instant::now();
+        if let Some(why) = self.workers.killed() {
+            return Stop::new(why, END_ERROR);
+        }
         let shown = self.output.shown();
         if self.output.place() == Place::Unreached {
             return Stop::new(format!("no path leads to {shown} any more"), END_ERROR);

@@ -91,6 +91,8 @@ pub(crate) struct LossAccount {
     is_cleared: bool,
     /// Reason why the last counters could not be read.
     uncounted: Option<io::Error>,
+    /// Why the kernel's buffer was not read to the end.
+    cut: Option<String>,
 }
 
 /// Loss of a whole file.
@@ -106,8 +108,8 @@ pub(crate) struct FinalLoss {
     /// Events that other programs read.
     pub(crate) read_by_others: u64,
     pub(crate) is_cleared: bool,
-    /// Reason why the last counters could not be read.
-    pub(crate) uncounted: Option<io::Error>,
+    /// Why the number of lost events is not known, for the user.
+    pub(crate) uncounted: Option<String>,
 }
 
 impl LossAccount {
@@ -144,6 +146,11 @@ impl LossAccount {
     /// Adds counters that could not be read; later counters make up for them.
     pub(crate) fn add_failure(&mut self, error: io::Error) {
         self.uncounted = Some(error);
+    }
+
+    /// Adds the reason why no more events of the buffer will come, in spite of what the counters say.
+    pub(crate) fn add_cut(&mut self, why: String) {
+        self.cut = Some(why);
     }
 
     /// Adds counters; returns a gap where the buffer was reset or a channel ran full, and the counters where they have grown.
@@ -197,10 +204,16 @@ impl LossAccount {
         }
         let grew =
             self.stats_read.map_or_else(Interval::default, |(from, _)| Interval::new(from, Interval::TO_THE_END));
-        let uncounted = self.uncounted.take();
-        if let Some(error) = &uncounted {
+        let unread = self.uncounted.take();
+        if let Some(error) = &unread {
             gaps.push(LossRecord::gap(GAP_UNCOUNTED, LOST_UNKNOWN, grew, error.to_string()));
         }
+        // From when on events are missing is not known, but all that were handed out are older.
+        if let Some(text) = &self.cut {
+            let interval = Interval::new(self.written.last, Interval::TO_THE_END);
+            gaps.push(LossRecord::gap(GAP_UNCOUNTED, LOST_UNKNOWN, interval, text.clone()));
+        }
+        let uncounted = unread.map(|error| format!("its counters could not be read at the end: {error}")).or(self.cut.take());
         let mut counters = self.stats.unwrap_or_default().after(&self.base);
         counters.recorder_lost = self.unwritten.into();
         // The buffer goes with the recording, and so do the events left in it.
@@ -399,8 +412,25 @@ mod tests {
         ];
         let (bytes, outcome) = written_of(description(&one_cpu()), messages);
         assert_eq!((outcome.lost, outcome.counted), (9, true));
-        assert_eq!(outcome.unreadable.map(|error| error.to_string()), Some("no such page".to_owned()));
+        let said = outcome.unreadable.unwrap_or_default();
+        assert!(said.ends_with(": no such page"), "{said}");
         assert_eq!(read_back(&bytes), (0, Some(9), Verdict::Lossy));
+    }
+
+    #[test]
+    fn a_buffer_that_was_not_read_to_the_end_leaves_the_loss_unknown() {
+        let messages = vec![
+            counted(Stats::default()),
+            counted(Stats { entries: 9, ..Stats::default() }),
+            Message::Cut("9 events stay".to_owned()),
+        ];
+        let (bytes, outcome) = written_of(description(&one_cpu()), messages);
+        assert_eq!((outcome.lost, outcome.counted), (9, false));
+        assert_eq!(outcome.unreadable.as_deref(), Some("9 events stay"));
+        assert_eq!(read_back(&bytes), (0, None, Verdict::Lossy));
+        let gap = payloads(&bytes, kind::GAP)[0].clone();
+        let gap = GapRecord::ref_from_prefix(&gap).unwrap().0;
+        assert_eq!(gap.interval.ends(), Some((None, None)));
     }
 
     #[test]

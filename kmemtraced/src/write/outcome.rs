@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::write::block_file::Stored;
@@ -21,6 +21,9 @@ pub(crate) struct Progress {
     pub(crate) load: CpuLoad,
     /// Blocks that wait for the writer.
     pub(crate) waiting: Arc<AtomicUsize>,
+    /// Thread ids of the reader and of the writer; 0 before they run.
+    pub(crate) reader: AtomicI32,
+    pub(crate) writer: AtomicI32,
 }
 
 /// Blocks of events by the way they are stored.
@@ -72,8 +75,8 @@ pub(crate) struct Outcome {
     pub(crate) cleared: bool,
     /// Events caused by the recorder's own threads; `None` where they were not counted.
     pub(crate) own: Option<u64>,
-    /// Reason why events stayed in the kernel's buffer, or why the last counters could not be read.
-    pub(crate) unreadable: Option<io::Error>,
+    /// Why events stayed in the kernel's buffer, or the last counters could not be read, for the user.
+    pub(crate) unreadable: Option<String>,
     /// True if the number of lost events is known.
     pub(crate) counted: bool,
     /// True if the file has no end block, because a second stop signal came first.

@@ -11,6 +11,7 @@ use kmemtrace_abi::kernel::format::PageShape;
 use kmemtrace_abi::kernel::relay;
 use kmemtrace_abi::kernel::subbuffer::{forget_number, trimmed_len};
 use kmemtrace_abi::target::Endian;
+use kmemtrace_abi::text::units::counted;
 use rustix::io::Errno;
 
 use crate::source::stop::Stop;
@@ -35,6 +36,9 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Drain attempts after the stop: at least 2, at most 40, for events that another CPU reserved and has not committed yet.
 const DRAIN_ATTEMPTS: std::ops::Range<u32> = 2..40;
+/// The last of them without a byte, of a buffer that has events, after which the buffer is taken for one that the kernel has stopped: an
+/// error of its own in `kernel/trace/ring_buffer.c` (`RB_WARN_ON`) does so, without a word to those who read.
+const STUCK_ATTEMPTS: u32 = 20;
 /// Time between the reservation of an event and its commit, nanoseconds, rounded up generously. A reader on its CPU finds no event
 /// between the two; one of a CPU that was offline for a while may run elsewhere.
 const WATERMARK_SLACK: u64 = 10_000_000;
@@ -51,6 +55,8 @@ pub(crate) enum Message {
     Watermark(Watermark),
     /// Reasons why the kernel's buffer overran, at the end.
     Overruns(Overruns),
+    /// Why no more comes of the buffer, though it may have events: the last message.
+    Cut(String),
 }
 
 /// End of a reader: the writer has ended, or all is abandoned.
@@ -117,7 +123,7 @@ impl Reader {
     fn drain(&mut self) -> Result<(), Gone> {
         let mut buffer = BlockBuffer::empty(self.take_memory()?);
         let (mut flushed, mut counted) = (Instant::now(), Instant::now());
-        let mut attempts = 0;
+        let (mut attempts, mut stuck) = (0, 0);
         // Events lost up to here are those from before the reader began.
         self.look();
         loop {
@@ -127,7 +133,7 @@ impl Reader {
             }
             let stopping = self.stop.is_set();
             let left = self.flush.saturating_sub(flushed.elapsed());
-            let mut is_idle = false;
+            let (mut is_idle, held) = (false, buffer.payload().len());
             // Below its wake-up watermark the kernel reports no data, so the flush timer takes it.
             if stopping || left.is_zero() || self.source.wait(LONGEST_WAIT.min(left), &self.stop) {
                 let begun = self.source.now().or_else(|| self.counted_now(left.is_zero()));
@@ -146,8 +152,10 @@ impl Reader {
             let is_due = left.is_zero() || stopping;
             let sample = (counted.elapsed() >= SAMPLE_INTERVAL || stopping).then(|| self.sample());
             attempts += u32::from(stopping);
-            let is_empty = sample.as_ref().is_some_and(|s| s.as_ref().is_ok_and(|s| s.stats.entries == 0));
+            let unread = sample.as_ref().and_then(|sample| Some(sample.as_ref().ok()?.stats.entries));
+            let is_empty = unread == Some(0);
             let last = stopping && attempts >= DRAIN_ATTEMPTS.start && (is_empty || attempts >= DRAIN_ATTEMPTS.end);
+            stuck = if stopping && !is_empty && buffer.payload().len() == held { stuck + 1 } else { 0 };
             // Blocks go to the writer before counters that were read after them.
             if (is_due || sample.is_some()) && !buffer.payload().is_empty() {
                 self.hand_over(&mut buffer, last)?;
@@ -161,7 +169,11 @@ impl Reader {
                 self.send(Message::Counters(sample))?;
             }
             if last {
-                return self.send(Message::Overruns(self.state.overruns.overruns()));
+                self.send(Message::Overruns(self.state.overruns.overruns()))?;
+                return match unread.filter(|_| stuck >= STUCK_ATTEMPTS && !self.state.is_error_reported) {
+                    Some(events) => self.send(Message::Cut(stuck_buffer(events))),
+                    None => Ok(()),
+                };
             }
             // Linux before 6.1 wakes the reader for every event, with only a partial sub-buffer there.
             if is_idle {
@@ -336,6 +348,12 @@ impl Reader {
         self.state.overruns.add_wait(begun.elapsed());
         memory
     }
+}
+
+/// Text about a buffer that has events and hands out none.
+fn stuck_buffer(events: u64) -> String {
+    let events = counted(events, "event");
+    format!("the kernel has {events} in its buffer that it does not hand out, and may have stopped the buffer (see dmesg)")
 }
 
 /// Trimmed length of what a read returned of a sub-buffer that is larger than the reads. The first piece has as many whole events as fit,

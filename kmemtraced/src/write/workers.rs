@@ -1,12 +1,12 @@
 //! Threads of a recording: a pinned reader and a writer for each CPU, with a pool of blocks that circulate between them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, TrySendError};
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Major, Watermark};
 use kmemtrace_sandbox::{Mode, Role, Sandbox};
 use rustix::thread::CpuSet;
@@ -17,7 +17,7 @@ use crate::output::destination::Destination;
 use crate::process::confine;
 use crate::process::memory;
 use crate::process::messages;
-use crate::process::thread::{Granted, not_started, own_tid, prioritize};
+use crate::process::thread::{Granted, is_gone, not_started, own_tid, prioritize};
 use crate::source::stop::Stop;
 use crate::source::{CpuSource, Framing, TraceSource};
 use crate::write::block_buffer::HEADER_ROOM;
@@ -51,11 +51,44 @@ struct CpuThreads {
     reader: Option<JoinHandle<()>>,
     writer: JoinHandle<Outcome>,
     progress: Arc<Progress>,
+    /// The writer's queue, while the reader may be killed by the kernel, which leaves the reader's own end of it open for ever.
+    full: Option<Sender<Message>>,
 }
 
 impl CpuThreads {
+    fn has_drained(&self) -> bool {
+        self.reader.as_ref().is_none_or(JoinHandle::is_finished) || self.is_reader_killed()
+    }
+
+    /// True if the threads have ended, or have nothing to wait for.
     fn are_finished(&self) -> bool {
-        self.writer.is_finished() && self.reader.as_ref().is_none_or(JoinHandle::is_finished)
+        self.is_writer_killed() || self.writer.is_finished() && self.has_drained()
+    }
+
+    fn is_reader_killed(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| is_killed(&self.progress.reader, reader))
+    }
+
+    fn is_writer_killed(&self) -> bool {
+        is_killed(&self.progress.writer, &self.writer)
+    }
+
+    /// Ends the writer's queue behind a reader that has ended, in whatever way.
+    fn end_queue(&mut self) {
+        let Some(full) = self.full.as_ref().filter(|_| self.has_drained()) else { return };
+        let text = || "the kernel killed the thread that read its buffer (see dmesg)".to_owned();
+        // While the queue is full, the writer has something to do.
+        if !self.is_reader_killed() || !matches!(full.try_send(Message::Cut(text())), Err(TrySendError::Full(_))) {
+            self.full = None;
+        }
+    }
+}
+
+/// True if the kernel has killed a thread, because of an error of its own (an Oops): it has ended without a result.
+fn is_killed<T>(tid: &AtomicI32, thread: &JoinHandle<T>) -> bool {
+    match tid.load(Ordering::Acquire) {
+        0 => false,
+        tid => is_gone(tid) && !thread.is_finished(),
     }
 }
 
@@ -209,16 +242,19 @@ impl Spawner<'_> {
     fn start_cpu(&self, begun: Begun, workers: &mut Workers) -> anyhow::Result<()> {
         let Begun { cpu, writer, full, pool } = begun;
         let progress = Arc::clone(&writer.progress);
-        let writer =
-            start_thread(format!("write{cpu}"), None, confine::sandbox(Role::Writer), self, move || writer.run())?;
-        workers.threads.push(CpuThreads { cpu, reader: None, writer, progress });
+        let run = move || {
+            writer.progress.writer.store(own_tid(), Ordering::Release);
+            writer.run()
+        };
+        let writer = start_thread(format!("write{cpu}"), None, confine::sandbox(Role::Writer), self, run)?;
+        workers.threads.push(CpuThreads { cpu, reader: None, writer, progress, full: None });
         // A CPU that was never online has no buffer: its file is complete and empty.
         if let Some(source) = self.source.cpu(cpu)? {
-            let waiting = workers.threads.last().map(|threads| Arc::clone(&threads.progress.waiting));
-            let state = reader::State::new(waiting.unwrap_or_default());
-            let reader = self.start_reader(cpu, (source, state), full, pool, workers)?;
+            let progress = workers.threads.last().map(|threads| Arc::clone(&threads.progress)).unwrap_or_default();
+            let queue = full.clone();
+            let reader = self.start_reader(cpu, (source, progress), full, pool, workers)?;
             if let Some(threads) = workers.threads.last_mut() {
-                threads.reader = Some(reader);
+                (threads.reader, threads.full) = (Some(reader), Some(queue));
             }
         } else if self.options.watermarks {
             let _ = full.send(Message::Watermark(Watermark::new(u64::MAX, None)));
@@ -264,11 +300,12 @@ impl Spawner<'_> {
     fn start_reader(
         &self,
         cpu: u32,
-        (source, mut state): (Box<dyn CpuSource>, reader::State),
+        (source, progress): (Box<dyn CpuSource>, Arc<Progress>),
         full: Sender<Message>,
         pool: BlockPool,
         workers: &Workers,
     ) -> anyhow::Result<JoinHandle<()>> {
+        let mut state = reader::State::new(Arc::clone(&progress.waiting));
         // Counters from before events are enabled: loss up to here is not loss of the recording.
         let before = source.sample();
         state.overruns.set_base(before.as_ref().map_or(0, |sample| sample.stats.overrun));
@@ -287,6 +324,7 @@ impl Spawner<'_> {
         };
         let go = self.go.clone();
         let run = move || {
+            progress.reader.store(own_tid(), Ordering::Release);
             if reader.may_begin(&go) {
                 reader.run();
             }
@@ -362,7 +400,19 @@ impl Workers {
 
     /// True once all readers have ended.
     pub(crate) fn are_drained(&self) -> bool {
-        self.threads.iter().all(|threads| threads.reader.as_ref().is_none_or(JoinHandle::is_finished))
+        self.threads.iter().all(CpuThreads::has_drained)
+    }
+
+    /// A thread that the kernel has killed, for the user.
+    pub(crate) fn killed(&self) -> Option<String> {
+        self.threads.iter().find_map(|threads| {
+            let role = match (threads.is_reader_killed(), threads.is_writer_killed()) {
+                (true, _) => "reader",
+                (_, true) => "writer",
+                _ => return None,
+            };
+            Some(format!("the kernel killed the {role} of CPU {} (see dmesg)", threads.cpu))
+        })
     }
 
     /// Lets the readers start to drain the buffers.
@@ -398,6 +448,7 @@ impl Workers {
         self.stop.set();
         let mut abandoned = None;
         while !self.threads.iter().all(CpuThreads::are_finished) {
+            self.threads.iter_mut().for_each(CpuThreads::end_queue);
             meanwhile(&self);
             let is_second = self.abandon.load(Ordering::Acquire);
             if is_second && abandoned.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
@@ -407,8 +458,9 @@ impl Workers {
         }
         let mut outcomes = Vec::new();
         for threads in self.threads {
-            let outcome = if threads.are_finished() {
-                if let Some(reader) = threads.reader {
+            let outcome = if threads.writer.is_finished() && threads.has_drained() {
+                // One that was killed has no result to wait for.
+                if let Some(reader) = threads.reader.filter(JoinHandle::is_finished) {
                     let _ = reader.join();
                 }
                 let failed = |_| anyhow!("the writer of CPU {} has failed", threads.cpu);

@@ -162,7 +162,9 @@ impl Writing {
     }
 
     fn take_messages(&mut self) {
-        while let Ok(message) = self.writer.full.recv() {
+        let mut is_cut = false;
+        // A reader that the kernel has killed still holds its end of the queue.
+        while !is_cut && let Ok(message) = self.writer.full.recv() {
             if self.is_abandoned() {
                 return;
             }
@@ -181,6 +183,10 @@ impl Writing {
                 }
                 Message::Counters(Err(error)) => self.loss.add_failure(error),
                 Message::Unreadable(error) => self.unreadable = Some(error),
+                Message::Cut(why) => {
+                    self.loss.add_cut(why);
+                    is_cut = true;
+                }
                 Message::Watermark(watermark) => self.put(kind::WATERMARK, watermark.as_bytes()),
                 Message::Overruns(overruns) => self.overruns = overruns,
             }
@@ -288,6 +294,7 @@ impl Writing {
         // Blocks at the end are small: there may be room for them where there was none for data.
         let failed = self.failure.take();
         let FinalLoss { gaps, counters, grew, marks, read_by_others, is_cleared, uncounted } = self.loss.finish();
+        let unreadable = self.unreadable.take().filter(|_| counters.unread.get() > 0);
         self.put_all(gaps);
         let EventSpan { events, first, last } = self.loss.written();
         let end = End {
@@ -315,7 +322,7 @@ impl Writing {
             cleared: is_cleared,
             own: self.writer.own.as_ref().map(|_| self.own_events),
             counted: uncounted.is_none(),
-            unreadable: uncounted.or(self.unreadable.filter(|_| counters.unread.get() > 0)),
+            unreadable: uncounted.or(unreadable.map(|error| format!("its buffer could not be read to the end: {error}"))),
             unfinished: false,
             overruns: self.overruns,
             slowest_write: self.slowest_write,

@@ -16,7 +16,7 @@ use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::terminal::Terminal;
 use kmemtrace_tests::{load, views};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use zerocopy::FromBytes;
@@ -30,6 +30,7 @@ kmemtrace_tests::tests![
     sub_buffers_of_another_size_leave_readable_files,
     a_switch_that_cannot_be_written_is_told_as_such,
     a_command_that_kills_what_started_it_is_told,
+    a_command_that_stops_what_started_it_holds_up_nothing,
     a_buffer_cleared_before_its_first_read_is_told,
     a_change_during_set_up_is_told,
     a_buffer_cleared_after_the_stop_is_told,
@@ -300,6 +301,43 @@ fn a_command_that_kills_what_started_it_is_told() -> Result<(), Skip> {
         assert!(recorded.trace().join("meta.out").is_file());
     }
     Ok(())
+}
+
+fn a_command_that_stops_what_started_it_holds_up_nothing() -> Result<(), Skip> {
+    can_record()?;
+    let may = "kmemtraced: the command may go on: the process that starts programs (kmemtrace-run, pid";
+    // A limit ends the recording; without one the first signal does, and the second one the wait for a report.
+    for (options, by_signals) in [(["-d", "1"], false), (["--report", "summary"], true)] {
+        let directory = Directory::new(&[]);
+        let (trace, told) = (directory.file("trace"), directory.file("told"));
+        let text = |file: &str| fs::read_to_string(directory.file(file)).unwrap_or_default();
+        let mut command = kmemtraced();
+        command.args(["-B", &instance_name(), "-b", "1M"]).args(options).arg("-o").arg(&trace);
+        command.args(["--", "sh", "-c", "kill -STOP $PPID; echo $PPID $$ >pids; exec sleep 1000"]);
+        let mut child = command.current_dir(directory.path()).stderr(fs::File::create(&told).unwrap()).spawn().unwrap();
+        until("COMMAND has stopped its launcher", || text("pids").ends_with('\n'));
+        let pids = text("pids");
+        let (launcher, sleep) = pids.trim().split_once(' ').unwrap();
+        if by_signals {
+            terminate(child.id());
+            until("the recording has ended", || text("told").contains(may));
+            terminate(child.id());
+        }
+        let (status, said) = (child.wait().unwrap(), text("told"));
+        kill_process(Pid::from_raw(sleep.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+        assert_eq!(status.code(), Some(if by_signals { 3 } else { 0 }), "{said}");
+        let why = if by_signals { "stopped: SIGTERM" } else { "stopped: --duration" };
+        assert!(said.contains(why) && said.contains(may) && trace.join("meta.out").is_file(), "{said}");
+        until("the launcher has ended", || {
+            let state = fs::read_to_string(format!("/proc/{launcher}/stat")).unwrap_or_default();
+            state.is_empty() || state.contains(") Z ")
+        });
+    }
+    Ok(())
+}
+
+fn terminate(pid: u32) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::TERM).unwrap();
 }
 
 fn a_buffer_cleared_before_its_first_read_is_told() -> Result<(), Skip> {
