@@ -98,10 +98,11 @@ codes! {
         "While the recorder ran, another program switched tracing off, disabled an event, set a filter, cleared the buffer or changed \
          something else of the instance. The message says what it was. How many events that cost is not known; findings that touch \
          the time from when the state was last seen right to when it was seen right again are suspect.";
-    Uncounted = 108, Warning, Lossy, "the kernel's counters could not be read at the end",
-        "When the recording ended, the recorder could not read the counters of this CPU's buffer: the instance was removed, or the kernel \
-         refused. The message has the system's reason. Events lost since the counters were last read are not counted; findings from then \
-         on are suspect. Record again in an instance that no other program removes (-B).";
+    Uncounted = 108, Warning, Lossy, "the end of the kernel's buffer could not be read or counted",
+        "When the recording ended, the recorder could not read the counters of this CPU's buffer, because the instance was removed or the \
+         kernel refused; or the kernel no longer handed out what the buffer had, because it stopped the buffer or killed the thread that \
+         read it after an error of its own, which dmesg has. The message has the reason. Events lost from then on are not counted, and \
+         findings are suspect. Record again in an instance that no other program removes (-B).";
     UnknownLoss = 109, Warning, Lossy, "events lost for a reason that is not known here",
         "A newer version of the recorder tells of lost events and gives a reason that this program does not know. Time and number are \
          right, and findings of that time are suspect. Use a newer kmemtrace to learn the reason.";

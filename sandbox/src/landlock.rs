@@ -37,6 +37,8 @@ const NETWORK: u64 = 0b11;
 /// Version from which abstract sockets and signals of other processes can be: `LANDLOCK_SCOPE_*`.
 const WITH_SCOPES: i64 = 6;
 const SCOPES: u64 = 0b11;
+/// The one of signals among them.
+const SIGNALS: u64 = 0b10;
 
 /// Rights that are limited: none of them is left but by a rule.
 fn limited(version: i64) -> kernel::Limited {
@@ -69,10 +71,13 @@ fn rights(purpose: Purpose) -> u64 {
     }
 }
 
-/// Limits the calling thread to the rules.
-pub(crate) fn restrict(rules: &Rules) -> io::Result<()> {
+/// Limits the calling thread to the rules; `limits_signals`: to signals of its own process, too, where the kernel can.
+pub(crate) fn restrict(rules: &Rules, limits_signals: bool) -> io::Result<()> {
     let version = kernel::landlock_version()?;
-    let limited = limited(version);
+    let mut limited = limited(version);
+    if !limits_signals {
+        limited.scopes &= !SIGNALS;
+    }
     let set = kernel::landlock_set(&limited)?;
     for rule in rules.iter() {
         let rights = rights(rule.purpose) & limited.files;

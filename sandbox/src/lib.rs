@@ -106,17 +106,25 @@ pub struct Sandbox {
     role: Role,
     kept: Kept,
     rules: Rules,
+    /// False where landlock leaves signals to other processes alone.
+    limits_signals: bool,
 }
 
 impl Sandbox {
     /// A sandbox in which no file can be opened.
     pub fn new(role: Role) -> Sandbox {
-        Sandbox { role, kept: Kept::none(), rules: Rules::default() }
+        Sandbox { role, kept: Kept::none(), rules: Rules::default(), limits_signals: true }
     }
 
     /// Keeps capabilities, where the process has them.
     pub fn keep(&mut self, kept: Kept) {
         self.kept = self.kept.with(kept);
+    }
+
+    /// Leaves signals to other processes to the list of system calls. The kernel sends the signal that a child has asked for in case its
+    /// parent ends (`PR_SET_PDEATHSIG`) in the name of the thread that forked it, and landlock would hold it up.
+    pub fn keep_signals(&mut self) {
+        self.limits_signals = false;
     }
 
     /// Allows to read a file, or all that is beneath a folder.
@@ -195,7 +203,7 @@ impl Sandbox {
         let closings: [(Layer, &dyn Fn() -> io::Result<()>); 3] = [
             (Layer::Capabilities, &|| capabilities::drop_all_but(self.kept)),
             (Layer::NoNewPrivileges, &no_new_privileges),
-            (Layer::Landlock, &|| landlock::restrict(&self.rules)),
+            (Layer::Landlock, &|| landlock::restrict(&self.rules, self.limits_signals)),
         ];
         let mut missing = Vec::new();
         for (layer, close) in closings {

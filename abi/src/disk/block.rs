@@ -559,7 +559,8 @@ pub const GAP_FULL: u32 = 3;
 /// text names the file. The recorder writes the record when it sees the change, to the end of the trace, and again with its end
 /// once the state is right again: of records with the same start the last one counts.
 pub const GAP_FOREIGN: u32 = 4;
-/// `GapRecord::reason`: the kernel's counters could not be read at the end, so loss since the last time is not known.
+/// `GapRecord::reason`: the end of the kernel's buffer could not be read or counted, so loss from then on is not known; the text has the
+/// reason.
 pub const GAP_UNCOUNTED: u32 = 5;
 /// `GapRecord::reason`: the reader of a stream was too slow for blocks, which are in the recording's files where it has any. The block
 /// is in streams alone and has the number of the last block that was left out; its interval is that of their events.

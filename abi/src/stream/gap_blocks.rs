@@ -118,7 +118,7 @@ fn cause_of(reason: u32, lost: Option<u64>, text: &[u8]) -> (Code, GapCause, Str
         GAP_UNCOUNTED => {
             let error = shown(text, "the recorder does not say why");
             let message = format!(
-                "the kernel's counters could not be read at the end: {error}; events lost since they were last read are not counted"
+                "the end of the kernel's buffer could not be read or counted: {error}; events lost from then on are not counted"
             );
             (Code::Uncounted, GapCause::Recorder, message)
         }

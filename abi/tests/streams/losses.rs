@@ -261,7 +261,7 @@ fn a_gap_block_without_times_stands_where_the_loss_was() {
             LOST_UNKNOWN,
             Code::Uncounted,
             GapCause::Recorder,
-            "the kernel's counters could not be read at the end: text; events lost since they were last read are not counted",
+            "the end of the kernel's buffer could not be read or counted: text; events lost from then on are not counted",
         ),
         (
             99,

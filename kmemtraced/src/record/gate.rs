@@ -68,7 +68,10 @@ impl Gate {
         if self.mode == Mode::Off {
             return Ok(());
         }
-        self.sandbox.send(undoing(allowed.source)?).map_err(|_| anyhow!("the first thread has ended"))?;
+        let mut of_first_thread = undoing(allowed.source)?;
+        // It has forked the launcher, which is killed when this process ends.
+        of_first_thread.keep_signals();
+        self.sandbox.send(of_first_thread).map_err(|_| anyhow!("the first thread has ended"))?;
         self.first_thread.unpark();
         self.closed.recv().map_err(|_| anyhow!("the first thread has ended"))??;
         let sandbox = recording(allowed, true)?;

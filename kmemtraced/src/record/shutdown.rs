@@ -43,10 +43,11 @@ pub(crate) struct Ended<'a> {
 
 impl Ended<'_> {
     /// What explains lost events beside slow threads, with its remedy.
-    fn disturbance(&self) -> Option<&'static str> {
-        match (self.unstopped, self.foreign) {
-            (true, _) => Some("the kernel recorded on until the buffers were removed"),
-            (_, true) => Some("another program changed the recording: record in an instance of another name (-B NAME)"),
+    fn disturbance(&self, totals: &Totals) -> Option<&'static str> {
+        match (totals.uncounted, self.unstopped, self.foreign) {
+            (true, ..) => Some("a buffer could not be read to the end"),
+            (_, true, _) => Some("the kernel recorded on until the buffers were removed"),
+            (.., true) => Some("another program changed the recording: record in an instance of another name (-B NAME)"),
             _ => None,
         }
     }
@@ -60,7 +61,7 @@ struct Totals {
     read_by_others: u64,
     /// A buffer was cleared during the recording.
     cleared: bool,
-    /// The last counters of a CPU could not be read.
+    /// The end of a CPU's buffer could not be read or counted.
     uncounted: bool,
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn close(
         say_scope(facts, &ended.whom);
     }
     say_each_cpu(args, totals.events, outcomes);
-    say_losses(conditions, &totals, outcomes, failed.is_none(), ended.disturbance());
+    say_losses(conditions, &totals, outcomes, failed.is_none(), ended.disturbance(&totals));
     if let Some((name, error)) = &failed {
         say(format!("kmemtraced: {shown}/{name}: {error}, {}; what is there is valid", output.remedy(error)));
         return ENDED_EARLY;

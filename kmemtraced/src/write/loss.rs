@@ -428,9 +428,9 @@ mod tests {
         assert_eq!((outcome.lost, outcome.counted), (9, false));
         assert_eq!(outcome.unreadable.as_deref(), Some("9 events stay"));
         assert_eq!(read_back(&bytes), (0, None, Verdict::Lossy));
-        let gap = payloads(&bytes, kind::GAP)[0].clone();
-        let gap = GapRecord::ref_from_prefix(&gap).unwrap().0;
-        assert_eq!(gap.interval.ends(), Some((None, None)));
+        let gaps = payloads(&bytes, kind::GAP);
+        let (gap, text) = GapRecord::parse(&gaps[0]).unwrap();
+        assert_eq!((gap.interval.ends(), text), (Some((None, None)), &b"9 events stay"[..]));
     }
 
     #[test]

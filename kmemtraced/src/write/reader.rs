@@ -446,9 +446,52 @@ mod tests {
         Reader { source, framing, flush, full, pool, stop, abandon, watermarks: false, buffer_bytes: 0, state }.run();
         let blocks = taken.into_iter().filter_map(|message| match message {
             Message::Data(buffer) => Some(buffer.payload().to_vec()),
-            Message::Counters(_) | Message::Unreadable(_) | Message::Watermark(_) | Message::Overruns(_) => None,
+            Message::Counters(_) | Message::Unreadable(_) | Message::Watermark(_) => None,
+            Message::Overruns(_) | Message::Cut(_) => None,
         });
         (blocks.collect(), waits.load(Ordering::Relaxed))
+    }
+
+    /// A buffer with events that are handed out to nobody.
+    struct Stopped;
+
+    impl CpuSource for Stopped {
+        fn wait(&self, _: Duration, _: &Stop) -> bool {
+            false
+        }
+
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+
+        fn sample(&self) -> io::Result<Sample> {
+            Ok(Sample { stats: Stats { entries: 7, ..Stats::default() }, ..Sample::default() })
+        }
+
+        fn now(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_hands_out_nothing_of_what_it_has_is_told_at_the_end() {
+        let (full, taken) = crossbeam_channel::unbounded();
+        let stop = Arc::new(Stop::new().unwrap());
+        stop.set();
+        let shape = PageShape {
+            target: Target { endian: Endian::NATIVE, word_bytes: 8 },
+            commit_offset: 8,
+            commit_size: 8,
+            data_offset: 16,
+            size: 4096,
+        };
+        let framing = Arc::new(Framing::SubBuffers(shape));
+        let pool = BlockPool::new(Vec::new(), crossbeam_channel::never(), HEADER_ROOM + 4096, 10);
+        let (flush, abandon, state) = (Duration::from_secs(10), Arc::default(), State::default());
+        let source = Box::new(Stopped);
+        Reader { source, framing, flush, full, pool, stop, abandon, watermarks: false, buffer_bytes: 0, state }.run();
+        let last = taken.into_iter().last();
+        assert!(matches!(&last, Some(Message::Cut(why)) if why.starts_with("the kernel has 7 events in its buffer")));
     }
 
     /// A file does not grow while nothing happens, unless a program reads along.

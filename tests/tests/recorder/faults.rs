@@ -13,7 +13,7 @@ use std::time::Duration;
 use kmemtrace_abi::kernel::stats::Stats;
 use kmemtrace_tests::generate::{Options, Shape, trace_dir, workload};
 use kmemtrace_tests::live::{Tracefs, root};
-use kmemtrace_tests::programs::{check, json, json_lines, limited, program, run, run_to};
+use kmemtrace_tests::programs::{check, json, json_lines, limited, program, run, run_to, until};
 use kmemtrace_tests::recorder::{Recorder, can_record, instance_name, kmemtraced};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
@@ -37,6 +37,7 @@ kmemtrace_tests::tests![
     a_command_is_recorded_and_its_status_passed_on,
     limits_end_it,
     a_thread_that_cannot_be_had_is_told,
+    a_thread_that_the_kernel_has_killed_ends_it,
     events_read_by_another_program_are_reported,
     a_reader_of_trace_pipe_is_told_with_its_remedy,
     a_killed_recorders_channel_is_set_back,
@@ -480,6 +481,39 @@ fn a_killed_recorders_channel_is_set_back() -> Result<(), Skip> {
     let output = run("kmemtraced", &["recover"], &[]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("enabled is 0 again"), "{output:?}");
     assert_eq!(enabled(), "0");
+    Ok(())
+}
+
+fn a_thread_that_the_kernel_has_killed_ends_it() -> Result<(), Skip> {
+    can_record()?;
+    let directory = Directory::new(&[]);
+    let (preloaded, go) = (directory.file("killed_thread.so"), directory.file("go"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorder/killed_thread.c");
+    let built = Command::new("gcc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&preloaded).arg(source).output();
+    let built = built.map_err(|error| Skip(format!("gcc cannot be run: {error}")))?;
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let of_reader = "stopped: the kernel killed the reader of CPU 0 (see dmesg)";
+    let of_writer = "stopped: the kernel killed the writer of CPU 0 (see dmesg), at once";
+    for (place, said, verdict) in [("read0", of_reader, "lossy"), ("write0", of_writer, "truncated")] {
+        let (trace, name) = (directory.file(place), instance_name());
+        // In the sandbox the file could not be looked for.
+        let mut command = Command::new(program("kmemtraced"));
+        command.args(["--sandbox", "off", "--flush", "50ms", "-d", "60", "-B", &name, "-b", "1M", "-o"]).arg(&trace);
+        command.env("LD_PRELOAD", &preloaded).env("PLACE", place).env("GO", &go);
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        until("the recording has begun", || trace.join("meta.out").exists());
+        load::iov(2_000, 9).unwrap();
+        sleep(Duration::from_millis(200));
+        directory.write("go", b"");
+        let output = child.wait_with_output().unwrap();
+        fs::remove_file(&go).unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(3) && stderr.contains(said), "{place}: {stderr}");
+        assert_eq!(check(&trace)["files"][0]["verdict"], verdict, "{place}: {stderr}");
+        let found = json(&views::printed("summary", &trace));
+        assert_eq!(found["trace"]["lost_events"], Value::Null, "{place}");
+        run("kmemtraced", &["recover", "-B", &name], &[]);
+    }
     Ok(())
 }
 
