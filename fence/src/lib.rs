@@ -11,6 +11,7 @@ mod limits;
 use std::sync::OnceLock;
 
 use kmemtrace_abi::memory::{self, Limit};
+use kmemtrace_abi::text::size::whole_units;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use allocator::{Allocator, refuse};
@@ -31,14 +32,23 @@ static SENTENCE: OnceLock<String> = OnceLock::new();
 ///
 /// The first call counts: a program keeps its limit.
 pub fn set(program: &str, limit: Limit, threads: usize) {
-    let line = format!("{program}: {}\n", limit.message("the contents of these files", "", ""));
-    if SENTENCE.set(line).is_err() {
-        return;
-    }
-    memory::set_limit(limit);
     let stacks = (threads as u64).saturating_add(OTHER_THREADS).saturating_mul(STACK);
     let fence = limit.bytes.saturating_add(MARGIN).saturating_add(stacks);
     let now = getrlimit(Resource::Data);
+    let what = "the contents of these files";
+    // A limit that the caller has set comes first where it is lower.
+    let limits = [("-d", now.current), ("-v", getrlimit(Resource::As).current)];
+    let lower = limits.into_iter().find_map(|(option, bytes)| Some((option, bytes.filter(|bytes| *bytes < fence)?)));
+    let sentence = match lower {
+        Some((option, bytes)) => {
+            format!("{what} need more memory than ulimit {option} allows ({}): raise it", whole_units(bytes))
+        }
+        None => limit.message(what, "", ""),
+    };
+    if SENTENCE.set(format!("{program}: {sentence}\n")).is_err() {
+        return;
+    }
+    memory::set_limit(limit);
     let lowered = [now.current, now.maximum].map(|bytes| Some(bytes.unwrap_or(u64::MAX).min(fence)));
     // Without it there is still the limit that the program keeps itself.
     let _ = setrlimit(Resource::Data, Rlimit { current: lowered[0], maximum: now.maximum });

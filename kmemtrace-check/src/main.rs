@@ -54,15 +54,13 @@ fn main() -> ExitCode {
     if let Some(shell) = options::completions() {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Options::command(), "kmemtrace-check", &mut script);
-        return match io::stdout().write_all(&script) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                complain(&format!("standard output: cannot be written: {error}"));
-                ExitCode::from(exit::UNUSABLE)
-            }
-        };
+        return ExitCode::from(print(&script));
     }
-    let options = Options::parse();
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(help) if !help.use_stderr() => return ExitCode::from(told(help.print().and_then(|()| io::stdout().flush()))),
+        Err(error) => error.exit(),
+    };
     let mut text = Vec::new();
     let mut status = exit::OK;
     if let Some(code) = options.explain {
@@ -89,16 +87,25 @@ fn main() -> ExitCode {
             }
         }
     }
+    ExitCode::from(status.max(print(&text)))
+}
+
+/// Prints a text; the exit status.
+fn print(text: &[u8]) -> u8 {
     let mut stdout = io::stdout();
-    match stdout.write_all(&text).and_then(|()| stdout.flush()) {
+    told(stdout.write_all(text).and_then(|()| stdout.flush()))
+}
+
+/// Exit status of what was printed.
+fn told(printed: io::Result<()>) -> u8 {
+    match printed {
         // A closed pipe is no error: the reader of the output may stop early.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            complain(&format!("standard output cannot be written: {error}"));
-            status = status.max(exit::UNUSABLE);
+            complain(&format!("standard output: cannot be written: {error}"));
+            exit::UNUSABLE
         }
-        _ => {}
+        _ => exit::OK,
     }
-    ExitCode::from(status)
 }
 
 /// Checks each input by itself: inputs may be of different recordings. Returns the traces and the worst status; an input that cannot be

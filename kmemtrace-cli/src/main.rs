@@ -22,9 +22,14 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let line = match meaning::of(&words) {
         Meaning::Text(text) => {
-            // A reader that goes away has read enough.
-            let _ = io::stdout().write_all(text.as_bytes());
-            return ExitCode::SUCCESS;
+            let mut stdout = io::stdout();
+            match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+                // A reader that goes away has read enough.
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    format!("standard output: cannot be written: {error}")
+                }
+                _ => return ExitCode::SUCCESS,
+            }
         }
         Meaning::Program { name, words } => run::run(name, &words),
         Meaning::Refused(line) => line,

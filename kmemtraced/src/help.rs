@@ -9,14 +9,22 @@ use std::sync::atomic::AtomicBool;
 use clap::builder::StyledStr;
 use kmemtrace_sandbox::pager::Pager;
 
+use crate::args::NOT_STARTED;
+
 /// Prints a text that was asked for. Nothing of the recorder is open yet.
 pub(crate) fn print(help: &clap::Error) -> ExitCode {
     let text = help.render();
     let is_short_help = env::args_os().any(|word| word == "-h");
     match (!is_short_help && is_long(&text)).then(Pager::start).flatten() {
         Some(pager) => paged(pager, &text),
-        // The reader of a pipe may have seen enough.
-        None => drop(help.print()),
+        None => match help.print().and_then(|()| io::stdout().flush()) {
+            // The reader of a pipe may have seen enough.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                let _ = writeln!(io::stderr(), "kmemtraced: standard output: cannot be written: {error}");
+                return ExitCode::from(NOT_STARTED);
+            }
+            _ => {}
+        },
     }
     ExitCode::SUCCESS
 }

@@ -65,7 +65,8 @@ fn run() -> ExitCode {
         Some(Verb::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut args::program(), "kmemtraced", &mut script);
-            std::io::stdout().write_all(&script).map(|()| 0).context("standard output: cannot be written")
+            let mut stdout = std::io::stdout();
+            stdout.write_all(&script).and_then(|()| stdout.flush()).map(|()| 0).context("standard output: cannot be written")
         }
         None => record::record(args),
     };

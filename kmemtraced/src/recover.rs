@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use anyhow::Context;
+
 use crate::args::{Args, NOT_STARTED};
 use crate::fs::state;
 use crate::process::messages;
@@ -26,16 +28,20 @@ pub(crate) fn recover(args: &Args) -> anyhow::Result<u8> {
         state::remove_leftovers(|name| tracefs.has(&format!("instances/{name}")).unwrap_or(true));
     }
     let Recovery { undone, foreign, failed } = recovery;
-    let _ = match undone.is_empty() {
-        true if failed.is_empty() => writeln!(io::stdout(), "nothing was left behind"),
-        true => Ok(()),
-        false => writeln!(io::stdout(), "removed: {}", undone.join(", ")),
-    };
-    if let Some(path) = foreign {
-        let _ = writeln!(io::stdout(), "left: {} was not made by a recorder: remove it by hand", path.display());
+    let mut text = String::new();
+    if !undone.is_empty() {
+        text += &format!("removed: {}\n", undone.join(", "));
+    }
+    if let Some(path) = &foreign {
+        text += &format!("left: {} was not made by a recorder: remove it by hand\n", path.display());
+    }
+    if text.is_empty() && failed.is_empty() {
+        text += "nothing was left behind\n";
     }
     for error in &failed {
         messages::say(format!("kmemtraced: {error:#}"));
     }
+    let mut stdout = io::stdout();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output: cannot be written")?;
     Ok(if failed.is_empty() { 0 } else { NOT_STARTED })
 }

@@ -89,6 +89,6 @@ pub(crate) fn raise(priority: Priority) {
 /// Error for a thread that cannot be started, with the limits to raise.
 pub(crate) fn not_started(name: &str, error: &io::Error) -> anyhow::Error {
     anyhow!(
-        "thread {name} cannot be started: {error}: allow more (pids.max of the cgroup, kernel.threads-max, ulimit -u, ulimit -v)"
+        "thread {name} cannot be started: {error}: allow more (pids.max of the cgroup, kernel.threads-max, ulimit -u, ulimit -v, ulimit -d)"
     )
 }

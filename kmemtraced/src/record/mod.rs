@@ -61,6 +61,9 @@ const ORDERS: i32 = STREAM + 1;
 
 /// Records, in a thread that may hang in a system call; returns the exit status.
 pub(crate) fn record(mut args: Args) -> anyhow::Result<u8> {
+    if args.command.first().is_some_and(|program| program.is_empty()) {
+        bail!("the word after -- is empty: name a program there");
+    }
     let mut passed = if args.served { Some(Passed::take()?) } else { None };
     let translated = memstrack::translate(&mut args)?;
     let file = memstrack::report_file(&args)?;
@@ -214,7 +217,8 @@ fn run(
         messages::say(format!("kmemtraced: {line}"));
     }
     if signals.is_second() {
-        bail!("ended by a second signal before recording began: nothing is kept");
+        let kept = if output.replaces() { "the earlier recording" } else { "nothing" };
+        bail!("ended by a second signal before recording began: {kept} is kept");
     }
     let knows_own = own_threads::has_ids_of_events();
     let options = options(args, &facts, changes.clone(), own_threads(args, &facts, knows_own));
