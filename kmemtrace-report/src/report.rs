@@ -194,6 +194,8 @@ struct Beside {
     has_reclaim: bool,
     /// Number of caches whose objects have red zones.
     red_zones: usize,
+    /// All threads were found in the root of the cgroups.
+    are_cgroups_root: bool,
 }
 
 impl Beside {
@@ -204,7 +206,9 @@ impl Beside {
         let is_asked = asked.is_some_and(|asked| asked.lines().any(|line| !STACKS_UNASKED.contains(&line)));
         let may_have = trace.info.input != InputKind::Kmemtrace || is_asked;
         let has_reclaim = trace.records_reclaim();
-        Beside { has_stacks: may_have && trace.may_have_stacks(), has_reclaim, red_zones }
+        let mut cgroups = trace.metadata.cgroups.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).peekable();
+        let are_cgroups_root = cgroups.peek().is_some() && cgroups.all(|line| line.ends_with(b" /"));
+        Beside { has_stacks: may_have && trace.may_have_stacks(), has_reclaim, red_zones, are_cgroups_root }
     }
 }
 
@@ -222,7 +226,7 @@ fn print_view(
 fn print_document<'a>(
     request: &Request,
     analysis: &'a Analysis,
-    (below, Beside { has_stacks, has_reclaim, red_zones }): (&[(&'static str, Analysis)], Beside),
+    (below, Beside { has_stacks, has_reclaim, red_zones, are_cgroups_root }): (&[(&'static str, Analysis)], Beside),
     make: impl Fn(&Shape) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     let args = &request.args;
@@ -245,6 +249,7 @@ fn print_document<'a>(
         has_stacks: has_stacks || text.is_some_and(|text| text.has_stacks),
         has_reclaim,
         red_zones,
+        are_cgroups_root,
         missing: told::not_recorded(analysis, &args.filters.kind),
         lacks_pages: told::lacks(analysis, Kind::Pages),
         ..table_options(request, &request.inputs()[0])
@@ -743,6 +748,7 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         has_stacks: false,
         has_reclaim: false,
         red_zones: 0,
+        are_cgroups_root: false,
         is_being_recorded: is_being_recorded(input),
         missing: None,
         lacks_pages: false,

@@ -40,7 +40,17 @@ row! {
         pub live_objects: ObjectCounts,
         /// Number of allocations in each slice; `None` for a series of texts.
         pub allocs: Option<Vec<u64>>,
+        /// Whether some of what is live may be gone.
+        pub bound: UpperBound,
     }
+}
+
+/// True if objects are also freed on paths without events. It has no member of its own: `live` has that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpperBound(pub bool);
+
+impl Field for UpperBound {
+    fn put(&self, _: &'static str, _: &mut TakeMember<'_>) {}
 }
 
 /// Live objects at each text of a series; no member where it is `None`.
@@ -70,7 +80,13 @@ impl Field for ObjectCounts {
 impl SliceFigures {
     pub(super) fn none(slices: usize) -> SliceFigures {
         let zeros = || Some(vec![0; slices]);
-        SliceFigures { live_allocated: zeros(), live_objects: ObjectCounts::default(), allocs: zeros() }
+        SliceFigures { live_allocated: zeros(), allocs: zeros(), ..SliceFigures::untold() }
+    }
+
+    /// Figures of which none is known.
+    pub(super) fn untold() -> SliceFigures {
+        let live_objects = ObjectCounts::default();
+        SliceFigures { live_allocated: None, live_objects, allocs: None, bound: UpperBound::default() }
     }
 
     /// Live bytes, or live objects where these are not known.
@@ -78,12 +94,13 @@ impl SliceFigures {
         self.live_allocated.as_ref().or(self.live_objects.0.as_ref()).map_or(&[], Vec::as_slice)
     }
 
-    fn of(growth: &Growth, (row, has_bytes): (usize, bool)) -> SliceFigures {
+    fn of(growth: &Growth, (row, has_bytes): (usize, bool), bound: UpperBound) -> SliceFigures {
         let live = growth.live(row).into_iter().map(|bytes| saturated(bytes.max(0).cast_unsigned()));
         SliceFigures {
             live_allocated: has_bytes.then(|| live.collect()),
-            live_objects: ObjectCounts::default(),
             allocs: Some(growth.allocs(row)),
+            bound,
+            ..SliceFigures::untold()
         }
     }
 
@@ -97,6 +114,7 @@ impl SliceFigures {
         add(&mut self.live_allocated, &other.live_allocated);
         add(&mut self.live_objects.0, &other.live_objects.0);
         add(&mut self.allocs, &other.allocs);
+        self.bound.0 |= other.bound.0;
     }
 
     /// Live bytes at the end less those at the end of the first slice.
@@ -136,7 +154,7 @@ pub(super) fn growth<'a>(
     };
     let of = |index: usize| {
         let (key, stats) = &paired.rows[index];
-        SliceFigures::of(growth, (index, stats.has_bytes(key.kind)))
+        SliceFigures::of(growth, (index, stats.has_bytes(key.kind)), UpperBound(stats.live_is_upper_bound))
     };
     let mut totals = BySpace::from_fn(|_| SliceFigures::none(growth.len()));
     let mut tells_bytes = BySpace::from_fn(|_| true);

@@ -34,7 +34,7 @@ impl Course<'_> {
         SliceFigures {
             live_allocated: tells_bytes.then(|| all(&self.bytes)),
             live_objects: ObjectCounts((!tells_bytes).then(|| all(&self.objects))),
-            allocs: None,
+            ..SliceFigures::untold()
         }
     }
 }
@@ -94,7 +94,7 @@ pub(super) fn series<'a>(texts: &[&'a Analysis], top: Option<usize>, saturation:
     for text in texts {
         shown.capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= text.info.capabilities.kinds[kind]);
     }
-    let mut totals: BySpace<SliceFigures> = BySpace::from_fn(|_| untold());
+    let mut totals: BySpace<SliceFigures> = BySpace::from_fn(|_| SliceFigures::untold());
     let mut rows = Vec::new();
     for ((names, _, kind), course) in courses(texts) {
         let figures = course.figures();
@@ -104,7 +104,7 @@ pub(super) fn series<'a>(texts: &[&'a Analysis], top: Option<usize>, saturation:
     rows.sort_by(|a, b| (a.0, &a.1, a.2).cmp(&(b.0, &b.1, b.2)));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
     let others = Others::of_spaces(rest.len(), shown, |space| {
-        let mut sum = untold();
+        let mut sum = SliceFigures::untold();
         let of_space = rest.iter().filter(|(_, _, kind, ..)| kind.space() == space);
         of_space.for_each(|(.., figures)| sum.add(figures, saturation));
         sum
@@ -149,25 +149,21 @@ fn parts<'a>(texts: &[&'a Analysis], top: Option<usize>) -> Option<GrowthBody<'a
             names: GroupNames(Vec::new()),
             part: PartName(Some(part)),
             kind: None,
-            slices: SliceFigures { live_allocated, ..untold() },
+            slices: SliceFigures { live_allocated, ..SliceFigures::untold() },
             reclaimable: None,
             reclaimable_from: None,
         });
     }
     rows.sort_by_key(|row| Reverse(row.slices.grown()));
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));
-    let others = (!rest.is_empty()).then(|| Others::one(rest.len(), untold()));
+    let others = (!rest.is_empty()).then(|| Others::one(rest.len(), SliceFigures::untold()));
     let from = texts.last().and_then(|last| last.info.text.as_ref()?.slices_from);
     let template = rows.first().cloned();
     Some(GrowthBody {
         slices: times(texts),
         slices_from: from.map(kmemtrace_abi::trace::SlicesFrom::name),
-        totals: SpaceSums::null("total", untold()),
+        totals: SpaceSums::null("total", SliceFigures::untold()),
         listing: Listing::new(Rows::of(rows, Clone::clone), others, template),
     })
 }
 
-/// Figures of which no text tells anything.
-fn untold() -> SliceFigures {
-    SliceFigures { live_allocated: None, live_objects: ObjectCounts::default(), allocs: None }
-}

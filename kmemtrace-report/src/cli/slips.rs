@@ -98,7 +98,7 @@ pub(super) fn key(words: &[OsString], error: &clap::Error) -> Option<String> {
     }
     let (other, ours) = KEYS_OF_OTHERS.iter().find(|(other, _)| other == given)?;
     let mended: Vec<OsString> = words.iter().skip(1).map(|word| with_key(word, other, ours)).collect();
-    let threads = if *other == "process" { " (of threads: --by task)" } else { "" };
+    let threads = if *other == "process" { " (texts of page_owner alone have it; threads: --by task)" } else { "" };
     Some(format!("--by {other}: the key is {ours}; type {}{threads}", line(PROGRAM, &mended)))
 }
 
@@ -203,7 +203,7 @@ mod tests {
         };
         assert_eq!(
             told("kmemtrace-report sites --by process,site d").unwrap(),
-            "--by process: the key is tgid; type kmemtrace-report sites --by tgid,site d (of threads: --by task)"
+            "--by process: the key is tgid; type kmemtrace-report sites --by tgid,site d (texts of page_owner alone have it; threads: --by task)"
         );
         assert_eq!(
             told("kmemtrace-report sites --by=thread d").unwrap(),

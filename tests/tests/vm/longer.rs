@@ -21,6 +21,7 @@ const LINUX_6_12: &str = r"linux-image-6\.12\.[0-9.+a-z-]+-cloud-amd64";
 const SLAB_EVENTS: &str = "kmem:kmalloc,kmem:kfree,kmem:kmem_cache_alloc,kmem:kmem_cache_free";
 
 kmemtrace_tests::tests![
+    the_only_child_of_init,
     a_big_endian_machine,
     relay_amd64 => || relay("amd64"),
     relay_s390x => || relay("s390x"),
@@ -232,6 +233,19 @@ fn assert_lossy(out: &Directory) {
     let (first, last) = (about_here[0], about_here[about_here.len() - 1]);
     assert!(iovecs_among(&lines[..first]) >= 1000, "too few allocations of the load before the gap");
     assert!(iovecs_among(&lines[last..]) >= 1000, "too few allocations of the load after the gap");
+}
+
+fn the_only_child_of_init() -> Result<(), Skip> {
+    let script = "exec kmemtraced -o /out/trace --report summary,sites -- /bin/kmemload iov 3000 20";
+    let out = Guest::new("amd64")?.with_report("amd64")?.bare().run(script)?;
+    let log = out.text("log");
+    assert!(log.contains("COMPLETE"), "{log}");
+    // The summary names the call-site, too; its row in `sites` comes last.
+    let line = log.lines().rfind(|line| line.contains("iovec_from_user"));
+    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    assert_eq!(words.iter().filter(|&&word| word == "3,000").count(), 2, "allocated and freed: {log}");
+    views::assert_iov(&out.file("trace"), &["--comm", "kmemload"], 8);
+    Ok(())
 }
 
 fn a_big_endian_machine() -> Result<(), Skip> {

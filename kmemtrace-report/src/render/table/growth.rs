@@ -58,7 +58,7 @@ fn figures(figures: &SliceFigures, kind: &str, seconds: Option<f64>, options: &T
         cells::count(allocs).into(),
         allocs.map_or("-".to_owned(), |allocs| cells::rate(allocs, seconds)).into(),
         at(figures.live().first()).into(),
-        at(figures.live().last()).into(),
+        cells::upper(figures.bound.0, at(figures.live().last())),
         blocks(figures.live(), &options.screen).into(),
         match (is_told, is_bytes) {
             (false, _) => "-".to_owned(),

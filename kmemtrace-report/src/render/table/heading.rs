@@ -62,6 +62,14 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
         const CGROUPS: &str = "A cgroup is that of the thread that ran: work done for others (kworkers, softirqs) counts for it. (unknown): \
                                record with -e slab, page or latency, which record events of threads and cgroups, too.";
         text(CGROUPS, options, out)?;
+        if options.are_cgroups_root {
+            const ROOT: &str = "All threads were in / when the recording began: the machine has cgroups of version 1, or none. Paths are those \
+                                of version 2.";
+            text(ROOT, options, out)?;
+        }
+    }
+    if head.query.by.contains(&GroupKey::Tgid.name()) && head.trace.text.is_none() {
+        text("TGID is -: only texts of page_owner tell the process of a thread. Use --by task or --by comm.", options, out)?;
     }
     for line in unjudged(body, options.time.is_some()) {
         text(line, options, out)?;
@@ -192,6 +200,7 @@ fn deferred(trace: &TraceMembers<'_>, body: &Body<'_>) -> Option<String> {
         Body::LiveGroups(listing) => listing.rows.iter().any(|row| row.live_is_upper_bound),
         Body::Leaks(view) => view.listing.rows.iter().any(|row| row.live_is_upper_bound),
         Body::Live(listing) => listing.rows.iter().any(|row| row.live_is_upper_bound),
+        Body::Growth(view) => view.listing.rows.iter().any(|row| row.slices.bound.0),
         _ => false,
     };
     if !has_bounds {

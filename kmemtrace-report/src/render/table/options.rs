@@ -48,6 +48,8 @@ pub(crate) struct TableOptions {
     pub(crate) has_reclaim: bool,
     /// Number of slab caches whose objects have red zones.
     pub(crate) red_zones: usize,
+    /// All threads were found in the root of the cgroups when the recording began.
+    pub(crate) are_cgroups_root: bool,
     /// A recorder still writes the trace.
     pub(crate) is_being_recorded: bool,
     /// Why the view has no rows, where the events that it needs are missing.
@@ -94,6 +96,7 @@ impl TableOptions {
             has_stacks: false,
             has_reclaim: false,
             red_zones: 0,
+            are_cgroups_root: false,
             is_being_recorded: false,
             missing: None,
             lacks_pages: false,
