@@ -46,7 +46,7 @@ pub(super) fn is_dir(path: &Path) -> Result<bool, OpenError> {
 
 /// Opens a stored file; a FIFO would block, and a device has no end.
 pub(super) fn open_regular(path: &Path) -> Result<File, OpenError> {
-    let of_directory = "is a directory, and a view is of one recording: name one directory, or files of one recording";
+    let of_directory = "is a directory, and a view is of one recording: name one directory, or files of one recording; compare takes two";
     let opened = regular::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::IsADirectory => io::Error::new(error.kind(), of_directory),
         _ => error,

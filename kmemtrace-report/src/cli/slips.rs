@@ -9,9 +9,17 @@ use kmemtrace_abi::text::escape::escape;
 use super::commands::PROGRAM;
 use crate::views::View;
 
-/// First words that are no view, and the words to type in their place; `None` where the word is to be left out.
-const VIEWS_OF_OTHERS: [(&str, Option<&str>); 3] =
-    [("diff", Some("compare")), ("leak", Some("leaks")), ("report", None)];
+/// First words that are no view, and the words to type in their place; none where the word is to be left out.
+const VIEWS_OF_OTHERS: [(&str, &[&str]); 8] = [
+    ("diff", &["compare"]),
+    ("leak", &["leaks"]),
+    ("report", &[]),
+    ("stats", &["summary"]),
+    ("cgroups", &["sites", "--by", "cgroup"]),
+    ("processes", &["tasks"]),
+    ("stacks", &["tree", "--by", "stack"]),
+    ("pages", &["sites", "--kind", "pages"]),
+];
 /// First word of other recorders.
 const RECORD: &str = "record";
 
@@ -19,8 +27,9 @@ const RECORD: &str = "record";
 const KEYS_OF_OTHERS: [(&str, &str); 4] =
     [("process", "tgid"), ("thread", "task"), ("threads", "task"), ("callsite", "site")];
 
-/// Keys of `--sort` of perf, and the words for them here.
-const SORT_KEYS_OF_PERF: [(&str, &str); 14] = [
+/// Keys of `--sort` of other tools, perf first of all, and the words for them here.
+const SORT_KEYS_OF_OTHERS: [(&str, &str); 15] = [
+    ("size", "--sort total"),
     ("comm", "--by comm"),
     ("pid", "--by tgid"),
     ("tid", "--by pid"),
@@ -122,7 +131,7 @@ pub(super) fn option(words: &[OsString], error: &clap::Error) -> Option<String> 
                 words.iter().filter_map(|word| word.to_str()).map(|word| word.trim_start_matches("--sort="));
             let list = lists.find(|list| list.split(',').any(|key| key == given)).unwrap_or(given);
             let ours = sorted_as_perf(list).or_else(|| sorted_as_perf(given))?;
-            Some(format!("--sort {list}: keys of perf: use the view sites with {ours}"))
+            Some(format!("--sort {list}: keys of other tools: use the view sites with {ours}"))
         }
         _ => None,
     }
@@ -132,7 +141,7 @@ pub(super) fn option(words: &[OsString], error: &clap::Error) -> Option<String> 
 fn sorted_as_perf(list: &str) -> Option<String> {
     let (mut by, mut sort) = (Vec::new(), Vec::new());
     for key in list.split(',') {
-        let (_, ours) = SORT_KEYS_OF_PERF.iter().find(|(other, _)| *other == key)?;
+        let (_, ours) = SORT_KEYS_OF_OTHERS.iter().find(|(other, _)| *other == key)?;
         match ours.split_once(' ')? {
             ("--by", key) => by.push(key),
             (_, key) => sort.push(key),
@@ -232,7 +241,7 @@ mod tests {
                 assert_eq!(option_of(&line), Some(format!("{name}: no view has this option: {remedy}")), "{line}");
             }
         }
-        for (key, ours) in SORT_KEYS_OF_PERF {
+        for (key, ours) in SORT_KEYS_OF_OTHERS {
             let line = format!("kmemtrace-report caches --sort {key}");
             assert!(option_of(&line).is_some_and(|line| line.contains(ours)), "{line}");
             let mended = super::super::commands::program().try_get_matches_from(words(&format!("r sites {ours}")));

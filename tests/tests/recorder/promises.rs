@@ -312,7 +312,8 @@ fn a_command_that_stops_what_started_it_holds_up_nothing() -> Result<(), Skip> {
         let (trace, told) = (directory.file("trace"), directory.file("told"));
         let text = |file: &str| fs::read_to_string(directory.file(file)).unwrap_or_default();
         let mut command = kmemtraced();
-        command.args(["-B", &instance_name(), "-b", "1M"]).args(options).arg("-o").arg(&trace);
+        // Nothing is read for the second in which the answer is waited for.
+        command.args(["-B", &instance_name(), "-b", "16M"]).args(options).arg("-o").arg(&trace);
         command.args(["--", "sh", "-c", "kill -STOP $PPID; echo $PPID $$ >pids; exec sleep 1000"]);
         let mut child = command.current_dir(directory.path()).stderr(fs::File::create(&told).unwrap()).spawn().unwrap();
         until("COMMAND has stopped its launcher", || text("pids").ends_with('\n'));

@@ -133,7 +133,7 @@ fn what_people_of_perf_type_finds_its_twin() -> Result<(), Skip> {
         ("record --call-graph fp", "--call-graph is an option of perf: use -g (--stack)"),
         ("record -C 0", "-C is an option of perf"),
         ("record sleep 1", "kmemtraced -- sleep 1"),
-        ("report --sort comm,dso", "--sort comm,dso: keys of perf: use the view sites with --by comm,module"),
+        ("report --sort comm,dso", "--sort comm,dso: keys of other tools: use the view sites with --by comm,module"),
         ("sites --sort comm", "with --by comm"),
         ("report -g", "use tree --by stack"),
         ("record -a -p 1", "-a records the whole machine, and another option some tasks alone: leave one out"),
