@@ -45,10 +45,10 @@ pub(crate) fn leave(launcher: &mut Launcher, command: Program, signals: &Signals
         }
         thread::sleep(POLL_INTERVAL);
     }
-    if launcher.is_silent() {
-        say(format!("kmemtraced: the command may go on: {}", launcher.silent()));
-    } else {
+    if launcher.answers() {
         say("kmemtraced: the command goes on");
+    } else {
+        say(format!("kmemtraced: the command may go on: {}", launcher.silent()));
     }
     None
 }

@@ -36,6 +36,8 @@ const START_INTERVALS: u32 = 50;
 /// Intervals, or looks at a program that runs, after which a launcher that has not answered is given up. They are counted, so that a time
 /// in which the recorder was stopped, too, is none.
 const ANSWER_INTERVALS: u32 = 1500;
+/// Intervals that the last order is waited for, where the recorder is to end.
+const LAST_INTERVALS: u32 = 10;
 /// Looks at a program that runs between two signs of life that the launcher is asked for.
 const LOOKS: u32 = 50;
 /// Name of the process, so that it is not taken for the recorder.
@@ -237,8 +239,13 @@ impl Launcher {
     }
 
     /// True while an order has no answer.
-    pub(crate) fn is_silent(&self) -> bool {
+    fn is_silent(&self) -> bool {
         self.unanswered > 0
+    }
+
+    /// True if the last order is answered, or is within a moment.
+    pub(crate) fn answers(&mut self) -> bool {
+        !self.is_silent() || self.answer(LAST_INTERVALS, || false).is_ok()
     }
 
     /// True once, when an order has had no answer for too many looks at a program.
