@@ -58,7 +58,9 @@ fn main() -> ExitCode {
     }
     let options = match Options::try_parse() {
         Ok(options) => options,
-        Err(help) if !help.use_stderr() => return ExitCode::from(told(help.print().and_then(|()| io::stdout().flush()))),
+        Err(help) if !help.use_stderr() => {
+            return ExitCode::from(told(help.print().and_then(|()| io::stdout().flush())));
+        }
         Err(error) => error.exit(),
     };
     let mut text = Vec::new();

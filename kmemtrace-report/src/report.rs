@@ -206,7 +206,8 @@ impl Beside {
         let is_asked = asked.is_some_and(|asked| asked.lines().any(|line| !STACKS_UNASKED.contains(&line)));
         let may_have = trace.info.input != InputKind::Kmemtrace || is_asked;
         let has_reclaim = trace.records_reclaim();
-        let mut cgroups = trace.metadata.cgroups.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).peekable();
+        let mut cgroups =
+            trace.metadata.cgroups.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).peekable();
         let are_cgroups_root = cgroups.peek().is_some() && cgroups.all(|line| line.ends_with(b" /"));
         Beside { has_stacks: may_have && trace.may_have_stacks(), has_reclaim, red_zones, are_cgroups_root }
     }

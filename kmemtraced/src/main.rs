@@ -66,7 +66,11 @@ fn run() -> ExitCode {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut args::program(), "kmemtraced", &mut script);
             let mut stdout = std::io::stdout();
-            stdout.write_all(&script).and_then(|()| stdout.flush()).map(|()| 0).context("standard output: cannot be written")
+            stdout
+                .write_all(&script)
+                .and_then(|()| stdout.flush())
+                .map(|()| 0)
+                .context("standard output: cannot be written")
         }
         None => record::record(args),
     };

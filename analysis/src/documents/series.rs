@@ -166,4 +166,3 @@ fn parts<'a>(texts: &[&'a Analysis], top: Option<usize>) -> Option<GrowthBody<'a
         listing: Listing::new(Rows::of(rows, Clone::clone), others, template),
     })
 }
-

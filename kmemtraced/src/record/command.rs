@@ -25,7 +25,8 @@ const MAX_POLLS: u32 = 100;
 /// Asks COMMAND to end with SIGTERM where it still runs, and waits two seconds for it; a stop signal ends the wait. Returns
 /// its exit status, 128 + n for signal n; `None` where it goes on.
 pub(crate) fn leave(launcher: &mut Launcher, command: Program, signals: &Signals) -> Option<u8> {
-    for tries in 0..MAX_POLLS {
+    let mut is_asked = false;
+    for _ in 0..MAX_POLLS {
         match launcher.try_wait(command) {
             Ok(Some(status)) => {
                 let code = status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(0);
@@ -37,9 +38,7 @@ pub(crate) fn leave(launcher: &mut Launcher, command: Program, signals: &Signals
                 return None;
             }
         }
-        if tries == 0 {
-            launcher.signal(command, Signal::TERM);
-        }
+        is_asked = is_asked || launcher.signal(command, Signal::TERM);
         if signals.is_pressing() {
             break;
         }
@@ -101,6 +100,7 @@ fn wait_for(launcher: &mut Launcher, program: Program, signals: &Signals) -> io:
         }
         if signals.is_pressing() {
             launcher.signal(program, Signal::KILL);
+            launcher.answers();
             return Ok(None);
         }
         if launcher.has_gone_silent() {

@@ -214,9 +214,6 @@ impl Launcher {
 
     /// Starts a report of this directory, by its number.
     pub(crate) fn report(&mut self, number: usize, dir: &Path, is_over: impl Fn() -> bool) -> io::Result<Program> {
-        if self.is_silent() {
-            return Err(self.silent());
-        }
         let path = dir.as_os_str().as_bytes();
         let [number, len] = [number, path.len()].map(|n| i32::try_from(n).unwrap_or(i32::MAX));
         self.order(Frame(kind::REPORT, number, len), path)?;
@@ -230,12 +227,12 @@ impl Launcher {
         }
     }
 
-    /// Sends a program that was started a signal, if it still runs.
-    pub(crate) fn signal(&mut self, program: Program, signal: Signal) {
-        if let Some(pid) = program.pid.or(self.late) {
-            // A launcher that is gone is told by the next wait.
-            let _ = self.order(Frame(kind::SIGNAL, pid, signal.as_raw()), &[]);
-        }
+    /// Sends a program that was started a signal, if it still runs; false where its process id is not known yet.
+    pub(crate) fn signal(&mut self, program: Program, signal: Signal) -> bool {
+        let Some(pid) = program.pid.or(self.late) else { return false };
+        // A launcher that is gone is told by the next wait.
+        let _ = self.order(Frame(kind::SIGNAL, pid, signal.as_raw()), &[]);
+        true
     }
 
     /// True while an order has no answer.
@@ -243,7 +240,7 @@ impl Launcher {
         self.unanswered > 0
     }
 
-    /// True if the last order is answered, or is within a moment.
+    /// True if the last order is answered, or is within a moment. A launcher that is left before has maybe not carried it out.
     pub(crate) fn answers(&mut self) -> bool {
         !self.is_silent() || self.answer(LAST_INTERVALS, || false).is_ok()
     }
@@ -253,8 +250,8 @@ impl Launcher {
         self.is_silent() && self.looks == ANSWER_INTERVALS
     }
 
-    /// Status of a program, if it has ended; now and then, the launcher is asked for a sign of life. An error if the launcher was killed, and the end of its programs cannot be known, or if a
-    /// COMMAND whose start nobody waited for could not be run.
+    /// Status of a program, if it has ended; now and then, the launcher is asked for a sign of life. An error if the launcher was killed,
+    /// and the end of its programs cannot be known, or if a COMMAND whose start nobody waited for could not be run.
     pub(crate) fn try_wait(&mut self, program: Program) -> io::Result<Option<ExitStatus>> {
         while let Some(answer) = self.next()? {
             match answer {

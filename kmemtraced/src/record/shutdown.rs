@@ -47,7 +47,9 @@ impl Ended<'_> {
         match (totals.uncounted, self.unstopped, self.foreign) {
             (true, ..) => Some("a buffer could not be read to the end"),
             (_, true, _) => Some("the kernel recorded on until the buffers were removed"),
-            (.., true) => Some("another program changed the recording: record in an instance of another name (-B NAME)"),
+            (.., true) => {
+                Some("another program changed the recording: record in an instance of another name (-B NAME)")
+            }
             _ => None,
         }
     }

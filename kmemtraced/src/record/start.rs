@@ -94,9 +94,8 @@ pub(crate) fn start(
     tasks.and_then(Tasks::grows).iter().for_each(|line| say(args, line));
     let Some(launcher) = launcher.filter(|_| !args.command.is_empty()) else { return Ok(None) };
     messages::finish(LAST_WORDS);
-    let program = launcher
-        .launch(|| signals.stops() > 0)
-        .with_context(|| format!("{}: cannot be run", args.command_name()))?;
+    let program =
+        launcher.launch(|| signals.stops() > 0).with_context(|| format!("{}: cannot be run", args.command_name()))?;
     if let (Some(_), Some(watcher), Some(pid)) = (thread, watcher, program.pid) {
         watcher.listed(&[pid.unsigned_abs()]);
     }

@@ -213,7 +213,8 @@ impl LossAccount {
             let interval = Interval::new(self.written.last, Interval::TO_THE_END);
             gaps.push(LossRecord::gap(GAP_UNCOUNTED, LOST_UNKNOWN, interval, text.clone()));
         }
-        let uncounted = unread.map(|error| format!("its counters could not be read at the end: {error}")).or(self.cut.take());
+        let uncounted =
+            unread.map(|error| format!("its counters could not be read at the end: {error}")).or(self.cut.take());
         let mut counters = self.stats.unwrap_or_default().after(&self.base);
         counters.recorder_lost = self.unwritten.into();
         // The buffer goes with the recording, and so do the events left in it.

@@ -353,7 +353,9 @@ impl Reader {
 /// Text about a buffer that has events and hands out none.
 fn stuck_buffer(events: u64) -> String {
     let events = counted(events, "event");
-    format!("the kernel has {events} in its buffer that it does not hand out, and may have stopped the buffer (see dmesg)")
+    format!(
+        "the kernel has {events} in its buffer that it does not hand out, and may have stopped the buffer (see dmesg)"
+    )
 }
 
 /// Trimmed length of what a read returned of a sub-buffer that is larger than the reads. The first piece has as many whole events as fit,

@@ -322,7 +322,8 @@ impl Writing {
             cleared: is_cleared,
             own: self.writer.own.as_ref().map(|_| self.own_events),
             counted: uncounted.is_none(),
-            unreadable: uncounted.or(unreadable.map(|error| format!("its buffer could not be read to the end: {error}"))),
+            unreadable: uncounted
+                .or(unreadable.map(|error| format!("its buffer could not be read to the end: {error}"))),
             unfinished: false,
             overruns: self.overruns,
             slowest_write: self.slowest_write,

@@ -69,7 +69,11 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
         }
     }
     if head.query.by.contains(&GroupKey::Tgid.name()) && head.trace.text.is_none() {
-        text("TGID is -: only texts of page_owner tell the process of a thread. Use --by task or --by comm.", options, out)?;
+        text(
+            "TGID is -: only texts of page_owner tell the process of a thread. Use --by task or --by comm.",
+            options,
+            out,
+        )?;
     }
     for line in unjudged(body, options.time.is_some()) {
         text(line, options, out)?;
