@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(outcome.unreadable.as_deref(), Some("9 events stay"));
         assert_eq!(read_back(&bytes), (0, None, Verdict::Lossy));
         let gaps = payloads(&bytes, kind::GAP);
-        let (gap, text) = GapRecord::parse(&gaps[0]).unwrap();
+        let (gap, text) = GapRecord::parse(gaps[0]).unwrap();
         assert_eq!((gap.interval.ends(), text), (Some((None, None)), &b"9 events stay"[..]));
     }
 
