@@ -427,7 +427,10 @@ impl KernelFs {
 
 /// End of a message about a directory that the kernel calls busy.
 pub(crate) fn held_open(dir: &Path) -> String {
-    format!(": a program has a file of it open: end that one (fuser -v {}/* names it)", dir.display())
+    let files = format!("{}/*", dir.display());
+    format!(
+        ": a program has a file of it open, or it is a mount point: end the program (fuser -v {files} names it), or unmount it"
+    )
 }
 
 /// Right that a process needs to mount a file system and this one lacks.

@@ -165,8 +165,15 @@ impl TraceDir {
         let begun = earlier::temporary_name(&earlier.name, earlier::BEGUN)?;
         if let Err(error) = self.parent.rename(&self.name, &begun) {
             self.dir.set_file_name(&self.name);
+            // The sandbox allows it, so this is the file system's own refusal.
+            let why = match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    "the directory above allows no renaming (lsattr -d shows why)".to_owned()
+                }
+                _ => error.to_string(),
+            };
             bail!(
-                "{}: cannot be renamed: {error}: the recording is there; rename it once that is possible",
+                "{}: cannot be renamed: {why}: the recording is there; rename it once that is possible",
                 self.dir.display()
             );
         }

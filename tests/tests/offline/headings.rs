@@ -88,7 +88,14 @@ fn recordings_that_cannot_be_compared_as_they_are_say_why() {
     assert!(table.contains("One side is longer: TOTAL/S compares bytes a second."), "{table}");
     assert!(table.contains("Only before has events of slab:"), "{table}");
     let [table, _] = printed(&["compare"], &[&of("amd64-6.1"), &of("amd64-6.1")]);
-    assert!(!table.contains("One side is longer") && !table.contains("Only "), "{table}");
+    assert!(
+        !table.contains("One side is longer") && !table.contains("Only ") && !table.contains("exchanged"),
+        "{table}"
+    );
+    let [table, _] = printed(&["compare"], &[&of("arm64-16k-6.12"), &of("amd64-6.1")]);
+    assert!(table.contains("The side before was recorded after the other one: they may be exchanged."), "{table}");
+    let [table, _] = printed(&["compare"], &[&of("amd64-6.1"), &of("amd64-6.18")]);
+    assert!(table.lines().any(|line| line.starts_with("after ") && line.ends_with("   host vm")), "{table}");
 }
 
 #[test]

@@ -376,7 +376,7 @@ fn each_reason_of_a_gap_has_a_finding_of_its_own() {
     let dir = Directory::new(&trace_dir(&work.finish(), 1));
     let bytes = fs::read(dir.file("cpu1.out")).unwrap();
     for (reason, wanted, said) in [
-        (GAP_UNCOUNTED, "K108", "could not be read at the end: tracing_on is 0; events lost since"),
+        (GAP_UNCOUNTED, "K108", "could not be read or counted: tracing_on is 0; events lost from then on"),
         (77, "K109", "for reason 77, which is not known here: tracing_on is 0"),
     ] {
         let changed = resealed(&bytes, |info, payload| {

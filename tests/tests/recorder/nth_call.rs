@@ -74,7 +74,7 @@ const OPTIONS: [&str; 8] = ["-e", "slab", "-b", "1M", "--flush", "100ms", "-d", 
 const COUNT: usize = 300;
 const VECTORS: usize = 77;
 /// Approximate number of cases in a sample.
-const SAMPLE: usize = 45;
+const SAMPLE: usize = 36;
 /// Time limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -15,7 +15,7 @@ use kmemtrace_tests::recorder::{Recorded, Recorder, can_record, instance_name, k
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
 use kmemtrace_tests::terminal::Terminal;
-use kmemtrace_tests::{load, views};
+use kmemtrace_tests::{load, runs, views};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -173,32 +173,41 @@ fn lay_hand_on(tracefs: &Tracefs, instance: &str, what: &str) {
 
 fn a_foreign_hand_on_each_control_file_is_told() -> Result<(), Skip> {
     let tracefs = can_record()?;
-    for (file, what) in HANDS {
-        let begun = now();
-        let recorder = Recorder::start(&["-b", "4M"]);
-        recorder.until_said("recording to ", 1);
-        let before = now();
-        lay_hand_on(&tracefs, recorder.instance_name(), what);
-        let after = now();
-        // While it records, not at the end.
-        recorder.until_said("another program changed the recording", 1);
-        let ended = recorder.stop();
-        assert_eq!(ended.status.code(), Some(1), "{what}: {}", ended.stderr);
-        let is_named = file.split('|').any(|file| ended.stderr.contains(file));
-        assert!(is_named, "{what}: {file} is not named: {}", ended.stderr);
-        assert!(ended.stderr.contains("an unknown number"), "{what}: {}", ended.stderr);
-        let gaps = gaps(&ended.trace().join("cpu0.out"));
-        let is_there = gaps.iter().any(|(gap, _)| {
-            let (from, to) = (gap.interval.from.get(), gap.interval.to.get());
-            // The change came between the two times.
-            gap.reason == GAP_FOREIGN && (begun..=after).contains(&from) && before <= to
+    // Two at once: most of their time is waiting.
+    for hands in HANDS.chunks(2) {
+        std::thread::scope(|scope| {
+            let laid = hands.iter().map(|hand| scope.spawn(|| lay_and_look(&tracefs, hand))).collect::<Vec<_>>();
+            laid.into_iter().for_each(|laid| laid.join().unwrap());
         });
-        assert!(is_there, "{what}: no gap from {before} to {after}: {gaps:?}");
-        let summary = json(&views::printed("summary", &ended.trace()));
-        assert_eq!(summary["completeness"]["verdict"], "lossy", "{what}");
-        assert_eq!(summary["completeness"]["lost_events"], Value::Null, "{what}");
     }
     Ok(())
+}
+
+/// Lays a hand on the instance of a recorder, which must tell it at once, and of which the files must have a gap.
+fn lay_and_look(tracefs: &Tracefs, (file, what): &(&str, &str)) {
+    let begun = now();
+    let recorder = Recorder::start(&["-b", "4M"]);
+    recorder.until_said("recording to ", 1);
+    let before = now();
+    lay_hand_on(tracefs, recorder.instance_name(), what);
+    let after = now();
+    // While it records, not at the end.
+    recorder.until_said("another program changed the recording", 1);
+    let ended = recorder.stop();
+    assert_eq!(ended.status.code(), Some(1), "{what}: {}", ended.stderr);
+    let is_named = file.split('|').any(|file| ended.stderr.contains(file));
+    assert!(is_named, "{what}: {file} is not named: {}", ended.stderr);
+    assert!(ended.stderr.contains("an unknown number"), "{what}: {}", ended.stderr);
+    let gaps = gaps(&ended.trace().join("cpu0.out"));
+    let is_there = gaps.iter().any(|(gap, _)| {
+        let (from, to) = (gap.interval.from.get(), gap.interval.to.get());
+        // The change came between the two times.
+        gap.reason == GAP_FOREIGN && (begun..=after).contains(&from) && before <= to
+    });
+    assert!(is_there, "{what}: no gap from {before} to {after}: {gaps:?}");
+    let summary = json(&views::printed("summary", &ended.trace()));
+    assert_eq!(summary["completeness"]["verdict"], "lossy", "{what}");
+    assert_eq!(summary["completeness"]["lost_events"], Value::Null, "{what}");
 }
 
 /// GAP blocks of a file, with their texts.
@@ -576,7 +585,7 @@ fn few_descriptors_leave_no_cpu_out() -> Result<(), Skip> {
     let mut load = spawn_load(&["mix", "120", "1000"]);
     let (mut refused, mut recorded) = (0, 0);
     let begun = Instant::now();
-    for limit in (3..=110).step_by(2).take_while(|_| begun.elapsed() < Duration::from_secs(80)) {
+    for limit in (3..=110).step_by(runs::step(3)).take_while(|_| begun.elapsed() < Duration::from_secs(80)) {
         let (name, directory) = (instance_name(), Directory::new(&[]));
         let trace = directory.file("trace");
         let output = with_descriptors(limit, &name, &trace);

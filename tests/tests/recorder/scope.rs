@@ -335,18 +335,24 @@ fn screen(text: &str) -> Vec<String> {
 
 fn a_status_line_stands_alone_and_does_not_wrap() -> Result<(), Skip> {
     can_record()?;
-    for columns in [40, 80] {
-        let text = on_terminal(columns, &[])?;
+    // All at once: they wait for lines that come once a second.
+    let (narrow, wide, beside) = thread::scope(|scope| {
+        let narrow = scope.spawn(|| on_terminal(40, &[]));
+        let beside = scope.spawn(|| on_terminal(80, &["--", "sleep", "5"]));
+        let wide = on_terminal(80, &[]);
+        (narrow.join().unwrap(), wide, beside.join().unwrap())
+    });
+    for (columns, text) in [(40, narrow?), (80, wide?)] {
         let statuses: Vec<&str> = text.split(['\r', '\n']).filter(|piece| piece.starts_with('+')).collect();
         assert!(statuses.len() >= 2 && statuses.iter().all(|line| line.contains(" 0 lost")), "{text:?}");
-        assert!(statuses.iter().all(|line| line.len() < usize::from(columns)), "{text:?}");
+        assert!(statuses.iter().all(|line| line.len() < columns), "{text:?}");
         let screen = screen(&text);
         assert!(!screen.iter().any(|line| line.contains(" s   ")), "a status line is left: {screen:?}");
         assert!(screen.iter().any(|line| line.starts_with("CPU 0: ")), "{screen:?}");
         assert!(screen.iter().any(|line| line.starts_with("stopped: Ctrl-C ")), "{screen:?}");
     }
     // A command writes to the same terminal.
-    let text = on_terminal(80, &["--", "sleep", "5"])?;
+    let text = beside?;
     assert!(!text.contains('+') && text.contains("stopped: sleep exited 0"), "{text:?}");
     Ok(())
 }

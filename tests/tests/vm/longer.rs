@@ -21,6 +21,7 @@ const LINUX_6_12: &str = r"linux-image-6\.12\.[0-9.+a-z-]+-cloud-amd64";
 const SLAB_EVENTS: &str = "kmem:kmalloc,kmem:kfree,kmem:kmem_cache_alloc,kmem:kmem_cache_free";
 
 kmemtrace_tests::tests![
+    single_user_mode,
     the_only_child_of_init,
     a_big_endian_machine,
     relay_amd64 => || relay("amd64"),
@@ -233,6 +234,31 @@ fn assert_lossy(out: &Directory) {
     let (first, last) = (about_here[0], about_here[about_here.len() - 1]);
     assert!(iovecs_among(&lines[..first]) >= 1000, "too few allocations of the load before the gap");
     assert!(iovecs_among(&lines[last..]) >= 1000, "too few allocations of the load after the gap");
+}
+
+fn single_user_mode() -> Result<(), Skip> {
+    let script = "
+        [ ! -e /proc/self ] && [ ! -e /sys/kernel ]
+        kmemtraced -o /out/trace 2>/tmp/messages &
+        recorder=$!
+        recording /tmp/messages
+        kmemload iov 3000 20
+        kill -TERM $recorder
+        wait $recorder
+        cat /tmp/messages
+        [ ! -e /proc/self ] && [ ! -e /sys/kernel ]
+        mkdir /tracefs
+        mount -t tracefs none /tracefs
+        ls /tracefs/instances >/out/instances";
+    let out = Guest::new("amd64")?.bare().run(script)?;
+    let trace = out.file("trace");
+    let (verdict, events) = checked(&trace);
+    assert_eq!(verdict, "ok");
+    assert!(events > 6000, "{events} events");
+    views::assert_iov(&trace, &["--comm", "kmemload"], 8);
+    views::assert_invariants("single-user mode", &trace);
+    assert_eq!(out.text("instances"), "", "an instance is left");
+    Ok(())
 }
 
 fn the_only_child_of_init() -> Result<(), Skip> {

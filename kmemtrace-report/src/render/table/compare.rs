@@ -109,12 +109,15 @@ fn unlike(view: &CompareBody<'_>) -> Vec<String> {
 pub(crate) fn compare(view: &CompareBody<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
     let listing = &view.listing;
     let titles = options.title_before.as_ref().map(|before| [before, &options.title]);
+    let has_hosts = view.before.trace.host != view.after.trace.host;
     for (word, side, of) in [("before", &view.before, 0), ("after", &view.after, 1)] {
         let title = titles.map_or(String::new(), |titles| format!("{}   ", titles[of]));
         let kernel = side.trace.kernel.map_or(String::new(), |kernel| format!("   Linux {}", cells::plain(kernel)));
+        let host = side.trace.host.filter(|_| has_hosts);
+        let host = host.map_or(String::new(), |host| format!("   host {}", cells::plain(host)));
         let seconds = side.seconds.map_or("unknown time".to_owned(), |seconds| format!("{seconds:.3} s"));
         let verdict = side.completeness.verdict.to_uppercase();
-        heading::text(&format!("{word:<6}  {title}{verdict}   {seconds}{kernel}"), options, out)?;
+        heading::text(&format!("{word:<6}  {title}{verdict}   {seconds}{kernel}{host}"), options, out)?;
     }
     for line in unlike(view) {
         heading::text(&line, options, out)?;

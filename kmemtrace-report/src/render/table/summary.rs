@@ -82,9 +82,9 @@ pub(crate) fn summary(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if view.events.total > 0 && view.events.used == 0 {
-        const NO_OBJECTS: &str = "The recording has no slab or page events. If it has events of reclaim, compaction or shrinkers, use \
-                                  kmemtrace-report latency, shrinkers, stalls and waits; to see who allocates memory, \
-                                  record with kmemtraced, or with trace-cmd record -e kmem.";
+        const NO_OBJECTS: &str = "The recording has no slab or page events. What it has of reclaim, compaction and shrinkers is in \
+                                  kmemtrace-report latency, shrinkers, stalls and waits. To see who allocates memory, record slab \
+                                  and page events: kmemtraced -e slab,page, or trace-cmd record -e kmem.";
         return heading::text(NO_OBJECTS, options, out);
     }
     if head.trace.text.is_some() {
@@ -120,9 +120,14 @@ fn laid_out(
         writeln!(out)?;
         return heading::empty("no allocation", options, out);
     }
-    if let Some(group) = suspected(view) {
+    if let Some(group) = suspects(view).next() {
         writeln!(out)?;
         leaks::line(group, options, out)?;
+        let others = suspects(view).count() - 1;
+        if others > 0 {
+            let more = cells::counted(others as u64, "more suspect");
+            heading::indented(&format!("  kmemtrace-report leaks lists {more}"), 2, options, out)?;
+        }
     }
     let total = objects(view);
     let mut left_out = Vec::new();
@@ -156,8 +161,8 @@ fn not_shown(left_out: &[(&str, &str)], options: &TableOptions, out: &mut dyn Wr
     if left_out.is_empty() {
         return Ok(());
     }
-    let parts = left_out.iter().map(|(about, shown_by)| format!("{about}: {shown_by}"));
-    let text = format!("Not shown (kmemtrace-report ...): {}", parts.collect::<Vec<_>>().join("; "));
+    let parts = left_out.iter().map(|(about, shown_by)| format!("{shown_by} ({about})"));
+    let text = format!("Not shown; views with more: {}", parts.collect::<Vec<_>>().join(", "));
     heading::indented(&text, 2, options, out)
 }
 
@@ -364,9 +369,10 @@ fn reclaimable(view: &Summary<'_>, options: &TableOptions, out: &mut dyn Write) 
     heading::indented(&format!("  {what:<20} {stays} stays; {back} the kernel takes back by itself"), 23, options, out)
 }
 
-/// First group of leaks that is no cache.
-fn suspected<'v, 'a>(view: &'v Summary<'a>) -> Option<&'v LeakGroup<'a>> {
-    view.leaks.as_ref()?.groups.iter().find(|group| matches!(group.verdict, Some("leak" | "maybe")))
+/// Groups of leaks that are no caches.
+fn suspects<'v, 'a>(view: &'v Summary<'a>) -> impl Iterator<Item = &'v LeakGroup<'a>> {
+    let groups = view.leaks.iter().flat_map(|leaks| &leaks.groups);
+    groups.filter(|group| matches!(group.verdict, Some("leak" | "maybe")))
 }
 
 /// True where the kernel takes back all live objects of the row by itself.
@@ -488,7 +494,7 @@ fn further(
     let crosses = is_many(view.pairs.cross_cpu.unwrap_or(0), view.pairs.paired.unwrap_or(0));
     let is_live = is_many(top_live, total.live_allocated.unwrap_or(0));
     let found = [
-        (suspected(view).is_some(), "kmemtrace-report leaks", "who holds more and more memory"),
+        (suspects(view).next().is_some(), "kmemtrace-report leaks", "who holds more and more memory"),
         (head.completeness.verdict != "complete", "kmemtrace-check", "where events are missing"),
         (options.has_reclaim, "kmemtrace-report stalls", "who waited for memory, the longest first"),
         (view.failed_without_fallback > 0, "kmemtrace-report failed", "allocations that failed, and their call sites"),
