@@ -569,9 +569,11 @@ fn a_signal_ends_the_following_of_a_file_with_a_hole() {
     let mut command = Command::new(program("kmemtrace-report"));
     command.args(["stalls", "--follow"]).arg(dir.path()).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until("the file is read", || {
-        let open = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
-        open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|path| path == dir.file("cpu0.out"))
+    // The file is open for a moment only, and then looked at now and then.
+    until("the signal is taken", || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let caught = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
+        caught.is_some_and(|caught| caught >> (Signal::INT.as_raw() - 1) & 1 == 1)
     });
     std::thread::sleep(Duration::from_millis(300));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
