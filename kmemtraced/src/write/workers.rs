@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender};
 use kmemtrace_abi::disk::block::{END_ASKED, END_ERROR, Major, Watermark};
 use kmemtrace_sandbox::{Mode, Role, Sandbox};
 use rustix::thread::CpuSet;
@@ -76,11 +76,15 @@ impl CpuThreads {
     /// Ends the writer's queue behind a reader that has ended, in whatever way.
     fn end_queue(&mut self) {
         let Some(full) = self.full.as_ref().filter(|_| self.has_drained()) else { return };
-        let text = || "the kernel killed the thread that read its buffer (see dmesg)".to_owned();
-        // While the queue is full, the writer has something to do.
-        if !self.is_reader_killed() || !matches!(full.try_send(Message::Cut(text())), Err(TrySendError::Full(_))) {
-            self.full = None;
+        if self.is_reader_killed() {
+            let text = "the kernel killed the thread that read its buffer (see dmesg)";
+            let told = full.send_timeout(Message::Cut(text.to_owned()), POLL_INTERVAL);
+            // While the queue is full, the writer has something to do.
+            if matches!(told, Err(SendTimeoutError::Timeout(_))) {
+                return;
+            }
         }
+        self.full = None;
     }
 }
 
