@@ -3,9 +3,16 @@
 
 use std::ops::Range;
 
+use crate::runner::Skip;
+
 /// True if all is asked for.
 pub fn is_all() -> bool {
     std::env::var_os("KMEMTRACE_RUNS").is_some_and(|runs| runs == "all")
+}
+
+/// Skips what takes long, unless all is asked for.
+pub fn before_a_release() -> Result<(), Skip> {
+    if is_all() { Ok(()) } else { Err(Skip("before a release: KMEMTRACE_RUNS=all".to_owned())) }
 }
 
 /// `part`, or `all` where that is asked for; `KMEMTRACE_RUNS=N` asks for as many.

@@ -46,8 +46,8 @@ kmemtrace_tests::tests![
 
 /// Spark is 300 MB, and starts for a minute.
 fn spark() -> Result<(), Skip> {
-    let skipped = Skip("before a release: KMEMTRACE_RUNS=all".to_owned());
-    if runs::is_all() { counts_what_sites_counts("spark") } else { Err(skipped) }
+    runs::before_a_release()?;
+    counts_what_sites_counts("spark")
 }
 
 fn page() -> PathBuf {

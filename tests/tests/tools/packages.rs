@@ -8,12 +8,16 @@ use std::process::Command;
 use kmemtrace_tests::programs::{json, program, text};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runner::Skip;
+use kmemtrace_tests::runs;
 
 const PROGRAMS: [&str; 4] = ["kmemtrace", "kmemtraced", "kmemtrace-check", "kmemtrace-report"];
 
 kmemtrace_tests::tests![
     two_packages_for_debian_are_equal_and_whole => || two_are_equal_and_whole("deb", "dpkg-deb", listed_by_dpkg),
-    two_packages_for_rpm_are_equal_and_whole => || two_are_equal_and_whole("rpm", "rpmbuild", listed_by_rpm),
+    two_packages_for_rpm_are_equal_and_whole => || {
+        runs::before_a_release()?;
+        two_are_equal_and_whole("rpm", "rpmbuild", listed_by_rpm)
+    },
     the_sbom_has_each_crate_of_the_programs,
 ];
 
