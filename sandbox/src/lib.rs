@@ -121,8 +121,8 @@ impl Sandbox {
         self.kept = self.kept.with(kept);
     }
 
-    /// Leaves signals to other processes to the list of system calls. The kernel sends the signal that a child has asked for in case its
-    /// parent ends (`PR_SET_PDEATHSIG`) in the name of the thread that forked it, and landlock would hold it up.
+    /// Keeps landlock from refusing signals to other processes; the list of system calls still refuses them. The kernel sends the signal
+    /// that a child gets when its parent ends (`PR_SET_PDEATHSIG`) on behalf of the thread that forked it, and landlock would refuse it.
     pub fn keep_signals(&mut self) {
         self.limits_signals = false;
     }

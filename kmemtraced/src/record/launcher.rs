@@ -29,16 +29,17 @@ use crate::process::thread::own_tid;
 
 /// Stack of the thread that starts COMMAND, bytes.
 const STACK: usize = 256 << 10;
-/// Interval at which a wait for an answer looks whether it is still wanted.
+/// Interval at which a wait for an answer checks whether the answer is still wanted.
 const ANSWER_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Intervals that the start of COMMAND is waited for: it runs then, or is told later, and nothing is read from the buffers meanwhile.
+/// Intervals for which the recorder waits for the start of COMMAND. It reads nothing from the buffers meanwhile; [`Launcher::try_wait`] takes
+/// a later answer.
 const START_INTERVALS: u32 = 50;
-/// Intervals, or looks at a program that runs, after which a launcher that has not answered is given up. They are counted, so that a time
-/// in which the recorder was stopped, too, is none.
+/// Intervals, or calls of [`Launcher::try_wait`], after which a launcher that has not answered is given up. They are counted, so that time
+/// for which the recorder itself was stopped does not count.
 const ANSWER_INTERVALS: u32 = 1500;
-/// Intervals that the last order is waited for, where the recorder is to end.
+/// Intervals for which a recorder that is about to end waits for the answer to its last order.
 const LAST_INTERVALS: u32 = 10;
-/// Looks at a program that runs between two signs of life that the launcher is asked for.
+/// Calls of [`Launcher::try_wait`] after which the launcher is asked for a sign of life.
 const LOOKS: u32 = 50;
 /// Name of the process, so that it is not taken for the recorder.
 const NAME: &std::ffi::CStr = c"kmemtrace-run";
@@ -110,9 +111,9 @@ pub(crate) struct Launcher {
     answers: PipeReader,
     /// Number of orders without an answer.
     unanswered: u32,
-    /// Looks at a program since the last answer or order.
+    /// Calls of [`Launcher::try_wait`] since the last order or answer.
     looks: u32,
-    /// Process id of COMMAND, where it was told when nobody waited for it any more.
+    /// Process id of COMMAND, if it came after [`Launcher::launch`] had stopped waiting.
     late: Option<i32>,
     ended: Vec<(i32, ExitStatus)>,
 }
@@ -240,12 +241,12 @@ impl Launcher {
         self.unanswered > 0
     }
 
-    /// True if the last order is answered, or is within a moment. A launcher that is left before has maybe not carried it out.
+    /// Waits a moment for the answer to the last order; true if it came. Before it, the launcher may not have carried the order out.
     pub(crate) fn answers(&mut self) -> bool {
         !self.is_silent() || self.answer(LAST_INTERVALS, || false).is_ok()
     }
 
-    /// True once, when an order has had no answer for too many looks at a program.
+    /// True once: at the call of [`Launcher::try_wait`] that gives the launcher up.
     pub(crate) fn has_gone_silent(&self) -> bool {
         self.is_silent() && self.looks == ANSWER_INTERVALS
     }
@@ -274,7 +275,7 @@ impl Launcher {
     /// Error of a launcher that does not answer.
     pub(crate) fn silent(&self) -> io::Error {
         let text = format!(
-            "the process that starts programs ({}, pid {}) does not answer: another program has stopped it",
+            "the process that starts programs ({}, pid {}) does not answer: another program may have stopped it",
             NAME.to_string_lossy(),
             self.pid
         );

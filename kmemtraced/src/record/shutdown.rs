@@ -48,7 +48,7 @@ impl Ended<'_> {
             (true, ..) => Some("a buffer could not be read to the end"),
             (_, true, _) => Some("the kernel recorded on until the buffers were removed"),
             (.., true) => {
-                Some("another program changed the recording: record in an instance of another name (-B NAME)")
+                Some("another program changed the recording meanwhile: record in an instance of another name (-B NAME)")
             }
             _ => None,
         }

@@ -36,8 +36,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Drain attempts after the stop: at least 2, at most 40, for events that another CPU reserved and has not committed yet.
 const DRAIN_ATTEMPTS: std::ops::Range<u32> = 2..40;
-/// The last of them without a byte, of a buffer that has events, after which the buffer is taken for one that the kernel has stopped: an
-/// error of its own in `kernel/trace/ring_buffer.c` (`RB_WARN_ON`) does so, without a word to those who read.
+/// Attempts at the end of these that got no byte from a buffer with events: the kernel has stopped such a buffer, after an error of its own
+/// (`RB_WARN_ON` in `kernel/trace/ring_buffer.c`, Linux 6.18), and does not tell its readers.
 const STUCK_ATTEMPTS: u32 = 20;
 /// Time between the reservation of an event and its commit, nanoseconds, rounded up generously. A reader on its CPU finds no event
 /// between the two; one of a CPU that was offline for a while may run elsewhere.

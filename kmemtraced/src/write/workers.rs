@@ -51,7 +51,7 @@ struct CpuThreads {
     reader: Option<JoinHandle<()>>,
     writer: JoinHandle<Outcome>,
     progress: Arc<Progress>,
-    /// The writer's queue, while the reader may be killed by the kernel, which leaves the reader's own end of it open for ever.
+    /// Queue of the writer, until the reader has ended. A reader that the kernel kills never closes its own end.
     full: Option<Sender<Message>>,
 }
 
@@ -60,7 +60,7 @@ impl CpuThreads {
         self.reader.as_ref().is_none_or(JoinHandle::is_finished) || self.is_reader_killed()
     }
 
-    /// True if the threads have ended, or have nothing to wait for.
+    /// True if there is nothing left to wait for.
     fn are_finished(&self) -> bool {
         self.is_writer_killed() || self.writer.is_finished() && self.has_drained()
     }
@@ -73,7 +73,7 @@ impl CpuThreads {
         is_killed(&self.progress.writer, &self.writer)
     }
 
-    /// Ends the writer's queue behind a reader that has ended, in whatever way.
+    /// Closes this end of the writer's queue once the reader has ended; tells the writer if the kernel has killed it.
     fn end_queue(&mut self) {
         let Some(full) = self.full.as_ref().filter(|_| self.has_drained()) else { return };
         if self.is_reader_killed() {
