@@ -17,8 +17,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::thread::{self, JoinHandle};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use crossbeam_channel::{Receiver, Sender};
+use kmemtrace_abi::unreadable::more_files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -129,8 +130,8 @@ impl Launcher {
         if job.command.is_empty() && job.reports.is_empty() {
             return Ok(None);
         }
-        let (orders_in, orders) = io::pipe().context("a pipe cannot be made")?;
-        let (answers, answers_out) = io::pipe().context("a pipe cannot be made")?;
+        let pipe = || io::pipe().map_err(|error| anyhow!("a pipe cannot be made: {error}{}", more_files(&error)));
+        let ((orders_in, orders), (answers, answers_out)) = (pipe()?, pipe()?);
         let forked = kmemtrace_sandbox::fork_first().map_err(|error| {
             anyhow!(
                 "the process that starts programs cannot be forked: {error}: allow more (pids.max of the cgroup, ulimit -u)"
