@@ -15,7 +15,7 @@ use kmemtrace_tests::runs;
 kmemtrace_tests::tests!(readers_keep_to_their_limits_whatever_the_file_is);
 
 /// Files of each kind.
-const FILES: u64 = 25;
+const FILES: u64 = 50;
 /// Memory beyond the limit, in KiB.
 const MARGIN: u64 = 64 << 10;
 /// Most lines on standard error: one for each part that is left out, and 64 findings of each file.
@@ -26,7 +26,7 @@ const HANGS: Duration = Duration::from_secs(300);
 const SLOWNESS: f64 = if cfg!(debug_assertions) { 5.0 } else { 1.0 };
 
 fn readers_keep_to_their_limits_whatever_the_file_is() -> Result<(), Skip> {
-    let seeds = runs::asked_or(0..runs::number(FILES, 40 * FILES));
+    let seeds = runs::asked_or(0..runs::number(FILES, 20 * FILES));
     println!("seeds {seeds:?}");
     let next = AtomicUsize::new(0);
     let work = || {
