@@ -2,6 +2,8 @@
 //!
 //! All numbers of the frame are little endian, whatever machine was traced. Byte by byte: `FORMAT.md`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::mem::offset_of;
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -48,7 +50,7 @@ impl Major {
     pub const fn header_bytes(self) -> usize {
         match self {
             Major::One => HEADER_BYTES,
-            Major::Two => HEADER_BYTES + size_of::<U32>(),
+            Major::Two => HEADER_BYTES.saturating_add(size_of::<U32>()),
         }
     }
 
@@ -132,6 +134,13 @@ pub struct Header {
     pub payload_crc: U32,
 }
 
+impl Header {
+    /// Bytes of the block: its header, which has `header_len`, and the payload.
+    pub(crate) fn block_bytes(&self, header_len: usize) -> usize {
+        header_len.saturating_add(self.payload_len.get() as usize)
+    }
+}
+
 /// Offset from which `header_crc` counts.
 const CRC_FROM: usize = 12;
 
@@ -204,7 +213,8 @@ pub fn seal_records(block: &mut [u8], info: &BlockInfo, raw_len: Option<usize>, 
     put_header(room, header, info.major, coded_len);
 }
 
-/// Fills `room` with a header of the major version.
+/// Fills `room`, which has the bytes of a header of the major version.
+#[expect(clippy::indexing_slicing, reason = "the fields have their places in a header")]
 fn put_header(room: &mut [u8], mut header: Header, major: Major, coded_len: usize) {
     header.header_len = U16::new(major.header_bytes() as u16);
     header.major = U16::new(major.number());
@@ -223,7 +233,7 @@ pub fn in_major(block: &[u8], major: Major) -> Option<Vec<u8>> {
     let (header, len) = own_header(block)?;
     let mut bytes = vec![0; major.header_bytes()];
     put_header(&mut bytes, header, major, coded_len(block));
-    bytes.extend_from_slice(&block[len..]);
+    bytes.extend_from_slice(block.get(len..)?);
     Some(bytes)
 }
 
@@ -274,8 +284,7 @@ pub(crate) enum Parsed {
 /// Parses a header. `header_len` is that of the file's first block, where that is known: no other
 /// is taken, so that a flipped length is not taken for a cut.
 pub(crate) fn parse(bytes: &[u8], header_len: Option<usize>) -> Parsed {
-    let magic = bytes.len().min(MAGIC.len());
-    if bytes[..magic] != MAGIC[..magic] {
+    if bytes.iter().zip(&MAGIC).any(|(byte, of_magic)| byte != of_magic) {
         return Parsed::Bad;
     }
     let Ok((header, _)) = Header::read_from_prefix(bytes) else {
@@ -457,9 +466,10 @@ impl End {
         let forms =
             [Major::One, Major::Two].into_iter().flat_map(|major| lengths.map(|len| (major.header_bytes(), len)));
         forms.into_iter().find_map(|(header_bytes, len)| {
-            let from = tail.len().checked_sub(header_bytes + len)?;
-            let (header, found) = own_header(&tail[from..])?;
-            let payload = &tail[from + header_bytes..];
+            let from = tail.len().checked_sub(header_bytes.checked_add(len)?)?;
+            let block = tail.get(from..)?;
+            let (header, found) = own_header(block)?;
+            let payload = block.get(header_bytes..)?;
             let whole = found == header_bytes
                 && header.kind == kind::END
                 && header.payload_len.get() as usize == payload.len()
@@ -531,7 +541,7 @@ impl Watermark {
 
     /// Watermark at `time`; `filled`: thousandths of the kernel's buffer.
     pub fn new(time: u64, filled: Option<u32>) -> Watermark {
-        let filled = filled.map_or(0, |filled| filled.min(1000) + 1);
+        let filled = filled.map_or(0, |filled| filled.min(1000).saturating_add(1));
         Watermark { time: time.into(), filled: filled.into(), reserved: 0.into() }
     }
 

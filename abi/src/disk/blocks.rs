@@ -3,6 +3,8 @@
 //! One pass over a file or pipe, in a buffer no larger than its largest block. No number in the file makes
 //! it reserve memory: the buffer grows only as bytes are really there.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -86,18 +88,22 @@ impl Window {
 
     /// The bytes at hand, at least `want` of them unless the file ends before.
     pub(crate) fn fill(&mut self, want: usize) -> &[u8] {
-        while self.end - self.start < want && !self.eof {
+        while !self.eof
+            && let Some(lacking @ 1..) = want.checked_sub(self.bytes().len())
+        {
             let least = if self.offset == 0 && self.end == 0 { FIRST } else { *CHUNK.start() };
-            let ask = (want - (self.end - self.start)).saturating_add(AHEAD).clamp(least, *CHUNK.end());
-            if self.buffer.len() - self.end < ask {
+            let ask = lacking.saturating_add(AHEAD).clamp(least, *CHUNK.end());
+            if self.buffer.len().saturating_sub(self.end) < ask {
                 self.buffer.copy_within(self.start..self.end, 0);
-                self.end -= self.start;
+                self.end = self.end.saturating_sub(self.start);
                 self.start = 0;
-                self.buffer.resize(self.buffer.len().max(self.end + ask), 0);
+                self.buffer.resize(self.buffer.len().max(self.end.saturating_add(ask)), 0);
             }
-            match self.origin.read(&mut self.buffer[self.end..self.end + ask]) {
+            // The room was made above.
+            let room = self.buffer.get_mut(self.end..).and_then(|room| room.get_mut(..ask)).unwrap_or_default();
+            match self.origin.read(room) {
                 Ok(0) => self.eof = true,
-                Ok(n) => self.end += n,
+                Ok(n) => self.end = self.end.saturating_add(n),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     self.error = Some(e);
@@ -105,18 +111,18 @@ impl Window {
                 }
             }
         }
-        &self.buffer[self.start..self.end]
+        self.bytes()
     }
 
     /// The bytes at hand.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buffer[self.start..self.end]
+        self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
     pub(crate) fn advance(&mut self, by: usize) {
-        let by = by.min(self.end - self.start);
-        self.start += by;
-        self.offset += by as u64;
+        let by = by.min(self.bytes().len());
+        self.start = self.start.saturating_add(by);
+        self.offset = self.offset.saturating_add(by as u64);
     }
 
     pub(crate) fn offset(&self) -> u64 {
@@ -147,7 +153,7 @@ impl Window {
                 let mut at = 0;
                 Some(Box::new(move |bytes| {
                     let len = read_at(file, bytes, at)?;
-                    at += len as u64;
+                    at = at.saturating_add(len as u64);
                     Ok(len)
                 }))
             }
@@ -217,9 +223,9 @@ impl Window {
             Err(_) => return 0,
         };
         let len = data.saturating_sub(offset);
-        let len = len - len % unit.max(1) as u64;
+        let len = len.saturating_sub(len.checked_rem(unit as u64).unwrap_or(0));
         // Short holes are read: the file system may end one at every block.
-        if len > *CHUNK.end() as u64 && self.enter(offset + len).is_ok() { len } else { 0 }
+        if len > *CHUNK.end() as u64 && self.enter(offset.saturating_add(len)).is_ok() { len } else { 0 }
     }
 }
 
@@ -386,7 +392,7 @@ impl BlockReader {
 
     /// Bytes read so far, the current block included.
     pub(crate) fn bytes_met(&self) -> u64 {
-        self.bytes_read() + self.current as u64
+        self.bytes_read().saturating_add(self.current as u64)
     }
 
     /// The file; `None` where the blocks come through a stream.
@@ -422,7 +428,7 @@ impl BlockReader {
         let bytes = self.window.fill(header_len.unwrap_or(block::MAX_HEADER_BYTES));
         let is_whole = match block::parse(bytes, header_len) {
             Parsed::Header(header, len) => {
-                let whole = len + header.payload_len.get() as usize;
+                let whole = header.block_bytes(len);
                 self.window.fill(whole).len() >= whole
             }
             Parsed::Short(_) => false,
@@ -481,7 +487,7 @@ impl BlockReader {
         if header.kind != kind::GAP || sequence < self.next_sequence {
             return None;
         }
-        let whole = len + header.payload_len.get() as usize;
+        let whole = header.block_bytes(len);
         let payload = self.window.fill(whole).get(len..whole)?;
         let is_whole = block::crc32c(payload) == header.payload_crc.get();
         let (gap, _) = GapRecord::parse(payload).filter(|(gap, _)| is_whole && gap.reason.get() == GAP_NOT_SENT)?;
@@ -500,7 +506,7 @@ impl BlockReader {
             return Ok(feed.leave_out());
         }
         let Some((known, file)) = self.known.zip(self.window.file()) else { return Ok(false) };
-        let from = self.window.offset() + self.current as u64;
+        let from = self.window.offset().saturating_add(self.current as u64);
         let mut walk = Walk::at(file, known, from, self.next_sequence)?;
         let mut last = None;
         while let Some(met) = walk.next()? {
@@ -588,7 +594,7 @@ impl BlockReader {
                 continue;
             }
             self.current = whole;
-            self.blocks += 1;
+            self.blocks = self.blocks.saturating_add(1);
             self.ended = header.kind == kind::END;
             return Ok(Block { header, offset, damage_before });
         }
@@ -612,7 +618,7 @@ impl BlockReader {
         }
         match block::parse(bytes, header_len) {
             Parsed::Header(header, len) => {
-                let whole = len + header.payload_len.get() as usize;
+                let whole = header.block_bytes(len);
                 Ok(Some(FoundHeader { header, offset, len, whole, coded_len: block::coded_len(bytes) }))
             }
             Parsed::Newer(major) if self.known.is_none() => {
@@ -658,7 +664,7 @@ impl BlockReader {
         }
         self.known.get_or_insert((len, header.recording, header.cpu.get()));
         self.version = (header.major.get(), header.minor.get());
-        let stored = &self.window.bytes()[len..whole];
+        let stored = self.window.bytes().get(len..whole).unwrap_or_default();
         if block::crc32c(stored) == header.payload_crc.get() {
             return Ok(true);
         }
@@ -693,14 +699,14 @@ impl BlockReader {
         let code = if header.flags & FLAG_OPTIONAL == 0 { Code::BadHeader } else { Code::UnknownBlock };
         let message = format!("block {sequence} at byte {offset} is of kind {}, which is not known here", header.kind);
         faults(fault(code, *offset, Some(sequence), message));
-        self.blocks += 1;
+        self.blocks = self.blocks.saturating_add(1);
         self.window.advance(*whole);
     }
 
     /// Expands the payload of a block, or begins its records; false where nothing of it comes back: the block was passed over then.
     fn expand_payload(&mut self, found: &FoundHeader, faults: &mut dyn FnMut(Fault)) -> bool {
         let FoundHeader { header, offset, len, whole, coded_len } = *found;
-        let stored = &self.window.bytes()[len..whole];
+        let stored = self.window.bytes().get(len..whole).unwrap_or_default();
         let is_encoded = header.flags & FLAG_RECORDS != 0;
         let expanded = match is_encoded {
             true => self.expander.begin_records(&header, coded_len, stored),
@@ -752,14 +758,15 @@ impl BlockReader {
         // A power cut leaves nothing but zeros, or the first bytes of a header and then zeros.
         let bytes = self.window.fill(MAGIC.len());
         let prefix = if bytes.starts_with(&MAGIC) {
-            let header = &bytes[..bytes.len().min(HEADER_BYTES)];
-            header.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1)
+            bytes.iter().take(HEADER_BYTES).rposition(|&b| b != 0).map_or(0, |last| last.saturating_add(1))
         } else {
             0
         };
         self.window.advance(prefix);
         let zeros_from = self.window.offset();
-        if self.window.only_zeros_left() && (prefix == 0 || self.window.offset() - zeros_from >= SECTOR as u64) {
+        if self.window.only_zeros_left()
+            && (prefix == 0 || self.window.offset().saturating_sub(zeros_from) >= SECTOR as u64)
+        {
             let message = format!("nothing but zeros from byte {zeros_from} on; every earlier block is whole");
             faults(fault(Code::ZeroTail, offset, None, message));
             return Some(Ending::Cut);
@@ -794,7 +801,7 @@ impl BlockReader {
                 }
                 continue;
             };
-            let found = bytes[at..].starts_with(&MAGIC);
+            let found = bytes.get(at..).is_some_and(|rest| rest.starts_with(&MAGIC));
             self.window.advance(at);
             if found {
                 let header_len = self.known.map(|(len, ..)| len);

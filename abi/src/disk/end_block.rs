@@ -1,5 +1,7 @@
 //! The end block of a finished file, without reading the file.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -10,7 +12,7 @@ use crate::disk::block::End;
 pub fn of(file: &File) -> io::Result<Option<End>> {
     let len = file.metadata()?.len();
     let mut tail = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(End::TAIL_BYTES)];
-    let from = len - tail.len() as u64;
+    let from = len.saturating_sub(tail.len() as u64);
     match file.read_exact_at(&mut tail, from) {
         Ok(()) => Ok(End::at_end_of(&tail)),
         // Another program has cut the file meanwhile.

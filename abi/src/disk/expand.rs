@@ -1,5 +1,7 @@
 //! Payloads that are stored in less room (zstd, the codec of records), back to what the kernel handed out.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 #[cfg(feature = "zstd")]
 use std::cell::RefCell;
 
@@ -20,7 +22,7 @@ impl Expander {
     /// The payload of a whole block, header included; `None` where it does not come back.
     pub fn payload_of<'a>(&'a mut self, block: &'a [u8]) -> Option<&'a [u8]> {
         let (header, len) = block::own_header(block)?;
-        let stored = &block[len..];
+        let stored = block.get(len..)?;
         if !is_stored_otherwise(&header) {
             return Some(stored);
         }

@@ -1,6 +1,9 @@
 //! Blocks of one file that come through a stream: the reader of the stream hands them over, the reader of the file takes them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::VecDeque;
+use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::block::kind;
@@ -30,7 +33,7 @@ impl Feed {
     /// Adds a whole block.
     pub(crate) fn push(&self, block: &[u8]) {
         let mut held = self.held();
-        held.bytes += block.len();
+        held.bytes = held.bytes.saturating_add(block.len());
         held.blocks.push_back(block.into());
     }
 
@@ -71,7 +74,7 @@ impl Feed {
         }
         held.blocks.extend(left_out.map(|left_out| left_out.mark().into()));
         held.blocks.extend(rest);
-        held.bytes = held.blocks.iter().map(|block| block.len()).sum::<usize>() - held.taken;
+        held.bytes = held.blocks.iter().map(|block| block.len()).sum::<usize>().saturating_sub(held.taken);
         true
     }
 
@@ -85,11 +88,10 @@ impl Feed {
         let mut held = self.held();
         let Held { blocks, taken, bytes: left, .. } = &mut *held;
         let Some(first) = blocks.front() else { return 0 };
-        let rest = first.get(*taken..).unwrap_or_default();
-        let len = rest.len().min(bytes.len());
-        bytes[..len].copy_from_slice(&rest[..len]);
-        (*taken, *left) = (*taken + len, *left - len);
-        if len == rest.len() {
+        let mut rest = first.get(*taken..).unwrap_or_default();
+        let len = rest.read(bytes).unwrap_or(0);
+        (*taken, *left) = (taken.saturating_add(len), left.saturating_sub(len));
+        if rest.is_empty() {
             *taken = 0;
             blocks.pop_front();
         }

@@ -2,6 +2,8 @@
 //!
 //! Positioned reads alone: several parts of one file are read at the same time, and one part may be read twice.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -147,10 +149,10 @@ impl Part {
     /// As for its [`Read::read`].
     pub(crate) fn fill_from(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut len = 0;
-        while len < bytes.len() {
-            match self.read(&mut bytes[len..])? {
+        while let Some(room) = bytes.get_mut(len..).filter(|room| !room.is_empty()) {
+            match self.read(room)? {
                 0 => break,
-                more => len += more,
+                more => len = len.saturating_add(more),
             }
         }
         Ok(len)
@@ -163,10 +165,8 @@ impl Part {
             }
         }
         let Some(chunks) = &mut self.chunks else { return Ok(0) };
-        let rest = &chunks.expanded[chunks.taken..];
-        let len = rest.len().min(bytes.len());
-        bytes[..len].copy_from_slice(&rest[..len]);
-        chunks.taken += len;
+        let len = chunks.expanded.get(chunks.taken..).unwrap_or_default().read(bytes)?;
+        chunks.taken = chunks.taken.saturating_add(len);
         Ok(len)
     }
 
@@ -217,7 +217,7 @@ impl Part {
 
     fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         let len = read_at(&self.file, bytes, self.start.saturating_add(self.at))?;
-        self.at += len as u64;
+        self.at = self.at.saturating_add(len as u64);
         if len < bytes.len() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 }
@@ -229,12 +229,13 @@ impl Read for Part {
         if self.chunks.is_some() {
             return self.read_chunk(bytes);
         }
-        let want = bytes.len().min(usize::try_from(self.len - self.at).unwrap_or(usize::MAX));
-        if want == 0 {
+        let left = usize::try_from(self.len.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let room = bytes.split_at_mut(left.min(bytes.len())).0;
+        if room.is_empty() {
             return Ok(0);
         }
-        let len = read_at(&self.file, &mut bytes[..want], self.start.saturating_add(self.at))?;
-        self.at += len as u64;
+        let len = read_at(&self.file, room, self.start.saturating_add(self.at))?;
+        self.at = self.at.saturating_add(len as u64);
         if len == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(len) }
     }
 }

@@ -1,5 +1,7 @@
 //! A trace file as its whole blocks, and the bytes between them: for a program that copies a file and must not change what it is.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io;
 
@@ -36,7 +38,7 @@ pub fn pieces(file: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = file;
     std::iter::from_fn(move || {
         let piece = first_piece(rest, true)?;
-        rest = &rest[piece.bytes().len()..];
+        rest = rest.get(piece.bytes().len()..)?;
         Some(piece)
     })
 }
@@ -67,8 +69,8 @@ impl PieceReader {
         self.window.advance(self.taken);
         self.taken = 0;
         let wanted = match own_header(self.window.fill(Major::Two.header_bytes())) {
-            Some((header, len)) => len + header.payload_len.get() as usize,
-            None => MAX_OTHER_BYTES + MAGIC.len(),
+            Some((header, len)) => header.block_bytes(len),
+            None => MAX_OTHER_BYTES.saturating_add(MAGIC.len()),
         };
         let there = self.window.fill(wanted).len();
         if let Some(error) = self.window.take_error() {
@@ -82,7 +84,7 @@ impl PieceReader {
 
     /// Offset in the file after the last part.
     pub fn offset(&self) -> u64 {
-        self.window.offset() + self.taken as u64
+        self.window.offset().saturating_add(self.taken as u64)
     }
 }
 
@@ -90,18 +92,18 @@ impl PieceReader {
 /// bytes that may become one unless the file `ends` with these bytes.
 fn first_piece(bytes: &[u8], ends: bool) -> Option<Piece<'_>> {
     if let Some((info, whole)) = block_at(bytes) {
-        return Some(Piece::Block { info, payload: &whole[info.major.header_bytes()..], whole });
+        return Some(Piece::Block { info, payload: whole.get(info.major.header_bytes()..)?, whole });
     }
     let (_, behind) = bytes.split_first()?;
-    let at_most = if ends { behind.len() } else { behind.len().saturating_sub(MAGIC.len() - 1) };
-    let len = 1 + behind.windows(MAGIC.len()).position(|at| at == MAGIC).unwrap_or(at_most);
-    bytes.get(..len).map(Piece::Other)
+    let at_most = if ends { behind.len() } else { behind.len().saturating_sub(MAGIC.len().saturating_sub(1)) };
+    let len = behind.windows(MAGIC.len()).position(|at| at == MAGIC).unwrap_or(at_most);
+    bytes.get(..=len).map(Piece::Other)
 }
 
 fn block_at(bytes: &[u8]) -> Option<(BlockInfo, &[u8])> {
     let (header, len) = own_header(bytes)?;
-    let whole = bytes.get(..len + header.payload_len.get() as usize)?;
-    (crc32c(&whole[len..]) == header.payload_crc.get()).then(|| (info(&header), whole))
+    let whole = bytes.get(..header.block_bytes(len))?;
+    (crc32c(whole.get(len..)?) == header.payload_crc.get()).then(|| (info(&header), whole))
 }
 
 fn info(header: &Header) -> BlockInfo {

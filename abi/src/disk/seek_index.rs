@@ -1,6 +1,8 @@
 //! Blocks at which a CPU's file can be entered, and its gaps: kept while all of it is read, so that a reader can read a part
 //! of it later and still know every gap.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use crate::event::Gap;
 
 /// Largest number of a file's points: each time it is reached, every second point is dropped.
@@ -67,14 +69,14 @@ impl SeekIndexBuilder {
         if self.blocks.is_multiple_of(self.stride) {
             self.kept.points.push(point);
         }
-        self.blocks += 1;
+        self.blocks = self.blocks.saturating_add(1);
         if self.kept.points.len() > MAX_POINTS {
             let mut is_kept = false;
             self.kept.points.retain(|_| {
                 is_kept = !is_kept;
                 is_kept
             });
-            self.stride *= 2;
+            self.stride = self.stride.saturating_mul(2);
         }
     }
 

@@ -1,6 +1,8 @@
 //! A look at all blocks of a file before it is read: headers one after the other by positioned reads, and only those
 //! payloads that the caller asks for. The stream that reads the same file does not notice.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -21,7 +23,7 @@ pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
     while let Some(room) = buffer.get_mut(len..).filter(|room| !room.is_empty()) {
         match file.read_at(room, offset.saturating_add(len as u64)) {
             Ok(0) => break,
-            Ok(n) => len += n,
+            Ok(n) => len = len.saturating_add(n),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -71,11 +73,13 @@ impl<'a> Walk<'a> {
         let (header_len, recording, cpu) = self.known;
         let mut bytes = [0; MAX_HEADER_BYTES];
         while self.at < self.len {
-            let len = read_at(self.file, &mut bytes[..header_len.min(MAX_HEADER_BYTES)], self.at)?;
-            match block::parse(&bytes[..len], Some(header_len)) {
+            let room = bytes.split_at_mut(header_len.min(MAX_HEADER_BYTES)).0;
+            let len = read_at(self.file, room, self.at)?;
+            let start = room.get(..len).unwrap_or_default();
+            match block::parse(start, Some(header_len)) {
                 Parsed::Header(header, header_len) => {
-                    let met = Met { header, offset: self.at, header_len, coded_len: block::coded_len(&bytes[..len]) };
-                    self.at += header_len as u64 + u64::from(header.payload_len.get());
+                    let met = Met { header, offset: self.at, header_len, coded_len: block::coded_len(start) };
+                    self.at = self.at.saturating_add(header.block_bytes(header_len) as u64);
                     let sequence = header.sequence.get();
                     let is_own = header.recording == recording && header.cpu.get() == cpu;
                     if is_own && sequence >= self.next_sequence && self.at <= self.len {
@@ -96,22 +100,22 @@ impl<'a> Walk<'a> {
         // Small at first: damage that a hostile file repeats after every block must not cost a whole chunk each time.
         let mut size = 2 * MAX_HEADER_BYTES;
         let (mut chunk, mut zeros) = (Vec::new(), Zeros::default());
-        self.at += 1;
+        self.at = self.at.saturating_add(1);
         loop {
             chunk.resize(size, 0);
             let len = read_at(self.file, &mut chunk, self.at)?;
-            let bytes = &chunk[..len];
+            let bytes = chunk.get(..len).unwrap_or_default();
             // A header that the end of the chunk cuts is looked at with the next one.
-            let whole = if len < size { len } else { len - MAX_HEADER_BYTES };
+            let whole = if len < size { len } else { len.saturating_sub(MAX_HEADER_BYTES) };
             for (from, _) in bytes.windows(MAGIC.len()).take(whole).enumerate().filter(|(_, at)| *at == MAGIC) {
-                if let Parsed::Header(header, _) = block::parse(&bytes[from..], Some(header_len))
+                if let Parsed::Header(header, _) = block::parse(bytes.get(from..).unwrap_or_default(), Some(header_len))
                     && header.recording == recording
                 {
-                    self.at += from as u64;
+                    self.at = self.at.saturating_add(from as u64);
                     return Ok(());
                 }
             }
-            self.at += whole as u64;
+            self.at = self.at.saturating_add(whole as u64);
             if bytes.iter().all(|&byte| byte == 0) {
                 let run = zeros.add(self.at, whole as u64);
                 self.at = hole::behind(self.file, self.at, run)?.unwrap_or(self.len);
@@ -120,7 +124,7 @@ impl<'a> Walk<'a> {
                 self.at = self.len;
                 return Ok(());
             }
-            size = (2 * size).min(CHUNK);
+            size = size.saturating_mul(2).min(CHUNK);
         }
     }
 

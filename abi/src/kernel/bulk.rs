@@ -4,6 +4,8 @@
 //! same key and CPU. Files, merges and documents count the record alone; pairing and filters see addresses as events like others. All
 //! events of a record are in one chunk and one window, and share a stack.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use crate::event::{Action, Bulk, BulkAction, Event, Kind};
 use crate::kernel::format::{EventFormat, FieldAddressing};
 use crate::kernel::probes::{ADDRESSES, CACHE_POINTER, MAX_ADDRESSES, RESULT, SIZE};
@@ -50,7 +52,7 @@ impl BulkPlan {
         let array = format.field(ADDRESSES).filter(|field| field.place == FieldAddressing::Fixed)?;
         let is_of_addresses = array.element_bytes == Some(ADDRESS_BYTES) && array.size > 0;
         let elements = is_of_addresses.then_some(array.size / ADDRESS_BYTES)?;
-        let least = [size.end(), other.end(), array.offset + array.size].into_iter().max()?;
+        let least = [size.end(), other.end(), array.end()].into_iter().max()?;
         let elements = u8::try_from(elements.min(MAX_ADDRESSES as usize)).ok()?;
         Some(BulkPlan { size, array: (array.offset, elements), which, least })
     }
@@ -76,7 +78,7 @@ impl BulkPlan {
         take(Event { action: of_record, failed, bulk, value: Some(size.cast_signed()), ..event });
         let is_alloc = action == BulkAction::Alloc;
         for number in 0..usize::from(addresses) {
-            let address = u64_at::<O>(record, offset + ADDRESS_BYTES * number).unwrap_or(0);
+            let address = u64_at::<O>(record, offset.saturating_add(ADDRESS_BYTES.saturating_mul(number))).unwrap_or(0);
             take(Event {
                 address,
                 action: if is_alloc { Action::Alloc(kind) } else { Action::BulkFree(kind) },

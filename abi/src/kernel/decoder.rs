@@ -3,6 +3,8 @@
 //! The offsets of an event's fields are resolved once per file, so that decoding a record is a table
 //! look-up by `common_type` and a few loads.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::sync::Arc;
 
 use byteorder::ByteOrder;
@@ -449,7 +451,9 @@ impl Plan {
         let slots: Vec<&mut Slot> =
             always.chain(pid).chain(flags).chain(order).chain(gfp).chain(node).chain(failure).collect();
         if slots.iter().any(|slot| slot.offset as usize >= NEAR) {
-            far.extend(slots.into_iter().zip(0..).map(|(slot, n)| std::mem::replace(slot, Slot::new(8 * n, 8))));
+            far.extend(
+                slots.into_iter().zip((0..).step_by(8)).map(|(slot, at)| std::mem::replace(slot, Slot::new(at, 8))),
+            );
         }
         self
     }
@@ -460,7 +464,7 @@ impl Plan {
         let Some(slot) = self.order else { return Ok(0) };
         let (order, address) = (slot.read_near::<O>(head), self.address.read_near::<O>(head));
         // An aligned block of at most this order never crosses a border of 65,536 frames.
-        if order > MAX_ORDER || (address & self.frame_bits) + (1 << order) > 0x1_0000 {
+        if order > MAX_ORDER || (address & self.frame_bits).saturating_add(1 << order) > 0x1_0000 {
             self.refuse_block(order, address)?;
         }
         Ok(order)

@@ -3,6 +3,8 @@
 //! Layouts are taken from these texts by field name, never from structs of one kernel. The texts come from
 //! a trace file, so they are hostile: every number is bounded before use, and parsing is one pass.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashSet;
 
 use crate::fields::{FieldForm, FieldPlace};
@@ -62,6 +64,13 @@ pub struct Field {
     pub element_bytes: Option<usize>,
 }
 
+impl Field {
+    /// Bytes from the start of the record to what is behind the field.
+    pub(crate) fn end(&self) -> usize {
+        self.offset.saturating_add(self.size)
+    }
+}
+
 /// Record layout of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
@@ -89,7 +98,7 @@ impl EventFormat {
                 if fields.len() == MAX_FIELDS {
                     return Err(FormatError::TooManyFields);
                 }
-                fields.push(parse_field(line).ok_or(FormatError::BadField(number + 1))?);
+                fields.push(parse_field(line).ok_or(FormatError::BadField(number.saturating_add(1)))?);
             } else if line.starts_with("print fmt:") {
                 break;
             }
@@ -172,7 +181,7 @@ fn element_bytes(declaration: &str, size: usize) -> Option<usize> {
     let bound = bound.strip_suffix(']')?;
     if !bound.is_empty() {
         let elements: usize = bound.parse().ok()?;
-        return size.checked_div(elements).filter(|bytes| bytes * elements == size);
+        return size.checked_div(elements).filter(|_| size.is_multiple_of(elements));
     }
     let bits: usize = element.split_whitespace().next()?.strip_prefix(['u', 's'])?.parse().ok()?;
     Some(bits / 8).filter(|&bytes| bytes > 0 && size.is_multiple_of(bytes))
@@ -192,7 +201,7 @@ fn form(
     let is_text = declaration.split(|c: char| !c.is_alphanumeric()).any(|word| word == "char");
     match place {
         FieldAddressing::DataLoc => is_text.then_some(FieldForm::TextFrom(0)),
-        FieldAddressing::RelLoc => is_text.then_some(FieldForm::TextFrom(offset + size)),
+        FieldAddressing::RelLoc => is_text.then_some(FieldForm::TextFrom(offset.saturating_add(size))),
         FieldAddressing::Fixed if declaration.contains('[') => is_text.then_some(FieldForm::Text),
         FieldAddressing::Fixed if !matches!(size, 1 | 2 | 4 | 8) => None,
         FieldAddressing::Fixed if declaration.contains('*') || CODE.contains(&name) => Some(FieldForm::Address),
@@ -225,7 +234,7 @@ impl PageShape {
             if !line.starts_with("field:") {
                 continue;
             }
-            let field = parse_field(line).ok_or(FormatError::BadField(number + 1))?;
+            let field = parse_field(line).ok_or(FormatError::BadField(number.saturating_add(1)))?;
             match field.name.as_str() {
                 "commit" => commit = Some(field),
                 "data" => data = Some(field),
@@ -239,10 +248,10 @@ impl PageShape {
             8 => 8,
             _ => return Err(FormatError::Contradiction("the commit word has neither 4 nor 8 bytes")),
         };
-        if commit.offset < 8 || commit.offset + commit.size > data.offset {
+        if commit.offset < 8 || commit.end() > data.offset {
             return Err(FormatError::Contradiction("timestamp, commit word and data overlap"));
         }
-        if data.size == 0 || data.offset + data.size > MAX_EXTENT {
+        if data.size == 0 || data.end() > MAX_EXTENT {
             return Err(FormatError::Contradiction("the data has no room, or too much"));
         }
         Ok(PageShape {
@@ -250,7 +259,7 @@ impl PageShape {
             commit_offset: commit.offset,
             commit_size: commit.size,
             data_offset: data.offset,
-            size: data.offset + data.size,
+            size: data.end(),
         })
     }
 }

@@ -3,6 +3,8 @@
 //! The bits differ from kernel to kernel, and so do the names. Both are in the text of an event's format, as the table that the
 //! kernel itself prints flags by.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 mod constant;
 
 use std::fmt::{self, Display};
@@ -60,7 +62,8 @@ impl GfpNames {
     /// Entries whose flags are no constants are left out: some kernels have names of an enum there.
     pub fn of_format(text: &str) -> Option<GfpNames> {
         let bytes = EventFormat::parse(text).ok()?.field("gfp_flags")?.size;
-        let field_mask = u64::MAX.checked_shr(u64::BITS.saturating_sub(8 * u32::try_from(bytes).ok()?))?;
+        let field_mask =
+            u64::MAX.checked_shr(u64::BITS.saturating_sub(u32::try_from(bytes).ok()?.saturating_mul(8)))?;
         let print = text.split_once("\nprint fmt:")?.1;
         let (_, after) = print.split_once("__print_flags(REC->gfp_flags,")?;
         let mut rest = string(after)?.1.trim_start();

@@ -1,6 +1,9 @@
 //! Lines of `/proc/kallsyms` and of System.map: `HEX TYPE NAME`, in kallsyms of a module with a tab and `[MODULE]` after it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 /// The value of each byte as a hex digit; 16 where it is none. A trace has hundreds of thousands of addresses as text.
+#[expect(clippy::indexing_slicing, reason = "the compiler works it out")]
 const DIGITS: [u8; 256] = {
     let mut values = [16; 256];
     let mut digit = 0;
@@ -13,6 +16,7 @@ const DIGITS: [u8; 256] = {
 };
 
 /// The hex number at the start, 1 to 16 digits, and what follows it.
+#[expect(clippy::indexing_slicing, reason = "no byte is above 255")]
 pub fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0u64;
     let mut digits = 0;
@@ -22,9 +26,9 @@ pub fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
             break;
         }
         value = value << 4 | u64::from(digit);
-        digits += 1;
+        digits = usize::saturating_add(digits, 1);
     }
-    (1..=16).contains(&digits).then(|| (value, &text[digits..]))
+    (1..=16).contains(&digits).then_some((value, text.get(digits..)?))
 }
 
 /// Address and type of a line, and its name, with the module that it may be in.

@@ -2,6 +2,8 @@
 //!
 //! The events are found by system and name in the trace's own formats; each one's numbers are read by field name.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashSet;
 
 use crate::event::{Event, Mark, Names, Span};
@@ -34,9 +36,10 @@ struct Number {
 
 impl Number {
     fn read<O: TargetOrder>(self, record: &[u8]) -> i64 {
-        let bits = self.slot.mask.count_ones();
         let value = self.slot.read::<O>(record).cast_signed();
-        if self.is_signed && (1..64).contains(&bits) { value << (64 - bits) >> (64 - bits) } else { value }
+        // Of 64 bits for a number that is not there.
+        let unused = self.slot.mask.leading_zeros() & 63;
+        if self.is_signed { value << unused >> unused } else { value }
     }
 }
 

@@ -3,6 +3,8 @@
 //! Addresses and sizes are 64 bit on every machine; only the byte order differs. Every revision announced
 //! ABI version 1, so the layout is found from the bytes.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use zerocopy::byteorder::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -154,7 +156,7 @@ fn parse_r4<O: TargetOrder>(bytes: &[u8]) -> Parsed {
     let size = usize::from(size);
     let Some(type_id) = known_type(u16::from(type_id)).filter(|_| size >= least) else { return Parsed::Bad };
     let Some(record) = bytes.get(..size) else { return Parsed::Short };
-    if size > least && !features_fit::<O>(&record[least..]) {
+    if size > least && !record.get(least..).is_some_and(features_fit::<O>) {
         return Parsed::Bad;
     }
     let Ok((head, rest)) = R4Head::<O::View>::ref_from_prefix(record) else { return Parsed::Bad };
@@ -228,7 +230,7 @@ fn run_length<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> (usize, bool) {
         match parse::<O>(layout, bytes.get(offset..).unwrap_or_default()) {
             Parsed::Record(record, len) if last.is_none_or(|last| follows(layout, last, record.stamp)) => {
                 last = Some(record.stamp);
-                offset += len;
+                offset = offset.saturating_add(len);
             }
             Parsed::Short => return (count, true),
             _ => return (count, false),
@@ -272,7 +274,7 @@ pub fn detect(bytes: &[u8]) -> Option<(Layout, Endian)> {
 /// Three records in a row convince, fewer where the bytes end with them.
 pub(crate) fn resume<O: TargetOrder>(layout: Layout, bytes: &[u8], at_end: bool) -> Option<usize> {
     (1..bytes.len()).find(|&offset| {
-        let (records, cut) = run_length::<O>(layout, &bytes[offset..]);
+        let (records, cut) = run_length::<O>(layout, bytes.get(offset..).unwrap_or_default());
         records >= 3 || (records > 0 && cut && at_end)
     })
 }
@@ -318,8 +320,8 @@ fn tally_in<O: TargetOrder>(layout: Layout, bytes: &[u8]) -> RelayTally {
                     tally.first = record.stamp;
                 }
                 tally.last = record.stamp;
-                tally.events += 1;
-                tally.consumed += len;
+                tally.events = tally.events.saturating_add(1);
+                tally.consumed = tally.consumed.saturating_add(len);
             }
             Parsed::Short => break,
             Parsed::Bad => {

@@ -1,5 +1,7 @@
 //! Numbers in a record: their place, and two ways to read them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use byteorder::ByteOrder;
 
 use crate::kernel::format::{EventFormat, Field, FieldAddressing};
@@ -25,7 +27,7 @@ impl Slot {
     }
 
     pub(super) fn new(offset: u32, size: u8) -> Slot {
-        Slot { offset, size, mask: u64::MAX >> (64 - 8 * u32::from(size)) }
+        Slot { offset, size, mask: u64::MAX >> 64u32.saturating_sub(u32::from(size).saturating_mul(8)) }
     }
 
     /// The number, 0 where it is not there.
@@ -36,6 +38,11 @@ impl Slot {
 
     /// Number that begins in the first [`NEAR`] bytes: one load, whatever its size.
     #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "a head has eight bytes more than `NEAR`"
+    )]
     pub(super) fn read_near<O: TargetOrder>(self, head: &Head) -> u64 {
         let at = self.offset as usize % NEAR;
         let word = O::Stream::read_u64(&head[at..at + 8]);
@@ -46,7 +53,7 @@ impl Slot {
     }
 
     pub(super) fn end(self) -> usize {
-        self.offset as usize + usize::from(self.size)
+        (self.offset as usize).saturating_add(usize::from(self.size))
     }
 }
 
@@ -69,7 +76,7 @@ impl NamePlace {
     pub(super) fn read<O: TargetOrder>(self, record: &[u8]) -> Option<&[u8]> {
         let location = u32_at::<O>(record, self.location.offset as usize)?;
         let (len, offset) = ((location >> 16) as usize, (location & 0xffff) as usize);
-        record.get(self.base + offset..)?.get(..len)
+        record.get(self.base.saturating_add(offset)..)?.get(..len)
     }
 }
 

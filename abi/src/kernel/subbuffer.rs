@@ -4,6 +4,8 @@
 //! A sub-buffer is a header (timestamp u64, commit word), then event entries. In a trace file it is stored
 //! trimmed: header, the bytes that the commit word counts, and the count of lost events where there is one.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use crate::kernel::format::PageShape;
 use crate::target::{Big, Endian, Little, TargetOrder, u32_at, u64_at, uint_at};
 
@@ -82,7 +84,9 @@ impl SubBufferError {
     /// The same of data behind so many bytes of other data.
     pub(crate) fn behind(self, before: usize) -> SubBufferError {
         match self {
-            SubBufferError::Entry { offset, length } => SubBufferError::Entry { offset: offset + before, length },
+            SubBufferError::Entry { offset, length } => {
+                SubBufferError::Entry { offset: offset.saturating_add(before), length }
+            }
             other => other,
         }
     }
@@ -108,7 +112,7 @@ impl SubBufferHead {
         let header = shape.data_offset;
         // Only the low 32 bits count: the kernel sign-extends them into a 64-bit long.
         let low = match (shape.commit_size, O::ENDIAN) {
-            (8, Endian::Big) => shape.commit_offset + 4,
+            (8, Endian::Big) => shape.commit_offset.saturating_add(4),
             _ => shape.commit_offset,
         };
         let (Some(timestamp), Some(commit), true) =
@@ -129,11 +133,11 @@ impl<'a> SubBuffer<'a> {
         let SubBufferHead { timestamp, len, is_marked, is_counted } = SubBufferHead::parse::<O>(shape, bytes)?;
         let cut = |need| SubBufferError::Cut { have: bytes.len(), need };
         let header = shape.data_offset;
-        let room = shape.size - header;
+        let room = shape.size.saturating_sub(header);
         if len > room {
             return Err(SubBufferError::Commit { commit: len, room });
         }
-        let end = header + len;
+        let end = header.saturating_add(len);
         let data = bytes.get(header..end).ok_or(cut(end))?;
         let mut stored = end;
         let missed = if !is_marked {
@@ -142,9 +146,9 @@ impl<'a> SubBuffer<'a> {
             Some(Missed::Uncounted)
         } else {
             let word = usize::from(shape.target.word_bytes);
-            stored += word;
+            stored = stored.saturating_add(word);
             if stored > shape.size {
-                return Err(SubBufferError::Commit { commit: len + word, room });
+                return Err(SubBufferError::Commit { commit: len.saturating_add(word), room });
             }
             Some(Missed::Counted(uint_at::<O>(bytes, end, word).ok_or(cut(stored))?))
         };
@@ -215,6 +219,11 @@ impl<'a, O> Records<'a, O> {
 impl<'a, O: TargetOrder> Records<'a, O> {
     /// The next entry. `None` at the end, which may be a filler that is no entry.
     #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "each length is checked against the entry's bytes first"
+    )]
     pub(crate) fn entry(&mut self) -> Option<Result<Entry<'a>, SubBufferError>> {
         let entry = self.data.get(self.offset..).filter(|e| !e.is_empty())?;
         let Some(word) = u32_at::<O>(entry, 0) else {
@@ -225,13 +234,13 @@ impl<'a, O: TargetOrder> Records<'a, O> {
             Endian::Big => (word >> DELTA_BITS, word & ((1 << DELTA_BITS) - 1)),
         };
         if let 1..PADDING = type_len {
-            let end = 4 + 4 * type_len as usize;
+            let len = 4 * type_len as usize;
             let rest = &entry[4..];
-            let Some(payload) = rest.get(..end - 4) else {
-                return Some(Err(self.bad(end as u64)));
+            let Some(payload) = rest.get(..len) else {
+                return Some(Err(self.bad(4 + len as u64)));
             };
             self.time = self.time.wrapping_add(u64::from(delta));
-            self.offset += end;
+            self.offset += 4 + len;
             let record = Record { time: self.time, payload, rest };
             return Some(Ok(Entry::Record { record, delta, is_long: false }));
         }
@@ -265,11 +274,11 @@ impl<'a, O: TargetOrder> Records<'a, O> {
                 end
             }
             TIME_EXTEND => {
-                self.time = self.time.wrapping_add((u64::from(array) << DELTA_BITS) + u64::from(delta));
+                self.time = self.time.wrapping_add(u64::from(array) << DELTA_BITS | u64::from(delta));
                 8
             }
             TIME_STAMP => {
-                let stamp = (u64::from(array) << DELTA_BITS) + u64::from(delta);
+                let stamp = u64::from(array) << DELTA_BITS | u64::from(delta);
                 self.time = fix_absolute(stamp, self.time);
                 8
             }
@@ -334,7 +343,7 @@ pub(crate) fn end_early(
 ) {
     let Some(length) = known.len().checked_sub(data_offset) else { return };
     let low = match (commit_size, endian) {
-        (8, Endian::Big) => commit_offset + 4,
+        (8, Endian::Big) => commit_offset.saturating_add(4),
         _ => commit_offset,
     };
     let Some(word) = known.get_mut(low..).and_then(<[u8]>::first_chunk_mut::<4>) else { return };
@@ -397,7 +406,7 @@ fn tally_in<O: TargetOrder>(shape: &PageShape, bytes: &[u8]) -> Result<(Tally, u
             tally.first = record.time;
         }
         tally.last = record.time;
-        tally.events += 1;
+        tally.events = tally.events.saturating_add(1);
     }
     Ok((tally, sub_buffer.stored))
 }
@@ -428,8 +437,8 @@ pub fn forget_number(shape: &PageShape, sub_buffer: &mut [u8]) {
 /// The byte of the commit word that has the marks.
 fn flags<'a>(shape: &PageShape, sub_buffer: &'a mut [u8]) -> Option<&'a mut u8> {
     let highest = match (shape.target.endian, shape.commit_size) {
-        (Endian::Little, _) => shape.commit_offset + 3,
-        (Endian::Big, 8) => shape.commit_offset + 4,
+        (Endian::Little, _) => shape.commit_offset.saturating_add(3),
+        (Endian::Big, 8) => shape.commit_offset.saturating_add(4),
         (Endian::Big, _) => shape.commit_offset,
     };
     sub_buffer.get_mut(highest)

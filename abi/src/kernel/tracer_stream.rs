@@ -17,6 +17,8 @@
 //! | 48 | 32 | u32 | flags |
 //! | 52 | 36 | i32 | NUMA node asked for |
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::relay::{self, TYPES};
 use crate::target::{Endian, u32_of, u64_of};
 
@@ -105,6 +107,7 @@ impl Layout {
         }
     }
 
+    #[expect(clippy::arithmetic_side_effects, reason = "words of a record are numbered from 0 to 3")]
     fn read(self, record: &[u8], type_id: usize, allocates: bool) -> Option<TracerRecord> {
         let endian = self.endian;
         let word = |index: usize| match self.word_bytes {
@@ -133,7 +136,7 @@ impl Layout {
             match self.parse(bytes.get(offset..).unwrap_or_default()) {
                 Parsed::Record(record, len) if record.time >= last => {
                     last = record.time;
-                    offset += len;
+                    offset = offset.saturating_add(len);
                 }
                 Parsed::Short => return (count, true),
                 _ => return (count, false),
@@ -145,7 +148,7 @@ impl Layout {
     /// Offset at which records stand again, searching `bytes` from its second byte; `None`: not in these bytes.
     pub(crate) fn resume(self, bytes: &[u8], at_end: bool) -> Option<usize> {
         (1..bytes.len()).find(|&offset| {
-            let (records, is_cut) = self.run_length(&bytes[offset..]);
+            let (records, is_cut) = self.run_length(bytes.get(offset..).unwrap_or_default());
             records >= RESUMING || (records > 0 && is_cut && at_end)
         })
     }

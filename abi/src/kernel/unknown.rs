@@ -1,5 +1,7 @@
 //! Counts of events that may allocate or free objects, and that this program does not know.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 
 /// Numbers of such events by name, each name as the trace has it.
@@ -15,7 +17,7 @@ impl UnknownEvents {
     #[cold]
     pub(crate) fn count(&mut self, name: &[u8]) {
         match self.by_name.get_mut(name) {
-            Some(events) => *events += 1,
+            Some(events) => *events = events.saturating_add(1),
             None => drop(self.by_name.insert(name.into(), 1)),
         }
     }

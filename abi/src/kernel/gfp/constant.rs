@@ -2,6 +2,8 @@
 //!
 //! The text is hostile: its length and its depth are bounded, and anything but a constant is refused.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 /// Largest length of an expression, in bytes. Kernels have up to 600.
 const MAX_BYTES: usize = 1 << 14;
 /// Largest depth of parentheses, casts and signs. Kernels have up to 15.
@@ -82,7 +84,7 @@ impl<'a> Parser<'a> {
             // `||` and `&&` are no operators here: their second half is no operand.
             let Some((sign, rank, rest)) = found.filter(|&(_, rank, _)| rank >= least) else { return Some(value) };
             self.rest = rest;
-            let other = self.binary(rank + 1)?;
+            let other = self.binary(rank.saturating_add(1))?;
             value = match sign {
                 "|" => value.with(other, |a, b| a | b),
                 "^" => value.with(other, |a, b| a ^ b),
@@ -96,7 +98,7 @@ impl<'a> Parser<'a> {
 
     /// Reads a number, with the casts and signs before it, or parentheses.
     fn operand(&mut self) -> Option<Value> {
-        self.depth += 1;
+        self.depth = self.depth.saturating_add(1);
         if self.depth > MAX_DEPTH {
             return None;
         }
@@ -123,7 +125,7 @@ impl<'a> Parser<'a> {
             }
             _ => return None,
         };
-        self.depth -= 1;
+        self.depth = self.depth.saturating_sub(1);
         Some(value)
     }
 
