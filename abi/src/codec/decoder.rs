@@ -1,5 +1,7 @@
 //! From an encoded block back to its records, or to sub-buffers as the kernel wrote them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use crate::codec::entries::{Entries, Part, SlotRecord, Slots};
 use crate::codec::error::{CodecError, Wrong};
 use crate::codec::wire::{BIG_ENDIAN, HEAD_BYTES, LONG_COMMIT, NO_SUB_BUFFER, SUB_BUFFER};
@@ -24,7 +26,10 @@ impl Head {
         let (data_offset, commit_offset) = (usize::from(data_offset), usize::from(commit_offset));
         let word_bytes = if flags & LONG_COMMIT == 0 { 4 } else { 8 };
         let commit_size = usize::from(word_bytes);
-        if flags & !(BIG_ENDIAN | LONG_COMMIT) != 0 || commit_offset + commit_size > data_offset || data_offset < 8 {
+        if flags & !(BIG_ENDIAN | LONG_COMMIT) != 0
+            || commit_offset.saturating_add(commit_size) > data_offset
+            || data_offset < 8
+        {
             return Err(Wrong::Head);
         }
         let endian = if flags & BIG_ENDIAN == 0 { Endian::Little } else { Endian::Big };
@@ -142,7 +147,7 @@ impl Decoder {
         if (PageShape { size: shape.size, ..own }) != *shape {
             return Err(self.fail(0, Wrong::OtherHead));
         }
-        if is_plain || head.is_counted || head.len > shape.size - shape.data_offset {
+        if is_plain || head.is_counted || head.len > shape.size.saturating_sub(shape.data_offset) {
             let mut page = std::mem::take(&mut self.page);
             page.clear();
             // The next call returns the error.
@@ -189,10 +194,10 @@ impl Decoder {
         let at = entries.at;
         if let Err(what) = put {
             let places = (shape.commit_offset, shape.commit_size, shape.data_offset);
-            end_early(shape.target.endian, places, &mut out[begun..]);
+            end_early(shape.target.endian, places, out.get_mut(begun..).unwrap_or_default());
             return Err(self.fail(at, what));
         }
-        self.place.end_sub_buffer(at, out.len() - begun);
+        self.place.end_sub_buffer(at, out.len().saturating_sub(begun));
         Ok(())
     }
 }
@@ -216,16 +221,16 @@ impl Place {
                 let header = rest.get(..head.shape.data_offset).ok_or(Wrong::Cut)?;
                 let parsed = head.sub_buffer(header)?;
                 let count_bytes = if parsed.is_counted { head.shape.commit_size } else { 0 };
-                if header.len() + parsed.len + count_bytes > left {
+                if header.len().saturating_add(parsed.len).saturating_add(count_bytes) > left {
                     return Err(Wrong::TooLong);
                 }
-                self.at += 1 + header.len();
+                self.at = self.at.saturating_add(header.len()).saturating_add(1);
                 Ok(Begun::SubBuffer(header, parsed))
             }
             NO_SUB_BUFFER if rest.len() > left => Err(Wrong::TooLong),
             NO_SUB_BUFFER => {
                 self.at = block.len();
-                self.raw += rest.len();
+                self.raw = self.raw.saturating_add(rest.len());
                 Ok(Begun::Rest(rest))
             }
             _ => Err(Wrong::Op(code)),
@@ -235,7 +240,7 @@ impl Place {
     /// Goes on behind a sub-buffer that has so many bytes.
     fn end_sub_buffer(&mut self, at: usize, bytes: usize) {
         self.at = at;
-        self.raw += bytes;
+        self.raw = self.raw.saturating_add(bytes);
     }
 }
 
@@ -260,7 +265,7 @@ fn put_record<O: TargetOrder>(slots: &Slots, taken: &SlotRecord, out: &mut Vec<u
     let type_len = if taken.is_long { 0 } else { (record.len() / 4) as u32 };
     out.extend_from_slice(&entry_word::<O>(type_len, taken.delta));
     if taken.is_long {
-        let array = record.len() as u32 + 4;
+        let array = (record.len() as u32).saturating_add(4);
         let array = if O::ENDIAN == Endian::Little { array.to_le_bytes() } else { array.to_be_bytes() };
         out.extend_from_slice(&array);
     }
@@ -315,8 +320,8 @@ impl<'b, O: TargetOrder> EncodedRecords<'b, '_, O> {
             Ok(Part::Entries(&[]) | Part::Record(_)) => {}
             Ok(Part::Entries(bytes)) => self.read_plain(bytes),
             Ok(Part::Rest(bytes)) => {
-                self.before_rest = Some(self.head.len - bytes.len());
-                self.place.end_sub_buffer(self.entries.at, self.header_bytes + self.head.len);
+                self.before_rest = Some(self.head.len.saturating_sub(bytes.len()));
+                self.place.end_sub_buffer(self.entries.at, self.header_bytes.saturating_add(self.head.len));
                 self.read_plain(bytes);
             }
             Err(what) => {

@@ -1,5 +1,7 @@
 //! From sub-buffers to an encoded block.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use foldhash::fast::FixedState;
 use std::hash::BuildHasher;
 
@@ -100,7 +102,7 @@ impl Output<'_> {
         match self.bytes.get_mut(self.len..).and_then(|room| room.get_mut(..bytes.len())) {
             Some(room) => {
                 room.copy_from_slice(bytes);
-                self.len += bytes.len();
+                self.len = self.len.saturating_add(bytes.len());
             }
             None => self.is_full = true,
         }
@@ -175,7 +177,8 @@ impl Encoder {
             let mut tally =
                 Tally { missed: sub_buffer.missed, commit: sub_buffer.data.len() as u64, ..Tally::default() };
             out.put(&[SUB_BUFFER]);
-            out.put(&rest[..shape.data_offset]);
+            let header = rest.get(..shape.data_offset).unwrap_or_default();
+            out.put(header);
             let mut records = sub_buffer.records::<O>();
             // Start of an entry that has no room for its own length: it is stored with the next one.
             let mut held = None;
@@ -187,27 +190,29 @@ impl Encoder {
                             tally.first = record.time;
                         }
                         tally.last = record.time;
-                        tally.events += 1;
+                        tally.events = tally.events.saturating_add(1);
                         let layout = layouts.of::<O>(record.payload).filter(|_| held.is_none());
                         let is_coded = layout.and_then(|layout| {
                             slots.put::<O>((record.payload, delta, is_long), (layout, layouts.pid_at), model, out)
                         });
                         if is_coded.is_none() {
-                            put_whole::<O>(&sub_buffer.data[at..records.offset()], record.payload.len(), layouts, out);
+                            let entry = sub_buffer.data.get(at..records.offset()).unwrap_or_default();
+                            put_whole::<O>(entry, record.payload.len(), layouts, out);
                             held = None;
                         }
                     }
                     Some(Ok(Entry::Other(entry))) if entry.len() < 8 => held = Some(at),
                     Some(Ok(Entry::Other(_))) => {
-                        out.with_length(op::ENTRIES, &sub_buffer.data[at..records.offset()]);
+                        out.with_length(op::ENTRIES, sub_buffer.data.get(at..records.offset()).unwrap_or_default());
                         held = None;
                     }
                     Some(Err(_)) | None => break at,
                 }
             };
-            out.with_length(op::END, &rest[shape.data_offset + coded..sub_buffer.stored]);
+            let behind = rest.get(header.len().saturating_add(coded)..sub_buffer.stored).unwrap_or_default();
+            out.with_length(op::END, behind);
             each(&tally);
-            rest = &rest[sub_buffer.stored..];
+            rest = rest.get(sub_buffer.stored..).unwrap_or_default();
         }
     }
 }
@@ -217,7 +222,7 @@ impl Encoder {
 fn put_whole<O: TargetOrder>(entry: &[u8], payload_len: usize, layouts: &EventLayouts, out: &mut Output<'_>) {
     out.with_length(op::ENTRIES, entry);
     if let Some(from) = out.len.checked_sub(payload_len).filter(|_| !out.is_full) {
-        layouts.clear_record::<O>(&mut out.bytes[from..out.len]);
+        layouts.clear_record::<O>(out.bytes.get_mut(from..out.len).unwrap_or_default());
     }
 }
 
@@ -228,6 +233,11 @@ fn words(record: &[u8]) -> (&[[u8; 8]], u64) {
     (words, rest.first_chunk::<4>().map_or(0, |rest| u64::from(u32::from_ne_bytes(*rest))))
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "numbers of its own tables; a record has at most 64 KiB"
+)]
 impl Slots {
     fn reset(&mut self) {
         self.slots.clear();

@@ -1,6 +1,8 @@
 //! The entries of an encoded sub-buffer, one after the other. The block comes from a file, so it is hostile: every number is checked
 //! before use.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use crate::codec::error::Wrong;
 use crate::codec::model::Model;
 use crate::codec::wire::{MAX_RECORD_BYTES, MAX_SLOTS, NO_PID, control, form, op, value};
@@ -33,13 +35,14 @@ struct Slot {
 
 impl Slot {
     fn range(&self) -> std::ops::Range<usize> {
-        self.start as usize..self.start as usize + usize::from(self.len)
+        let start = self.start as usize;
+        start..start.saturating_add(self.len.into())
     }
 
     /// Bytes of an entry of the slot before its record.
     #[inline(always)]
     fn head_bytes(&self) -> usize {
-        4 + 4 * usize::from(self.form & form::LONG)
+        if self.form & form::LONG == 0 { 4 } else { 8 }
     }
 }
 
@@ -77,6 +80,11 @@ impl Slots {
         (rest.get(..taken.len).unwrap_or_default(), rest)
     }
 
+    /// The bytes of a slot's record.
+    fn bytes_of(&mut self, slot: &Slot) -> &mut [u8] {
+        self.records.get_mut(slot.range()).unwrap_or_default()
+    }
+
     /// Adds a slot whose record is that of `base`, or zeros.
     fn add(&mut self, slot: Slot, base: Option<Slot>) -> Result<Slot, Wrong> {
         let start = self.records.len().saturating_sub(LOADED);
@@ -88,7 +96,7 @@ impl Slots {
             self.records.truncate(start);
             self.records.extend_from_within(base.range());
         }
-        self.records.resize(slot.range().end + LOADED, 0);
+        self.records.resize(slot.range().end.saturating_add(LOADED), 0);
         Ok(slot)
     }
 }
@@ -142,12 +150,12 @@ struct Cursor<'b> {
 impl<'b> Cursor<'b> {
     fn take(&mut self, len: usize) -> Result<&'b [u8], Wrong> {
         let bytes = self.block.get(self.at..).and_then(|rest| rest.get(..len)).ok_or(Wrong::Cut)?;
-        self.at += len;
+        self.at = self.at.saturating_add(len);
         Ok(bytes)
     }
 
     fn byte(&mut self) -> Result<u8, Wrong> {
-        Ok(self.take(1)?[0])
+        self.take(1)?.first().copied().ok_or(Wrong::Cut)
     }
 
     /// A number of at most 28 bits: 7 bits a byte, the lowest first, the highest bit set but in the last one.
@@ -166,9 +174,11 @@ impl<'b> Cursor<'b> {
     /// Replaces words of a record: a bit for each, then those whose bit is set.
     fn words(&mut self, record: &mut [u8]) -> Result<(), Wrong> {
         let bits = self.take((record.len() / 4).div_ceil(8))?;
-        for (number, word) in record.chunks_exact_mut(4).enumerate() {
-            if bits[number / 8] >> (number % 8) & 1 != 0 {
-                word.copy_from_slice(self.take(4)?);
+        for (words, bits) in record.chunks_mut(8 * 4).zip(bits) {
+            for (number, word) in words.chunks_exact_mut(4).enumerate() {
+                if bits >> number & 1 != 0 {
+                    word.copy_from_slice(self.take(4)?);
+                }
             }
         }
         Ok(())
@@ -217,7 +227,7 @@ impl<'b, 'd> Entries<'b, 'd> {
         match cursor.byte()? {
             op::END => {
                 let len = cursor.number()?;
-                if len != self.left + self.count_bytes {
+                if len != self.left.saturating_add(self.count_bytes) {
                     return Err(Wrong::Length);
                 }
                 part = Part::Rest(cursor.take(len)?);
@@ -230,7 +240,7 @@ impl<'b, 'd> Entries<'b, 'd> {
                 if whole < len {
                     self.wrong = Some(Wrong::Entries);
                     self.hold(true);
-                    return Ok(Part::Entries(&bytes[..whole]));
+                    return Ok(Part::Entries(bytes.get(..whole).unwrap_or_default()));
                 }
                 part = Part::Entries(bytes);
             }
@@ -238,12 +248,12 @@ impl<'b, 'd> Entries<'b, 'd> {
             op::DERIVE => {
                 let base = self.slot(&mut cursor)?;
                 let slot = self.slots.add(base, Some(base))?;
-                cursor.words(&mut self.slots.records[slot.range()])?;
+                cursor.words(self.slots.bytes_of(&slot))?;
                 self.slots.slots.push(slot);
             }
             op::PATCH => {
                 let slot = self.slot(&mut cursor)?;
-                cursor.words(&mut self.slots.records[slot.range()])?;
+                cursor.words(self.slots.bytes_of(&slot))?;
             }
             code => return Err(Wrong::Op(code)),
         }
@@ -266,19 +276,22 @@ impl<'b, 'd> Entries<'b, 'd> {
         let is_short = matches!(len, 4..=112);
         let has_form = if form & form::LONG == 0 { is_short } else { len <= MAX_RECORD_BYTES };
         let has_value_in = !has_value || value_at.saturating_add(value_bytes) <= len;
-        let has_pid_in = form & form::PID == 0 || (self.pid_at < usize::from(NO_PID) && self.pid_at + 4 <= len);
+        let has_pid_in =
+            form & form::PID == 0 || (self.pid_at < usize::from(NO_PID) && self.pid_at.saturating_add(4) <= len);
         if !(has_form && has_value_in && has_pid_in) {
             return Err(Wrong::Form);
         }
         let slot = Slot { start: 0, len: len as u16, value_at: value_at as u16, form, last: 0 };
         let slot = self.slots.add(slot, None)?;
-        cursor.words(&mut self.slots.records[slot.range()])?;
+        cursor.words(self.slots.bytes_of(&slot))?;
         self.slots.slots.push(slot);
         Ok(())
     }
 
     /// A record of a slot: brings the slot's record up to date.
     #[inline(always)]
+    #[expect(clippy::arithmetic_side_effects, reason = "an entry has at most 22 bytes, and a slot is in its block")]
+    #[expect(clippy::indexing_slicing, reason = "tables of two and three bits; what is padded is shorter than `NEAR`")]
     pub(super) fn record<O: TargetOrder>(&mut self, code: u8) -> Result<SlotRecord, Wrong> {
         let rest = self.block.get(self.at + 1..).unwrap_or_default();
         let mut padded = [0; NEAR];
@@ -343,6 +356,7 @@ fn bytes<const N: usize>(near: &[u8; NEAR], at: usize) -> [u8; N] {
 
 /// The value of a record that stores it in this way; `word` has the stored bytes.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a way has three bits")]
 fn stored_value(model: &Model, slot: &Slot, way: u8, word: u64) -> u64 {
     let recent = model.recent(word as u8);
     let mut base = slot.last;

@@ -1,5 +1,7 @@
 //! The parts of an event's records, by its format: bytes that fields cover, the value, the thread.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use crate::codec::wire::NO_PID;
 use crate::fields::FieldForm;
 use crate::kernel::format::{EventFormat, Field, FieldAddressing, PageShape};
@@ -70,10 +72,12 @@ impl EventLayouts {
             }
             let id = usize::from(format.id);
             if layouts.by_id.len() <= id {
-                layouts.by_id.resize_with(id + 1, || None);
+                layouts.by_id.resize_with(id.saturating_add(1), || None);
             }
             let has_pid = pid.is_some_and(|pid| pid.offset == usize::from(layouts.pid_at));
-            layouts.by_id[id].get_or_insert_with(|| Box::new(EventLayout::new(system, format, has_pid)));
+            if let Some(place) = layouts.by_id.get_mut(id) {
+                place.get_or_insert_with(|| Box::new(EventLayout::new(system, format, has_pid)));
+            }
         }
         layouts
     }
@@ -99,14 +103,14 @@ impl EventLayouts {
             let mut records = sub_buffer.records::<O>();
             while let Some(Ok(entry)) = records.entry() {
                 if let Entry::Record { record, .. } = entry {
-                    let end = shape.data_offset + records.offset();
-                    places.push((end - record.payload.len(), end));
+                    let end = shape.data_offset.saturating_add(records.offset());
+                    places.push(end.saturating_sub(record.payload.len())..end);
                 }
             }
-            for (from, to) in places.drain(..) {
-                self.clear_record::<O>(&mut rest[from..to]);
+            for place in places.drain(..) {
+                self.clear_record::<O>(rest.get_mut(place).unwrap_or_default());
             }
-            rest = &mut rest[stored..];
+            rest = rest.get_mut(stored..).unwrap_or_default();
         }
     }
 
@@ -121,7 +125,7 @@ impl EventLayouts {
 
 impl EventLayout {
     fn new(system: &str, format: &EventFormat, has_pid: bool) -> EventLayout {
-        let mut covered: Vec<_> = format.fields.iter().map(|field| (field.offset, field.offset + field.size)).collect();
+        let mut covered: Vec<_> = format.fields.iter().map(|field| (field.offset, field.end())).collect();
         covered.sort_unstable();
         let last = format.fields.iter().max_by_key(|field| (field.offset, field.size));
         let is_array = format.fields.iter().any(|field| field.element_bytes.is_some());
@@ -130,19 +134,24 @@ impl EventLayout {
         let located = format.fields.iter().filter(|field| field.place != FieldAddressing::Fixed);
         let location = |field: &Field| Location {
             offset: field.offset,
-            base: if field.place == FieldAddressing::RelLoc { field.offset + field.size } else { 0 },
+            base: if field.place == FieldAddressing::RelLoc { field.end() } else { 0 },
         };
         let value = VALUES.into_iter().find_map(|name| format.field(name)).filter(|_| !is_array).and_then(value_place);
         let own = format.fields.iter().filter(|field| {
             let is_value = value.is_some_and(|value| value.offset == field.offset);
             field.place == FieldAddressing::Fixed && !is_value && !field.name.starts_with("common_")
         });
-        let mut words = own.map(|field| field.offset / 8 * 8);
+        let mut words = own.map(|field| field.offset & !7);
         let first = words.next().unwrap_or(0);
         let second = words.find(|&word| word != first).unwrap_or(first);
         let is_covered = |byte: usize| covered.iter().any(|&(from, to)| (from..to).contains(&byte));
         let probe = |at: usize| {
-            (at, u64::from_ne_bytes(std::array::from_fn(|byte| if is_covered(at + byte) { 0xff } else { 0 })))
+            (
+                at,
+                u64::from_ne_bytes(std::array::from_fn(
+                    |byte| if is_covered(at.saturating_add(byte)) { 0xff } else { 0 },
+                )),
+            )
         };
         let probes = [probe(first), probe(second)];
         EventLayout {
@@ -163,7 +172,11 @@ impl EventLayout {
         let len = record.len();
         mask.clear();
         mask.resize(len, 0);
-        let mut cover = |from: usize, to: usize| mask[from.min(len)..to.min(len)].fill(0xff);
+        let mut cover = |from: usize, to: usize| {
+            if let Some(covered) = mask.get_mut(from.min(len)..to.min(len)) {
+                covered.fill(0xff);
+            }
+        };
         for &(from, to) in &self.covered {
             cover(from, to);
         }
@@ -172,8 +185,8 @@ impl EventLayout {
         }
         for location in &self.locations {
             let Some(word) = u32_at::<O>(record, location.offset) else { continue };
-            let from = location.base + (word & 0xffff) as usize;
-            let to = from + (word >> 16) as usize;
+            let from = location.base.saturating_add((word & 0xffff) as usize);
+            let to = from.saturating_add((word >> 16) as usize);
             if to > len {
                 return cover(0, len);
             }

@@ -1,5 +1,7 @@
 //! What encoder and decoder expect of the next record; both change it alike.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 /// Entries of the table of slots that follow two others.
 const FOLLOWERS: usize = 4096;
 /// Entries of the table of recent values.
@@ -20,6 +22,7 @@ pub(super) struct Model {
     pub(super) pid: [u8; 4],
 }
 
+#[expect(clippy::indexing_slicing, reason = "a context is below `FOLLOWERS`, and an index of a byte below `RECENT`")]
 impl Model {
     pub(super) fn new() -> Model {
         Model {
@@ -41,7 +44,7 @@ impl Model {
     #[inline(always)]
     fn context(&self) -> usize {
         let [last, before] = self.before.map(usize::from);
-        (last * 64 + before) % FOLLOWERS
+        last.wrapping_mul(64).wrapping_add(before) % FOLLOWERS
     }
 
     /// The slot that is expected.
