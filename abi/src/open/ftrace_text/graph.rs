@@ -12,7 +12,11 @@
 //! Time, task and flags are there with the options funcgraph-abstime, funcgraph-proc and latency-format. The third line is an event, the
 //! last one a switch of tasks.
 
-use super::head::{Form, Head, Time, decimal, flags};
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
+use memchr::{memchr, memmem};
+
+use super::head::{Form, Head, Time, decimal, flags, rsplit_once, split_once};
 use super::sites;
 
 /// Columns of a task and its number; more where they do not fit.
@@ -91,20 +95,15 @@ enum Body<'l> {
 
 /// Reads the column of durations, and what is behind it.
 fn body(text: &[u8]) -> Option<Body<'_>> {
-    let (duration, text) = match memchr::memchr(b'|', text) {
-        // Without the option funcgraph-duration there is no such column, and a bar belongs to an event.
-        Some(bar) => match duration(&text[..bar]) {
-            Some(duration) => (duration, &text[bar + 1..]),
-            None => (None, text),
-        },
-        None => (None, text),
-    };
+    // Without the option funcgraph-duration there is no such column, and a bar belongs to an event.
+    let column = split_once(text, b'|').and_then(|(column, rest)| Some((duration(column)?, rest)));
+    let (duration, text) = column.unwrap_or((None, text));
     let stripped = text.trim_ascii_start();
     if let Some(event) = stripped.strip_prefix(b"/* ") {
         let event = event.trim_ascii_end();
         return Some(Body::Event(event.strip_suffix(b" */").unwrap_or(event)));
     }
-    let blanks = text.len() - stripped.len();
+    let blanks = text.len().saturating_sub(stripped.len());
     let depth = blanks.checked_sub(MARGIN).map(|blanks| blanks / INDENT);
     call(stripped.trim_ascii_end(), duration).map(|call| Body::Call(call, depth))
 }
@@ -127,9 +126,9 @@ fn call(text: &[u8], duration: Option<u64>) -> Option<Call<'_>> {
             None => rest.is_empty().then_some(Call::End(None, duration)),
         };
     }
-    let open = memchr::memchr(b'(', text)?;
-    let name = &text[..open];
-    let code = memchr::memmem::rfind(text, b"/*").filter(|_| text.ends_with(b"*/")).map_or(text, |at| &text[..at]);
+    let (name, _) = split_once(text, b'(')?;
+    let comment = memmem::rfind(text, b"/*").filter(|_| text.ends_with(b"*/"));
+    let code = comment.and_then(|at| text.get(..at)).unwrap_or(text);
     sites::function(name)?;
     match code.trim_ascii_end().last()? {
         b'{' => Some(Call::Begin(name)),
@@ -141,9 +140,10 @@ fn call(text: &[u8], duration: Option<u64>) -> Option<Call<'_>> {
 /// The function in the comment behind a brace; `None` where that has only the result or the caller.
 fn named(comment: &[u8]) -> Option<&[u8]> {
     let end = comment.iter().position(|byte| b" (".contains(byte)).unwrap_or(comment.len());
-    let is_module = comment[end..].starts_with(b" [");
-    let end = if is_module { end + comment[end..].iter().position(|&byte| byte == b']')? + 1 } else { end };
-    let name = &comment[..end];
+    let (mut name, rest) = comment.split_at_checked(end)?;
+    if rest.starts_with(b" [") {
+        name = comment.get(..=end.saturating_add(memchr(b']', rest)?))?;
+    }
     let is_name = !name.is_empty() && !name.contains(&b'=') && !name.starts_with(b"<");
     Some(name).filter(|name| is_name && sites::function(name).is_some())
 }
@@ -153,7 +153,7 @@ fn time(text: &[u8]) -> Option<(Time, &[u8])> {
     let (whole, rest) = decimal(text)?;
     let (time, rest) = match rest.strip_prefix(b".") {
         Some(part) => {
-            let (micros, rest) = decimal(part).filter(|(_, rest)| part.len() - rest.len() == 6)?;
+            let (micros, rest) = decimal(part).filter(|(_, rest)| part.len().saturating_sub(rest.len()) == 6)?;
             (whole.checked_mul(1_000_000)?.checked_add(micros)?, rest)
         }
         None => (whole, rest.strip_prefix(b" us")?),
@@ -165,32 +165,33 @@ fn time(text: &[u8]) -> Option<(Time, &[u8])> {
 /// The column of the task, which is cut by position: its name may have any bytes.
 fn task_column(text: &[u8]) -> Option<(Task<'_>, &[u8])> {
     let at = |end: usize| {
-        let rest = text.get(end..)?.strip_prefix(b" | ")?;
-        Some((task(&text[..end])?, rest))
+        let (column, rest) = text.split_at_checked(end)?;
+        let rest = rest.strip_prefix(b" | ")?;
+        Some((task(column)?, rest))
     };
     let anywhere = || {
-        let bar = memchr::memchr(b'|', text)?;
-        Some((task(&text[..bar])?, text[bar + 1..].strip_prefix(b" ").unwrap_or(&text[bar + 1..])))
+        let (column, rest) = split_once(text, b'|')?;
+        Some((task(column)?, rest.strip_prefix(b" ").unwrap_or(rest)))
     };
     (TASK_COLUMNS..TASK_COLUMNS + 4).find_map(at).or_else(anywhere)
 }
 
 /// `bash-1234`.
 fn task(text: &[u8]) -> Option<Task<'_>> {
-    let text = text.trim_ascii();
-    let dash = memchr::memrchr(b'-', text)?;
-    let (pid, rest) = decimal(&text[dash + 1..])?;
-    rest.is_empty().then(|| Task { comm: &text[..dash], pid: i32::try_from(pid).ok() })
+    let (comm, pid) = rsplit_once(text.trim_ascii(), b'-')?;
+    let (pid, rest) = decimal(pid)?;
+    rest.is_empty().then(|| Task { comm, pid: i32::try_from(pid).ok() })
 }
 
 /// The column of flags in latency format.
 fn flags_column(text: &[u8]) -> Option<(Option<u8>, &[u8])> {
-    let bar = memchr::memchr(b'|', text)?;
-    let letters = text[..bar].trim_ascii();
+    let (column, rest) = split_once(text, b'|')?;
+    let letters = column.trim_ascii();
     let is_flag = |byte: &u8| byte.is_ascii_alphanumeric() || b".#".contains(byte);
-    let may_be = (4..=8).contains(&letters.len()) && letters.iter().all(is_flag) && !letters[0].is_ascii_digit();
-    let (flags, _) = flags(text[..bar].trim_ascii_start()).filter(|_| may_be)?;
-    Some((flags, text[bar + 1..].strip_prefix(b" ").unwrap_or(&text[bar + 1..])))
+    let may_be = (4..=8).contains(&letters.len()) && letters.iter().all(is_flag);
+    let may_be = may_be && !letters.first()?.is_ascii_digit();
+    let (flags, _) = flags(column.trim_ascii_start()).filter(|_| may_be)?;
+    Some((flags, rest.strip_prefix(b" ").unwrap_or(rest)))
 }
 
 /// The column of a duration in nanoseconds, `+ 12.345 us`; the inner one is `None` where it is empty. The kernel prints seven digits at most,
@@ -207,18 +208,20 @@ fn duration(text: &[u8]) -> Option<Option<u64>> {
     };
     let (micros, rest) = decimal(text.strip_suffix(b"us")?.trim_ascii_end())?;
     let part = rest.strip_prefix(b".").unwrap_or(rest);
-    let nanos = match (decimal(part), part.len()) {
-        (None, 0) => 0,
-        (Some((part, [])), len @ 1..=3) => part * 10u64.pow(3 - len as u32),
+    let (part, scale) = match (decimal(part), part.len()) {
+        (None, 0) => (0, 1),
+        (Some((part, [])), 1) => (part, 100),
+        (Some((part, [])), 2) => (part, 10),
+        (Some((part, [])), 3) => (part, 1),
         _ => return None,
     };
-    Some(Some(micros.checked_mul(1000)?.checked_add(nanos)?))
+    Some(Some(micros.checked_mul(1000)?.checked_add(part.checked_mul(scale)?)?))
 }
 
 /// `bash-1234    =>     ls-12`
 fn switch(text: &[u8]) -> Option<[Task<'_>; 2]> {
-    let arrow = memchr::memmem::find(text, b" => ")?;
-    Some([task(&text[..arrow])?, task(&text[arrow + 4..])?])
+    let (from, to) = text.split_at_checked(memmem::find(text, b" => ")?)?;
+    Some([task(from)?, task(to.strip_prefix(b" => ")?)?])
 }
 
 #[cfg(test)]

@@ -10,6 +10,10 @@
 //! A task's name has any bytes, in 16 columns (8 in latency format), so the line is cut there. Where somebody has taken blanks off,
 //! or perf did not pad the name, the last place counts at which the rest fits.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
+use memchr::{memchr, memrchr};
+
 use crate::open::moment::noise::without_prefixes;
 
 /// Columns of a task's name.
@@ -84,15 +88,16 @@ fn anywhere(line: &[u8]) -> Option<Head<'_>> {
 /// Name of a buffer, and its line behind `NAME: `, as trace-cmd prints it.
 fn of_buffer(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().take(64).position(|&byte| byte == b':').filter(|&colon| colon > 0)?;
-    Some((&line[..colon], line[colon + 1..].strip_prefix(b" ")?))
+    let (buffer, line) = line.split_at_checked(colon)?;
+    Some((buffer, line.strip_prefix(b": ")?))
 }
 
 /// A line whose task's name ends before the byte `end`.
 #[inline]
 fn at(line: &[u8], end: usize) -> Option<Head<'_>> {
-    let (comm, rest) = (&line[..end.min(line.len())], line.get(end + 1..)?);
+    let (comm, [mark, rest @ ..]) = line.split_at_checked(end)? else { return None };
     let comm = comm.trim_ascii_start();
-    match line[end] {
+    match mark {
         b'-' => {
             let (pid, rest) = decimal(rest)?;
             let pid = i32::try_from(pid).ok();
@@ -101,7 +106,7 @@ fn at(line: &[u8], end: usize) -> Option<Head<'_>> {
                 b'[' => of_trace(rest, comm, pid, Form::Trace),
                 b'(' => {
                     let close = rest.iter().take(COLUMNS).position(|&byte| byte == b')')?;
-                    of_trace(rest[close + 1..].trim_ascii_start(), comm, pid, Form::Trace)
+                    of_trace(rest.get(close..)?.strip_prefix(b")")?.trim_ascii_start(), comm, pid, Form::Trace)
                 }
                 b'0'..=b'9' if end <= LATENCY_COLUMNS => of_latency(rest, comm, pid),
                 _ => None,
@@ -140,13 +145,13 @@ fn of_latency<'l>(text: &'l [u8], comm: &'l [u8], pid: Option<i32>) -> Option<He
 /// Letters of the state of interrupts and preemption, and the blanks behind them: 3 to 5, with PREEMPT_RT more.
 pub(super) fn flags(text: &[u8]) -> Option<(Option<u8>, &[u8])> {
     let end = text.iter().position(|&byte| byte == b' ')?;
-    let (letters, rest) = (&text[..end], text[end..].trim_ascii_start());
+    let ([interrupts, _, letters @ ..], rest) = text.split_at_checked(end)? else { return None };
     if !(3..=8).contains(&end) {
         return None;
     }
-    let is_off = u8::from(matches!(letters[0], b'd' | b'D'));
+    let is_off = u8::from(matches!(interrupts, b'd' | b'D'));
     // TRACE_FLAG_HARDIRQ, _SOFTIRQ and _NMI of include/linux/trace_events.h; PREEMPT_RT has one letter more before.
-    let context = letters[2..].iter().take(2).find_map(|letter| match letter {
+    let context = letters.iter().take(2).find_map(|letter| match letter {
         b'h' => Some(0x08),
         b's' => Some(0x10),
         b'H' => Some(0x18),
@@ -155,7 +160,7 @@ pub(super) fn flags(text: &[u8]) -> Option<(Option<u8>, &[u8])> {
         _ => None,
     });
     let context = context.unwrap_or(0);
-    Some((Some(is_off | context), rest))
+    Some((Some(is_off | context), rest.trim_ascii_start()))
 }
 
 /// `13716.767264:`, `13716.767264123:`, `26417us+:` or `13716767264:`, and what is behind it.
@@ -164,12 +169,12 @@ fn time(text: &[u8]) -> Option<(Time, &[u8])> {
     match rest {
         [b'.', rest @ ..] => {
             let (part, after) = decimal(rest)?;
-            let scale = match rest.len() - after.len() {
+            let scale = match rest.len().saturating_sub(after.len()) {
                 6 => 1000,
                 9 => 1,
                 _ => return None,
             };
-            let time = whole.checked_mul(1_000_000_000)?.checked_add(part * scale)?;
+            let time = whole.checked_mul(1_000_000_000)?.checked_add(part.checked_mul(scale)?)?;
             Some((Time::Nanoseconds(time), behind_mark(after)?))
         }
         [b'u', b's', rest @ ..] => Some((Time::Nanoseconds(whole.checked_mul(1000)?), behind_mark(rest)?)),
@@ -190,20 +195,36 @@ fn behind_mark(text: &[u8]) -> Option<&[u8]> {
 pub(super) fn strip(line: &[u8]) -> Option<&[u8]> {
     const KERNEL: &[u8] = b"kernel: ";
     let at = line.windows(KERNEL.len()).take(120).position(|word| word == KERNEL);
-    let rest = without_prefixes(at.map_or(line, |at| &line[at + KERNEL.len()..]));
+    let behind = at.and_then(|at| line.get(at..)?.strip_prefix(KERNEL));
+    let rest = without_prefixes(behind.unwrap_or(line));
     (rest.len() < line.len()).then_some(rest)
+}
+
+/// Text before the first such byte, and behind it.
+pub(super) fn split_once(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let (before, rest) = text.split_at_checked(memchr(byte, text)?)?;
+    Some((before, rest.get(1..)?))
+}
+
+/// Text before the last such byte, and behind it.
+pub(super) fn rsplit_once(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let (before, rest) = text.split_at_checked(memrchr(byte, text)?)?;
+    Some((before, rest.get(1..)?))
 }
 
 /// The decimal number at the start, and what follows it.
 #[inline]
 pub(super) fn decimal(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0u64;
-    let mut len = 0;
+    let mut len = 0usize;
     while let Some(digit @ 0..=9) = text.get(len).map(|byte| byte.wrapping_sub(b'0')) {
         value = value.checked_mul(10)?.checked_add(digit.into())?;
-        len += 1;
+        len = len.wrapping_add(1);
     }
-    (len > 0).then(|| (value, &text[len..]))
+    if len == 0 {
+        return None;
+    }
+    Some((value, text.get(len..)?))
 }
 
 /// A hexadecimal number of at most 16 digits, perhaps behind `0x`, and nothing else.
@@ -216,7 +237,7 @@ pub(super) fn hexadecimal(word: &[u8]) -> Option<u64> {
     // Looked at as a whole: a branch for each digit costs more than the digit.
     let (mut value, mut seen) = (0u64, 0);
     for &byte in digits {
-        let digit = DIGITS[usize::from(byte)];
+        let digit = *DIGITS.get(usize::from(byte)).unwrap_or(&NO_DIGIT);
         value = value << 4 | u64::from(digit & 0xf);
         seen |= digit;
     }
@@ -226,6 +247,7 @@ pub(super) fn hexadecimal(word: &[u8]) -> Option<u64> {
 /// What `DIGITS` has for bytes that are no digit: a bit that no digit has.
 const NO_DIGIT: u8 = 0x10;
 /// Values of the hexadecimal digits, as the kernel prints them.
+#[expect(clippy::indexing_slicing, reason = "the compiler works it out, and refuses an index out of range")]
 const DIGITS: [u8; 256] = {
     let mut digits = [NO_DIGIT; 256];
     let mut value = 0;

@@ -1,10 +1,12 @@
 //! Content of a line of an event: its name, and its fields by name, as the kernel's `include/trace/events/kmem.h` prints them from
 //! Linux 2.6.32 on.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use memchr::memchr;
 
 use super::graph::{self, Call};
-use super::head::{decimal, hexadecimal};
+use super::head::{decimal, hexadecimal, split_once};
 use crate::event::{Action, Space};
 use crate::kernel::profile::{self, EventProfile, Size};
 use crate::kernel::release::Release;
@@ -47,8 +49,8 @@ pub(super) fn content(text: &[u8]) -> Content<'_> {
         // Lines of the function tracer have no name of an event.
         return Content::Event { system: None, name: b"function", fields };
     };
-    match memchr(b':', name) {
-        Some(colon) => Content::Event { system: Some(&name[..colon]), name: &name[colon + 1..], fields },
+    match split_once(name, b':') {
+        Some((system, name)) => Content::Event { system: Some(system), name, fields },
         None => Content::Event { system: None, name, fields },
     }
 }
@@ -136,11 +138,12 @@ pub(super) fn fields(mut text: &[u8]) -> Option<Fields<'_>> {
 #[inline]
 fn field(text: &[u8]) -> Option<(&[u8], &[u8])> {
     // Names are short: a loop finds their end before a search in whole vectors has begun.
-    let mut begin = 0;
+    let mut begin = 0usize;
     for (at, &byte) in text.iter().enumerate() {
         match byte {
-            b'=' => return Some((&text[begin..at], &text[at + 1..])),
-            b' ' => begin = at + 1,
+            b'=' => return Some((text.get(begin..at)?, text.get(at.wrapping_add(1)..)?)),
+            // No slice is long enough to wrap, and a sum that saturates costs a third of the loop.
+            b' ' => begin = at.wrapping_add(1),
             _ => {}
         }
     }
@@ -158,27 +161,26 @@ fn caller<'l>(value: &'l [u8], fields: &mut Fields<'l>) -> Option<&'l [u8]> {
         fields.caller = Some(Caller::Address(address));
         return Some(rest);
     }
-    let is_name = !word.is_empty() && word.iter().all(u8::is_ascii_graphic) && word[0] != b'(';
-    let mut len = word.len();
+    let is_name = word.first().is_some_and(|&first| first != b'(') && word.iter().all(u8::is_ascii_graphic);
+    let mut name = word;
     if rest.starts_with(b" [") {
-        let end = memchr(b']', rest)? + 1;
-        (len, rest) = (len + end, &rest[end..]);
+        (_, rest) = split_once(rest, b']')?;
+        name = value.get(..value.len().checked_sub(rest.len())?)?;
     }
-    fields.caller = Some(Caller::Named(&value[..len]));
+    fields.caller = Some(Caller::Named(name));
     is_name.then_some(rest)
 }
 
 pub(super) fn pointer<'l>(value: &'l [u8], to: &mut Option<Pointer>) -> Option<&'l [u8]> {
     // `%p` of NULL was padded with blanks up to Linux 5.1.
-    let padded = value.trim_ascii_start();
-    if padded.starts_with(b"(") {
-        let end = memchr(b')', padded)? + 1;
-        *to = Some(match &padded[..end] {
-            b"(null)" | b"(nil)" => Pointer::Value(0, false),
+    if let Some(inner) = value.trim_ascii_start().strip_prefix(b"(") {
+        let (word, rest) = split_once(inner, b')')?;
+        *to = Some(match word {
+            b"null" | b"nil" => Pointer::Value(0, false),
             word if word.windows(6).any(|part| part == b"ptrval") => Pointer::Hidden,
             _ => return None,
         });
-        return Some(&padded[end..]);
+        return Some(rest);
     }
     let (word, rest) = word(value);
     let address = hexadecimal(word)?;
@@ -210,7 +212,7 @@ fn node<'l>(value: &'l [u8], to: &mut Option<i32>) -> Option<&'l [u8]> {
     let digits = value.strip_prefix(b"-");
     let (number, rest) = first_number(digits.unwrap_or(value))?;
     *to = match digits {
-        Some(_) => Some(-i32::try_from(number).ok()?),
+        Some(_) => i32::try_from(number).ok()?.checked_neg(),
         // The option `fields` prints it without sign.
         None => Some(u32::try_from(number).ok()?.cast_signed()),
     };

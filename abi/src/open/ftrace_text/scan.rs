@@ -1,13 +1,15 @@
 //! First pass over a text: the facts that readers must know before the first event, gaps above all. A line about loss stands right
 //! before its CPU's next event, long after the gap began.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
 use super::buffers::{BufferFacts, Buffers};
 use super::entry::{Entry, entry};
 use super::graph::{Call, Task};
-use super::head::{Form, Head, Time, decimal, strip};
+use super::head::{Form, Head, Time, decimal, split_once, strip};
 use super::record::{self, Caller, Content, Pointer};
 use super::refusal::{self, Refusal};
 use super::sites::{self, Sites};
@@ -164,18 +166,20 @@ impl Scan {
     /// Counts an event of a buffer.
     fn count(&mut self, buffer: usize, content: &Content<'_>, release: Option<Release>) {
         if self.counts.len() <= buffer {
-            self.counts.resize_with(buffer + 1, BufferFacts::default);
+            self.counts.resize_with(buffer.saturating_add(1), BufferFacts::default);
         }
-        let facts = &mut self.counts[buffer];
-        facts.events += 1;
+        let Some(BufferFacts { events, wanted: [objects, waits, calls], .. }) = self.counts.get_mut(buffer) else {
+            return;
+        };
+        *events = events.saturating_add(1);
         match content {
             // One event of objects decides, whatever else there is.
-            Content::Event { system, name, .. } if facts.wanted[0] == 0 => {
+            Content::Event { system, name, .. } if *objects == 0 => {
                 let is_object = record::profile(*system, name, release).is_some();
-                facts.wanted[0] += u64::from(is_object);
-                facts.wanted[1] += u64::from(!is_object && meaning(*system, name).is_some());
+                *objects = u64::from(is_object);
+                *waits = waits.saturating_add(u64::from(!is_object && meaning(*system, name).is_some()));
             }
-            Content::Call(..) => facts.wanted[2] += 1,
+            Content::Call(..) => *calls = calls.saturating_add(1),
             _ => {}
         }
     }
@@ -197,7 +201,7 @@ impl Scan {
         if let Content::Lost(lost) = content {
             return self.perf_loss(head.cpu, *lost, at);
         }
-        self.facts.events += 1;
+        self.facts.events = self.facts.events.saturating_add(1);
         if let Some((number, offset)) = self.bad.take() {
             self.fault(
                 Code::BadLine,
@@ -234,7 +238,7 @@ impl Scan {
             }
             Content::Call(call, _) => {
                 // A call that called nothing stands in one line, and in two records.
-                self.facts.events += u64::from(matches!(call, Call::Leaf(..)));
+                self.facts.events = self.facts.events.saturating_add(matches!(call, Call::Leaf(..)).into());
                 if let Call::Begin(name) | Call::Leaf(name, _) | Call::End(Some(name), _) = call {
                     shared.sites.learn(name, sites::function);
                 }
@@ -263,7 +267,8 @@ impl Scan {
             self.facts.kinds[kind] = true;
         }
         self.facts.has_real_pointer |= fields.has_real_pointer();
-        self.facts.hidden += u64::from(object.is_none() && fields.pointer == Some(Pointer::Hidden));
+        let is_hidden = object.is_none() && fields.pointer == Some(Pointer::Hidden);
+        self.facts.hidden = self.facts.hidden.saturating_add(is_hidden.into());
         match fields.caller {
             Some(Caller::Named(word)) => shared.sites.learn(word, sites::function),
             Some(Caller::Address(address)) => {
@@ -316,11 +321,10 @@ impl Scan {
             facts.told = numbers(told);
             facts.possible = after(text, b"#P:").and_then(|(cpus, _)| cpus.try_into().ok());
         } else if text.starts_with(b"latency: ") {
-            let told = text.iter().position(|&byte| byte == b'#').and_then(|at| numbers(&text[at + 1..]));
-            facts.told = told;
+            facts.told = split_once(text, b'#').and_then(|(_, told)| numbers(told));
             facts.possible = after(text, b"#P:").and_then(|(cpus, _)| cpus.try_into().ok());
-        } else if let Some(at) = text.windows(15).position(|part| part == b" latency trace ") {
-            let release = text[at..].rsplit(|&byte| byte == b' ').next();
+        } else if text.windows(15).any(|part| part == b" latency trace ") {
+            let release = text.rsplit(|&byte| byte == b' ').next();
             facts.kernel = release.map(|release| String::from_utf8_lossy(release).into_owned());
         } else if let Some(cpus) = text.strip_prefix(b"nrcpus avail : ").and_then(decimal) {
             facts.possible = cpus.0.try_into().ok();
@@ -392,10 +396,7 @@ pub(super) fn value(time: Time) -> u64 {
 
 /// Keeps the name of a thread, unless the printer did not know it.
 fn note_comm(task: &Task<'_>, shared: &mut Shared) {
-    let Some(pid) = task.pid.filter(|_| !matches!(task.comm, b"" | b"<...>" | b"<idle>") && task.comm[0] != b':')
-    else {
-        return;
-    };
+    let Some(pid) = task.pid.filter(|_| !matches!(task.comm, b"" | b"<...>" | b"<idle>" | [b':', ..])) else { return };
     let is_full = shared.comms.len() >= MAX_COMMS;
     match shared.comms.get_mut(&pid) {
         Some(comm) if **comm == *task.comm => {}
@@ -439,5 +440,6 @@ fn numbers(text: &[u8]) -> Option<(u64, u64)> {
 
 /// The number behind a word, and what follows it.
 fn after<'t>(text: &'t [u8], word: &[u8]) -> Option<(u64, &'t [u8])> {
-    text.windows(word.len()).position(|part| part == word).and_then(|at| decimal(&text[at + word.len()..]))
+    let at = text.windows(word.len()).position(|part| part == word)?;
+    decimal(text.get(at..)?.strip_prefix(word)?)
 }

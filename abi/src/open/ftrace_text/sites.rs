@@ -1,11 +1,12 @@
 //! Addresses of the functions that a text names, in fields and in stacks.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use memchr::memrchr;
 
-use super::head::hexadecimal;
+use super::head::{hexadecimal, rsplit_once, split_once};
 use crate::open::symbols::{Frame, Symbols, number, rfind};
 
 /// Limit of different words, so that no text decides how much memory is taken; kernels have some ten thousand call-sites.
@@ -38,16 +39,19 @@ impl Sites {
 
 /// `f+0x1/0x2 [mod]`, `f+0x1` or `f`: what `%pS`, trace-cmd and perf print.
 pub(super) fn function(text: &[u8]) -> Option<Frame<'_>> {
-    let (text, module) = match memrchr(b'[', text).filter(|_| text.ends_with(b"]")) {
+    let (text, module) = match text.strip_suffix(b"]").and_then(|text| rsplit_once(text, b'[')) {
         // Some kernels write the module's build-id behind its name.
-        Some(at) => (text[..at].trim_ascii_end(), text[at + 1..text.len() - 1].split(|&byte| byte == b' ').next()),
+        Some((text, module)) => (text.trim_ascii_end(), module.split(|&byte| byte == b' ').next()),
         None => (text, None),
     };
     let is_name = |name: &[u8]| !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
     if !module.is_none_or(is_name) {
         return None;
     }
-    let placed = rfind(text, b"+0x").and_then(|plus| Some((&text[..plus], number(&text[plus + 1..])?)));
+    let placed = rfind(text, b"+0x").and_then(|plus| {
+        let (name, offset) = text.split_at_checked(plus)?;
+        Some((name, number(offset.strip_prefix(b"+")?)?))
+    });
     match placed {
         Some((name, (offset, rest))) => {
             let (size, rest) = rest.strip_prefix(b"/").map_or(Some((0, rest)), number)?;
@@ -76,18 +80,17 @@ pub(super) fn frame(text: &[u8]) -> Option<Frame<'_>> {
 
 /// Text before an address in brackets at its end.
 fn behind(text: &[u8], open: u8, close: u8) -> Option<(&[u8], Option<u64>)> {
-    let at = memrchr(open, text.strip_suffix(&[close])?)?;
-    let address = hexadecimal(&text[at + 1..text.len() - 1])?;
-    Some((text[..at].trim_ascii_end(), Some(address)))
+    let (text, address) = rsplit_once(text.strip_suffix(&[close])?, open)?;
+    let address = hexadecimal(address)?;
+    Some((text.trim_ascii_end(), Some(address)))
 }
 
 /// Frame of perf's call chain: `ffffffff8112c3d1 f+0x1 ([kernel.kallsyms])`; `None` for one of a program.
 pub(super) fn chain_frame(text: &[u8]) -> Option<Frame<'_>> {
-    let text = text.trim_ascii();
-    let open = memrchr(b'(', text)?;
-    let object = text[open + 1..].strip_suffix(b")")?;
-    let blank = text.iter().position(|&byte| byte == b' ')?;
-    let address = hexadecimal(&text[..blank])?;
+    let (text, object) = rsplit_once(text.trim_ascii(), b'(')?;
+    let object = object.strip_suffix(b")")?;
+    let (address, place) = split_once(text, b' ')?;
+    let address = hexadecimal(address)?;
     let module = match object.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")) {
         Some(name) if name.starts_with(b"kernel") || name.starts_with(b"guest.kernel") => None,
         Some(b"unknown" | b"vdso" | b"vsyscall" | b"stack" | b"heap") => return None,
@@ -96,7 +99,7 @@ pub(super) fn chain_frame(text: &[u8]) -> Option<Frame<'_>> {
         None if address >> 63 == 0 => return None,
         None => None,
     };
-    match function(text[blank + 1..open].trim_ascii()) {
+    match function(place.trim_ascii()) {
         Some(Frame::Function { name, offset, .. }) => Some(Frame::Placed { name, offset, module, address }),
         Some(Frame::Name { name, .. }) if name != b"[unknown]" => Some(Frame::Name { name, module }),
         _ => Some(Frame::Address(address)),

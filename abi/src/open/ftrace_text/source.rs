@@ -1,5 +1,7 @@
 //! Second pass over a text: its gaps, then its events in the order of the lines.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -64,8 +66,8 @@ struct OpenStack {
 
 impl TextSource {
     pub(super) fn new(texts: Arc<Texts>, index: usize) -> TextSource {
-        let lines = Lines::new(Arc::clone(&texts.texts[index].file));
-        let Text { facts, buffers, .. } = &texts.texts[index];
+        let Text { file, facts, buffers, .. } = text(&texts, index);
+        let lines = Lines::new(Arc::clone(file));
         let (tasks, buffers) = (facts.first_tasks.clone(), buffers.clone());
         TextSource {
             texts,
@@ -87,14 +89,14 @@ impl TextSource {
     }
 
     fn text(&self) -> &Text {
-        &self.texts.texts[self.index]
+        text(&self.texts, self.index)
     }
 
     /// Reads lines until enough events are there, or the text ends.
     fn read_lines(&mut self) -> std::io::Result<()> {
         let texts = Arc::clone(&self.texts);
-        let Text { facts, .. } = &texts.texts[self.index];
-        let enough = AT_ONCE + if facts.has_stacks { WAITING } else { 0 };
+        let Text { facts, .. } = text(&texts, self.index);
+        let enough = if facts.has_stacks { AT_ONCE + WAITING } else { AT_ONCE };
         while self.waiting.len() < enough {
             let Some(line) = self.lines.next()?.filter(|line| line.is_whole) else {
                 self.has_ended = true;
@@ -129,7 +131,7 @@ impl TextSource {
             self.last = self.last.max(value(head.time));
             match content {
                 Content::Event { system, name, fields } => {
-                    let number = self.first + self.waiting.len() as u64;
+                    let number = self.first.saturating_add(self.waiting.len() as u64);
                     let event = event(&texts, &mut self.own, self.last, &head, (system, name, fields));
                     self.waiting.push_back(event);
                     if facts.has_stacks {
@@ -142,7 +144,7 @@ impl TextSource {
                     let latest = self.latest.get_mut(head.cpu as usize).and_then(Option::take);
                     let number = latest.filter(|(_, pid)| *pid == head.pid).map(|(number, _)| number);
                     let event = number.filter(|&number| number >= self.first);
-                    self.unmatched += u64::from(event.is_none());
+                    self.unmatched = self.unmatched.saturating_add(event.is_none().into());
                     self.stack = Some(OpenStack { event, frames: Vec::new() });
                     self.waiting.push_back(plain(&mut self.own, self.last, &head, b"kernel_stack"));
                 }
@@ -184,17 +186,27 @@ impl TextSource {
             }
             items.push(StreamItem::Event(event));
         }
-        self.first += is_due as u64;
+        self.first = self.first.saturating_add(is_due as u64);
     }
+}
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a source is made of an index of the texts that there are, and no text goes"
+)]
+fn text(texts: &Texts, index: usize) -> &Text {
+    &texts.texts[index]
 }
 
 /// Notes a CPU's last event.
 fn note(latest: &mut Vec<Option<(u64, Option<i32>)>>, cpu: u32, event: (u64, Option<i32>)) {
     let cpu = cpu as usize;
     if latest.len() <= cpu {
-        latest.resize(cpu + 1, None);
+        latest.resize(cpu.saturating_add(1), None);
     }
-    latest[cpu] = Some(event);
+    if let Some(latest) = latest.get_mut(cpu) {
+        *latest = Some(event);
+    }
 }
 
 /// Ends a stack: its event gets it, if it still waits.
@@ -293,10 +305,10 @@ impl EventSource for TextSource {
     }
 
     fn read(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> Result<(), Fault> {
-        let gaps = &self.texts.texts[self.index].gaps;
+        let gaps = &self.text().gaps;
         if let Some(gaps) = gaps.get(self.gaps..).filter(|gaps| !gaps.is_empty()) {
             items.extend(gaps.iter().take(AT_ONCE).copied().map(StreamItem::Gap));
-            self.gaps += items.len();
+            self.gaps = self.gaps.saturating_add(items.len());
             return Ok(());
         }
         if !self.has_ended {

@@ -1,9 +1,11 @@
 //! Numbers of events about waiting for memory, as `include/trace/events/vmscan.h` and `compaction.h` of the kernel print them, from Linux
 //! 2.6.32 on.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use memchr::memmem;
 
-use super::head::{decimal, hexadecimal};
+use super::head::{decimal, hexadecimal, rsplit_once, split_once};
 use super::record::{Caller, Pointer, pointer};
 use super::sites;
 use crate::event::{Mark, Span};
@@ -34,16 +36,15 @@ pub(super) fn wait(mark: Mark, text: &[u8]) -> Wait<'_> {
 /// `super_cache_scan+0x0/0x210 000000005b6add51: nid: 0 …`, or fields by name.
 fn shrinker(text: &[u8]) -> Wait<'_> {
     let text = text.trim_ascii();
-    let colon = memmem::find(text, b": ");
-    let head = &text[..colon.unwrap_or(text.len())];
-    let Some(blank) = memchr::memrchr(b' ', head).filter(|_| colon.is_some() && !head.contains(&b'=')) else {
+    let head = memmem::find(text, b": ").and_then(|colon| text.get(..colon)).filter(|head| !head.contains(&b'='));
+    let Some((function, address)) = head.and_then(|head| rsplit_once(head, b' ')) else {
         return of_fields(Mark::End(Span::Shrinker), text);
     };
     let mut shrinker = None;
-    pointer(&head[blank + 1..], &mut shrinker);
+    pointer(address, &mut shrinker);
     // `%p` of some kernels pads `(ptrval)` with blanks.
-    let function = caller(head[..blank].trim_ascii());
-    let behind = |label: &[u8]| memmem::find(text, label).and_then(|at| signed(&text[at + label.len()..]));
+    let function = caller(function.trim_ascii());
+    let behind = |label: &[u8]| signed(text.get(memmem::find(text, label)?..)?.strip_prefix(label)?);
     Wait {
         shrinker,
         function,
@@ -57,9 +58,8 @@ fn shrinker(text: &[u8]) -> Wait<'_> {
 fn of_fields(mark: Mark, mut text: &[u8]) -> Wait<'_> {
     let mut wait = Wait::default();
     let (mut called, mut returned) = (None, None);
-    while let Some(equals) = memchr::memchr(b'=', text) {
-        let begin = text[..equals].iter().rposition(|&byte| byte == b' ').map_or(0, |blank| blank + 1);
-        let (key, value) = (&text[begin..equals], &text[equals + 1..]);
+    while let Some((before, value)) = split_once(text, b'=') {
+        let key = before.rsplit(|&byte| byte == b' ').next().unwrap_or(before);
         match (key, mark) {
             (b"nid", _) => wait.node = signed(value).and_then(|node| i32::try_from(node).ok()),
             (b"order" | b"alloc_order", _) => {
@@ -101,9 +101,15 @@ fn word(text: &[u8]) -> &[u8] {
 fn signed(text: &[u8]) -> Option<i64> {
     if let Some(digits) = text.strip_prefix(b"0x") {
         let end = digits.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(digits.len());
-        let told = digits[end..].strip_prefix(b" (").and_then(signed);
-        return told.or_else(|| hexadecimal(&digits[..end]).map(u64::cast_signed));
+        let (digits, rest) = digits.split_at_checked(end)?;
+        let told = rest.strip_prefix(b" (").and_then(signed_decimal);
+        return told.or_else(|| hexadecimal(digits).map(u64::cast_signed));
     }
+    signed_decimal(text)
+}
+
+/// A decimal number at the start.
+fn signed_decimal(text: &[u8]) -> Option<i64> {
     let (digits, is_negative) = text.strip_prefix(b"-").map_or((text, false), |digits| (digits, true));
     let (number, rest) = decimal(digits)?;
     // Flags by names begin with no digit, and a word that goes on is no number.
@@ -111,7 +117,7 @@ fn signed(text: &[u8]) -> Option<i64> {
         return None;
     }
     let number = i64::try_from(number).ok()?;
-    Some(if is_negative { -number } else { number })
+    if is_negative { number.checked_neg() } else { Some(number) }
 }
 
 #[cfg(test)]
@@ -181,6 +187,8 @@ mod tests {
         let exit = b"func=0xffffffff81234560 depth=1 overrun=0 calltime=40 rettime=100";
         let exit = wait(Mark::Function, exit);
         assert_eq!((exit.function, exit.value), (Some(Caller::Address(0xffff_ffff_8123_4560)), Some(60)));
+        let nested = [&b"nid="[..], &b"0x (".repeat(1 << 14)].concat();
+        assert_eq!(wait(Mark::Throttled, &nested).node, None, "brackets in brackets take no stack");
         for rubbish in
             [&b""[..], b"=", b"order=", b"order=x", b"nid=99999999999999999999", b"shr= f", b": ", b" : nid: "]
         {

@@ -1,6 +1,8 @@
 //! Places in the records of `perf.data` (`include/uapi/linux/perf_event.h` of Linux 6.18, stable since 2.6.32 but for fields that were
 //! added).
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
@@ -78,8 +80,8 @@ impl Attr {
             return None;
         }
         // The flags are a C bit field: bit 0 is the lowest on little endian, the highest on big endian.
-        let flags = at(40)?;
-        let flag = |bit: u32| flags & if endian == Endian::Little { 1 << bit } else { 1 << (63 - bit) } != 0;
+        let flags = if endian == Endian::Little { at(40)? } else { at(40)?.reverse_bits() };
+        let flag = |bit: u32| flags & 1 << bit != 0;
         let (kind, config) = (u32_of(endian, bytes, 0)?, at(8)?);
         let event = (kind == TRACEPOINT).then_some(config);
         let attr = Attr {
@@ -134,19 +136,19 @@ impl Attr {
             sample::CPU,
             sample::PERIOD,
         ];
-        order.iter().take_while(|&&field| field != bit).filter(|&&field| self.has(field)).count() * 8
+        order.iter().take_while(|&&field| field != bit).filter(|&&field| self.has(field)).count().saturating_mul(8)
     }
 
     /// Bytes of a sample's number of events read, from `at` on.
     fn read_len(&self, body: &[u8], at: usize, endian: Endian) -> Option<usize> {
-        let has = |bit| usize::from(self.read_format & bit != 0);
-        let times = has(read_format::TIME_ENABLED) + has(read_format::TIME_RUNNING);
-        let each = 1 + has(read_format::ID) + has(read_format::LOST);
+        let fields_of = |bits: u64| (self.read_format & bits).count_ones() as usize;
+        let times = fields_of(read_format::TIME_ENABLED | read_format::TIME_RUNNING);
+        let each = fields_of(read_format::ID | read_format::LOST).checked_add(1)?;
         if self.read_format & read_format::GROUP == 0 {
-            return Some((each + times) * 8);
+            return each.checked_add(times)?.checked_mul(8);
         }
         let count = usize::try_from(u64_of(endian, body, at)?).ok()?;
-        count.checked_mul(each)?.checked_add(1 + times)?.checked_mul(8)
+        count.checked_mul(each)?.checked_add(times)?.checked_add(1)?.checked_mul(8)
     }
 
     /// Takes a sample's body apart; `None` where it is cut short.
@@ -158,11 +160,12 @@ impl Attr {
         let mut chain: &[u8] = &[];
         if self.has(sample::CALLCHAIN) {
             let len = usize::try_from(u64_of(endian, body, at)?).ok()?.checked_mul(8)?;
-            chain = body.get(at.checked_add(8)?..)?.get(..len)?;
-            at += 8 + len;
+            at = at.checked_add(8)?;
+            chain = body.get(at..)?.get(..len)?;
+            at = at.checked_add(len)?;
         }
         let len = u32_of(endian, body, at)? as usize;
-        let raw_at = at + 4;
+        let raw_at = at.checked_add(4)?;
         let raw = body.get(raw_at..)?.get(..len)?;
         Some(Sample { chain, raw, raw_at })
     }
@@ -177,7 +180,7 @@ impl Attr {
         let order = [sample::TID, sample::TIME, sample::ID, sample::STREAM_ID, sample::CPU, sample::IDENTIFIER];
         let behind =
             |bit: u64| order.iter().rev().take_while(|&&field| field != bit).filter(|&&field| self.has(field)).count();
-        let at = |bit: u64| body.len().checked_sub((behind(bit) + 1) * 8);
+        let at = |bit: u64| body.len().checked_sub(behind(bit).checked_add(1)?.checked_mul(8)?);
         Some((u64_of(endian, body, at(sample::TIME)?)?, u32_of(endian, body, at(sample::CPU)?)?))
     }
 }

@@ -3,6 +3,8 @@
 //! A first pass finds where the records of each CPU stand and what is lost; then each CPU is a stream. The file is hostile input: no
 //! length in it decides how much memory is taken. `tools/perf/Documentation/perf.data-file-format.txt` describes the format.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 mod facts;
 mod layout;
 mod records;
@@ -110,7 +112,7 @@ struct Section {
 
 fn section(header: &[u8], at: usize, endian: Endian) -> Section {
     let number = |at| u64_of(endian, header, at).unwrap_or(0);
-    Section { offset: number(at), len: number(at + 8) }
+    Section { offset: number(at), len: number(at.saturating_add(8)) }
 }
 
 /// Reads a file once.
@@ -147,18 +149,20 @@ pub(super) fn scan(path: &Path, file: Arc<File>) -> Result<Scanned, OpenError> {
 fn attributes(scan: &mut Scan, file: &Arc<File>, header: &[u8], endian: Endian) {
     let attr_size = u64_of(endian, header, 16).unwrap_or(0).clamp(64 + 16, 4096);
     let attrs = section(header, 24, endian);
-    for n in 0..(attrs.len / attr_size).min(MAX_ATTRS) {
+    let count = attrs.len.checked_div(attr_size).unwrap_or(0).min(MAX_ATTRS);
+    for n in 0..count {
         let mut bytes = vec![0; attr_size as usize];
-        let at = attrs.offset.saturating_add(n * attr_size);
+        let at = attrs.offset.saturating_add(n.saturating_mul(attr_size));
         if !read_at(file, &mut bytes, at).is_ok_and(|have| have == bytes.len()) {
             return;
         }
-        let place = section(&bytes, bytes.len() - 16, endian);
+        let Some((attr, place)) = bytes.split_last_chunk::<16>() else { return };
+        let place = section(place, 0, endian);
         let mut ids = Vec::new();
         let part = Part::range(Arc::clone(file), place.offset, place.len.min(MAX_ATTRS * 8));
         // Ids that are not there belong to no sample.
         part.take(MAX_ATTRS * 8).read_to_end(&mut ids).ok();
-        if let Some(attr) = Attr::parse(&bytes[..bytes.len() - 16], endian) {
+        if let Some(attr) = Attr::parse(attr, endian) {
             scan.attrs.add(attr, ids.chunks_exact(8).filter_map(|id| u64_of(endian, id, 0)));
         }
     }
@@ -167,7 +171,8 @@ fn attributes(scan: &mut Scan, file: &Arc<File>, header: &[u8], endian: Endian) 
 /// The features behind the data of a file: a table of sections, one for each bit that is set.
 fn features(scan: &mut Scan, file: &Arc<File>, header: &[u8], mut at: u64, endian: Endian) {
     for bit in 0..256u32 {
-        let word = u64_of(endian, header, 72 + bit as usize / 64 * 8).unwrap_or(0);
+        let word_at = (bit as usize / 64).saturating_mul(8).saturating_add(72);
+        let word = u64_of(endian, header, word_at).unwrap_or(0);
         if word & (1 << (bit % 64)) == 0 {
             continue;
         }
@@ -251,7 +256,7 @@ impl Expander {
             let mut output = OutBuffer::around(&mut buffer[..]);
             self.decoder.run(&mut input, &mut output)?;
             let written = output.pos();
-            self.rest.extend_from_slice(&buffer[..written]);
+            self.rest.extend_from_slice(output.as_slice());
             self.write_whole(endian, out)?;
             if input.pos() == piece.len() && written < EXPANDED {
                 return Ok(());
@@ -260,16 +265,15 @@ impl Expander {
     }
 
     fn write_whole(&mut self, endian: Endian, out: &mut dyn Write) -> io::Result<()> {
-        let mut whole = 0;
-        while let Some(len) = record_len(&self.rest[whole..], endian).filter(|&len| len <= self.rest.len() - whole) {
-            if len < HEADER {
+        let mut rest = self.rest.as_slice();
+        while let Some((record, after)) = record_len(rest, endian).and_then(|len| rest.split_at_checked(len)) {
+            if record.len() < HEADER {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a record that was compressed has no length"));
             }
-            whole += len;
+            rest = after;
         }
-        out.write_all(&self.rest[..whole])?;
-        self.rest.drain(..whole);
-        Ok(())
+        let whole = self.rest.len().saturating_sub(rest.len());
+        out.write_all(self.rest.drain(..whole).as_slice())
     }
 }
 

@@ -1,5 +1,7 @@
 //! The records of a `perf.data`, one after the other, by positioned reads.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -50,6 +52,11 @@ impl<'b> Record<'b> {
     /// Bytes behind the header.
     pub(super) fn body(&self) -> &'b [u8] {
         self.bytes.get(HEADER..).unwrap_or_default()
+    }
+
+    /// Offset of its end in the file.
+    pub(super) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes.len() as u64)
     }
 }
 
@@ -105,17 +112,14 @@ impl Records {
             let what = format!("the record at byte {} has the length {len}", self.at);
             return Err(io::Error::new(ErrorKind::InvalidData, what));
         }
-        if self.fill(len)?.is_none_or(|bytes| bytes.len() < len) {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        let (offset, from) = (self.at, self.taken);
-        self.at += len as u64;
-        self.taken += len;
-        let skipped = behind.min((self.filled - self.taken) as u64);
-        self.taken += skipped as usize;
-        self.at = self.at.saturating_add(behind);
-        let rest = &self.buffer[from..self.filled];
-        Ok(Some(Record { kind, misc, offset, bytes: &rest[..len], rest }))
+        self.fill(len)?;
+        let rest = self.buffer.get(self.taken..self.filled).unwrap_or_default();
+        let Some((bytes, after)) = rest.split_at_checked(len) else { return Err(ErrorKind::UnexpectedEof.into()) };
+        let offset = self.at;
+        let skipped = behind.min(after.len() as u64) as usize;
+        self.at = offset.saturating_add(len as u64).saturating_add(behind);
+        self.taken = self.taken.saturating_add(len).saturating_add(skipped);
+        Ok(Some(Record { kind, misc, offset, bytes, rest }))
     }
 
     /// Bytes of a record that its header does not tell alone, and of the data behind it, which are no part of it.
@@ -148,19 +152,24 @@ impl Records {
     /// At least `want` bytes from the next record on; fewer where the file ends, `None` where there are none.
     #[inline]
     fn fill(&mut self, want: usize) -> io::Result<Option<&[u8]>> {
-        if self.filled - self.taken < want {
+        if self.filled.saturating_sub(self.taken) < want {
             self.read_on(want)?;
         }
-        let bytes = &self.buffer[self.taken..self.filled];
-        Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        Ok(self.buffer.get(self.taken..self.filled).filter(|bytes| !bytes.is_empty()))
     }
 
     /// Reads from the file until `want` bytes are there, or the file ends.
     #[cold]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        reason = "`taken` is never above `filled`, nor that above the buffer's length, which is as large as is needed before it is \
+                  written to; no record, so no sum here, is longer than `MAX_RECORD` and two chunks"
+    )]
     fn read_on(&mut self, want: usize) -> io::Result<()> {
         while self.filled - self.taken < want {
             let have = self.filled - self.taken;
-            let from = self.at + have as u64;
+            let from = self.at.saturating_add(have as u64);
             let left = usize::try_from(self.end.saturating_sub(from)).unwrap_or(usize::MAX);
             let ask = CHUNK.max(want - have).min(left);
             if ask == 0 {

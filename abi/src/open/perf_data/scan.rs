@@ -1,5 +1,7 @@
 //! The first pass over a `perf.data`: where the records of each CPU stand, and what records besides samples say.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -43,7 +45,7 @@ pub(super) struct Cpu {
 impl Cpu {
     /// Adds a record to the runs; returns the number of new ones.
     fn extend(&mut self, record: &Record<'_>) -> usize {
-        let (start, end) = (record.offset, record.offset + record.bytes.len() as u64);
+        let (start, end) = (record.offset, record.end());
         match self.runs.last_mut() {
             Some(run) if run.end == start => {
                 run.end = end;
@@ -117,7 +119,7 @@ impl Scan {
                 let found = self.cpus.entry(cpu).or_default();
                 found.is_unordered |= time < found.last;
                 found.last = found.last.max(time);
-                self.runs += found.extend(record);
+                self.runs = self.runs.saturating_add(found.extend(record));
                 self.limit_runs();
             }
             kind::LOST | kind::LOST_SAMPLES => {
@@ -129,8 +131,10 @@ impl Scan {
                 }
                 let lost = u64_of(endian, body, at).unwrap_or(0);
                 let found = self.cpus.entry(cpu).or_default();
-                found.lost[index] = found.lost[index].saturating_add(lost);
-                self.runs += found.extend(record);
+                if let Some(sum) = found.lost.get_mut(index) {
+                    *sum = sum.saturating_add(lost);
+                }
+                self.runs = self.runs.saturating_add(found.extend(record));
                 self.limit_runs();
             }
             kind::COMM => self.take_comm(body, endian),
@@ -157,8 +161,7 @@ impl Scan {
             }
             kind::HEADER_TRACING_DATA => {
                 let len = u32_of(endian, body, 0).unwrap_or(0);
-                let start = record.offset + record.bytes.len() as u64;
-                self.take_tracing_data(file, start, len.into());
+                self.take_tracing_data(file, record.end(), len.into());
             }
             kind::HEADER_FEATURE => {
                 let id = u64_of(endian, body, 0).and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
@@ -180,9 +183,9 @@ impl Scan {
     fn take_comm(&mut self, body: &[u8], endian: Endian) {
         let Some(tid) = u32_of(endian, body, 4).map(u32::cast_signed) else { return };
         let name = body.get(8..).unwrap_or_default();
-        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len()).min(16);
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         if self.comms.len() < MAX_COMMS || self.comms.contains_key(&tid) {
-            self.comms.insert(tid, name[..end].into());
+            self.comms.insert(tid, name.get(..16).unwrap_or(name).into());
         }
     }
 
@@ -202,9 +205,10 @@ impl Scan {
         }
         self.runs = 0;
         for cpu in self.cpus.values_mut() {
-            let joined = cpu.runs.chunks(2).map(|two| Run { start: two[0].start, end: two[two.len() - 1].end });
+            let two = cpu.runs.chunks(2);
+            let joined = two.filter_map(|two| Some(Run { start: two.first()?.start, end: two.last()?.end }));
             cpu.runs = joined.collect();
-            self.runs += cpu.runs.len();
+            self.runs = self.runs.saturating_add(cpu.runs.len());
         }
     }
 }

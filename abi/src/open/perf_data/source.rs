@@ -1,5 +1,7 @@
 //! The second pass over a `perf.data`: the events of one CPU.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -87,12 +89,12 @@ impl CpuRecords {
         loop {
             let Some(record) = self.records.next()? else {
                 let Some(&run) = self.runs.get(self.begun) else { return Ok(false) };
-                self.begun += 1;
+                self.begun = self.begun.saturating_add(1);
                 self.records.enter(run.start, run.end);
                 self.release(run.start, names, items)?;
                 continue;
             };
-            self.bytes_read += record.bytes.len() as u64;
+            self.bytes_read = self.bytes_read.saturating_add(record.bytes.len() as u64);
             let shared = &*self.shared;
             let Some((attr, time, cpu)) = place(&record, &shared.attrs, shared.endian) else { continue };
             // A run may have records of other CPUs in it.
@@ -101,7 +103,7 @@ impl CpuRecords {
             }
             match &mut self.waiting {
                 Some(waiting) => {
-                    waiting.push(Reverse((time, record.offset, record.offset + record.bytes.len() as u64)));
+                    waiting.push(Reverse((time, record.offset, record.end())));
                 }
                 None => self.decoded.add(shared, (attr, time, cpu), &record, names, items),
             }
@@ -113,8 +115,9 @@ impl CpuRecords {
     fn release(&mut self, at: u64, names: &mut Names, items: &mut Vec<StreamItem>) -> io::Result<()> {
         let rounds = self.shared.rounds.get(self.rounds..).unwrap_or_default();
         let passed = rounds.iter().take_while(|round| round.at <= at).count();
-        self.rounds += passed;
-        let until = if at == u64::MAX { Some(u64::MAX) } else { rounds[..passed].last().map(|round| round.until) };
+        self.rounds = self.rounds.saturating_add(passed);
+        let last = rounds.get(..passed).and_then(<[Round]>::last);
+        let until = if at == u64::MAX { Some(u64::MAX) } else { last.map(|round| round.until) };
         let Some(until) = until else { return Ok(()) };
         while let Some(Reverse((time, start, end))) = self.waiting.as_mut().and_then(BinaryHeap::pop) {
             if time > until {
@@ -163,6 +166,12 @@ struct Decoded {
 }
 
 impl Decoded {
+    /// Counts a gap, and its events.
+    fn lose(&mut self, events: u64) {
+        let (lost, gaps) = self.lost;
+        self.lost = (lost.saturating_add(events), gaps.saturating_add(1));
+    }
+
     /// Decodes a record: its event, or the gap that it tells of.
     fn add(
         &mut self,
@@ -175,7 +184,7 @@ impl Decoded {
         let (body, endian) = (record.body(), shared.endian);
         if record.kind == kind::LOST {
             let lost = u64_of(endian, body, 8);
-            self.lost = (self.lost.0.saturating_add(lost.unwrap_or(0)), self.lost.1 + 1);
+            self.lose(lost.unwrap_or(0));
             let gap = Gap { from: self.last, to: Some(time), cpu, lost, cause: GapCause::Overrun };
             return items.push(StreamItem::Gap(gap));
         }
@@ -184,7 +193,7 @@ impl Decoded {
         let Some(sample) = attr.sample(body, endian) else {
             return items.push(StreamItem::Event(Event::unreadable(time, cpu, names)));
         };
-        let rest = record.rest.get(HEADER + sample.raw_at..).unwrap_or(sample.raw);
+        let rest = record.rest.get(HEADER.saturating_add(sample.raw_at)..).unwrap_or(sample.raw);
         let raw = subbuffer::Record { time, payload: sample.raw, rest };
         // The stream counts events that are not known.
         let unknown = &mut UnknownEvents::default();
@@ -202,7 +211,7 @@ impl Decoded {
             return;
         }
         let stack = Some(names.stacks.intern(&self.frames));
-        for item in &mut items[before..] {
+        for item in items.iter_mut().skip(before) {
             if let StreamItem::Event(event) = item {
                 event.stack = stack;
             }
@@ -262,7 +271,7 @@ impl EventSource for CpuRecords {
                 self.is_at_end = true;
                 if self.lost_at_end > 0 {
                     let lost = Some(self.lost_at_end);
-                    self.decoded.lost = (self.decoded.lost.0.saturating_add(self.lost_at_end), self.decoded.lost.1 + 1);
+                    self.decoded.lose(self.lost_at_end);
                     let gap = Gap { from: self.decoded.last, to: None, cpu: self.cpu, lost, cause: GapCause::Overrun };
                     items.push(StreamItem::Gap(gap));
                 }
@@ -293,7 +302,7 @@ impl EventSource for CpuRecords {
     }
 
     fn bytes_to_read(&self) -> u64 {
-        self.runs.iter().map(|run| run.end - run.start).sum()
+        self.runs.iter().map(|run| run.end.saturating_sub(run.start)).sum()
     }
 }
 
