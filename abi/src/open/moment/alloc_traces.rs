@@ -7,11 +7,13 @@
 //!         example_open+0x1c/0x40 [exampledrv]
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 use super::entry::{Beside, Entry, EntryKind, Fact, FormName, Out, Reader, Site, Took, Traces, Trouble};
-use super::numbers::{Reason, first_word, number, product, signed, trimmed, words};
+use super::numbers::{Reason, around, first_word, number, product, signed, split_once, trimmed, words};
 use super::places;
 use crate::event::Kind;
 use crate::kernel::kmalloc::{class_bytes, is_kmalloc};
@@ -106,22 +108,22 @@ struct Line<'l> {
 fn parsed(line: &[u8]) -> Option<Result<Line<'_>, Reason>> {
     let line = trimmed(line);
     let age = find(line, b" age=")?;
-    let begin = find(&line[..age], b" waste=").unwrap_or(age);
-    let (count, text) = first_word(&line[..begin]);
+    let begin = find(line.get(..age)?, b" waste=").unwrap_or(age);
+    let (left, right) = line.split_at_checked(begin)?;
+    let (count, text) = first_word(left);
     if words(line).any(|word| word == b"in") {
         // `Allocated in FUNCTION age=…` of a report on a single object.
         return None;
     }
     let site = match text {
         NO_SITE => None,
-        text => Some(places::site(text).or_else(|| places::site(&line[..begin]))?),
+        text => Some(places::site(text).or_else(|| places::site(left))?),
     };
     let fields = || -> Result<Line<'_>, Reason> {
         let mut fields = Line { count: number(count)?, site, wasted: None, traces: Traces::default() };
-        for word in words(&line[begin..]) {
-            let Some(at) = word.iter().position(|byte| *byte == b'=') else { continue };
-            let value = &word[at + 1..];
-            match &word[..at] {
+        for word in words(right) {
+            let Some((name, value)) = split_once(word, b'=') else { continue };
+            match name {
                 b"waste" => fields.wasted = Some(number(value.split(|byte| *byte == b'/').next().unwrap_or(value))?),
                 b"age" => fields.traces.age_jiffies = ages(value)?,
                 b"pid" => fields.traces.pids = Some(pids(value)?),
@@ -138,12 +140,10 @@ fn parsed(line: &[u8]) -> Option<Result<Line<'_>, Reason>> {
 /// `least/mean/largest`, or one number for all three. Ages below 0, of clocks that were set, are not known.
 fn ages(value: &[u8]) -> Result<Option<[u64; 3]>, Reason> {
     let mut ages = [0; 3];
-    let mut count = 0;
     for (age, word) in ages.iter_mut().zip(value.split(|byte| *byte == b'/')) {
         *age = signed(word)?;
-        count += 1;
     }
-    if count < 3 {
+    if value.iter().filter(|byte| **byte == b'/').count() < 2 {
         ages = [ages[0]; 3];
     }
     let known = ages.map(u64::try_from);
@@ -152,9 +152,9 @@ fn ages(value: &[u8]) -> Result<Option<[u64; 3]>, Reason> {
 
 /// `least-largest`, or one number for both.
 fn pids(value: &[u8]) -> Result<[i64; 2], Reason> {
-    let dash = value.iter().skip(1).position(|byte| *byte == b'-').map(|at| at + 1);
-    match dash {
-        Some(at) => Ok([signed(&value[..at])?, signed(&value[at + 1..])?]),
+    let dash = value.iter().skip(1).position(|byte| *byte == b'-').map(|at| at.saturating_add(1));
+    match dash.and_then(|at| around(value, at, 1)) {
+        Some((least, greatest)) => Ok([signed(least)?, signed(greatest)?]),
         None => signed(value).map(|pid| [pid; 2]),
     }
 }

@@ -7,8 +7,10 @@
 //!        16384        4 drivers/x.c:12 [exampledrv] func:example_open
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Beside, Entry, EntryKind, Fact, Out, Reader, Site, Took, Trouble};
-use super::numbers::{NO_NUMBER, OUT_OF_RANGE, Reason, Size, first_word, number, signed, size, trimmed, words};
+use super::numbers::{NO_NUMBER, OUT_OF_RANGE, Reason, Size, around, first_word, number, signed, size, trimmed, words};
 use crate::event::Kind;
 use crate::open::symbols::{find, rfind};
 
@@ -48,22 +50,22 @@ struct Line<'l> {
 
 /// `None` for a line of another form.
 fn parsed(line: &[u8]) -> Option<Result<Line<'_>, Reason>> {
-    let at = find(line, b" func:")?;
-    let (left, right) = (trimmed(&line[..at]), &line[at + b" func:".len()..]);
-    let (left, module) = match left.strip_suffix(b"]").and_then(|left| Some((left, rfind(left, b" [")?))) {
-        Some((inside, at)) => (trimmed(&left[..at]), Some(&inside[at + 2..])),
+    let (left, right) = around(line, find(line, b" func:")?, b" func:".len())?;
+    let left = trimmed(left);
+    let (left, module) = match left.strip_suffix(b"]").and_then(|left| around(left, rfind(left, b" [")?, 2)) {
+        Some((left, module)) => (trimmed(left), Some(module)),
         None => (left, None),
     };
-    let place = left.iter().rposition(|byte| *byte == b' ' || *byte == b'\t').map_or(0, |at| at + 1);
-    let colon = rfind(&left[place..], b":")?;
-    let (file, number_of_line) = (&left[place..place + colon], &left[place + colon + 1..]);
+    let place = left.rsplit(|byte| *byte == b' ' || *byte == b'\t').next()?;
+    let left = left.strip_suffix(place)?;
+    let (file, number_of_line) = around(place, rfind(place, b":")?, 1)?;
     let (function, flags) = first_word(right);
     if file.is_empty() || function.is_empty() {
         return None;
     }
     let source_line = number(number_of_line).ok()?;
     let numbers = || {
-        let (size, calls, is_marked) = figures(&left[..place])?;
+        let (size, calls, is_marked) = figures(left)?;
         let line = source_line.try_into().map_err(|_| OUT_OF_RANGE)?;
         let is_accurate = !is_marked && !words(flags).any(|flag| flag == b"accurate:no");
         Ok(Line { size, calls, file, line, module, function, is_accurate })

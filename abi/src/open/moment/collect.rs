@@ -4,6 +4,8 @@
 //! its owner ([`Listed`]). Where the caller needs counts and sums alone ([`OpenOptions::alike`]), entries that differ in time and
 //! address alone are added up ([`Store`]), and where it does not look at stacks, those that differ in their stack, too.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -130,7 +132,7 @@ impl Collector {
 
     /// Counts a line that does not belong to the form.
     pub(crate) fn skip_line(&mut self) {
-        self.info.skipped_lines += 1;
+        self.info.skipped_lines = self.info.skipped_lines.saturating_add(1);
     }
 
     /// Facts of the text, and what is wrong with it.
@@ -178,8 +180,9 @@ impl Collector {
                 RowExtras::Tag { is_accurate, is_rounded }
             }
         };
+        let number = u32::try_from(self.extras.len()).unwrap_or(u32::MAX);
         self.extras.push(extras);
-        Some(u32::try_from(self.extras.len() - 1).unwrap_or(u32::MAX))
+        Some(number)
     }
 
     fn number_of(&mut self, facts: Facts) -> u32 {
@@ -217,9 +220,11 @@ impl Collector {
     fn note_stack(&mut self, stack: StackId) {
         let index = stack.index();
         if index >= self.is_of_entry.len() {
-            self.is_of_entry.resize(index + 1, false);
+            self.is_of_entry.resize(index.saturating_add(1), false);
         }
-        self.is_of_entry[index] = true;
+        if let Some(is_of_entry) = self.is_of_entry.get_mut(index) {
+            *is_of_entry = true;
+        }
     }
 
     /// Counts the stacks of entries, those of their handles included. True where some handle has no stack.
@@ -228,7 +233,7 @@ impl Collector {
         for (handle, entries) in std::mem::take(&mut self.handle_entries) {
             match self.handles.get(&handle).copied() {
                 Some(stack) => {
-                    self.info.stacks_seen += entries;
+                    self.info.stacks_seen = self.info.stacks_seen.saturating_add(entries);
                     self.note_stack(stack);
                 }
                 None => has_handles_alone = true,
@@ -293,7 +298,8 @@ impl Collector {
             self.handles.insert(*handle, stack);
         }
         for (handle, entries) in &other.handle_entries {
-            *self.handle_entries.entry(*handle).or_default() += entries;
+            let sum = self.handle_entries.entry(*handle).or_default();
+            *sum = sum.saturating_add(*entries);
         }
         for stack in other.stacks.ids().filter(|stack| other.is_of_entry.get(stack.index()) == Some(&true)) {
             let stack = stack_of(self, stack);
@@ -324,8 +330,9 @@ impl Collector {
     fn moved_facts(&mut self, other: &Collector, begins: &BTreeMap<u64, &[u8]>, facts: &Facts) -> u32 {
         let name = |names: &mut Names, name: Option<NameId>| name.map(|name| names.intern(other.names.get(name)));
         let extras = facts.extras.and_then(|number| other.extras.get(number as usize)).map(|extras| {
+            let number = u32::try_from(self.extras.len()).unwrap_or(u32::MAX);
             self.extras.push(extras.clone());
-            u32::try_from(self.extras.len() - 1).unwrap_or(u32::MAX)
+            number
         });
         let facts = Facts {
             site: self.symbols.moved((&other.symbols, begins), facts.site),
@@ -340,10 +347,10 @@ impl Collector {
 
     fn add_info(&mut self, other: &TextInfo) {
         let info = &mut self.info;
-        info.entries += other.entries;
-        info.skipped_lines += other.skipped_lines;
-        info.skipped_blocks += other.skipped_blocks;
-        info.stacks_seen += other.stacks_seen;
+        info.entries = info.entries.saturating_add(other.entries);
+        info.skipped_lines = info.skipped_lines.saturating_add(other.skipped_lines);
+        info.skipped_blocks = info.skipped_blocks.saturating_add(other.skipped_blocks);
+        info.stacks_seen = info.stacks_seen.saturating_add(other.stacks_seen);
         info.has_times |= other.has_times;
         info.has_threads |= other.has_threads;
         info.has_caches |= other.has_caches;
@@ -450,7 +457,8 @@ impl Out for Collector {
         // Where the stack tells the kind it is needed all the same.
         let takes_stack = !(self.without_stacks && matches!(kind, EntryKind::Told(_)));
         if let Site::Handle(handle) = entry.site {
-            *self.handle_entries.entry(handle).or_default() += 1;
+            let entries = self.handle_entries.entry(handle).or_default();
+            *entries = entries.saturating_add(1);
         }
         let (site, handle) = if takes_stack { self.site(entry.site) } else { (NO_SITE, None) };
         let facts = Facts {
@@ -471,7 +479,7 @@ impl Out for Collector {
         };
         let stack = (!entry.stack.is_empty()).then(|| self.stacks.intern(entry.stack));
         if let Some(stack) = stack {
-            self.info.stacks_seen += 1;
+            self.info.stacks_seen = self.info.stacks_seen.saturating_add(1);
             self.note_stack(stack);
         }
         let facts = self.number_of(facts);
@@ -482,7 +490,7 @@ impl Out for Collector {
         }
         self.is_of_pages |= kind == EntryKind::Told(Kind::Pages) || is_slab;
         let info = &mut self.info;
-        info.entries += 1;
+        info.entries = info.entries.saturating_add(1);
         info.has_times |= entry.at.is_some_and(|at| at != 0);
         info.has_threads |= has_thread;
         info.has_caches |= cache.is_some();
@@ -516,10 +524,10 @@ impl Out for Collector {
 
     fn trouble(&mut self, trouble: Trouble) {
         if matches!(trouble, Trouble::SkippedBlock(_)) {
-            self.info.skipped_blocks += 1;
+            self.info.skipped_blocks = self.info.skipped_blocks.saturating_add(1);
         }
         if let Some((_, count, ..)) = self.troubles.iter_mut().find(|(known, ..)| *known == trouble) {
-            *count += 1;
+            *count = count.saturating_add(1);
         } else if self.troubles.len() < MAX_TROUBLES {
             self.troubles.push((trouble, 1, self.line.0, self.line.1));
         }
@@ -575,7 +583,7 @@ impl Entries {
         let of_handle = facts.handle.and_then(|handle| self.handles.get(&handle).copied());
         let handle = facts.handle.filter(|_| of_handle.is_none());
         let site = match handle {
-            Some(handle) => HANDLES.start + handle.min(HANDLES.end - HANDLES.start - 1),
+            Some(handle) => HANDLES.start.saturating_add(handle.min(HANDLES.end - HANDLES.start - 1)),
             None if of_handle.is_some() => 0,
             None => facts.site,
         };
@@ -645,7 +653,7 @@ impl EventSource for Entries {
     }
 
     fn bytes_read(&self) -> u64 {
-        self.all - self.store.len() as u64
+        self.all.saturating_sub(self.store.len() as u64)
     }
 
     fn bytes_to_read(&self) -> u64 {

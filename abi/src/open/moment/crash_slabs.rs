@@ -5,6 +5,8 @@
 //! ffff888100042a00      192       1234      1300     65     4k  dentry
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Out, Reader, Took, Trouble};
 use super::numbers::{Reason, number, product, size, trimmed, words};
 use super::slabinfo::Line;
@@ -47,18 +49,18 @@ impl CrashSlabs {
         if !is_address || columns.len() < 6 {
             return None;
         }
-        let (first, numbers) = match self.order {
-            Order::NameLast => (columns.get(5..)?, &columns[..5]),
-            Order::NameFirst => (&columns[..columns.len() - 5], &columns[columns.len() - 5..]),
+        let (name, numbers) = match self.order {
+            Order::NameLast => columns.split_first_chunk().map(|(numbers, name)| (name, numbers))?,
+            Order::NameFirst => columns.split_last_chunk()?,
         };
-        let (begin, end) = (first.first()?, first.last()?);
-        let place = |word: &[u8]| word.as_ptr() as usize - rest.as_ptr() as usize;
-        let name = rest.get(place(begin)..place(end) + end.len())?;
+        let (begin, end) = (name.first()?, name.last()?);
+        let place = |word: &[u8]| (word.as_ptr() as usize).saturating_sub(rest.as_ptr() as usize);
+        let name = rest.get(place(begin)..place(end).saturating_add(end.len()))?;
         Some(self.columns(name, numbers))
     }
 
-    fn columns<'l>(&self, cache: &'l [u8], numbers: &[&[u8]]) -> Result<Line<'l>, Reason> {
-        let &[object, allocated, total, slabs, slab] = numbers else { return Err("lacks a column") };
+    fn columns<'l>(&self, cache: &'l [u8], numbers: &[&[u8]; 5]) -> Result<Line<'l>, Reason> {
+        let &[object, allocated, total, slabs, slab] = numbers;
         let known = |word: &[u8]| if word == b"?" { Ok(None) } else { number(word).map(Some) };
         let (num_objs, num_slabs) = (known(total)?, known(slabs)?);
         let slab_bytes = if slab == b"?" { None } else { Some(size(slab, 0)?.bytes) };
@@ -67,7 +69,7 @@ impl CrashSlabs {
             num_objs,
             objsize: known(object)?,
             objperslab: num_objs.zip(num_slabs).and_then(|(objects, slabs)| objects.checked_div(slabs)),
-            pagesperslab: slab_bytes.map(|bytes| bytes / self.page_bytes),
+            pagesperslab: slab_bytes.and_then(|bytes| bytes.checked_div(self.page_bytes)),
             active_slabs: None,
             num_slabs,
             bytes: num_slabs.zip(slab_bytes).map(|(slabs, bytes)| product(slabs, bytes)).transpose()?,

@@ -1,6 +1,9 @@
 //! Times of day that texts tell: the output of `date`, and the time before a line of a log.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::noise::{has_form, is_weekday, month};
+use super::numbers::split_before;
 
 /// Seconds of a day.
 const DAY: i64 = 24 * 60 * 60;
@@ -19,6 +22,10 @@ struct Moment {
 
 impl Moment {
     /// Seconds since 1970; `None` for a day that no calendar has.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "the date is checked first, and a time of day and a zone have at most four digits of hours and minutes"
+    )]
     fn seconds(self) -> Option<i64> {
         let is_date =
             (1970..=9999).contains(&self.year) && (1..=12).contains(&self.month) && (1..=31).contains(&self.day);
@@ -47,14 +54,14 @@ pub(crate) fn of_line(line: &[u8]) -> Option<i64> {
     if has_form(line, b"0000-00-00") {
         return iso(line);
     }
-    is_weekday(line).then(|| of_words(&line[3..])).flatten()
+    line.get(3..).filter(|_| is_weekday(line)).and_then(of_words)
 }
 
 /// Time before a line of a log: seconds since boot of printk, or a time of day as `dmesg -T` and journals have it.
 pub(crate) fn of_stamp(line: &[u8]) -> Option<i64> {
     let Some(inside) = line.strip_prefix(b"[") else {
         let end = line.iter().position(|byte| *byte == b' ')?;
-        return has_form(line, b"0000-00-00T").then(|| iso(&line[..end])).flatten();
+        return line.get(..end).filter(|_| has_form(line, b"0000-00-00T")).and_then(iso);
     };
     let inside = inside.split(|byte| *byte == b']').next().unwrap_or_default().trim_ascii();
     let seconds = inside.split(|byte| *byte == b'.').next().unwrap_or_default();
@@ -67,32 +74,33 @@ fn decimal(text: &[u8]) -> Option<i64> {
 
 /// `2026-11-26T11:27:31,345678+00:00`, with a blank in place of the `T`, and the parts behind the minutes each optional.
 fn iso(text: &[u8]) -> Option<i64> {
-    let (date, rest) = (&text[..10], &text[10..]);
+    let (date, rest) = text.split_at_checked(10)?;
     let mut moment = Moment {
-        year: decimal(&date[..4])?,
-        month: decimal(&date[5..7])?.try_into().ok()?,
-        day: decimal(&date[8..])?.try_into().ok()?,
+        year: decimal(date.get(..4)?)?,
+        month: decimal(date.get(5..7)?)?.try_into().ok()?,
+        day: decimal(date.get(8..)?)?.try_into().ok()?,
         ..Moment::default()
     };
     let Some(time) = rest.strip_prefix(b"T").or_else(|| rest.strip_prefix(b" ")) else {
         return rest.is_empty().then(|| moment.seconds()).flatten();
     };
-    let end = time.iter().position(|byte| !byte.is_ascii_digit() && !b":.,".contains(byte)).unwrap_or(time.len());
-    moment.second = time_of_day(&time[..end])?;
-    moment.ahead = zone(time[end..].trim_ascii())?;
+    let (time, name) = split_before(time, |byte| !byte.is_ascii_digit() && !b":.,".contains(&byte));
+    moment.second = time_of_day(time)?;
+    moment.ahead = zone(name.trim_ascii())?;
     moment.seconds()
 }
 
 /// Second of the day of `11:27:31.345`.
 fn time_of_day(text: &[u8]) -> Option<i64> {
     let (time, fraction) = text.split_at_checked(8)?;
-    let is_fraction =
-        fraction.is_empty() || b".,".contains(&fraction[0]) && fraction[1..].iter().all(u8::is_ascii_digit);
+    let is_fraction = matches!(fraction, [] | [b'.' | b',', ..]) && fraction.iter().skip(1).all(u8::is_ascii_digit);
     if !has_form(time, b"00:00:00") || !is_fraction {
         return None;
     }
-    let (hours, minutes, seconds) = (decimal(&time[..2])?, decimal(&time[3..5])?, decimal(&time[6..])?);
-    (hours < 24 && minutes < 60 && seconds <= 60).then_some((hours * 60 + minutes) * 60 + seconds)
+    let (hours, minutes, seconds) = (decimal(time.get(..2)?)?, decimal(time.get(3..5)?)?, decimal(time.get(6..)?)?);
+    #[expect(clippy::arithmetic_side_effects, reason = "each number has two digits")]
+    let second = (hours * 60 + minutes) * 60 + seconds;
+    (hours < 24 && minutes < 60 && seconds <= 60).then_some(second)
 }
 
 /// Seconds that a zone is ahead of UTC: of `+01:00`, `-0530`, `Z`; 0 for any other name.
@@ -103,12 +111,15 @@ fn zone(text: &[u8]) -> Option<i64> {
         name => return (name.len() <= 5 && name.iter().all(u8::is_ascii_alphabetic)).then_some(0),
     };
     let digits: Vec<u8> = digits.iter().copied().filter(|byte| *byte != b':').collect();
-    let (hours, minutes) = match digits.len() {
-        2 => (decimal(&digits)?, 0),
-        4 => (decimal(&digits[..2])?, decimal(&digits[2..])?),
+    let (hours, minutes) = digits.split_at_checked(2)?;
+    let minutes = match minutes.len() {
+        0 => 0,
+        2 => decimal(minutes)?,
         _ => return None,
     };
-    Some(sign * (hours * 60 + minutes) * 60)
+    #[expect(clippy::arithmetic_side_effects, reason = "each number has two digits")]
+    let ahead = sign * (decimal(hours)? * 60 + minutes) * 60;
+    Some(ahead)
 }
 
 /// What follows the day of the week: month, day, time, zone and year in any order.
@@ -134,7 +145,7 @@ fn of_words(text: &[u8]) -> Option<i64> {
     }
     if let Some(is_afternoon) = is_afternoon {
         const NOON: i64 = DAY / 2;
-        moment.second = moment.second % NOON + if is_afternoon { NOON } else { 0 };
+        moment.second = (moment.second % NOON).saturating_add(if is_afternoon { NOON } else { 0 });
     }
     has_time.then(|| moment.seconds()).flatten()
 }

@@ -1,8 +1,10 @@
 //! Frames of stacks as page_owner's texts have them, printed by kernels, debuggers, and programs that look lines up.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use memchr::{memchr, memrchr};
 
-use super::numbers::is_digits;
+use super::numbers::{around, is_digits, split_before, split_once};
 use crate::open::symbols::Frame;
 use crate::trace::is_made_up;
 
@@ -20,14 +22,15 @@ use crate::trace::is_made_up;
 /// ```
 pub(super) fn frame(line: &[u8]) -> Option<Frame<'_>> {
     let text = line.trim_ascii();
-    match text.first()? {
-        b'#' => {
-            let digits = text[1..].iter().position(|byte| !byte.is_ascii_digit())?;
-            let rest = text[1 + digits..].trim_ascii_start();
-            (digits > 0 && rest.len() < text.len() - 1 - digits).then(|| of_debugger(rest)).flatten()
+    match text {
+        [] => None,
+        [b'#', text @ ..] => {
+            let (digits, rest) = split_before(text, |byte| !byte.is_ascii_digit());
+            let frame = rest.trim_ascii_start();
+            (!digits.is_empty() && frame.len() < rest.len()).then(|| of_debugger(frame)).flatten()
         }
-        b'[' => behind_address(text),
-        b'0' => of_address(text),
+        [b'[', ..] => behind_address(text),
+        [b'0', ..] => of_address(text),
         _ => place(text, false),
     }
 }
@@ -43,9 +46,9 @@ fn of_debugger(text: &[u8]) -> Option<Frame<'_>> {
 /// `[<ffffffff81234567>] example_open+0x1c/0x40`. A number of 16 digits whose upper half is 0 is a hash, and no address.
 fn behind_address(text: &[u8]) -> Option<Frame<'_>> {
     let inside = text.strip_prefix(b"[<")?;
-    let end = memchr(b'>', inside)?;
-    let digits = inside[..end].strip_prefix(b"0x").unwrap_or(&inside[..end]);
-    let rest = inside[end..].strip_prefix(b">]")?.trim_ascii_start();
+    let (digits, rest) = inside.split_at_checked(memchr(b'>', inside)?)?;
+    let digits = digits.strip_prefix(b"0x").unwrap_or(digits);
+    let rest = rest.strip_prefix(b">]")?.trim_ascii_start();
     let is_hash = digits.len() == 16 && digits.starts_with(b"00000000");
     let address = hexadecimal(digits).filter(|&address| !is_hash && address != 0 && !is_made_up(address));
     if rest.is_empty() {
@@ -65,19 +68,17 @@ fn behind_address(text: &[u8]) -> Option<Frame<'_>> {
 /// `0xffffffffc0a01234`, and what gdb prints behind it.
 fn of_address(text: &[u8]) -> Option<Frame<'_>> {
     let digits = text.strip_prefix(b"0x")?;
-    let end = digits.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(digits.len());
-    let address = hexadecimal(&digits[..end]).filter(|&address| !is_made_up(address))?;
-    let rest = &digits[end..];
+    let (digits, rest) = split_before(digits, |byte| !byte.is_ascii_hexdigit());
+    let address = hexadecimal(digits).filter(|&address| !is_made_up(address))?;
     if rest.is_empty() || rest.starts_with(b":") {
         return Some(Frame::Address(address));
     }
     if let Some(name) = rest.strip_prefix(b" in ") {
         return place(name, true);
     }
-    let inside = rest.strip_prefix(b" <")?;
-    let inside = &inside[..memchr(b'>', inside)?];
-    let (name, offset) = match memrchr(b'+', inside) {
-        Some(plus) => (&inside[..plus], decimal(&inside[plus + 1..])?),
+    let (inside, _) = split_once(rest.strip_prefix(b" <")?, b'>')?;
+    let (name, offset) = match memrchr(b'+', inside).and_then(|plus| around(inside, plus, 1)) {
+        Some((name, offset)) => (name, decimal(offset)?),
         None => (inside, 0),
     };
     is_name(name).then_some(Frame::Placed { name, offset, module: None, address })
@@ -86,19 +87,24 @@ fn of_address(text: &[u8]) -> Option<Frame<'_>> {
 /// A function with its offset, and the module, file or line behind it. `is_frame`: the line is a frame by what stands before it, so that
 /// the name may stand alone.
 fn place(text: &[u8], is_frame: bool) -> Option<Frame<'_>> {
-    let end = memchr(b' ', text).unwrap_or(text.len());
-    let (word, rest) = (&text[..end], &text[end..]);
+    let (word, rest) = word(text);
     let behind = behind(rest)?;
     let module = behind.module;
-    if let Some(plus) = memchr(b'+', word).filter(|&plus| word[plus..].starts_with(b"+0x")) {
-        let (name, numbers) = (&word[..plus], &word[plus + 3..]);
-        let (offset, size) = match memchr(b'/', numbers) {
-            Some(slash) => (hexadecimal(&numbers[..slash])?, hexadecimal(numbers[slash + 1..].strip_prefix(b"0x")?)?),
+    if let Some((name, numbers)) = split_once(word, b'+')
+        && let Some(numbers) = numbers.strip_prefix(b"0x")
+    {
+        let (offset, size) = match split_once(numbers, b'/') {
+            Some((offset, size)) => (hexadecimal(offset)?, hexadecimal(size.strip_prefix(b"0x")?)?),
             None => (hexadecimal(numbers)?, 0),
         };
         return is_name(name).then_some(Frame::Function { name, offset, size, module });
     }
     (is_name(word) && (is_frame || behind.has_line)).then_some(Frame::Name { name: word, module })
+}
+
+/// The text before the first blank, and the text from there on.
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    memchr(b' ', text).and_then(|end| text.split_at_checked(end)).unwrap_or((text, b""))
 }
 
 /// What follows a function.
@@ -114,25 +120,23 @@ struct Behind<'l> {
 fn behind(text: &[u8]) -> Option<Behind<'_>> {
     let mut behind = Behind::default();
     let mut rest = text.trim_ascii_start();
-    while let Some(first) = rest.first() {
-        let end = match first {
-            b'[' => {
-                let end = memchr(b']', rest)?;
-                let inside = &rest[1..end];
+    while !rest.is_empty() {
+        let after = match rest {
+            [b'[', inside @ ..] => {
+                let (inside, after) = split_once(inside, b']')?;
                 let word = inside.split(|byte| *byte == b' ').next().unwrap_or_default();
                 if inside != b"inline" {
                     behind.module = Some(word).filter(|word| is_name(word));
                     behind.module?;
                 }
-                end + 1
+                after
             }
-            b'(' => {
+            [b'(', ..] => {
                 behind.has_line = true;
-                closing(rest)? + 1
+                around(rest, closing(rest)?, 1)?.1
             }
             _ => {
-                let end = memchr(b' ', rest).unwrap_or(rest.len());
-                let word = &rest[..end];
+                let (word, after) = word(rest);
                 if is_line(word) {
                     behind.has_line = true;
                 } else if behind.has_line && behind.module.is_none() && is_name(word) {
@@ -140,22 +144,22 @@ fn behind(text: &[u8]) -> Option<Behind<'_>> {
                 } else {
                     return None;
                 }
-                end
+                after
             }
         };
-        rest = rest[end..].trim_ascii_start();
+        rest = after.trim_ascii_start();
     }
     Some(behind)
 }
 
 /// Place of the bracket that closes the one which the text begins with.
 fn closing(text: &[u8]) -> Option<usize> {
-    let mut depth = 0;
+    let mut depth = 0_usize;
     text.iter().position(|byte| {
-        depth += match byte {
-            b'(' => 1,
-            b')' => -1,
-            _ => 0,
+        depth = match byte {
+            b'(' => depth.saturating_add(1),
+            b')' => depth.saturating_sub(1),
+            _ => depth,
         };
         depth == 0
     })
@@ -163,7 +167,8 @@ fn closing(text: &[u8]) -> Option<usize> {
 
 /// True for `drivers/x.c:12` and `drivers/x.c:12:3`.
 fn is_line(word: &[u8]) -> bool {
-    memrchr(b':', word).is_some_and(|colon| is_digits(&word[colon + 1..]) && memchr(b'.', &word[..colon]).is_some())
+    let parts = memrchr(b':', word).and_then(|colon| around(word, colon, 1));
+    parts.is_some_and(|(file, line)| is_digits(line) && memchr(b'.', file).is_some())
 }
 
 pub(super) fn is_name(name: &[u8]) -> bool {
@@ -178,7 +183,7 @@ pub(super) fn hexadecimal(text: &[u8]) -> Option<u64> {
 }
 
 fn decimal(text: &[u8]) -> Option<u64> {
-    let digit = |value: u64, byte: &u8| value.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
+    let digit = |value: u64, byte: &u8| value.checked_mul(10)?.checked_add(u64::from(byte.wrapping_sub(b'0')));
     is_digits(text).then(|| text.iter().try_fold(0, digit)).flatten()
 }
 

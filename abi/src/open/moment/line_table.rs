@@ -1,5 +1,7 @@
 //! What lines mean that a text has many times.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
@@ -43,8 +45,8 @@ impl<V: Copy> LineTable<V> {
     fn place(&self, hashes: [u64; 2]) -> Option<usize> {
         let mask = self.slots.len().checked_sub(1)?;
         let mut at = hashes[0] as usize & mask;
-        while self.slots[at].value.is_some() && self.slots[at].hashes != hashes {
-            at = (at + 1) & mask;
+        while self.slots.get(at).is_some_and(|slot| slot.value.is_some() && slot.hashes != hashes) {
+            at = at.wrapping_add(1) & mask;
         }
         Some(at)
     }
@@ -60,23 +62,23 @@ impl<V: Copy> LineTable<V> {
         if self.used >= MAX_LINES {
             return;
         }
-        if self.slots.len() * 3 <= self.used * 4 {
+        if self.slots.len().saturating_mul(3) <= self.used.saturating_mul(4) {
             self.grow();
         }
         let hashes = self.hashes(line);
         if let Some(slot) = self.place(hashes).and_then(|at| self.slots.get_mut(at)) {
-            self.used += usize::from(slot.value.is_none());
+            self.used = self.used.saturating_add(usize::from(slot.value.is_none()));
             *slot = Slot { hashes, value: Some(value) };
         }
     }
 
     #[cold]
     fn grow(&mut self) {
-        let larger = vec![Slot { hashes: [0; 2], value: None }; (self.slots.len() * 2).max(64)];
+        let larger = vec![Slot { hashes: [0; 2], value: None }; self.slots.len().saturating_mul(2).max(64)];
         let before = std::mem::replace(&mut self.slots, larger);
         for slot in before.into_iter().filter(|slot| slot.value.is_some()) {
-            if let Some(at) = self.place(slot.hashes) {
-                self.slots[at] = slot;
+            if let Some(place) = self.place(slot.hashes).and_then(|at| self.slots.get_mut(at)) {
+                *place = slot;
             }
         }
     }

@@ -3,16 +3,20 @@
 //! [`clean`] takes off what stands before a line, or is spread over it. Whole lines that belong to no text, as the command that
 //! printed it, are told by [`what_is`].
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use memchr::memchr2;
+
+use super::numbers::{around, is_digits, split_before};
 
 /// Characters that a prompt has at most.
 const MAX_PROMPT: usize = 80;
 
 /// The line without the noise before it. `scratch` holds lines that noise is taken out of.
 pub(crate) fn clean<'l>(line: &'l [u8], scratch: &'l mut Vec<u8>) -> &'l [u8] {
-    let line = match memchr2(b'\x1b', b'&', line) {
-        Some(at) => {
-            decode(line, at, scratch);
+    let line = match memchr2(b'\x1b', b'&', line).and_then(|at| line.split_at_checked(at)) {
+        Some((before, rest)) => {
+            decode(before, rest, scratch);
             &scratch[..]
         }
         None => line,
@@ -20,21 +24,20 @@ pub(crate) fn clean<'l>(line: &'l [u8], scratch: &'l mut Vec<u8>) -> &'l [u8] {
     without_prefixes(line)
 }
 
-/// Turns HTML entities back, and leaves sequences of a terminal out; nothing before `from` has any.
-fn decode(line: &[u8], from: usize, scratch: &mut Vec<u8>) {
+/// Turns HTML entities back, and leaves sequences of a terminal out, of `rest`; what is before it has none.
+fn decode(before: &[u8], mut rest: &[u8], scratch: &mut Vec<u8>) {
     const ENTITIES: [(&[u8], u8); 6] =
         [(b"&lt;", b'<'), (b"&gt;", b'>'), (b"&amp;", b'&'), (b"&quot;", b'"'), (b"&#39;", b'\''), (b"&nbsp;", b' ')];
     scratch.clear();
-    scratch.extend_from_slice(&line[..from]);
-    let mut rest = &line[from..];
+    scratch.extend_from_slice(before);
     while let Some((&byte, behind)) = rest.split_first() {
         rest = match byte {
             b'\x1b' => behind_sequence(behind),
             b'&' => {
-                let entity = ENTITIES.iter().find(|(entity, _)| rest.starts_with(entity));
-                let (len, byte) = entity.map_or((1, b'&'), |(entity, byte)| (entity.len(), *byte));
+                let entity = ENTITIES.iter().find_map(|(entity, byte)| Some((*byte, rest.strip_prefix(*entity)?)));
+                let (byte, behind) = entity.unwrap_or((b'&', behind));
                 scratch.push(byte);
-                &rest[len..]
+                behind
             }
             byte => {
                 scratch.push(byte);
@@ -47,15 +50,9 @@ fn decode(line: &[u8], from: usize, scratch: &mut Vec<u8>) {
 /// Text behind a sequence of ECMA-48, whose escape character was taken off.
 fn behind_sequence(text: &[u8]) -> &[u8] {
     match text {
-        [b'[', rest @ ..] => {
-            let end = rest.iter().position(|byte| (0x40..=0x7e).contains(byte));
-            end.map_or(&rest[rest.len()..], |end| &rest[end + 1..])
-        }
+        [b'[', rest @ ..] => rest.splitn(2, |byte| (0x40..=0x7e).contains(byte)).nth(1).unwrap_or_default(),
         // Title of a terminal's window.
-        [b']', rest @ ..] => {
-            let end = rest.iter().position(|&byte| byte == 0x07 || byte == b'\\');
-            end.map_or(&rest[rest.len()..], |end| &rest[end + 1..])
-        }
+        [b']', rest @ ..] => rest.splitn(2, |&byte| byte == 0x07 || byte == b'\\').nth(1).unwrap_or_default(),
         [b'(' | b')', _, rest @ ..] | [_, rest @ ..] => rest,
         [] => text,
     }
@@ -76,7 +73,7 @@ fn behind_prefix(line: &[u8]) -> Option<&[u8]> {
     match line {
         [0 | b'\r', rest @ ..] | [0xef, 0xbb, 0xbf, rest @ ..] => Some(rest),
         [b'>' | b'|', b' ', rest @ ..] | [b'>', rest @ ..] => Some(rest),
-        [b'|'] => Some(&line[1..]),
+        [b'|'] => Some(b""),
         [b'<', rest @ ..] => behind_level(rest),
         [b'[', ..] => behind_brackets(line).map(behind_host),
         [b' ', ..] => {
@@ -95,19 +92,15 @@ fn behind_prefix(line: &[u8]) -> Option<&[u8]> {
 
 /// Text behind `6>`: facility and level.
 fn behind_level(text: &[u8]) -> Option<&[u8]> {
-    let digits = digits(text);
-    (1..=3).contains(&digits).then(|| text[digits..].strip_prefix(b">")).flatten()
-}
-
-fn digits(text: &[u8]) -> usize {
-    text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len())
+    let (digits, rest) = split_before(text, |byte| !byte.is_ascii_digit());
+    rest.strip_prefix(b">").filter(|_| (1..=3).contains(&digits.len()))
 }
 
 /// Text in brackets that the line begins with, and what is behind them.
 fn bracketed(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let inside = text.strip_prefix(b"[")?;
     let end = inside.iter().take(48).position(|&byte| byte == b']')?;
-    Some((&inside[..end], &inside[end + 1..]))
+    around(inside, end, 1)
 }
 
 /// Text behind a time in brackets, and behind the caller and what a phone's maker puts there.
@@ -128,9 +121,8 @@ fn behind_brackets(line: &[u8]) -> Option<&[u8]> {
 fn is_stamp(inside: &[u8]) -> bool {
     let inside = inside.trim_ascii();
     let is_of_numbers = |byte: &u8| byte.is_ascii_digit() || b" .,:<>+-TZ/".contains(byte);
-    let has_part = |mark: u8| {
-        inside.windows(3).any(|part| part[1] == mark && part[0].is_ascii_digit() && part[2].is_ascii_digit())
-    };
+    let has_part =
+        |mark: u8| inside.windows(3).any(|part| matches!(part, [b'0'..=b'9', middle, b'0'..=b'9'] if *middle == mark));
     match inside.first() {
         Some(b'0'..=b'9' | b'+' | b'-') => inside.iter().all(is_of_numbers) && (has_part(b'.') || has_part(b':')),
         Some(_) => (is_month(inside) || is_weekday(inside)) && has_part(b':'),
@@ -140,18 +132,17 @@ fn is_stamp(inside: &[u8]) -> bool {
 
 /// True for `  T123` and `    C1`: thread or CPU of CONFIG_PRINTK_CALLER.
 fn is_caller(inside: &[u8]) -> bool {
-    matches!(inside.trim_ascii_start(), [b'T' | b'C', number @ ..] if !number.is_empty() && digits(number) == number.len())
+    matches!(inside.trim_ascii_start(), [b'T' | b'C', number @ ..] if is_digits(number))
 }
 
 /// Text behind `I[5:  task:  812]`, ` [5:  task:  812]` or ` (5)[812:task]`.
 fn behind_task(text: &[u8]) -> Option<&[u8]> {
     let trimmed = text.trim_ascii_start();
     let (begin, is_sure) = match trimmed {
-        [b'A'..=b'Z', b'[', ..] => (&trimmed[1..], true),
-        [b'(', b'0'..=b'9', b')', b'[', ..] => (&trimmed[3..], true),
-        [b'(', b'0'..=b'9', b'0'..=b'9', b')', b'[', ..] => (&trimmed[4..], true),
-        [b'[', ..] => (trimmed, false),
-        _ => return None,
+        [b'A'..=b'Z', begin @ ..]
+        | [b'(', b'0'..=b'9', b')', begin @ ..]
+        | [b'(', b'0'..=b'9', b'0'..=b'9', b')', begin @ ..] => (begin, true),
+        begin => (begin, false),
     };
     let (inside, rest) = bracketed(begin)?;
     let colons = inside.iter().filter(|&&byte| byte == b':').count();
@@ -177,20 +168,15 @@ pub(super) fn is_weekday(text: &[u8]) -> bool {
 
 /// Text behind `host kernel: ` or `kernel: `, which follows a time.
 fn behind_host(text: &[u8]) -> &[u8] {
-    let of_kernel = |text: &'_ [u8]| -> Option<usize> {
-        let rest = text.strip_prefix(b"kernel")?;
-        let rest = match bracketed(rest) {
-            Some((_, behind)) => behind,
-            None => rest,
-        };
-        rest.starts_with(b": ").then(|| text.len() - rest.len() + 2)
-    };
-    if let Some(len) = of_kernel(text) {
-        return &text[len..];
-    }
     let host = text.iter().take(64).position(|&byte| byte == b' ').filter(|&end| end > 0);
-    let len = host.and_then(|end| Some(end + 1 + of_kernel(&text[end + 1..])?));
-    len.map_or(text, |len| &text[len..])
+    let behind = host.and_then(|end| around(text, end, 1)).map(|(_, behind)| behind);
+    behind_kernel(text).or_else(|| behind_kernel(behind?)).unwrap_or(text)
+}
+
+/// Text behind `kernel: ` or `kernel[12]: `.
+fn behind_kernel(text: &[u8]) -> Option<&[u8]> {
+    let rest = text.strip_prefix(b"kernel")?;
+    bracketed(rest).map_or(rest, |(_, behind)| behind).strip_prefix(b": ")
 }
 
 /// True where the text has the form of `0000-00-00`: 0 stands for a digit.
@@ -203,22 +189,22 @@ pub(super) fn has_form(text: &[u8], form: &[u8]) -> bool {
 fn behind_digits(line: &[u8]) -> Option<&[u8]> {
     let is_of_log = has_form(line, b"0000-00-00T");
     let time = if is_of_log || has_form(line, b"0000-00-00 ") {
-        &line[11..]
+        line.get(11..)?
     } else if has_form(line, b"00-00 00:00:00.000") {
-        return behind_logcat(&line[18..]);
+        return behind_logcat(line.get(18..)?);
     } else {
         line
     };
     if !has_form(time, b"00:00:00") {
         return None;
     }
-    let behind = &time[8..];
-    if is_of_log && has_form(behind, b",000000") && is_end(&behind[7..]) {
+    let behind = time.get(8..)?;
+    if is_of_log && has_form(behind, b",000000") && behind.get(7..).is_some_and(is_end) {
         // An empty line of dmesg, whose last blank was cut off: `date` has nine digits.
         return Some(b"");
     }
     let end = behind.iter().position(|byte| !byte.is_ascii_digit() && !b".,+-:Z".contains(byte))?;
-    let rest = behind[end..].strip_prefix(b" ")?;
+    let rest = behind.get(end..)?.strip_prefix(b" ")?;
     // A line that is a time of day alone is the output of `date`, which has no blank at its end as an empty line of a log has.
     (!rest.is_empty() && !is_zone(rest) || rest.is_empty() && is_of_log).then(|| behind_host(rest))
 }
@@ -237,34 +223,34 @@ fn is_zone(text: &[u8]) -> bool {
 /// Text behind `  0     0 I kernel  : ` of logcat, whose time was taken off.
 fn behind_logcat(text: &[u8]) -> Option<&[u8]> {
     let colon = text.windows(2).take(64).position(|part| part == b": ")?;
-    let head = &text[..colon];
-    let has_level = head.windows(3).any(|part| part[0] == b' ' && b"VDIWEF".contains(&part[1]) && part[2] == b' ');
-    has_level.then(|| &text[colon + 2..])
+    let (head, rest) = around(text, colon, 2)?;
+    let has_level = head.windows(3).any(|part| matches!(part, [b' ', level, b' '] if b"VDIWEF".contains(level)));
+    has_level.then_some(rest)
 }
 
 /// Text behind `Nov 26 11:27:31 host kernel: `, `kern  :info  : `, `kernel: ` or `I/kernel  ( 12): `.
 fn behind_word(line: &[u8]) -> Option<&[u8]> {
     if line.len() > 15 && is_month(line) {
-        let (day, time) = (&line[3..6], &line[6..]);
+        let (day, time) = (line.get(3..6)?, line.get(6..)?);
         let is_time = matches!(day, [b' ', b' ' | b'0'..=b'9', b'0'..=b'9']) && has_form(time, b" 00:00:00");
         if is_time {
-            let behind = &time[9..];
+            let behind = time.get(9..)?;
             let fraction = behind.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
-            return behind[fraction..].strip_prefix(b" ").filter(|rest| !is_zone_and_year(rest)).map(behind_host);
+            return behind.get(fraction..)?.strip_prefix(b" ").filter(|rest| !is_zone_and_year(rest)).map(behind_host);
         }
     }
     const FACILITIES: [&[u8]; 6] = [b"kern  :", b"user  :", b"daemon:", b"syslog:", b"local0:", b"auth  :"];
-    if let Some(facility) = FACILITIES.iter().find(|facility| line.starts_with(facility)) {
-        let rest = &line[facility.len()..];
+    if let Some(rest) = FACILITIES.iter().find_map(|facility| line.strip_prefix(*facility)) {
         let end = rest.iter().take(8).position(|&byte| byte == b':')?;
-        return rest[end + 1..].strip_prefix(b" ");
+        return around(rest, end, 1)?.1.strip_prefix(b" ");
     }
-    if line.starts_with(b"kernel: ") {
-        return Some(&line[8..]);
+    if let Some(rest) = line.strip_prefix(b"kernel: ") {
+        return Some(rest);
     }
     if let [b'V' | b'D' | b'I' | b'W' | b'E' | b'F', b'/', tag @ ..] = line {
         let end = tag.windows(3).take(40).position(|part| part == b"): ")?;
-        return tag[..end].contains(&b'(').then(|| &tag[end + 3..]);
+        let (tag, rest) = around(tag, end, 3)?;
+        return tag.contains(&b'(').then_some(rest);
     }
     None
 }
@@ -305,10 +291,10 @@ fn behind_dropped(line: &[u8]) -> Option<&[u8]> {
     let of_number = |text: &[u8], begin: &[u8]| Some(text.strip_prefix(begin)?.first()?.is_ascii_digit());
     if of_number(line, b"** ") == Some(true) {
         let at = line.windows(MARK.len()).position(|part| part == MARK)?;
-        return Some(line[at + MARK.len()..].trim_ascii());
+        return Some(around(line, at, MARK.len())?.1.trim_ascii());
     }
     let is_missed = of_number(line, b"Missed ") == Some(true) && line.ends_with(b" kernel messages");
-    is_missed.then_some(&line[line.len()..])
+    is_missed.then_some(b"".as_slice())
 }
 
 /// Programs that print such texts, or that people run between two of them.
@@ -354,7 +340,7 @@ fn behind_prompt(line: &[u8]) -> Option<&[u8]> {
     }
     let is_mark = |byte: &u8| matches!(byte, b'#' | b'$');
     let mark = line.iter().take(MAX_PROMPT).position(is_mark)?;
-    let (place, rest) = (&line[..mark], &line[mark + 1..]);
+    let (place, rest) = around(line, mark, 1)?;
     let rest = if rest.is_empty() { rest } else { rest.strip_prefix(b" ")? };
     let is_of_place = |byte: &u8| byte.is_ascii_alphanumeric() || b"@:~/._-[]() ".contains(byte);
     let words = place.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).count();

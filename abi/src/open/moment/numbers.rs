@@ -1,5 +1,9 @@
 //! Words, numbers and sizes of a line.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
+use memchr::memchr;
+
 /// Largest number, and largest sum of bytes, that a text may have.
 pub(super) const MAX: u64 = i64::MAX as u64;
 
@@ -16,9 +20,25 @@ pub(super) fn words(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> + Clo
 
 /// The first word, and what follows it from the next word on.
 pub(super) fn first_word(line: &[u8]) -> (&[u8], &[u8]) {
-    let line = trimmed(line);
-    let end = line.iter().position(|byte| is_blank(*byte)).unwrap_or(line.len());
-    (&line[..end], trimmed(&line[end..]))
+    let (word, rest) = split_before(trimmed(line), is_blank);
+    (word, trimmed(rest))
+}
+
+/// The text before the first of these bytes, and the text from there on; the whole text without one.
+pub(super) fn split_before(text: &[u8], is_end: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|byte| is_end(*byte));
+    end.and_then(|end| text.split_at_checked(end)).unwrap_or((text, b""))
+}
+
+/// The text before the first byte of this value, and the text behind it.
+pub(super) fn split_once(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    around(text, memchr(byte, text)?, 1)
+}
+
+/// The text before the place `at`, and the text behind the `len` bytes there; `None` where the text ends before these do.
+pub(super) fn around(text: &[u8], at: usize, len: usize) -> Option<(&[u8], &[u8])> {
+    let (before, rest) = text.split_at_checked(at)?;
+    Some((before, rest.get(len..)?))
 }
 
 /// The line without the blanks around it.
@@ -35,7 +55,7 @@ pub(super) fn number(word: &[u8]) -> Result<u64, Reason> {
     if !is_digits(word) {
         return Err(NO_NUMBER);
     }
-    let add = |sum: u64, digit: &u8| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
+    let add = |sum: u64, digit: &u8| sum.checked_mul(10)?.checked_add(u64::from(digit.wrapping_sub(b'0')));
     word.iter().try_fold(0, add).filter(|number| *number <= MAX).ok_or(OUT_OF_RANGE)
 }
 
@@ -60,7 +80,7 @@ pub(super) fn is_digits(word: &[u8]) -> bool {
 pub(super) fn signed(word: &[u8]) -> Result<i64, Reason> {
     let (is_negative, digits) = word.strip_prefix(b"-").map_or((false, word), |digits| (true, digits));
     let magnitude = i64::try_from(number(digits)?).map_err(|_| OUT_OF_RANGE)?;
-    Ok(if is_negative { -magnitude } else { magnitude })
+    Ok(if is_negative { magnitude.saturating_neg() } else { magnitude })
 }
 
 /// The number of a process, of which a text may claim any.
@@ -105,14 +125,17 @@ fn unit_shift(unit: &[u8]) -> Option<u32> {
 
 /// A decimal number, perhaps with digits behind a point, times `1 << shift`; rounded down.
 fn scaled(digits: &[u8], shift: u32) -> Result<u64, Reason> {
-    let point = digits.iter().position(|byte| *byte == b'.');
-    let (whole, part) = point.map_or((digits, &b""[..]), |at| (&digits[..at], &digits[at + 1..]));
+    let (whole, part) = split_once(digits, b'.').unwrap_or((digits, b""));
     let whole = product(number(whole)?, 1 << shift)?;
     if part.is_empty() {
         return Ok(whole);
     }
     // More digits than these change no byte of what anybody writes.
-    let part = &part[..part.len().min(9)];
+    let part = part.get(..9).unwrap_or(part);
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "nine digits times 2^60 are below 2^90, and no power of ten is 0"
+    )]
     let rest = (u128::from(number(part)?) << shift) / 10u128.pow(part.len() as u32);
     whole.checked_add(rest as u64).filter(|bytes| *bytes <= MAX).ok_or(OUT_OF_RANGE)
 }

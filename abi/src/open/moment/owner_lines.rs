@@ -1,8 +1,10 @@
 //! Lines of page_owner's texts (mm/page_owner.c), of page_owner_sort (tools/mm/page_owner_sort.c), and of debuggers' copies of them.
 
-use memchr::{memchr, memchr_iter, memrchr};
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
-use super::numbers::{MAX, OUT_OF_RANGE, Reason, is_digits};
+use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
+
+use super::numbers::{MAX, OUT_OF_RANGE, Reason, around, is_digits, split_before, split_once};
 use crate::open::symbols::{find, rfind};
 use crate::owner::Allocators;
 
@@ -72,12 +74,17 @@ pub(super) fn head(text: &[u8]) -> Result<Head<'_>, Reason> {
             head.free_at = time;
             rest.trim_ascii_start().strip_prefix(b"ns").unwrap_or(rest)
         } else {
-            &field[memchr(b',', field).unwrap_or(field.len())..]
+            from_comma(field)
         };
         // What is not known of a field is passed over.
-        rest = &rest[memchr(b',', rest).unwrap_or(rest.len())..];
+        rest = from_comma(rest);
     }
     Ok(head)
+}
+
+/// Text from the first comma on.
+fn from_comma(text: &[u8]) -> &[u8] {
+    memchr(b',', text).and_then(|comma| text.get(comma..)).unwrap_or_default()
 }
 
 /// Text behind a field's name, and the colon that debuggers have there.
@@ -88,20 +95,20 @@ fn value<'l>(field: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
 
 /// Text behind the flags' names in brackets.
 fn behind_names(text: &[u8]) -> &[u8] {
-    match text.strip_prefix(b"(").and_then(|names| memchr(b')', names).map(|end| &names[end + 1..])) {
-        Some(rest) => rest,
-        None => text,
-    }
+    text.strip_prefix(b"(").and_then(|names| split_once(names, b')')).map_or(text, |(_, rest)| rest)
 }
 
 /// Command in brackets, which may hold any bytes: it ends at the last bracket before the times.
 fn comm(text: &[u8], is_of_gdb: bool) -> (Option<&[u8]>, &[u8]) {
     let Some(inside) = text.strip_prefix(b" (") else { return (None, text) };
-    let Some(end) = before_times(inside).or_else(|| memrchr(b')', inside)) else { return (None, text) };
-    let (comm, rest) = (&inside[..end], &inside[end + 1..]);
+    let end = before_times(inside).or_else(|| memrchr(b')', inside));
+    let Some((comm, rest)) = end.and_then(|end| around(inside, end, 1)) else { return (None, text) };
     let comm = match comm.strip_prefix(b"\"").filter(|_| is_of_gdb) {
         // gdb prints the whole array of 16 bytes.
-        Some(array) => &array[..find(array, b"\\000").or_else(|| memrchr(b'"', array)).unwrap_or(array.len())],
+        Some(array) => {
+            let end = find(array, b"\\000").or_else(|| memrchr(b'"', array));
+            end.and_then(|end| array.get(..end)).unwrap_or(array)
+        }
         None => comm,
     };
     (Some(comm), rest)
@@ -109,27 +116,22 @@ fn comm(text: &[u8], is_of_gdb: bool) -> (Option<&[u8]>, &[u8]) {
 
 /// Place of the last `), ts`.
 fn before_times(text: &[u8]) -> Option<usize> {
-    let mut end = text.len();
-    loop {
-        end = memrchr(b')', &text[..end])?;
-        if text[end..].starts_with(b"), ts") {
-            return Some(end);
-        }
-    }
+    memrchr_iter(b')', text).find(|&end| text.get(end..).is_some_and(|rest| rest.starts_with(b"), ts")))
 }
 
 /// The decimal number at the begin, and what follows it; `None` without digits.
 pub(super) fn unsigned(text: &[u8]) -> Result<Option<(u64, &[u8])>, Reason> {
     let mut value = 0u64;
-    let mut len = 0;
-    while let Some(digit @ 0..=9) = text.get(len).map(|byte| byte.wrapping_sub(b'0')) {
+    let mut rest = text;
+    while let [byte @ b'0'..=b'9', behind @ ..] = rest {
+        let digit = byte.wrapping_sub(b'0');
         value = value.checked_mul(10).and_then(|value| value.checked_add(digit.into())).ok_or(OUT_OF_RANGE)?;
-        len += 1;
+        rest = behind;
     }
     if value > MAX {
         return Err(OUT_OF_RANGE);
     }
-    Ok((len > 0).then(|| (value, &text[len..])))
+    Ok((rest.len() < text.len()).then_some((value, rest)))
 }
 
 /// The decimal number at the begin, or the hexadecimal one behind `0x`, and what follows it.
@@ -137,15 +139,14 @@ fn number(text: &[u8]) -> Result<(Option<u64>, &[u8]), Reason> {
     let Some(digits) = text.strip_prefix(b"0x") else {
         return Ok(unsigned(text)?.map_or((None, text), |(value, rest)| (Some(value), rest)));
     };
-    let end = digits.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(digits.len());
-    let significant = digits[..end].trim_ascii_start();
-    let zeros = significant.iter().take_while(|&&byte| byte == b'0').count();
-    if end == 0 {
+    let (digits, rest) = split_before(digits, |byte| !byte.is_ascii_hexdigit());
+    if digits.is_empty() {
         return Ok((None, text));
     }
-    let value = if zeros == end { Some(0) } else { super::frames::hexadecimal(&significant[zeros..]) };
+    let (_, significant) = split_before(digits, |byte| byte != b'0');
+    let value = if significant.is_empty() { Some(0) } else { super::frames::hexadecimal(significant) };
     match value.filter(|value| *value <= MAX) {
-        Some(value) => Ok((Some(value), &digits[end..])),
+        Some(value) => Ok((Some(value), rest)),
         None => Err(OUT_OF_RANGE),
     }
 }
@@ -181,27 +182,27 @@ pub(super) fn behind_pfn(line: &[u8]) -> Option<&[u8]> {
 /// Reads what follows [`behind_pfn`].
 pub(super) fn pfn(text: &[u8]) -> Result<Pfn, Reason> {
     let (pfn, rest) = number(text)?;
-    let block = match place_of(rest, b"Block ") {
-        Some(at) => number(&rest[at + 6..])?.0,
+    let block = match behind_word(rest, b"Block ") {
+        Some(block) => number(block)?.0,
         None => None,
     };
     let named = [(Allocators::CMA, &b"CMA"[..]), (Allocators::SLAB, b"slab")];
-    let named = named.into_iter().filter(|(_, word)| place_of(rest, word).is_some());
+    let named = named.into_iter().filter(|(_, word)| behind_word(rest, word).is_some());
     let mut allocators = named.fold(Allocators::default(), |all, (one, _)| all.with(one));
     // Linux 3.19 to 4.5: a letter or a blank for each flag.
-    if let Some(letters) = place_of(rest, b"Flags ").map(|at| &rest[at + 6..])
+    if let Some(letters) = behind_word(rest, b"Flags ")
         && letters.contains(&b'S')
         && letters.iter().all(|letter| b"KERUDLASWCBM ".contains(letter))
     {
         allocators = allocators.with(Allocators::SLAB);
     }
-    Ok(Pfn { pfn, block, allocators, is_of_crash: rest.starts_with(b"(0x") || place_of(rest, b"paddr ").is_some() })
+    Ok(Pfn { pfn, block, allocators, is_of_crash: rest.starts_with(b"(0x") || behind_word(rest, b"paddr ").is_some() })
 }
 
-/// Place of a word in a short line, by its first letter, which is a rare one there: a searcher costs more than the search.
-fn place_of(line: &[u8], word: &[u8]) -> Option<usize> {
+/// Text behind a word in a short line, by its first letter, which is a rare one there: a searcher costs more than the search.
+fn behind_word<'l>(line: &'l [u8], word: &[u8]) -> Option<&'l [u8]> {
     let first = *word.first()?;
-    memchr_iter(first, line).find(|&at| line[at..].starts_with(word))
+    memchr_iter(first, line).find_map(|at| line.get(at..)?.strip_prefix(word))
 }
 
 /// Numbers of page_owner_sort for a group of blocks, and the key of the group.
@@ -218,8 +219,8 @@ pub(super) struct Group<'l> {
 
 /// True for a line of page_owner_sort: `3 times:`, `3 times, 12 pages:`, `3 times, 12 pages, PID 77, …`.
 pub(super) fn is_group(line: &[u8]) -> bool {
-    let digits = line.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(0);
-    digits > 0 && line[digits..].strip_prefix(b" times").is_some_and(|rest| matches!(rest.first(), Some(b',' | b':')))
+    let (digits, rest) = split_before(line, |byte| !byte.is_ascii_digit());
+    !digits.is_empty() && rest.strip_prefix(b" times").is_some_and(|rest| matches!(rest.first(), Some(b',' | b':')))
 }
 
 /// Reads such a line. `has_stack`: lines follow that are its own, so that the colon at its end is none of a command's name.
@@ -262,8 +263,7 @@ pub(super) fn group(line: &[u8], has_stack: bool) -> Result<Group<'_>, Reason> {
 
 /// Text before the last field of this name, and its value.
 fn last_field<'l>(text: &'l [u8], name: &[u8]) -> Option<(&'l [u8], &'l [u8])> {
-    let at = rfind(text, name)?;
-    Some((&text[..at], &text[at + name.len()..]))
+    around(text, rfind(text, name)?, name.len())
 }
 
 /// The allocators that a line of page_owner_sort ends with, and what is before them.

@@ -1,6 +1,8 @@
 //! Frames and places of code in texts that are not page_owner's.
 
-use super::numbers::{hexadecimal, trimmed};
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
+use super::numbers::{around, hexadecimal, trimmed};
 use crate::open::symbols::{self, Frame, find, rfind};
 
 /// A frame as kernels, crash and bcc print it: `function+0x1f/0x40 [module]`, the same without the size, an address, and any of these
@@ -19,8 +21,8 @@ pub(super) fn frame(text: &[u8]) -> Option<Frame<'_>> {
         return Some(frame);
     }
     let (place, module) = place_and_module(text)?;
-    let plus = rfind(place, b"+0x")?;
-    let (name, offset) = (&place[..plus], hexadecimal(&place[plus + 1..])?);
+    let (name, offset) = around(place, rfind(place, b"+0x")?, 1)?;
+    let offset = hexadecimal(offset)?;
     // Without the size the function is taken to end here.
     is_name(name).then_some(Frame::Function { name, offset, size: 0, module })
 }
@@ -35,16 +37,17 @@ pub(super) fn site(text: &[u8]) -> Option<Frame<'_>> {
 
 /// What follows `[<ffffffff81000000>] `.
 fn behind_address(text: &[u8]) -> &[u8] {
-    let behind = text.strip_prefix(b"[<").and_then(|text| Some(trimmed(&text[find(text, b">]")? + 2..])));
+    let behind = text.strip_prefix(b"[<").and_then(|text| Some(trimmed(around(text, find(text, b">]")?, 2)?.1)));
     behind.filter(|behind| !behind.is_empty()).unwrap_or(text)
 }
 
 /// `function+0x1f` and `module` of `function+0x1f [module 0123456789abcdef]`; a build id behind the module's name is left out.
 fn place_and_module(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let Some(at) = find(text, b" [") else { return Some((text, None)) };
-    let module = text[at + 2..].strip_suffix(b"]")?;
+    let (place, module) = around(text, at, 2)?;
+    let module = module.strip_suffix(b"]")?;
     let module = module.split(|byte| *byte == b' ').next().filter(|module| is_name(module))?;
-    Some((trimmed(&text[..at]), Some(module)))
+    Some((trimmed(place), Some(module)))
 }
 
 fn is_name(name: &[u8]) -> bool {

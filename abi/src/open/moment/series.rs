@@ -1,8 +1,11 @@
 //! Series of texts of one input: each is a slice of time, and the last one is the trace.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use super::numbers::split_before;
 use crate::trace::{OpenError, SlicesFrom, Trace};
 
 /// Text of a series, before its time is known.
@@ -71,15 +74,15 @@ fn told_times(slices: &[Slice], times: &[i64]) -> (SlicesFrom, Vec<Option<i64>>)
 /// Time in a file's name, in seconds since 1970: `20261126-1127`, `2026-11-26_11:27:31`, read as UTC, or ten digits of seconds.
 fn of_name(path: &Path) -> Option<i64> {
     let name = path.file_name()?.as_encoded_bytes();
-    let is_begin = |at: &usize| at.checked_sub(1).is_none_or(|before| !name[before].is_ascii_digit());
-    let mut begins = (0..name.len()).filter(|at| name[*at].is_ascii_digit()).filter(is_begin);
-    begins.find_map(|at| of_date(&name[at..]).or_else(|| of_seconds(&name[at..])))
+    let is_digit = |at: usize| name.get(at).is_some_and(u8::is_ascii_digit);
+    let begins = (0..name.len()).filter(|at| is_digit(*at) && !at.checked_sub(1).is_some_and(is_digit));
+    begins.filter_map(|at| name.get(at..)).find_map(|text| of_date(text).or_else(|| of_seconds(text)))
 }
 
 /// Ten digits, and no more.
 fn of_seconds(text: &[u8]) -> Option<i64> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if digits != 10 { None } else { std::str::from_utf8(&text[..digits]).ok()?.parse().ok() }
+    let (digits, _) = split_before(text, |byte| !byte.is_ascii_digit());
+    if digits.len() != 10 { None } else { std::str::from_utf8(digits).ok()?.parse().ok() }
 }
 
 /// Date and time of day with or without marks between their parts.
@@ -103,10 +106,13 @@ fn of_date(text: &[u8]) -> Option<i64> {
     let second = number(2, b"-:").unwrap_or(0);
     let is_date = (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
     let is_time = hour < 24 && minute < 60 && second < 61;
-    (is_date && is_time).then(|| days((year, month, day)) * 86_400 + hour * 3600 + minute * 60 + second)
+    #[expect(clippy::arithmetic_side_effects, reason = "the year has four digits, and each other number has two")]
+    let seconds = days((year, month, day)) * 86_400 + hour * 3600 + minute * 60 + second;
+    (is_date && is_time).then_some(seconds)
 }
 
 /// Days since 1970 of a date of the Gregorian calendar.
+#[expect(clippy::arithmetic_side_effects, reason = "the year has four digits, month and day have two")]
 fn days((year, month, day): (i64, i64, i64)) -> i64 {
     // Years begin in March, so that the day that some of them have is their last one.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };

@@ -6,8 +6,10 @@
 //! example_cache         12     21    192   21    1 : tunables    0    0    0 : slabdata      1      1      0
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::entry::{Beside, Entry, EntryKind, Out, Reader, Site, Took, Trouble};
-use super::numbers::{Reason, is_digits, number, product, trimmed, words};
+use super::numbers::{Reason, around, is_digits, number, product, split_once, trimmed, words};
 use crate::event::Kind;
 use crate::kernel::kmalloc::is_kmalloc;
 use crate::listed::SlabColumns;
@@ -63,18 +65,15 @@ impl<'l> Line<'l> {
 
 /// The cache that `NAME(12:example)`, a copy for a memory cgroup (before Linux 5.9), belongs to.
 fn root_cache(name: &[u8]) -> &[u8] {
-    let of_cgroup = |at: &usize| {
-        let inside = name[at + 1..].strip_suffix(b")").unwrap_or_default();
-        let colon = inside.iter().position(|byte| *byte == b':');
-        *at > 0 && colon.is_some_and(|colon| is_digits(&inside[..colon]))
-    };
-    name.iter().position(|byte| *byte == b'(').filter(of_cgroup).map_or(name, |at| &name[..at])
+    let Some((root, copy)) = split_once(name, b'(') else { return name };
+    let number = copy.strip_suffix(b")").and_then(|copy| split_once(copy, b':')).map(|(number, _)| number);
+    if !root.is_empty() && number.is_some_and(is_digits) { root } else { name }
 }
 
 /// `None` for a line of another form.
 fn version_2(line: &[u8]) -> Option<Result<Line<'_>, Reason>> {
     let line = trimmed(line);
-    let left = &line[..find(line, b": tunables ")?];
+    let left = line.get(..find(line, b": tunables ")?)?;
     Some(columns(left, line))
 }
 
@@ -82,8 +81,9 @@ fn columns<'l>(left: &'l [u8], line: &'l [u8]) -> Result<Line<'l>, Reason> {
     // Old kernels have caches with blanks in their names, so the numbers are the last five words.
     let (cache, numbers) = name_and_last(left, 5).ok_or("lacks a column")?;
     let numbers = numbers.iter().map(|word| number(word)).collect::<Result<Vec<u64>, Reason>>()?;
-    let behind = rfind(line, b": slabdata ").map_or(&b""[..], |at| &line[at + b": slabdata ".len()..]);
-    let slabs = words(behind).take(2).map(number).collect::<Result<Vec<u64>, Reason>>()?;
+    let behind = rfind(line, b": slabdata ").and_then(|at| around(line, at, b": slabdata ".len()));
+    let slabs =
+        words(behind.map_or(b"", |(_, behind)| behind)).take(2).map(number).collect::<Result<Vec<u64>, Reason>>()?;
     let column = |at: usize| numbers.get(at).copied();
     let columns = SlabColumns {
         active_objs: column(0),
@@ -103,9 +103,10 @@ fn name_and_last(text: &[u8], count: usize) -> Option<(&[u8], Vec<&[u8]>)> {
     let mut found = Vec::new();
     let mut rest = trimmed(text);
     for _ in 0..count {
-        let begin = rest.iter().rposition(|byte| *byte == b' ' || *byte == b'\t')?;
-        found.push(&rest[begin + 1..]);
-        rest = trimmed(&rest[..begin]);
+        let blank = rest.iter().rposition(|byte| *byte == b' ' || *byte == b'\t')?;
+        let (before, word) = around(rest, blank, 1)?;
+        found.push(word);
+        rest = trimmed(before);
     }
     found.reverse();
     (!rest.is_empty()).then_some((rest, found))
@@ -113,8 +114,7 @@ fn name_and_last(text: &[u8], count: usize) -> Option<(&[u8], Vec<&[u8]>)> {
 
 /// `name active num size active_slabs num_slabs pagesperslab`, of version 1.0 `name active num`; limits and statistics may follow.
 fn version_1(line: &[u8]) -> Option<Result<Line<'_>, Reason>> {
-    let colon = find(line, b" : ").unwrap_or(line.len());
-    let left = &line[..colon];
+    let left = find(line, b" : ").and_then(|colon| line.get(..colon)).unwrap_or(line);
     let count = words(left).rev().take_while(|word| is_digits(word)).count();
     let is_of_form = count >= 2 && words(left).count() > count;
     is_of_form.then(|| old_columns(left, count))

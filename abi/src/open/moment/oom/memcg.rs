@@ -1,8 +1,10 @@
 //! Counters of a memory cgroup: `memory: usage 1024kB, limit 2048kB, failcnt 3`, and `Memory cgroup stats for /example:` with a line a
 //! counter in bytes (Linux 5.4 and later), or one line in KB for each cgroup of the tree.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::super::entry::{Fact, Out};
-use super::super::numbers::{Reason, number, product, trimmed, words};
+use super::super::numbers::{Reason, around, number, product, split_once, trimmed, words};
 use crate::open::symbols::{find, rfind};
 
 const USAGE: &[u8] = b"memory: usage ";
@@ -75,8 +77,8 @@ impl Memcg {
             self.take_stats(stats);
             return true;
         }
-        if let Some(at) = find(line, LIMIT_OF) {
-            self.limit_of = Some(trimmed(&line[at + LIMIT_OF.len()..]).to_vec());
+        if let Some((_, cgroup)) = find(line, LIMIT_OF).and_then(|at| around(line, at, LIMIT_OF.len())) {
+            self.limit_of = Some(trimmed(cgroup).to_vec());
             return true;
         }
         if [&b"memory+swap: usage "[..], b"swap: usage ", b"kmem: usage "].iter().any(|begin| line.starts_with(begin)) {
@@ -99,8 +101,8 @@ impl Memcg {
     /// `/example:`, or `/example: cache:0KB rss:12KB …`.
     fn take_stats(&mut self, stats: &[u8]) {
         // Names of cgroups may have colons: counters in KB begin with `cache`.
-        let colon = find(stats, b": cache:").or_else(|| rfind(stats, b":")).unwrap_or(stats.len());
-        let (cgroup, rest) = (&stats[..colon], stats.get(colon + 1..).unwrap_or_default());
+        let colon = find(stats, b": cache:").or_else(|| rfind(stats, b":"));
+        let (cgroup, rest) = colon.and_then(|colon| around(stats, colon, 1)).unwrap_or((stats, b""));
         let is_other = self.cgroup.is_some() && self.limit_of.as_deref() != Some(cgroup);
         self.is_in_stats = !is_other;
         if is_other {
@@ -109,9 +111,10 @@ impl Memcg {
         self.cgroup = Some(cgroup.to_vec());
         self.counters.clear();
         for word in words(rest) {
-            let colon = word.iter().position(|byte| *byte == b':');
-            if let Some((colon, bytes)) = colon.and_then(|colon| Some((colon, kib(&word[colon + 1..])?))) {
-                add(&mut self.counters, &word[..colon], bytes);
+            if let Some((name, value)) = split_once(word, b':')
+                && let Some(bytes) = kib(value)
+            {
+                add(&mut self.counters, name, bytes);
             }
         }
         self.is_in_stats = self.counters.is_empty();
@@ -132,12 +135,12 @@ impl Memcg {
 
     /// Hands the counters over; the number of those that are out of range.
     pub(super) fn put(&self, out: &mut dyn Out) -> usize {
-        let mut skipped = 0;
+        let mut skipped = 0_usize;
         for (name, bytes) in self.usage.iter().chain(&self.counters) {
             let of_tree = self.counters.iter().find(|(other, _)| other.strip_prefix(OF_TREE) == Some(name));
             match of_tree.map_or(*bytes, |(_, bytes)| *bytes) {
                 Some(bytes) => out.fact(Fact::Counter(name, bytes)),
-                None => skipped += 1,
+                None => skipped = skipped.saturating_add(1),
             }
         }
         skipped

@@ -1,7 +1,9 @@
 //! Mem-Info: the block of counts of pages, lines of nodes and zones, free blocks, and sums behind them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::super::entry::{Fact, Out};
-use super::super::numbers::{MAX, first_word, is_digits, number, product, trimmed, words};
+use super::super::numbers::{MAX, first_word, is_digits, number, product, split_once, trimmed, words};
 use crate::open::symbols::find;
 
 /// The block's first counter; kernels without lists of their own for files (before 2.6.28) have another.
@@ -22,10 +24,8 @@ pub(super) fn is_first(line: &[u8]) -> bool {
 fn is_of_block(line: &[u8]) -> bool {
     let is_name =
         |name: &[u8]| !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    let is_counter = |word: &[u8]| {
-        let colon = word.iter().position(|byte| *byte == b':');
-        colon.is_some_and(|colon| is_name(&word[..colon]) && is_digits(&word[colon + 1..]))
-    };
+    let is_counter =
+        |word: &[u8]| split_once(word, b':').is_some_and(|(name, count)| is_name(name) && is_digits(count));
     words(line).count() > 0 && words(line).all(is_counter)
 }
 
@@ -58,9 +58,8 @@ impl Pages {
     pub(super) fn take(&mut self, line: &[u8]) -> bool {
         let line = trimmed(line);
         if is_of_block(line) {
-            for word in words(line) {
-                let colon = word.iter().position(|byte| *byte == b':').unwrap_or(0);
-                self.add(&word[..colon], number(&word[colon + 1..]).ok());
+            for (name, count) in words(line).filter_map(|word| split_once(word, b':')) {
+                self.add(name, number(count).ok());
             }
             return true;
         }
@@ -88,9 +87,9 @@ impl Pages {
     /// `Node 0 DMA: 3*4kB (UM) 2*8kB (U) … = 12kB`.
     fn take_buddies(&mut self, line: &[u8]) -> bool {
         let mut terms = words(line).filter_map(|word| {
-            let star = word.iter().position(|byte| *byte == b'*')?;
-            let kib = word[star + 1..].strip_suffix(b"kB")?;
-            is_digits(&word[..star]).then(|| number(kib).ok())
+            let (count, kib) = split_once(word, b'*')?;
+            let kib = kib.strip_suffix(b"kB")?;
+            is_digits(count).then(|| number(kib).ok())
         });
         let Some(first) = terms.next() else { return false };
         let is_page = |kib: &u64| kib.is_power_of_two() && (4..=256).contains(kib);
@@ -109,9 +108,9 @@ impl Pages {
             return false;
         }
         for word in words(line) {
-            let Some(colon) = word.iter().position(|byte| *byte == b':') else { continue };
-            let Some(name) = OF_NODES.into_iter().find(|name| **name == word[..colon]) else { continue };
-            let Some(kib) = word[colon + 1..].strip_suffix(b"kB") else { continue };
+            let Some((name, value)) = split_once(word, b':') else { continue };
+            let Some(name) = OF_NODES.into_iter().find(|known| *known == name) else { continue };
+            let Some(kib) = value.strip_suffix(b"kB") else { continue };
             let bytes = number(kib).and_then(|kib| product(kib, 1024)).ok();
             match self.bytes.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => *sum = sum.zip(bytes).and_then(|(a, b)| a.checked_add(b)).filter(|sum| *sum <= MAX),
@@ -127,11 +126,11 @@ impl Pages {
         let counts = self.counts.iter().map(|(name, count)| (&name[..], of_pages(count)));
         let is_in_block = |name: &[u8]| self.counts.iter().any(|(known, _)| **known == *name);
         let of_nodes = self.bytes.iter().filter(|(name, _)| !is_in_block(name)).copied();
-        let mut skipped = 0;
+        let mut skipped = 0_usize;
         for (name, bytes) in counts.chain(of_nodes) {
             match bytes {
                 Some(bytes) => out.fact(Fact::Counter(name, bytes)),
-                None => skipped += 1,
+                None => skipped = skipped.saturating_add(1),
             }
         }
         skipped

@@ -1,7 +1,9 @@
 //! The table of tasks: a line a process, in pages.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::super::entry::{Fact, Out};
-use super::super::numbers::{self, number, product, signed, trimmed, words};
+use super::super::numbers::{self, number, product, signed, split_once, trimmed, words};
 use crate::open::symbols::find;
 
 /// Numbers before the name where the head of the table was lost: `uid tgid total_vm rss pgtables_bytes swapents oom_score_adj`.
@@ -33,7 +35,7 @@ impl Tasks {
             return true;
         }
         if is_head(line) {
-            let behind = &line[find(line, b"]").map_or(0, |end| end + 1)..];
+            let behind = split_once(line, b']').map_or(line, |(_, behind)| behind);
             let columns = words(behind).count().saturating_sub(1);
             let rss = words(behind).position(|word| word == b"rss").unwrap_or(USUAL_RSS);
             self.columns = Some((columns, rss));
@@ -44,22 +46,18 @@ impl Tasks {
 
     /// `[     77]     0    77     1234      567    45056        0             0 example`.
     fn take_task(&mut self, line: &[u8]) -> bool {
-        let Some(end) = line.strip_prefix(b"[").and_then(|line| find(line, b"]")).map(|end| end + 1) else {
-            return false;
-        };
-        let (pid, rest) = (trimmed(&line[1..end]), &line[end + 1..]);
+        let Some((pid, rest)) = line.strip_prefix(b"[").and_then(|line| split_once(line, b']')) else { return false };
+        let pid = trimmed(pid);
         let (columns, rss) = self.columns.unwrap_or((USUAL_COLUMNS, USUAL_RSS));
         let numbers: Vec<&[u8]> = words(rest).take(columns).collect();
         let is_row = numbers::is_digits(pid) && numbers.len() == columns && numbers.iter().all(|word| is_number(word));
-        if !is_row || columns <= rss {
-            return false;
-        }
+        let (Some(pages), Some(last)) = (numbers.get(rss).filter(|_| is_row), numbers.last()) else { return false };
         // The name is what follows the numbers: it may have blanks.
-        let last = numbers.last().copied().unwrap_or_default();
-        let behind = last.as_ptr() as usize - rest.as_ptr() as usize + last.len();
-        match (numbers::pid(pid), number(numbers[rss])) {
-            (Ok(pid), Ok(pages)) => self.tasks.push((pid, trimmed(&rest[behind..]).into(), pages)),
-            _ => self.skipped += 1,
+        let behind = (last.as_ptr_range().end as usize).saturating_sub(rest.as_ptr() as usize);
+        let name = trimmed(rest.get(behind..).unwrap_or_default());
+        match (numbers::pid(pid), number(pages)) {
+            (Ok(pid), Ok(pages)) => self.tasks.push((pid, name.into(), pages)),
+            _ => self.skipped = self.skipped.saturating_add(1),
         }
         true
     }
@@ -70,7 +68,7 @@ impl Tasks {
         for (pid, comm, pages) in &self.tasks {
             match product(*pages, page_bytes) {
                 Ok(bytes) => out.fact(Fact::Process(*pid, comm, bytes)),
-                Err(_) => skipped += 1,
+                Err(_) => skipped = skipped.saturating_add(1),
             }
         }
         skipped
