@@ -1,6 +1,8 @@
 //! Order keys: the kernel's clocks, their units, and how far their times agree between CPUs. The one place that
 //! writes such a key, or the span between two, for people.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 /// Kind of `Event::at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderKey {
@@ -87,6 +89,7 @@ impl Clock {
             Unit::Nanoseconds if places == 0 => format!("+{} s", since / 1_000_000_000),
             Unit::Nanoseconds => {
                 let places = places.min(9);
+                #[expect(clippy::arithmetic_side_effects, reason = "`places` is at most 9, and no power of ten is 0")]
                 let fraction = since % 1_000_000_000 / 10u64.pow(9 - places);
                 format!("+{}.{fraction:0width$} s", since / 1_000_000_000, width = places as usize)
             }
@@ -98,13 +101,13 @@ impl Clock {
         if self.unit != Unit::Nanoseconds {
             return "-".to_owned();
         }
-        let (unit, name) = match keys {
+        let (tenths, unit) = match keys {
             0..1_000 => return format!("{keys} ns"),
-            1_000..1_000_000 => (1_000, "us"),
-            1_000_000..1_000_000_000 => (1_000_000, "ms"),
-            _ => (1_000_000_000, "s"),
+            1_000..1_000_000 => (keys / 100, "us"),
+            1_000_000..1_000_000_000 => (keys / 100_000, "ms"),
+            _ => (keys / 100_000_000, "s"),
         };
-        format!("{}.{} {name}", keys / unit, keys % unit / (unit / 10))
+        format!("{}.{} {unit}", tenths / 10, tenths % 10)
     }
 }
 

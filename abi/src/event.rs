@@ -1,5 +1,7 @@
 //! Items that every source yields: events of one CPU in the order they were written, and the gaps between.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
@@ -185,6 +187,7 @@ pub struct NameId(NonZeroU32);
 
 impl NameId {
     /// Position of the name in its [`Names`], from 0, without holes.
+    #[expect(clippy::arithmetic_side_effects, reason = "the number is not 0")]
     pub fn index(self) -> usize {
         self.0.get() as usize - 1
     }
@@ -603,6 +606,7 @@ impl Names {
 
     /// The id of `name`, which is added if it is new.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "`bucket` is below `RECENT`")]
     pub fn intern(&mut self, name: &[u8]) -> NameId {
         let ends = ends(name);
         let bucket = bucket(ends, name.len());
@@ -618,6 +622,7 @@ impl Names {
 
     /// The id of the name that a field of a record holds: all of it up to the first NUL. `None` where that is nothing.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "`bucket` is below `RECENT`")]
     pub(crate) fn intern_field(&mut self, field: &[u8]) -> Option<NameId> {
         let ends = ends(field);
         let bucket = bucket(ends, field.len());
@@ -625,7 +630,7 @@ impl Names {
             && recent.ends == ends
             && recent.len == field.len()
             // The ends of a longer field say that the NUL is its last byte, if its name has all others.
-            && (field.len() <= 16 || field.get(..field.len() - 1) == Some(self.get(recent.id)))
+            && (field.len() <= 16 || field.split_last().is_some_and(|(_, name)| *name == *self.get(recent.id)))
         {
             return Some(recent.id);
         }
@@ -633,6 +638,7 @@ impl Names {
     }
 
     #[cold]
+    #[expect(clippy::indexing_slicing, reason = "`bucket` is below `RECENT`")]
     fn intern_field_slow(&mut self, field: &[u8], bucket: usize) -> Option<NameId> {
         let name = field.split(|&byte| byte == 0).next().filter(|name| !name.is_empty())?;
         let id = self.intern(name);
@@ -641,6 +647,7 @@ impl Names {
     }
 
     #[cold]
+    #[expect(clippy::indexing_slicing, reason = "`bucket` is below `RECENT`")]
     fn intern_slow(&mut self, name: &[u8], bucket: usize) -> NameId {
         let id = match self.by_name.get(name) {
             Some(&id) => id,
@@ -668,11 +675,13 @@ impl Names {
 
     /// Notes that events of this name may allocate or free objects, and that their fields are not known.
     pub(crate) fn mark_unknown(&mut self, name: NameId) {
-        let index = name.index();
-        if self.unknown.len() <= index {
-            self.unknown.resize(index + 1, false);
+        match self.unknown.get_mut(name.index()) {
+            Some(is_unknown) => *is_unknown = true,
+            None => {
+                self.unknown.resize(name.index(), false);
+                self.unknown.push(true);
+            }
         }
-        self.unknown[index] = true;
     }
 
     /// True for an event's name where such events may allocate or free objects on a path that is not known: an event of the
@@ -705,10 +714,12 @@ fn ends(name: &[u8]) -> (u64, u64) {
     }
 }
 
+/// A number below [`RECENT`].
 #[inline]
 fn bucket((head, tail): (u64, u64), len: usize) -> usize {
+    const SHIFT: u32 = u64::BITS - RECENT.ilog2();
     let word = head ^ tail.rotate_left(29) ^ len as u64;
-    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> SHIFT) as usize
 }
 
 #[cfg(test)]

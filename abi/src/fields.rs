@@ -2,6 +2,8 @@
 //!
 //! Records are kept only where a reader asks for them, and only until it has handed their events on: see [`FieldTable`].
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -81,7 +83,7 @@ impl FieldPlace {
             FieldForm::Unsigned => FieldValue::Unsigned(number()?),
             FieldForm::Address => FieldValue::Address(number()?),
             FieldForm::Signed => {
-                let unused = 64u32.checked_sub(8 * u32::try_from(self.size).ok()?)?;
+                let unused = 64u32.checked_sub(u32::try_from(self.size).ok()?.checked_mul(8)?)?;
                 FieldValue::Signed(number()?.checked_shl(unused)?.cast_signed() >> unused)
             }
             FieldForm::Text => FieldValue::Text(until_nul(record.get(self.offset..)?.get(..self.size)?)),
@@ -102,12 +104,19 @@ fn until_nul(text: &[u8]) -> &[u8] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldsId(NonZeroU32);
 
+impl FieldsId {
+    #[expect(clippy::arithmetic_side_effects, reason = "the number is not 0")]
+    fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
 /// Records of the events that were read and not handed on yet.
 #[derive(Clone, Debug, Default)]
 pub struct FieldTable {
     is_kept: bool,
     records: Vec<Option<RecordFields>>,
-    free: Vec<NonZeroU32>,
+    free: Vec<FieldsId>,
 }
 
 impl FieldTable {
@@ -123,26 +132,26 @@ impl FieldTable {
 
     /// Keeps a record; `None` where the table is full.
     pub fn put(&mut self, fields: RecordFields) -> Option<FieldsId> {
-        let place = match self.free.pop() {
-            Some(place) => place,
+        let id = match self.free.pop() {
+            Some(id) => id,
             None => {
                 self.records.push(None);
-                NonZeroU32::new(u32::try_from(self.records.len()).ok()?)?
+                FieldsId(NonZeroU32::new(u32::try_from(self.records.len()).ok()?)?)
             }
         };
-        *self.records.get_mut(place.get() as usize - 1)? = Some(fields);
-        Some(FieldsId(place))
+        *self.records.get_mut(id.index())? = Some(fields);
+        Some(id)
     }
 
     /// Fields of a record that was not released.
     pub fn get(&self, id: FieldsId) -> Option<&RecordFields> {
-        self.records.get(id.0.get() as usize - 1)?.as_ref()
+        self.records.get(id.index())?.as_ref()
     }
 
     /// Forgets a record.
     pub fn release(&mut self, id: FieldsId) {
-        if self.records.get_mut(id.0.get() as usize - 1).and_then(Option::take).is_some() {
-            self.free.push(id.0);
+        if self.records.get_mut(id.index()).and_then(Option::take).is_some() {
+            self.free.push(id);
         }
     }
 }
@@ -165,6 +174,7 @@ mod tests {
             place("name", 8, 4, FieldForm::TextFrom(4)),
             place("beyond", 12, 8, FieldForm::Unsigned),
             place("odd", 0, 9, FieldForm::Signed),
+            place("huge", 0, 1 << 29, FieldForm::Signed),
         ]
         .into();
         let record = |location: [u8; 4]| [&[1, 2, 0xff, 0xfe][..], b"cp\0x", &location, b"\0"].concat();

@@ -1,5 +1,7 @@
 //! Kinds of objects and the spaces that their addresses belong to: one table, and arrays indexed by it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::ops::{Index, IndexMut};
 
 /// Objects whose addresses are of one space. Figures are added up inside a space only.
@@ -157,6 +159,7 @@ macro_rules! indexed_by {
             type Output = T;
 
             #[inline(always)]
+            #[expect(clippy::indexing_slicing, reason = "there is a value for each index")]
             fn index(&self, index: $index) -> &T {
                 &self.0[index as usize]
             }
@@ -164,6 +167,7 @@ macro_rules! indexed_by {
 
         impl<T> IndexMut<$index> for $array<T> {
             #[inline(always)]
+            #[expect(clippy::indexing_slicing, reason = "there is a value for each index")]
             fn index_mut(&mut self, index: $index) -> &mut T {
                 &mut self.0[index as usize]
             }

@@ -1,5 +1,7 @@
 //! Owners of memory: facts that an input gives about each allocation besides its thread, each combination kept once.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
@@ -51,6 +53,7 @@ pub struct OwnerId(NonZeroU32);
 
 impl OwnerId {
     /// Position of the owner in its [`Owners`], from 0, without holes.
+    #[expect(clippy::arithmetic_side_effects, reason = "the number is not 0")]
     pub fn index(self) -> usize {
         self.0.get() as usize - 1
     }

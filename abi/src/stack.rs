@@ -1,5 +1,7 @@
 //! Call stacks of the kernel, each kept once: return addresses, the innermost first.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 
@@ -11,6 +13,7 @@ pub struct StackId(NonZeroU32);
 
 impl StackId {
     /// Position of the stack in its [`Stacks`], from 0, without holes.
+    #[expect(clippy::arithmetic_side_effects, reason = "the number is not 0")]
     pub fn index(self) -> usize {
         self.0.get() as usize - 1
     }
@@ -42,6 +45,11 @@ struct Slot {
 
 impl Stacks {
     /// The id of the stack of these frames, innermost first, which is added if it is new.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        reason = "stacks and slots take four bytes at least: four times their number fits; the mask keeps places in range"
+    )]
     pub fn intern(&mut self, frames: &[u64]) -> StackId {
         if self.slots.len() * 3 <= self.ends.len() * 4 {
             self.grow();
@@ -63,6 +71,11 @@ impl Stacks {
     }
 
     #[cold]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        reason = "slots take eight bytes: twice their number fits; the mask keeps places in range"
+    )]
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(64);
         self.slots = vec![Slot::default(); size];

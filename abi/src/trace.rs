@@ -4,6 +4,8 @@
 //! report alike. Reading is one pass in bounded memory; findings are in each stream's [`FileReport`], complete
 //! once the stream has ended.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -634,9 +636,8 @@ impl Trace {
         }
         let mut streams: Vec<CpuStream> = sources.into_iter().map(CpuStream::of_source).collect();
         streams.sort_by_key(CpuStream::cpu);
-        if let Some(pair) = streams.windows(2).find(|pair| pair[0].cpu() == pair[1].cpu()) {
-            let [a, b] = [0, 1].map(|n| pair[n].path().to_owned());
-            return Err(OpenError::Twice { a, b, cpu: pair[0].cpu() });
+        if let Some((a, b)) = streams.iter().zip(streams.iter().skip(1)).find(|(a, b)| a.cpu() == b.cpu()) {
+            return Err(OpenError::Twice { a: a.path().to_owned(), b: b.path().to_owned(), cpu: a.cpu() });
         }
         let info = TraceInfo {
             input: InputKind::Other(input),

@@ -1,5 +1,7 @@
 //! Contents of a trace file's first block, and the names in `meta.out`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 
 use crate::disk::block::item;
@@ -91,7 +93,7 @@ impl FileHeader {
                 }
                 item::RELAY_LAYOUT => header.relay_layout = Layout::from_name(&text(bytes)),
                 item::CPUS => {
-                    header.cpus = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+                    header.cpus = bytes.as_chunks().0.iter().map(|cpu| u32::from_le_bytes(*cpu)).collect();
                     header.cpus.sort_unstable();
                     header.cpus.dedup();
                 }
@@ -219,7 +221,8 @@ impl MetadataBuilder {
                 _ => continue,
             };
             // A vector that is full takes as much again.
-            let taken = if text.capacity() - text.len() < bytes.len() { text.len().max(bytes.len()) } else { 0 };
+            let taken =
+                if text.capacity().saturating_sub(text.len()) < bytes.len() { text.len().max(bytes.len()) } else { 0 };
             if let Err(over) = self.meter.take(taken as u64) {
                 self.over = Some(over);
                 return false;
@@ -283,7 +286,7 @@ pub(crate) fn host_of_uname(uname: &[u8]) -> Option<String> {
 /// have them. `None` where there is none.
 fn words_of_command(line: &[u8]) -> Option<Vec<String>> {
     let words: Vec<String> = line.split(|&byte| byte == 0).map(text).collect();
-    let end = words.iter().position(|word| word == "--").map_or(words.len(), |dashes| dashes + 2);
+    let end = words.iter().position(|word| word == "--").map_or(words.len(), |dashes| dashes.saturating_add(2));
     (!line.is_empty()).then(|| words.into_iter().take(end).collect())
 }
 
@@ -314,10 +317,9 @@ pub(crate) fn thread_ids(text: &[u8]) -> Vec<i32> {
 pub(crate) fn comms(text: &[u8]) -> HashMap<i32, Box<[u8]>> {
     text.split(|&b| b == b'\n')
         .filter_map(|line| {
-            let line = line.trim_ascii_start();
-            let blank = line.iter().position(|&b| b == b' ')?;
-            let pid = std::str::from_utf8(&line[..blank]).ok()?.parse().ok()?;
-            Some((pid, cut(&line[blank + 1..]).into()))
+            let mut parts = line.trim_ascii_start().splitn(2, |&b| b == b' ');
+            let pid = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+            Some((pid, cut(parts.next()?).into()))
         })
         .collect()
 }

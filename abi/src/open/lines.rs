@@ -1,5 +1,7 @@
 //! Lines of a file of any length, in bounded memory.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -73,7 +75,13 @@ impl Lines {
 
     /// Bytes handed out.
     pub(crate) fn bytes_read(&self) -> u64 {
-        self.read - (self.buffer.len() - self.taken) as u64
+        self.read.saturating_sub(self.left().len() as u64)
+    }
+
+    /// Bytes of the buffer that have not been handed out.
+    #[expect(clippy::indexing_slicing, reason = "no more bytes are handed out than there are")]
+    fn left(&self) -> &[u8] {
+        &self.buffer[self.taken..]
     }
 
     /// True once the end of the file was seen.
@@ -83,24 +91,24 @@ impl Lines {
 
     /// The next line; `None` at the end of the file.
     pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
-        let mut len = memchr(b'\n', &self.buffer[self.taken..]);
+        let mut len = memchr(b'\n', self.left());
         if len.is_none() && !self.has_ended {
             self.fill()?;
-            len = memchr(b'\n', &self.buffer[self.taken..]);
+            len = memchr(b'\n', self.left());
+        }
+        if self.left().is_empty() {
+            return Ok(None);
         }
         let offset = self.bytes_read();
         let begin = self.taken;
-        let end = match len {
-            Some(len) => begin + len,
-            None if begin == self.buffer.len() => return Ok(None),
-            None => self.buffer.len(),
-        };
-        self.taken = end + usize::from(len.is_some());
-        self.number += 1;
-        let is_long = len.is_none() && end - begin >= MAX_LINE;
+        let end = len.map_or(self.buffer.len(), |len| begin.saturating_add(len));
+        self.taken = end.saturating_add(usize::from(len.is_some()));
+        self.number = self.number.saturating_add(1);
+        let is_long = len.is_none() && end.saturating_sub(begin) >= MAX_LINE;
         if len.is_none() {
             self.skip_line()?;
         }
+        #[expect(clippy::indexing_slicing, reason = "`end` is the place of a byte behind `begin`, or the buffer's end")]
         let mut bytes = &self.buffer[begin..end];
         while let [rest @ .., b'\r'] = bytes {
             bytes = rest;
@@ -114,7 +122,8 @@ impl Lines {
         self.taken = 0;
         while !self.has_ended && self.buffer.len() < MAX_LINE {
             let begin = self.buffer.len();
-            self.buffer.resize(begin + BUFFER, 0);
+            self.buffer.resize(begin.saturating_add(BUFFER), 0);
+            #[expect(clippy::indexing_slicing, reason = "there are more than `begin` bytes now")]
             let read = match self.source.read_at(&mut self.buffer[begin..], self.read) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
                 Ok(0) => {
@@ -123,8 +132,8 @@ impl Lines {
                 }
                 read => read?,
             };
-            self.buffer.truncate(begin + read);
-            self.read += read as u64;
+            self.buffer.truncate(begin.saturating_add(read));
+            self.read = self.read.saturating_add(read as u64);
         }
         Ok(())
     }
@@ -135,8 +144,8 @@ impl Lines {
         while !self.has_ended {
             let read = self.source.read_at(&mut rest, self.read)?;
             self.has_ended = read == 0;
-            let end = memchr(b'\n', &rest[..read]);
-            self.read += end.map_or(read, |end| end + 1) as u64;
+            let end = memchr(b'\n', rest.get(..read).unwrap_or(&rest));
+            self.read = self.read.saturating_add(end.map_or(read, |end| end.saturating_add(1)) as u64);
             if end.is_some() {
                 break;
             }

@@ -1,6 +1,8 @@
 //! Input that cannot be read twice as it lies there, copied into a temporary file: standard input, files packed with gzip, xz or zstd,
 //! and texts of two bytes a character.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -111,7 +113,7 @@ impl ReadAt<'_> {
 impl Read for ReadAt<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(buffer, self.offset)?;
-        self.offset += read as u64;
+        self.offset = self.offset.saturating_add(read as u64);
         Ok(read)
     }
 }
@@ -151,14 +153,14 @@ impl Spool {
             self.room = self.room.checked_sub(self.block.len() as u64).ok_or_else(|| self.is_full())?;
             self.file.write_all_at(&self.block, self.len)?;
         }
-        self.len += self.block.len() as u64;
+        self.len = self.written();
         self.block.clear();
         Ok(())
     }
 
     /// Bytes that were written so far.
     fn written(&self) -> u64 {
-        self.len + self.block.len() as u64
+        self.len.saturating_add(self.block.len() as u64)
     }
 
     fn is_full(&self) -> io::Error {
@@ -176,12 +178,12 @@ impl Spool {
 
 impl Write for Spool {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = bytes.len().min(BLOCK - self.block.len());
-        self.block.extend_from_slice(&bytes[..taken]);
+        let taken = bytes.get(..BLOCK.saturating_sub(self.block.len())).unwrap_or(bytes);
+        self.block.extend_from_slice(taken);
         if self.block.len() == BLOCK {
             self.write_block()?;
         }
-        Ok(taken)
+        Ok(taken.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -220,7 +222,7 @@ fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool, most: u64) -> io::Resul
         let check = match header[7] & 0xf {
             _ if !header.starts_with(XZ) => return Err(bad_xz("is damaged")),
             0 => 0,
-            kind => 4 << ((kind - 1) / 3),
+            kind => 4 << (kind.saturating_sub(1) / 3),
         };
         while unpack_block(packed, out, (check, most))? {}
         // The index repeats sizes; its records are variable-length numbers, a multiple of four bytes in all, then a checksum.
@@ -229,7 +231,7 @@ fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool, most: u64) -> io::Resul
         for _ in 0..records.saturating_mul(2) {
             number(packed, &mut index)?;
         }
-        skip(packed, padding(index) + 4 + 12)?;
+        skip(packed, padding(index).saturating_add(4 + 12))?;
     }
 }
 
@@ -239,10 +241,10 @@ fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, (check, most): (u64,
     if size == 0 {
         return Ok(false);
     }
-    let mut header = vec![0; usize::from(size) * 4 + 3];
+    let [flags] = take(packed)?;
+    let mut header = vec![0; usize::from(size).saturating_mul(4).saturating_add(2)];
     packed.read_exact(&mut header)?;
-    let flags = header[0];
-    let mut fields = &header[1..];
+    let mut fields = &header[..];
     for bit in [0x40, 0x80] {
         if flags & bit != 0 {
             number(&mut fields, &mut 0)?;
@@ -259,42 +261,42 @@ fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, (check, most): (u64,
         }
     }
     // The header is a multiple of four bytes long.
-    skip(packed, padding(read) + check)?;
+    skip(packed, padding(read).saturating_add(check))?;
     Ok(true)
 }
 
 /// The LZMA2 chunks up to the next that begins with an empty dictionary, with an end mark behind them; `None` at the end mark.
 fn next_chunks(packed: &mut impl BufRead, read: &mut u64) -> io::Result<Option<Vec<u8>>> {
-    let (mut chunks, mut expanded) = (Vec::new(), 0);
+    let (mut chunks, mut expanded) = (Vec::new(), 0u64);
     loop {
         let control = *packed.fill_buf()?.first().ok_or(ErrorKind::UnexpectedEof)?;
         let is_anew = control == 1 || control >= 0xe0;
         if control == 0 || is_anew && !chunks.is_empty() {
             if chunks.is_empty() {
                 packed.consume(1);
-                *read += 1;
+                *read = read.saturating_add(1);
                 return Ok(None);
             }
             chunks.push(0);
             return Ok(Some(chunks));
         }
-        let head = if control < 0x80 { 3 } else { 5 + usize::from(control >= 0xc0) };
-        let begin = chunks.len();
-        chunks.resize(begin + head, 0);
-        packed.read_exact(&mut chunks[begin..])?;
-        let word = |at: usize| u64::from(chunks[begin + at]) << 8 | u64::from(chunks[begin + at + 1]);
-        let (len, grows) = match control {
-            0x80.. => (word(3) + 1, (u64::from(control & 0x1f) << 16) + word(1) + 1),
-            _ => (word(1) + 1, word(1) + 1),
+        let head = match control {
+            ..0x80 => 3,
+            0x80..0xc0 => 5,
+            0xc0.. => 6,
         };
-        expanded += grows;
+        let size = |high, middle, low| u32::from_be_bytes([0, high, middle, low]).saturating_add(1);
+        let (len, grows) = match *append(packed, head, &mut chunks)? {
+            [0x80..=0xff, a, b, c, d, ..] => (size(0, c, d), size(control & 0x1f, a, b)),
+            [_, a, b, ..] => (size(0, a, b), size(0, a, b)),
+            _ => return Err(bad_xz("is damaged")),
+        };
+        expanded = expanded.saturating_add(grows.into());
         if expanded > MAX_XZ {
             return Err(bad_xz("is one large block: unpack it with xz -d, and name what comes out"));
         }
-        let begin = chunks.len();
-        chunks.resize(begin + len as usize, 0);
-        packed.read_exact(&mut chunks[begin..])?;
-        *read += (head + len as usize) as u64;
+        append(packed, len, &mut chunks)?;
+        *read = read.saturating_add(head.into()).saturating_add(len.into());
     }
 }
 
@@ -313,6 +315,16 @@ fn take<const N: usize>(from: &mut impl BufRead) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
+/// Adds the next `len` bytes to a vector, and returns them.
+fn append<'v>(from: &mut impl BufRead, len: u32, to: &'v mut Vec<u8>) -> io::Result<&'v [u8]> {
+    let begin = to.len();
+    to.resize(begin.saturating_add(len as usize), 0);
+    #[expect(clippy::indexing_slicing, reason = "there are at least `begin` bytes")]
+    let added = &mut to[begin..];
+    from.read_exact(added)?;
+    Ok(added)
+}
+
 fn skip(from: &mut impl BufRead, len: u64) -> io::Result<()> {
     io::copy(&mut from.take(len), &mut io::sink()).map(drop)
 }
@@ -322,7 +334,7 @@ fn number(from: &mut impl BufRead, read: &mut u64) -> io::Result<u64> {
     let mut value = 0;
     for shift in (0..63).step_by(7) {
         let [byte] = take(from)?;
-        *read += 1;
+        *read = read.saturating_add(1);
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Ok(value);

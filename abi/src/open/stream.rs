@@ -3,6 +3,8 @@
 //! The caller reads the bytes, as it likes to wait for them, and hands them to a [`StreamInput`]. This cuts them into blocks and gives
 //! each to the stream of its CPU, which decodes it as that of a file that grows.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -125,12 +127,13 @@ impl StreamInput {
             }
             match block::parse(rest, self.known.map(|(len, _)| len)) {
                 Parsed::Header(header, len) => {
-                    let whole = len + header.payload_len.get() as usize;
+                    let whole = len.saturating_add(header.payload_len.get() as usize);
                     let Some(block) = rest.get(..whole) else { break Ok(()) };
                     self.known.get_or_insert((len, header.recording));
                     self.is_damaged = false;
                     self.block(&header, block);
-                    (from, self.offset) = (from + whole, self.offset + whole as u64);
+                    from = from.saturating_add(whole);
+                    self.offset = self.offset.saturating_add(whole as u64);
                 }
                 Parsed::Short(_) => break Ok(()),
                 Parsed::Newer(found) if self.known.is_none() => {
@@ -141,8 +144,9 @@ impl StreamInput {
                         break Err(self.no_stream(rest));
                     }
                     self.tell_damage();
-                    let next = rest.iter().skip(1).position(|&byte| byte == MAGIC[0]).map_or(rest.len(), |at| at + 1);
-                    (from, self.offset) = (from + next, self.offset + next as u64);
+                    let skipped = rest.iter().skip(1).take_while(|&&byte| byte != MAGIC[0]).count().saturating_add(1);
+                    from = from.saturating_add(skipped);
+                    self.offset = self.offset.saturating_add(skipped as u64);
                 }
             }
         };
@@ -192,9 +196,9 @@ impl StreamInput {
         }
         match self.feeds.get(&cpu) {
             Some(feed) => feed.push(block),
-            None => self.strangers += 1,
+            None => self.strangers = self.strangers.saturating_add(1),
         }
-        self.begun += u32::from(header.kind == kind::FILE_HEADER);
+        self.begun = self.begun.saturating_add(u32::from(header.kind == kind::FILE_HEADER));
         self.look_for_all();
     }
 

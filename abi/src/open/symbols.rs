@@ -1,5 +1,7 @@
 //! Functions that texts name, as `%pS` prints them. Without an address a function gets a range of its own in [`MADE_UP`].
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use foldhash::fast::RandomState;
@@ -78,12 +80,14 @@ impl Symbols {
     pub(super) fn address(&mut self, frame: Frame<'_>) -> u64 {
         match frame {
             Frame::Address(address) => address,
-            Frame::Name { name, module } => self.range(name, module, (0, NO_SIZE)).map_or(0, |begin| begin + 1),
+            Frame::Name { name, module } => {
+                self.range(name, module, (0, NO_SIZE)).map_or(0, |begin| begin.saturating_add(1))
+            }
             Frame::Function { name, offset, size, module } => {
                 // Return addresses are looked up at the address less one: one at the function's first byte counts as at its second.
                 let offset = offset.clamp(1, MAX_BYTES);
                 let begin = self.range(name, module, (offset, size.clamp(offset, MAX_BYTES)));
-                begin.map_or(0, |begin| begin + offset)
+                begin.map_or(0, |begin| begin.saturating_add(offset))
             }
             Frame::Placed { name, offset, module, address } => match self.told_address((name, module), offset, address)
             {
@@ -142,14 +146,12 @@ impl Symbols {
             let module = parts.next().filter(|module| !module.is_empty());
             return self.source((file, *line), parts.next().unwrap_or_default(), module);
         }
-        let (name, module) = match key.iter().position(|byte| *byte == b'\n') {
-            Some(end) => (&key[..end], Some(&key[end + 1..])),
-            None => (&key[..], None),
-        };
+        let mut parts = key.splitn(2, |byte| *byte == b'\n');
+        let (name, module) = (parts.next().unwrap_or(key), parts.next());
         let ranges = other.ranges.get(&key[..]).map_or(&[][..], Vec::as_slice);
         match ranges.iter().find(|range| range.begin == *begin).map(|range| range.bytes) {
             Some(NO_SIZE) | None => self.address(Frame::Name { name, module }),
-            Some(size) => self.address(Frame::Function { name, offset: address - begin, size, module }),
+            Some(size) => self.address(Frame::Function { name, offset: address.saturating_sub(*begin), size, module }),
         }
     }
 
@@ -161,11 +163,12 @@ impl Symbols {
             self.key.extend_from_slice(part);
         }
         if let Some(known) = self.ranges.get(&self.key[..]).and_then(|ranges| ranges.first()) {
-            return known.begin + 1;
+            return known.begin.saturating_add(1);
         }
         let Some(begin) = self.new_range(function, module, NO_SIZE) else { return 0 };
-        self.sources.insert(begin + 1, (file.into(), line));
-        begin + 1
+        let address = begin.saturating_add(1);
+        self.sources.insert(address, (file.into(), line));
+        address
     }
 
     /// File and line of functions that were told with them, by address.
@@ -197,16 +200,18 @@ impl Symbols {
             NO_SIZE => (WITHOUT_OFFSET, &mut self.taken_without_offset, 1),
             bytes => (MADE_UP.start..WITHOUT_OFFSET.start, &mut self.taken, bytes),
         };
-        let begin = area.start + *taken;
-        if self.functions >= MAX_FUNCTIONS || area.end - begin <= len + 1 {
+        let begin = area.start.saturating_add(*taken);
+        let last = begin.saturating_add(len);
+        let end = last.saturating_add(1);
+        if self.functions >= MAX_FUNCTIONS || area.end <= end {
             return None;
         }
-        *taken += len + 1;
-        self.functions += 1;
+        *taken = end.saturating_sub(area.start);
+        self.functions = self.functions.saturating_add(1);
         self.add_line(begin, name, module);
-        if begin / PAGE != (begin + len) / PAGE {
+        if begin / PAGE != last / PAGE {
             // Readers end a function with its page, where one of another module is next.
-            self.add_symbol(begin + len + 1, b'd', b"_end", module);
+            self.add_symbol(end, b'd', b"_end", module);
         }
         let key = self.key.clone().into_boxed_slice();
         self.ranges.entry(key).or_default().push(Range { begin, bytes });
@@ -247,8 +252,8 @@ impl Symbols {
         for Placed { end, module, .. } in std::mem::take(&mut self.placed).into_values() {
             self.add_symbol(end, b'd', b"_end", module.as_deref());
         }
-        for end in [MADE_UP.start + self.taken, WITHOUT_OFFSET.start + self.taken_without_offset] {
-            self.add_line(end, b"_end", None);
+        for (area, taken) in [(MADE_UP, self.taken), (WITHOUT_OFFSET, self.taken_without_offset)] {
+            self.add_line(area.start.saturating_add(taken), b"_end", None);
         }
         self.lines
     }
@@ -257,24 +262,23 @@ impl Symbols {
 /// `function+0x1f/0x40 [module]`, `0xffffffffc0100040`, and either behind `[<ffffffff81000000>] ` of old kernels.
 pub(super) fn frame(text: &[u8]) -> Option<Frame<'_>> {
     let text = match text.strip_prefix(b"[<") {
-        Some(old) => &old[find(old, b">] ")? + 3..],
+        Some(old) => old.get(find(old, b">] ")?..)?.strip_prefix(b">] ")?,
         None => text,
     };
     if text.starts_with(b"0x") {
         return number(text).filter(|(_, rest)| rest.is_empty()).map(|(address, _)| Frame::Address(address));
     }
-    let (place, module) = match find(text, b" [") {
+    let (place, module) = match find(text, b" [").and_then(|at| text.split_at_checked(at)) {
         // Some kernels write the module's build-id behind its name.
-        Some(at) => {
-            let module = text[at + 2..].strip_suffix(b"]")?;
-            (&text[..at], Some(module.split(|byte| *byte == b' ').next().unwrap_or(module)))
+        Some((place, module)) => {
+            let module = module.strip_prefix(b" [")?.strip_suffix(b"]")?;
+            (place, Some(module.split(|byte| *byte == b' ').next().unwrap_or(module)))
         }
         None => (text, None),
     };
-    let plus = rfind(place, b"+0x")?;
-    let (offset, rest) = number(&place[plus + 1..])?;
+    let (name, offset) = place.split_at_checked(rfind(place, b"+0x")?)?;
+    let (offset, rest) = number(offset.strip_prefix(b"+")?)?;
     let (size, rest) = number(rest.strip_prefix(b"/")?)?;
-    let name = &place[..plus];
     let is_name = |name: &[u8]| !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace);
     let is_whole = rest.is_empty() && is_name(name) && module.is_none_or(is_name);
     is_whole.then_some(Frame::Function { name, offset, size, module })
@@ -284,8 +288,8 @@ pub(super) fn frame(text: &[u8]) -> Option<Frame<'_>> {
 pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let (digits, radix) = text.strip_prefix(b"0x").map_or((text, 10), |digits| (digits, 16));
     let end = digits.iter().position(|byte| !char::from(*byte).is_digit(radix)).unwrap_or(digits.len());
-    let value = std::str::from_utf8(&digits[..end]).ok()?;
-    Some((u64::from_str_radix(value, radix).ok()?, &digits[end..]))
+    let (digits, rest) = digits.split_at_checked(end)?;
+    Some((u64::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()?, rest))
 }
 
 pub(super) fn find(text: &[u8], word: &[u8]) -> Option<usize> {

@@ -2,6 +2,8 @@
 //!
 //! Archives are hostile: no number of a header decides how much memory is taken, and a member lies inside the archive or is none.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::File;
 use std::io::{self, Read};
 
@@ -42,11 +44,6 @@ pub(super) fn begins(sample: &[u8]) -> bool {
 struct Header<'b>(&'b [u8; BLOCK as usize]);
 
 impl Header<'_> {
-    fn field(&self, from: usize, len: usize) -> &[u8] {
-        let field = &self.0[from..from + len];
-        &field[..field.iter().position(|byte| *byte == 0).unwrap_or(len)]
-    }
-
     /// The checksum is right: the sum of all bytes, with blanks in its own place. Old programs took bytes as signed.
     fn is_whole(&self) -> bool {
         let of = |(at, byte): (usize, &u8)| if (148..156).contains(&at) { b' ' } else { *byte };
@@ -57,7 +54,7 @@ impl Header<'_> {
     }
 
     fn name(&self) -> Vec<u8> {
-        let (name, prefix) = (self.field(0, 100), self.field(345, 155));
+        let (name, prefix) = (until_nul(&self.0[..100]), until_nul(&self.0[345..500]));
         let has_prefix = self.0[257..263] == *b"ustar\0" && !prefix.is_empty();
         if has_prefix { [prefix, b"/", name].concat() } else { name.to_vec() }
     }
@@ -67,7 +64,7 @@ impl Header<'_> {
         let field = &self.0[124..136];
         match field {
             [0x80, high @ .., _, _, _, _, _, _, _, _] if high.iter().all(|byte| *byte == 0) => {
-                Some(field[4..].iter().fold(0, |len, byte| len << 8 | u64::from(*byte)))
+                field.last_chunk().map(|len| u64::from_be_bytes(*len))
             }
             [first, ..] if first & 0x80 != 0 => None,
             _ => octal(field),
@@ -85,8 +82,11 @@ impl Header<'_> {
 
 /// Octal number, perhaps between blanks, up to a NUL.
 fn octal(field: &[u8]) -> Option<u64> {
-    let text = field.split(|byte| *byte == 0).next().unwrap_or(field).trim_ascii();
-    u64::from_str_radix(std::str::from_utf8(text).ok()?, 8).ok()
+    u64::from_str_radix(std::str::from_utf8(until_nul(field).trim_ascii()).ok()?, 8).ok()
+}
+
+fn until_nul(field: &[u8]) -> &[u8] {
+    field.split(|byte| *byte == 0).next().unwrap_or(field)
 }
 
 /// What headers before a member's own say of it.
@@ -102,13 +102,13 @@ impl Extended {
     /// Records of a pax header: `LEN KEY=VALUE\n`, LEN of the whole record.
     fn add_records(&mut self, mut records: &[u8]) {
         while let Some(blank) = records.iter().position(|byte| *byte == b' ') {
-            let len = std::str::from_utf8(&records[..blank]).ok().and_then(|len| len.parse::<usize>().ok());
-            let Some(record) = len.and_then(|len| records.get(blank + 1..len)) else { return };
-            records = &records[blank + 1 + record.len()..];
-            let record = record.strip_suffix(b"\n").unwrap_or(record);
-            let Some(equals) = record.iter().position(|byte| *byte == b'=') else { continue };
-            let value = &record[equals + 1..];
-            match &record[..equals] {
+            let len = records.get(..blank).and_then(|len| std::str::from_utf8(len).ok()?.parse().ok());
+            let Some((record, rest)) = len.and_then(|len| records.split_at_checked(len)) else { return };
+            let Some(record) = record.get(blank.saturating_add(1)..) else { return };
+            records = rest;
+            let mut parts = record.strip_suffix(b"\n").unwrap_or(record).splitn(2, |byte| *byte == b'=');
+            let (Some(key), Some(value)) = (parts.next(), parts.next()) else { continue };
+            match key {
                 b"path" => self.name = Some(value.to_vec()),
                 b"size" => self.len = std::str::from_utf8(value).ok().and_then(|len| len.parse().ok()),
                 key => self.is_sparse |= key.starts_with(b"GNU.sparse."),
@@ -136,8 +136,8 @@ pub(super) fn list(file: &File) -> io::Result<Listing> {
         let header = Header(&block);
         let len = extended.len.filter(|_| !is_extension(header.kind())).or(header.len());
         let Some(len) = len.filter(|_| header.is_whole()) else { break };
-        let begin = offset + BLOCK;
-        let rest = end - begin;
+        let begin = offset.saturating_add(BLOCK);
+        let rest = end.saturating_sub(begin);
         match header.kind() {
             _ if len > rest && is_extension(header.kind()) => break,
             b'x' => extended.add_records(&records(file, begin, len)?),
@@ -176,7 +176,7 @@ fn is_extension(kind: u8) -> bool {
 
 /// The block at an offset; `None` where the archive has less.
 fn block(file: &File, offset: u64, end: u64) -> io::Result<Option<[u8; BLOCK as usize]>> {
-    if end - offset < BLOCK {
+    if end.saturating_sub(offset) < BLOCK {
         return Ok(None);
     }
     let mut block = [0; BLOCK as usize];

@@ -2,6 +2,8 @@
 //!
 //! A first pass finds the CPUs, and gaps where bytes are no records; events come in the order of the stream.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -202,7 +204,7 @@ impl EventSource for StreamSource {
     fn read(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> Result<(), Fault> {
         if let Some(gaps) = self.scanned.gaps.get(self.gaps..).filter(|gaps| !gaps.is_empty()) {
             items.extend(gaps.iter().take(AT_ONCE).copied().map(StreamItem::Gap));
-            self.gaps += items.len();
+            self.gaps = self.gaps.saturating_add(items.len());
             return Ok(());
         }
         while items.len() < AT_ONCE && !self.has_ended {
@@ -244,8 +246,10 @@ impl EventSource for StreamSource {
 }
 
 fn event(record: &TracerRecord, at: u64, names: &mut Names) -> Event {
+    #[expect(clippy::indexing_slicing, reason = "only records of a known type are handed out")]
     let of = TYPES[record.type_id];
-    let name = of.events[usize::from(record.allocation.is_none())];
+    let [alloc, free] = of.events;
+    let name = if record.allocation.is_some() { alloc } else { free };
     let event = Event {
         address: record.address,
         call_site: record.call_site,

@@ -1,5 +1,7 @@
 //! Texts of two bytes a character, as programs of Windows save them, turned into UTF-8.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::io::{self, Read};
 
 /// Bytes that are read at once.
@@ -23,12 +25,10 @@ pub(super) fn order(sample: &[u8]) -> Option<Order> {
         [0, b'\t' | b'\n' | b'\r' | b' '..=b'~', ..] => (Order::Big, sample),
         _ => return None,
     };
-    let is_ascii = |unit: &[u8]| {
-        let unit = unit_of(order, [unit[0], unit[1]]);
-        matches!(unit, 0x09 | 0x0a | 0x0d | 0x1b | 0x20..=0x7e)
-    };
-    let units = || rest.chunks_exact(2).take(LOOKED_AT);
-    (units().count() > 3 && units().all(is_ascii)).then_some(order)
+    let is_ascii = |unit: &[u8; 2]| matches!(unit_of(order, *unit), 0x09 | 0x0a | 0x0d | 0x1b | 0x20..=0x7e);
+    let (units, _) = rest.as_chunks();
+    let units = units.get(..LOOKED_AT).unwrap_or(units);
+    (units.len() > 3 && units.iter().all(is_ascii)).then_some(order)
 }
 
 fn unit_of(order: Order, bytes: [u8; 2]) -> u16 {
@@ -61,7 +61,8 @@ impl<R: Read> Decoder<R> {
         self.taken = 0;
         while self.ready.is_empty() {
             let begin = self.left.len();
-            self.left.resize(begin + BUFFER, 0);
+            self.left.resize(begin.saturating_add(BUFFER), 0);
+            #[expect(clippy::indexing_slicing, reason = "there are more than `begin` bytes now")]
             let read = match self.from.read(&mut self.left[begin..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
                 Ok(0) => {
@@ -74,15 +75,14 @@ impl<R: Read> Decoder<R> {
                 }
                 read => read?,
             };
-            self.left.truncate(begin + read);
+            self.left.truncate(begin.saturating_add(read));
             self.decode();
         }
         Ok(())
     }
 
     fn decode(&mut self) {
-        let mut units: Vec<u16> =
-            self.left.chunks_exact(2).map(|bytes| unit_of(self.order, [bytes[0], bytes[1]])).collect();
+        let mut units: Vec<u16> = self.left.as_chunks().0.iter().map(|unit| unit_of(self.order, *unit)).collect();
         // The first half of a pair waits for the second one.
         units.pop_if(|unit| (0xd800..0xdc00).contains(unit));
         let mut character = [0; 4];
@@ -94,7 +94,7 @@ impl<R: Read> Decoder<R> {
             }
             self.has_begun = true;
         }
-        self.left.drain(..units.len() * 2);
+        self.left.drain(..units.len().saturating_mul(2));
     }
 }
 
@@ -103,9 +103,9 @@ impl<R: Read> Read for Decoder<R> {
         if self.taken == self.ready.len() {
             self.fill()?;
         }
-        let len = buffer.len().min(self.ready.len() - self.taken);
-        buffer[..len].copy_from_slice(&self.ready[self.taken..self.taken + len]);
-        self.taken += len;
+        #[expect(clippy::indexing_slicing, reason = "no more bytes are taken than are ready")]
+        let len = (&self.ready[self.taken..]).read(buffer)?;
+        self.taken = self.taken.saturating_add(len);
         Ok(len)
     }
 }

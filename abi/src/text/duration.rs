@@ -1,5 +1,7 @@
 //! Spans of time as people type them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::time::Duration;
 
 /// Nanoseconds of a second.
@@ -38,7 +40,7 @@ pub fn parse(text: &str) -> Option<u128> {
 /// cut off. Units as for [`parse`].
 pub fn parse_exact(text: &str) -> Option<u128> {
     let mut rest = text.trim_end();
-    let mut sum = 0;
+    let mut sum = 0u128;
     let mut before: Option<(u32, u32)> = None;
     loop {
         let (number, after) = split_before(rest, |c| !c.is_ascii_digit() && c != '.');
@@ -47,12 +49,14 @@ pub fn parse_exact(text: &str) -> Option<u128> {
         let (times, per) = fraction(unit)?;
         let is_last = after.is_empty();
         let is_only = is_last && before.is_none();
-        let is_less =
-            before.is_none_or(|before| u64::from(before.0) * u64::from(per) > u64::from(times) * u64::from(before.1));
+        let is_less = before.is_none_or(|(more, of)| {
+            u64::from(more).saturating_mul(per.into()) > u64::from(times).saturating_mul(of.into())
+        });
         if !is_less || (unit.is_empty() && !is_only) || (number.contains('.') && !is_last) {
             return None;
         }
-        sum += billionths(number)? * u128::from(times) / u128::from(per);
+        let span = billionths(number)?.checked_mul(times.into())?.checked_div(per.into())?;
+        sum = span.checked_add(sum)?;
         if is_last {
             return Some(sum);
         }
@@ -79,7 +83,7 @@ pub fn billionths(text: &str) -> Option<u128> {
     }
     let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()? };
     let fraction = format!("{fraction:0<9}").parse::<u128>().ok()?;
-    Some(u128::from(whole) * NANOS + fraction)
+    u128::from(whole).checked_mul(NANOS)?.checked_add(fraction)
 }
 
 /// A number and its unit, as a fraction of a second.

@@ -1,5 +1,7 @@
 //! Names with `*` (any run of bytes) and `?` (one character).
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -25,50 +27,41 @@ impl Glob {
 
     /// The same; adds the steps that it took.
     pub fn matches_in(&self, name: &[u8], steps: &mut usize) -> bool {
-        let pattern = &self.0;
-        let (mut p, mut n) = (0, 0);
-        // The last `*` and how far it reaches: on a mismatch it takes one character more. Earlier ones need no retry.
+        let (mut pattern, mut name) = (&*self.0, name);
+        // What follows the last `*`, and what it leaves of the name: on a mismatch it takes one character more. Earlier ones need no
+        // retry.
         let mut star = None;
         loop {
-            *steps += 1;
-            match pattern.get(p) {
-                Some(b'*') => {
-                    star = Some((p, n));
-                    p += 1;
-                    continue;
+            *steps = steps.saturating_add(1);
+            (pattern, name) = match (pattern, name) {
+                ([b'*', behind @ ..], _) => {
+                    star = Some((behind, name));
+                    (behind, name)
                 }
-                Some(b'?') if n < name.len() => {
-                    p += 1;
-                    n += character_len(&name[n..]);
-                    continue;
-                }
-                Some(byte) if name.get(n) == Some(byte) => {
-                    p += 1;
-                    n += 1;
-                    continue;
-                }
-                None if n == name.len() => return true,
-                _ => {}
-            }
-            match star {
-                Some((at, reach)) if reach < name.len() => {
-                    let reach = reach + character_len(&name[reach..]);
-                    star = Some((at, reach));
-                    (p, n) = (at + 1, reach);
-                }
-                _ => return false,
-            }
+                ([b'?', behind @ ..], [_, ..]) => (behind, behind_character(name)),
+                ([byte, behind @ ..], [first, rest @ ..]) if byte == first => (behind, rest),
+                ([], []) => return true,
+                _ => match star {
+                    Some((behind, left @ [_, ..])) => {
+                        let left = behind_character(left);
+                        star = Some((behind, left));
+                        (behind, left)
+                    }
+                    _ => return false,
+                },
+            };
         }
     }
 }
 
-/// Bytes of the first character; 1 where it is no UTF-8.
-fn character_len(bytes: &[u8]) -> usize {
-    if bytes.first().is_some_and(u8::is_ascii) {
-        return 1;
-    }
-    let chunk = &bytes[..bytes.len().min(4)];
-    chunk.utf8_chunks().next().and_then(|c| c.valid().chars().next()).map_or(1, char::len_utf8)
+/// What follows the first character, which is one byte where it is no UTF-8.
+fn behind_character(bytes: &[u8]) -> &[u8] {
+    let chunk = bytes.get(..4).unwrap_or(bytes);
+    let len = match bytes {
+        [0..0x80, ..] => 1,
+        _ => chunk.utf8_chunks().next().and_then(|c| c.valid().chars().next()).map_or(1, char::len_utf8),
+    };
+    bytes.get(len..).unwrap_or_default()
 }
 
 impl fmt::Display for Glob {

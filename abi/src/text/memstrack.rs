@@ -1,5 +1,7 @@
 //! Reports of memstrack as people type them: `NAME[:PARAMETER…]`, for the recorder and the report alike.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 /// Names of the reports, in the order of memstrack's own help.
 pub const NAMES: [&str; 6] =
     ["module_summary", "module_top", "task_summary", "task_top", "task_top_json", "proc_slab_static"];
@@ -35,6 +37,7 @@ impl Layout {
     ];
 
     /// Name on command lines and in the output.
+    #[expect(clippy::indexing_slicing, reason = "there is a name for each layout")]
     pub fn name(self) -> &'static str {
         NAMES[self as usize]
     }

@@ -1,59 +1,44 @@
 //! Figures as people read them. Integers all the way, rounded half up, the same in every locale.
 
-const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
 /// Bytes in binary units with three significant digits: `0 B`, `1023 B`, `1.00 KiB`, `36.5 MiB`, `1023 KiB`.
 pub fn bytes(n: u64) -> String {
-    if n < 1024 {
-        return format!("{n} B");
-    }
-    let mut power = n.ilog2() / 10;
-    // Each width is rounded from `n` itself: rounding a rounded number again would be off at the borders.
-    let scaled = |factor: u128, power: u32| rounded(u128::from(n) * factor, 1 << (10 * power));
-    // 1023.5 KiB and more is 1.00 MiB. (EiB never gets there: u64 ends at 16 EiB.)
-    if scaled(1, power) == 1024 {
-        power += 1;
-    }
-    let unit = UNITS[power as usize - 1];
-    three_digits(|factor| scaled(factor, power), unit)
-}
-
-/// Three significant digits of a number that `scaled` rounds after a multiplication by its argument.
-fn three_digits(scaled: impl Fn(u128) -> u128, unit: &str) -> String {
-    let (hundredths, tenths) = (scaled(100), scaled(10));
-    if hundredths < 1000 {
-        format!("{}.{:02} {unit}", hundredths / 100, hundredths % 100)
-    } else if tenths < 1000 {
-        format!("{}.{} {unit}", tenths / 10, tenths % 10)
-    } else {
-        format!("{} {unit}", scaled(1))
-    }
+    const UNITS: [(u64, &str); 5] =
+        [(1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"), (1 << 40, "TiB"), (1 << 50, "PiB")];
+    if n < 1024 { format!("{n} B") } else { in_units(n, 1024, &UNITS, (1 << 60, "EiB")) }
 }
 
 /// A duration of `n` nanoseconds with three significant digits: `999 ns`, `54.0 us`, `1.27 s`, `3600 s`.
 pub fn duration(n: u64) -> String {
-    if n < 1000 {
-        return format!("{n} ns");
+    const UNITS: [(u64, &str); 2] = [(1_000, "us"), (1_000_000, "ms")];
+    if n < 1000 { format!("{n} ns") } else { in_units(n, 1000, &UNITS, (1_000_000_000, "s")) }
+}
+
+/// `n` in the first unit that it is less than `most` of, rounded, else in the `largest` one: three significant digits.
+fn in_units(n: u64, most: u128, units: &[(u64, &str)], largest: (u64, &str)) -> String {
+    // Each width is rounded from `n` itself: rounding a rounded number again would be off at the borders.
+    let fits = |&(unit, _): &(u64, &str)| rounded(n, 1, unit) < most;
+    let (unit, name) = units.iter().copied().find(fits).unwrap_or(largest);
+    let (hundredths, tenths) = (rounded(n, 100, unit), rounded(n, 10, unit));
+    if hundredths < 1000 {
+        format!("{}.{:02} {name}", hundredths / 100, hundredths % 100)
+    } else if tenths < 1000 {
+        format!("{}.{} {name}", tenths / 10, tenths % 10)
+    } else {
+        format!("{} {name}", rounded(n, 1, unit))
     }
-    const UNITS: [&str; 3] = ["us", "ms", "s"];
-    let mut power = (n.ilog10() / 3).min(UNITS.len() as u32);
-    let scaled = |factor: u128, power: u32| rounded(u128::from(n) * factor, 1000u128.pow(power));
-    if scaled(1, power) == 1000 && power < UNITS.len() as u32 {
-        power += 1;
-    }
-    let unit = UNITS[power as usize - 1];
-    three_digits(|factor| scaled(factor, power), unit)
 }
 
 /// `1,204,118`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+    let mut out = String::with_capacity(digits.len().saturating_add(digits.len() / 3));
+    for (left, digit) in (0..digits.len()).rev().zip(digits.chars()) {
+        out.push(digit);
+        if left > 0 && left.is_multiple_of(3) {
             out.push(',');
         }
-        out.push(digit);
     }
     out
 }
@@ -68,12 +53,14 @@ pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();
     }
-    let tenths = rounded(u128::from(part) * 1000, u128::from(whole));
+    let tenths = rounded(part, 1000, whole);
     format!("{}.{}%", tenths / 10, tenths % 10)
 }
 
-/// `part / whole`, half up.
-fn rounded(part: u128, whole: u128) -> u128 {
+/// `part * times / whole`, half up.
+#[expect(clippy::arithmetic_side_effects, reason = "the products are below 2^81, and no caller has a `whole` of 0")]
+fn rounded(part: u64, times: u16, whole: u64) -> u128 {
+    let (part, whole) = (u128::from(part) * u128::from(times), u128::from(whole));
     (2 * part + whole) / (2 * whole)
 }
 

@@ -1,21 +1,23 @@
 //! Explanations on lines that fit a terminal.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 /// Words of `text` on lines of at most `width` columns, each with `indent` blanks before it, and a line break at the end. A longer
 /// word has a line of its own. Every byte counts as a column: explanations are ASCII.
 pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let mut out = " ".repeat(indent);
     let mut column = 0;
     for word in text.split_whitespace() {
-        if column > 0 && indent + column + 1 + word.len() > width {
+        if column > 0 && word.len().saturating_add(column) >= width.saturating_sub(indent) {
             out.push('\n');
             out += &" ".repeat(indent);
             column = 0;
         } else if column > 0 {
             out.push(' ');
-            column += 1;
+            column = column.saturating_add(1);
         }
         out.push_str(word);
-        column += word.len();
+        column = column.saturating_add(word.len());
     }
     out.push('\n');
     out
