@@ -3,6 +3,8 @@
 //! Gaps by marks in sub-buffers are not among it: a reader finds them again. `LossLog` notes the others while a file is read,
 //! `ToldLoss` hands them over again at the same places. `FORMAT.md` describes the items.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -294,7 +296,7 @@ impl LossLog {
     }
 
     pub(super) fn end(&mut self) {
-        self.sub_buffers += 1;
+        self.sub_buffers = self.sub_buffers.saturating_add(1);
         self.is_marked = None;
     }
 
@@ -344,7 +346,8 @@ impl ToldLoss {
     /// True if the mark of the sub-buffer that begins stands for gaps that are told apart.
     pub(super) fn takes_mark(&mut self) -> bool {
         let marks = self.loss.marks.get(self.next_mark..).unwrap_or_default();
-        self.next_mark += marks.iter().take_while(|&&mark| mark < self.sub_buffers).count();
+        let passed = marks.iter().take_while(|&&mark| mark < self.sub_buffers).count();
+        self.next_mark = self.next_mark.saturating_add(passed);
         self.loss.marks.get(self.next_mark) == Some(&self.sub_buffers)
     }
 
@@ -365,13 +368,13 @@ impl ToldLoss {
 
     fn take_if(&mut self, is_due: impl Fn(&PlacedGap, u64) -> bool) -> Option<Gap> {
         let next = self.loss.gaps.get(self.next_gap).filter(|placed| is_due(placed, self.sub_buffers))?;
-        self.next_gap += 1;
+        self.next_gap = self.next_gap.saturating_add(1);
         Some(next.gap)
     }
 
     /// Counts a sub-buffer that was read.
     pub(super) fn end_sub_buffer(&mut self) {
-        self.sub_buffers += 1;
+        self.sub_buffers = self.sub_buffers.saturating_add(1);
     }
 
     /// The loss itself, once all gaps were taken.

@@ -1,5 +1,7 @@
 //! Loss that the recorder knows of: gap blocks of a file, and the gaps that are known before its first event.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::state::StreamState;
 use super::unmarked::{MAX_GAPS, Unmarked, changed, is_timed, refused, shown};
 use crate::disk::block::{
@@ -25,7 +27,7 @@ impl StreamState {
         if is_entered {
             return;
         }
-        self.marks.unknown += unmarked.hands.len() as u64;
+        self.marks.unknown = self.marks.unknown.saturating_add(unmarked.hands.len() as u64);
         unmarked.hands.into_iter().for_each(|fault| self.report.add(fault));
         unmarked.gaps.into_iter().for_each(|gap| self.push_gap(items, gap));
     }
@@ -67,7 +69,7 @@ impl StreamState {
         let growth = refused(counters).saturating_add(self.read_by_others);
         let more = growth.saturating_sub(self.foretold_growth);
         let Some((from, to)) = grew.ends().filter(|_| self.follows && !is_foretold && more > 0) else { return };
-        self.foretold_growth += more;
+        self.foretold_growth = self.foretold_growth.saturating_add(more);
         self.foretold = self.foretold.saturating_add(more);
         self.foretold_timed = self.foretold_timed.saturating_add(more);
         self.at_once.push(Gap { from, to, cpu: self.cpu, lost: Some(more), cause: GapCause::Counters });
@@ -87,7 +89,7 @@ impl StreamState {
         let lost = Some(gap.lost.get()).filter(|&n| n != LOST_UNKNOWN && !is_foreign);
         match lost {
             Some(n) => self.marks.recorder = self.marks.recorder.saturating_add(n),
-            None => self.marks.unknown += 1,
+            None => self.marks.unknown = self.marks.unknown.saturating_add(1),
         }
         let (code, cause, message) = cause_of(gap.reason.get(), lost, text);
         self.fault(code, block, message);

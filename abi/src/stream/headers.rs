@@ -1,5 +1,7 @@
 //! Headers and the end block of a file, held against what its payloads decode to. Only an undamaged file can be compared.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::payload::PayloadFormat;
 use super::state::StreamState;
 use crate::disk::block::{END_ERROR, End, GAP_NOT_WRITTEN, GapRecord, MARKS_COUNTED, MARKS_VAGUE, kind};
@@ -9,7 +11,7 @@ use crate::kernel::relay;
 
 impl StreamState {
     fn findings(&self) -> u64 {
-        self.report.faults.len() as u64 + self.report.faults_left_out
+        self.report.faults_left_out.saturating_add(self.report.faults.len() as u64)
     }
 
     /// Compares the header of a block that begins with the marks and gap blocks before it. The recorder counts marks in

@@ -1,5 +1,7 @@
 //! Records of a relay channel, one after the other: in the blocks of a file of ours, or raw.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::payload::{RelayFormat, RelayNames};
 use super::state::StreamState;
 use crate::disk::blocks::{Block, Ending, Window};
@@ -22,8 +24,8 @@ impl StreamState {
         let bytes = window.fill(AT_ONCE);
         let at_end = bytes.len() < AT_ONCE;
         let (taken, after) = self.relay_records(bytes, offset, format, names, items);
-        let rest = &bytes[taken..];
-        let at = offset + taken as u64;
+        let rest = bytes.get(taken..).unwrap_or_default();
+        let at = offset.saturating_add(taken as u64);
         let zeros = !at_end && rest.iter().all(|&byte| byte == 0);
         let (skip, ending) = match after {
             None => (0, (at_end && rest.is_empty()).then_some(Ending::Whole)),
@@ -48,9 +50,10 @@ impl StreamState {
             }
             Some(_) => (0, None),
         };
-        window.advance(taken + skip);
+        let passed = taken.saturating_add(skip);
+        window.advance(passed);
         if zeros {
-            window.skip_hole(taken + skip, 1);
+            window.skip_hole(passed, 1);
         }
         ending
     }
@@ -66,14 +69,15 @@ impl StreamState {
         items: &mut impl EventSink,
     ) -> Option<usize> {
         let at = block.offset.saturating_add(block.header.header_len.get().into());
-        let bytes = &payload[from..];
-        let (taken, parsed) = self.relay_records(bytes, at + from as u64, format, names, items);
+        let bytes = payload.get(from..)?;
+        let (taken, parsed) = self.relay_records(bytes, at.saturating_add(from as u64), format, names, items);
+        let (rest, end) = (bytes.get(taken..)?, from.saturating_add(taken));
         let next = match parsed {
-            None => from + taken,
+            None => end,
             Some(Parsed::Bad) => {
-                self.fault(Code::BadRelayRecord, block, format!("no record at byte {} of it", from + taken));
+                self.fault(Code::BadRelayRecord, block, format!("no record at byte {end} of it"));
                 self.damage();
-                from + taken + resume(format, &bytes[taken..], true).unwrap_or(bytes.len() - taken)
+                end.saturating_add(resume(format, rest, true).unwrap_or(rest.len()))
             }
             Some(_) => {
                 self.fault(Code::BadRelayRecord, block, "it ends inside a record".into());
@@ -108,14 +112,14 @@ impl StreamState {
         items: &mut impl EventSink,
     ) -> (usize, Option<Parsed>) {
         let mut taken = 0;
-        while !self.is_full() {
-            match relay::parse::<O>(format.layout, &bytes[taken..]) {
+        while let Some(rest) = bytes.get(taken..).filter(|_| !self.is_full()) {
+            match relay::parse::<O>(format.layout, rest) {
                 Parsed::Record(record, len) => {
-                    let at = self.relay_key(&record, format, offset + taken as u64);
+                    let at = self.relay_key(&record, format, offset.saturating_add(taken as u64));
                     self.push(items, &relay_event(&record, at, self.cpu, &format.names), names);
-                    taken += len;
+                    taken = taken.saturating_add(len);
                 }
-                _ if taken == bytes.len() => return (taken, None),
+                _ if rest.is_empty() => return (taken, None),
                 other => return (taken, Some(other)),
             }
         }
@@ -128,14 +132,14 @@ impl StreamState {
         }
         let sequence = record.stamp as u32;
         let Some(last) = self.last else {
-            return u64::from(format.origin) + u64::from(sequence.wrapping_sub(format.origin));
+            return u64::from(format.origin).saturating_add(sequence.wrapping_sub(format.origin).into());
         };
         let step = sequence.wrapping_sub(last as u32).cast_signed();
         if step <= 0 {
             let message = format!("sequence number {sequence} follows {}", last as u32);
             self.report.add(Fault { code: Code::BackInTime, offset, block: None, message });
         }
-        last + u64::from(step.max(0).cast_unsigned())
+        last.saturating_add(step.max(0).cast_unsigned().into())
     }
 }
 
@@ -146,6 +150,7 @@ fn resume(format: &RelayFormat, bytes: &[u8], at_end: bool) -> Option<usize> {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "the parser lets no type pass that is not in the table")]
 fn relay_event(record: &RelayRecord, at: u64, cpu: u32, names: &RelayNames) -> Event {
     let [alloc, free] = names.0[record.type_id];
     let (kind, allocation) = (relay::TYPES[record.type_id].kind, record.allocation);

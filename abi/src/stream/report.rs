@@ -1,5 +1,7 @@
 //! Findings and totals of one file, collected while its stream is read.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::path::PathBuf;
 
 use crate::disk::block::Counters;
@@ -106,7 +108,7 @@ impl FileReport {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
         } else {
-            self.faults_left_out += 1;
+            self.faults_left_out = self.faults_left_out.saturating_add(1);
         }
     }
 }

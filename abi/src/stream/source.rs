@@ -1,5 +1,7 @@
 //! The seam for inputs that this crate does not read: an [`EventSource`] for each CPU.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fmt::Debug;
 use std::path::Path;
 
@@ -94,7 +96,7 @@ pub(super) fn hand_over(
                 if names.is_unknown(event.name) {
                     state.report.unknown.count(names.get(event.name));
                 }
-                state.report.stacks += u64::from(event.stack.is_some());
+                state.report.stacks = state.report.stacks.saturating_add(event.stack.is_some().into());
                 state.push(items, event, names);
             }
             StreamItem::Gap(gap) => {
@@ -114,7 +116,7 @@ impl StreamState {
     pub(super) fn finish_source(&mut self, ending: Ending, end: SourceEnd, items: &mut impl EventSink) {
         self.report.last = self.last;
         end.faults.into_iter().for_each(|fault| self.report.add(fault));
-        self.report.stacks_unmatched += end.stacks_unmatched;
+        self.report.stacks_unmatched = self.report.stacks_unmatched.saturating_add(end.stacks_unmatched);
         let cause = match ending {
             Ending::Whole => None,
             Ending::Cut => Some(GapCause::Cut),

@@ -1,5 +1,7 @@
 //! State that is carried from record to record of a stream, for all payload formats.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -127,7 +129,7 @@ impl StreamState {
     /// Number of items handed on so far.
     #[inline]
     pub(super) fn items(&self) -> u64 {
-        (self.report.events + self.report.gaps).saturating_sub(self.waiting.len())
+        self.report.events.saturating_add(self.report.gaps).saturating_sub(self.waiting.len())
     }
 
     /// Order key up to which all events were handed on, but for some with the same key.
@@ -170,7 +172,7 @@ impl StreamState {
     /// Counts a block with an interval.
     pub(super) fn count_timed(&mut self, interval: Interval) {
         if let Some(timed) = &mut self.timed {
-            *timed += u64::from(interval.ends().is_some());
+            *timed = timed.saturating_add(interval.ends().is_some().into());
         }
     }
 
@@ -214,7 +216,7 @@ impl StreamState {
         if let Some(builder) = &mut self.seek_index {
             builder.gap(gap);
         }
-        self.report.gaps += 1;
+        self.report.gaps = self.report.gaps.saturating_add(1);
         if gap.from.is_none() && gap.to.is_some() {
             // An interval between two looks at the counters may end after the first event.
             let has_place = !matches!(gap.cause, GapCause::Counters | GapCause::Foreign);
@@ -248,7 +250,7 @@ impl StreamState {
     /// Counts `events` events that were handed over, the last of them at `last`.
     pub(super) fn settle(&mut self, events: u64, last: u64) {
         if events > 0 {
-            self.report.events += events;
+            self.report.events = self.report.events.saturating_add(events);
             self.last = Some(last);
         }
     }
@@ -269,6 +271,7 @@ impl StreamState {
     }
 
     #[inline(always)]
+    #[expect(clippy::arithmetic_side_effects, reason = "a count of events, each of which was read")]
     pub(super) fn push(&mut self, items: &mut impl EventSink, event: &Event, names: &Names) {
         if !self.is_plain() {
             self.announce(event.at, names, items);

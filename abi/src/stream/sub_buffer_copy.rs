@@ -1,5 +1,7 @@
 //! Sub-buffers of a stream as the kernel wrote them, for a writer of another container.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::cpu_stream::{Backing, CpuStream};
 use super::file_loss::{FileLoss, LossLog};
 use super::payload::PayloadFormat;
@@ -45,11 +47,9 @@ impl CpuStream {
                     let Ok(stored) = trimmed_len(&shape, rest) else { continue };
                     let taken = stored.max(shape.data_offset);
                     self.block = Some((block, from.saturating_add(taken)));
-                    if stored == 0 {
-                        continue;
-                    }
+                    let Some(sub_buffer) = rest.get(..stored).filter(|bytes| !bytes.is_empty()) else { continue };
                     page.clear();
-                    page.extend_from_slice(&rest[..stored]);
+                    page.extend_from_slice(sub_buffer);
                     page.resize(shape.size, 0);
                     return true;
                 }

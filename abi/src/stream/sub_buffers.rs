@@ -1,5 +1,7 @@
 //! Sub-buffers of tracefs, one after the other: in the blocks of a file of ours, or as `cat` leaves them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::io;
 
 use super::payload::SubBufferFormat;
@@ -30,7 +32,7 @@ impl SubBufferPlace {
 
     /// The place so many bytes behind this one.
     pub(super) fn at(self, from: usize) -> SubBufferPlace {
-        SubBufferPlace { from: self.from + from, ..self }
+        SubBufferPlace { from: self.from.saturating_add(from), ..self }
     }
 
     /// The sub-buffer, for messages.
@@ -38,7 +40,7 @@ impl SubBufferPlace {
         let SubBufferPlace { offset, from, .. } = self;
         match self.block {
             Some(number) => format!("block {number} at byte {offset}: the sub-buffer at byte {from} of it"),
-            None => format!("the sub-buffer at byte {}", offset + *from as u64),
+            None => format!("the sub-buffer at byte {}", offset.saturating_add(*from as u64)),
         }
     }
 }
@@ -73,7 +75,8 @@ impl StreamState {
             let zeros = whole.iter().all(|&byte| byte == 0);
             match trimmed_len(&format.shape, whole) {
                 Ok(stored) => {
-                    self.sub_buffers(&whole[..stored], 0, place, format, names, items);
+                    let trimmed = whole.get(..stored).unwrap_or(whole);
+                    self.sub_buffers(trimmed, 0, place, format, names, items);
                 }
                 Err(error) => self.bad_sub_buffer(error, 0, place),
             }
@@ -152,7 +155,7 @@ impl StreamState {
         if has_places {
             self.end_sub_buffer();
         }
-        Some(from + stored)
+        Some(from.saturating_add(stored))
     }
 
     /// True where loss has its place by the number of a sub-buffer.
@@ -193,6 +196,7 @@ impl StreamState {
                 }
             };
             match decoded {
+                #[expect(clippy::arithmetic_side_effects, reason = "one for each record of a sub-buffer in memory")]
                 Ok(()) => events += 1,
                 Err(error) => {
                     self.settle(std::mem::take(&mut events), last);
@@ -231,6 +235,7 @@ impl StreamState {
 
     /// Decodes a record of a trace with stacks: a stack is tied to its event, and an event waits for its stack.
     #[inline]
+    #[expect(clippy::arithmetic_side_effects, reason = "counts of records, each of which was read")]
     fn decode_waiting<O: TargetOrder, I: EventSink>(
         &mut self,
         at: u64,
@@ -255,7 +260,7 @@ impl StreamState {
     #[cold]
     pub(super) fn mark(&mut self, missed: Missed, timestamp: u64, items: &mut impl EventSink) {
         let to = self.last.map_or(timestamp, |last| last.max(timestamp));
-        self.marks.count += 1;
+        self.marks.count = self.marks.count.saturating_add(1);
         let lost = match missed {
             Missed::Counted(n) => {
                 self.marks.counted = self.marks.counted.saturating_add(n);
@@ -263,7 +268,7 @@ impl StreamState {
                 Some(n)
             }
             Missed::Uncounted => {
-                self.marks.uncounted += 1;
+                self.marks.uncounted = self.marks.uncounted.saturating_add(1);
                 None
             }
         };

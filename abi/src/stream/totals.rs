@@ -1,5 +1,7 @@
 //! Totals of a file, held against its events; loss by marks and counters together.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use super::state::StreamState;
 use super::unmarked::{not_there, read_by_others, refused};
 use crate::disk::block::{CounterSample, Counters, End, MARKS_VAGUE};
@@ -12,7 +14,7 @@ use crate::text::units::counted;
 impl StreamState {
     /// Compares a decoded data block with its header.
     pub(super) fn end_of_data(&mut self, block: &Block) {
-        let (says, has) = (u64::from(block.header.events.get()), self.report.events - self.before_block);
+        let (says, has) = (u64::from(block.header.events.get()), self.report.events.saturating_sub(self.before_block));
         if !self.damaged && says != has {
             self.fault(
                 Code::WrongTotals,
@@ -144,7 +146,7 @@ impl StreamState {
     /// Adds the finding of loss without a mark.
     fn tell_of_unplaced(&mut self, unplaced: u64) {
         let timed = self.foretold_timed.min(unplaced);
-        let message = match (timed, unplaced - timed) {
+        let message = match (timed, unplaced.saturating_sub(timed)) {
             (0, _) => format!("{unplaced} more events lost that no mark tells of, at an unknown time"),
             (_, 0) => {
                 format!("{unplaced} more events lost that no mark tells of, each between two looks at the counters")

@@ -3,6 +3,8 @@
 //! The search comes before the first event is handed out: the merge of all CPUs can take a gap only while it has not
 //! passed the gap's begin.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -105,7 +107,7 @@ fn by_the_end(file: &File, (header_len, recording, cpu): Known) -> io::Result<Op
     let mut tail = [0; End::TAIL_BYTES];
     let start = len.saturating_sub(tail.len() as u64);
     let there = read_at(file, &mut tail, start)?;
-    let Some((header, end)) = End::with_header(&tail[..there]) else { return Ok(None) };
+    let Some((header, end)) = tail.get(..there).and_then(End::with_header) else { return Ok(None) };
     let is_own =
         (usize::from(header.header_len.get()), header.recording, header.cpu.get()) == (header_len, recording, cpu);
     let counters = &end.counters;
@@ -357,7 +359,7 @@ pub(super) fn of_sub_buffers(
         };
         has_begun = true;
         is_whole &= len.is_multiple_of(size.max(1));
-        for page in chunk[..len].chunks_exact(size.max(1)) {
+        for page in chunk.get(..len).unwrap_or(&chunk).chunks_exact(size.max(1)) {
             let stored = trimmed_len(&format.shape, page).ok();
             is_whole &= stored.is_some();
             let Some(stored) = stored.filter(|&stored| stored > 0).and_then(|stored| page.get(..stored)) else {

@@ -5,6 +5,8 @@
 //! comes, behind which its stack cannot be: the kernel would have written it before. Loss and the end of the stream end all waiting;
 //! the end of a sub-buffer or of a block does not.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use crate::event::{Event, EventSink, Gap, ModuleFree, ModuleLoad, Names, TaskEvent};
 use crate::kernel::stack_record::{Origin, StackFormat};
 use crate::kernel::subbuffer::Record;
@@ -46,6 +48,10 @@ impl Waiting {
     }
 
     #[inline]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "`addresses` counts entries from `head` on, which is no more than the length"
+    )]
     fn records(&self) -> usize {
         self.queue.len() - self.head - self.addresses
     }
@@ -82,6 +88,7 @@ impl Waiting {
 
     /// Adds an event, which may get a stack if it has an origin.
     #[inline]
+    #[expect(clippy::arithmetic_side_effects, reason = "`addresses` counts entries of the queue, which are in memory")]
     fn push(&mut self, event: Event, origin: Option<Origin>) {
         if let Some(origin) = origin {
             let place = self.queue.len();
@@ -100,6 +107,10 @@ impl Waiting {
 
     /// Hands on the records that do not wait, up to the first one that does; all but `most`, whether they wait or not.
     #[inline]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "`head` is at most the length, and no place in `open` is before it"
+    )]
     fn hand_on(&mut self, most: usize, names: &Names, items: &mut impl EventSink) {
         while let Some(entry) = self.queue.get(self.head) {
             if entry.is_open {
@@ -129,8 +140,9 @@ impl Waiting {
         let left = self.queue.get(self.head..).unwrap_or_default();
         // Keys of a stream do not go back.
         let behind = left.iter().rev().take_while(|entry| entry.event.at > until);
-        let (entries, records) = behind
-            .fold((0, 0), |(entries, records), entry| (entries + 1, records + usize::from(!entry.event.is_address())));
+        let (entries, records) = behind.fold((0usize, 0usize), |(entries, records), entry| {
+            (entries.saturating_add(1), records.saturating_add(usize::from(!entry.event.is_address())))
+        });
         let is_any = entries < left.len();
         if is_any {
             self.hand_on(records, names, items);
@@ -154,10 +166,14 @@ impl Waiting {
     /// Takes names and stacks up again, by this table.
     pub(super) fn take_up(&mut self, names: &mut Names) {
         for (place, cache) in self.caches.drain(..) {
-            self.queue[place].event.cache = Some(names.intern(&cache));
+            if let Some(entry) = self.queue.get_mut(place) {
+                entry.event.cache = Some(names.intern(&cache));
+            }
         }
         for (place, stack) in self.stacks.drain(..) {
-            self.queue[place].event.stack = Some(names.stacks.intern(&stack));
+            if let Some(entry) = self.queue.get_mut(place) {
+                entry.event.stack = Some(names.stacks.intern(&stack));
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Result of a pass over a whole trace as bytes, for every later view whose request it covers.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use kmemtrace_abi::event::Names;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -97,7 +99,8 @@ pub(super) fn read(
 ) -> Option<(MergeStats, PairingResult)> {
     type Kept<'a> = (Vec<&'a [u8]>, MergeStats, PairingResult, ValueLists);
     let ((known, order, mut paired, lists), rest) = postcard::take_from_bytes::<Kept<'_>>(bytes).ok()?;
-    let numbers: Vec<CacheNumber> = known.into_iter().map(|name| names.intern(name).index() as u32 + 1).collect();
+    let numbers: Vec<CacheNumber> =
+        known.into_iter().map(|name| (names.intern(name).index() as u32).saturating_add(1)).collect();
     let cache = |number: CacheNumber| match number.checked_sub(1) {
         Some(index) => numbers.get(index as usize).copied(),
         None => Some(0),

@@ -1,5 +1,7 @@
 //! Layout of an index; `abi/FORMAT.md` describes it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::ops::Range;
 
 use kmemtrace_abi::disk::block::crc32c;
@@ -60,7 +62,7 @@ impl Content {
         let (header, parts) = postcard::take_from_bytes::<Header>(rest).ok()?;
         let is_there = |range: &Range<usize>| parts.get(range.clone()).is_some();
         let fits = is_there(&header.landmarks) && header.answers.iter().all(|(_, range)| is_there(range));
-        let parts = bytes.len() - parts.len();
+        let parts = bytes.len().checked_sub(parts.len())?;
         (fits && header.whole.completeness.verdict <= Verdict::Lossy).then_some(Content { bytes, parts, header })
     }
 
@@ -106,8 +108,9 @@ pub(super) fn write<'a>(
 ) -> postcard::Result<Vec<u8>> {
     let mut parts = landmarks.to_vec();
     let mut add = |(request, answer): (AnalysisRequest, &[u8])| {
+        let begin = parts.len();
         parts.extend_from_slice(answer);
-        (request, parts.len() - answer.len()..parts.len())
+        (request, begin..parts.len())
     };
     let answers = answers.map(&mut add).collect();
     let header = Header { identity: identity.clone(), whole: whole.clone(), landmarks: 0..landmarks.len(), answers };

@@ -1,5 +1,7 @@
 //! Identity of the files that an index describes: a change of any of them makes the index stale.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -25,7 +27,8 @@ struct FileMark {
 
 impl FileMark {
     fn of(path: &Path, data: &Metadata) -> Option<FileMark> {
-        let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        let nanos =
+            |seconds: i64, nanos: i64| i128::from(seconds).saturating_mul(1_000_000_000).saturating_add(nanos.into());
         data.is_file().then(|| FileMark {
             name: path.file_name().unwrap_or_default().as_encoded_bytes().to_vec(),
             size: data.size(),
@@ -70,7 +73,7 @@ impl Identity {
         let whole_seconds = times().all(|time| time % 1_000_000_000 == 0);
         let tick = if whole_seconds { Duration::from_secs(2) } else { Duration::from_millis(20) };
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
-        times().all(|time| time + tick.as_nanos().cast_signed() < now)
+        times().all(|time| time.saturating_add(tick.as_nanos().cast_signed()) < now)
     }
 
     pub(super) fn bytes(&self) -> u64 {

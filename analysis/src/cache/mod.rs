@@ -2,6 +2,8 @@
 //!
 //! The index is a cache. One that does not fit the files, or is damaged in any way, counts as missing and is written anew.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 mod answer;
 mod content;
 mod identity;
@@ -194,7 +196,7 @@ impl Index {
         let answer =
             answer.and_then(|(request, order, paired)| Some((request.kept(completeness.stacks > 0)?, order, paired)));
         let answer = answer.map(|(request, order, paired)| {
-            let has_room = paired.live.len() as u64 * MEMORY_PER_OBJECT <= room;
+            let has_room = (paired.live.len() as u64).saturating_mul(MEMORY_PER_OBJECT) <= room;
             let lists_live = request.lists_live && paired.live.len() <= answer::MAX_LIVE && has_room;
             (AnalysisRequest { lists_live, ..request }, order, paired)
         });
@@ -210,7 +212,7 @@ impl Index {
             return;
         }
         let rows = answer.map_or(0, |(.., paired)| paired.rows.len() as u64);
-        if rows * MEMORY_PER_ROW > room {
+        if rows.saturating_mul(MEMORY_PER_ROW) > room {
             return self.tell(format_args!("not written: --max-memory leaves no room for its {rows} rows"));
         }
         match self.write(trace, completeness, answer) {

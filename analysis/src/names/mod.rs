@@ -1,5 +1,7 @@
 //! Names for call-sites, places in the kernel's sources, and names for caches.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 pub(crate) mod aliases;
 pub(crate) mod allocinfo;
 pub(crate) mod areas;

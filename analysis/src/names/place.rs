@@ -1,5 +1,7 @@
 //! Places in the kernel's sources: the frames of a call-site, the line that asked for the memory, its folder.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 
 /// Static bytes by source file; `None` for those whose file is not known.
@@ -79,12 +81,15 @@ pub struct Place {
 impl Place {
     /// Memory that it takes, in bytes, about.
     pub(crate) fn bytes(&self) -> usize {
-        let of_frame = |frame: &Frame| frame.function.len() + frame.file.as_ref().map_or(0, |file| file.len());
-        let frames: usize = self.frames.iter().map(|frame| size_of::<Frame>() + of_frame(frame)).sum();
-        let source = self.source.as_ref();
-        let of_source = source.map_or(0, |source| source.function.len() + source.file.as_ref().map_or(0, |f| f.len()));
-        let others = [&self.folder, &self.wrapper, &self.area].into_iter().flatten().map(|text| text.len());
-        2 * size_of::<Place>() + frames + of_source + others.sum::<usize>()
+        let len = |text: &Option<Box<[u8]>>| text.as_ref().map_or(0, |text| text.len());
+        let of_frame = |frame: &Frame| {
+            let texts = frame.function.len().saturating_add(len(&frame.file));
+            size_of::<Frame>().saturating_add(texts)
+        };
+        let of_source = |source: &SourceLine| source.function.len().saturating_add(len(&source.file));
+        let others = [&self.folder, &self.wrapper, &self.area].into_iter().map(len);
+        let parts = self.frames.iter().map(of_frame).chain(self.source.as_ref().map(of_source)).chain(others);
+        parts.fold(size_of::<[Place; 2]>(), usize::saturating_add)
     }
 
     /// Source file, else the folder; `None` where neither is known.

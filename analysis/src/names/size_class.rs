@@ -1,5 +1,7 @@
 //! Size classes of `kmalloc` objects: the name of the cache that an object of so many bytes is from.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use kmemtrace_abi::kernel::gfp::GfpNames;
 
 use super::slabinfo::{SlabCache, Slabinfo};
@@ -15,7 +17,7 @@ const LARGEST_PAGE: u64 = 256 << 10;
 /// `include/linux/slab.h`, Linux 3.8 to 7.3). Larger objects are whole pages.
 fn usual_classes(page_bytes: Option<u64>) -> Vec<u64> {
     let page = page_bytes.filter(|bytes| bytes.is_power_of_two() && *bytes <= LARGEST_PAGE).unwrap_or(USUAL_PAGE);
-    let larger = (13..).map(|shift| 1 << shift).take_while(|bytes| *bytes <= 2 * page);
+    let larger = (13..).map(|shift| 1 << shift).take_while(|bytes| *bytes <= page.saturating_mul(2));
     USUAL.into_iter().chain(larger).collect()
 }
 
@@ -149,11 +151,9 @@ impl ClassCache {
             let found = kinds.iter().find_map(|&(kind, memory)| Some((memory, rest.strip_prefix(kind)?)));
             found.unwrap_or((Memory::Normal, rest))
         };
-        let (digits, shift) = match size.as_bytes().last()? {
-            b'k' => (&size[..size.len() - 1], 10),
-            b'M' => (&size[..size.len() - 1], 20),
-            _ => (size, 0),
-        };
+        let units = [("k", 10), ("M", 20)];
+        let in_units = |(unit, shift)| Some((size.strip_suffix(unit)?, shift));
+        let (digits, shift) = units.into_iter().find_map(in_units).unwrap_or((size, 0));
         // No class has more bytes than fit 32 bits.
         let named_bytes = u64::from(digits.parse::<u32>().ok()?) << shift;
         let is_class = digits.starts_with(|c: char| c.is_ascii_digit()) && named_bytes > 0 && cache.object_bytes > 0;

@@ -2,6 +2,8 @@
 //!
 //! The texts are hostile: lines that are none are skipped, and numbers saturate.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -47,18 +49,19 @@ impl SlabCache {
 
     /// Parses `NAME ACTIVE OBJECTS SIZE PER_SLAB PAGES : tunables … : slabdata ACTIVE SLABS …`; old kernels have names with blanks.
     fn parse(line: &[u8]) -> Option<SlabCache> {
-        let figures = line.windows(3).position(|three| three == b" : ").map_or(line, |end| &line[..end]);
+        let figures = line.windows(3).position(|three| three == b" : ").and_then(|end| line.get(..end)).unwrap_or(line);
         let mut rest = figures.trim_ascii();
         let mut numbers = [0u64; 5];
         for number in numbers.iter_mut().rev() {
-            let blank = rest.iter().rposition(u8::is_ascii_whitespace)?;
-            *number = std::str::from_utf8(&rest[blank + 1..]).ok()?.parse().ok()?;
-            rest = rest[..blank].trim_ascii_end();
+            let mut words = rest.rsplitn(2, u8::is_ascii_whitespace);
+            *number = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+            rest = words.next()?.trim_ascii_end();
         }
         let [active_objects, objects, object_bytes, objects_per_slab, pages_per_slab] = numbers;
         let slabdata = line.windows(SLABDATA.len()).position(|word| word == SLABDATA);
         let told = slabdata.and_then(|at| {
-            let words = line[at + SLABDATA.len()..].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            let rest = line.get(at..)?.strip_prefix(SLABDATA)?;
+            let words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
             let mut numbers = words.map(|word| std::str::from_utf8(word).ok()?.parse::<u64>().ok());
             Some((numbers.next()?, numbers.next()??))
         });
@@ -186,7 +189,7 @@ impl CacheChange {
 /// `after` less `before`, saturated.
 fn difference(before: u64, after: u64) -> i64 {
     let distance = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);
-    if after >= before { distance } else { -distance }
+    if after >= before { distance } else { distance.saturating_neg() }
 }
 
 /// Share of two changes that they have in common; see [`CacheChange::visibility_percent`].
@@ -195,13 +198,10 @@ fn visibility(change: i64, events_change: i64) -> Option<u8> {
         change.unsigned_abs().min(events_change.unsigned_abs()),
         change.unsigned_abs().max(events_change.unsigned_abs()),
     );
-    if greatest == 0 {
-        return None;
-    }
     if change.signum() != events_change.signum() {
         return Some(0);
     }
-    let percent = u128::from(least) * 100 / u128::from(greatest);
+    let percent = u128::from(least).saturating_mul(100).checked_div(greatest.into())?;
     u8::try_from(percent).ok()
 }
 

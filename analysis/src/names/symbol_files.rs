@@ -2,6 +2,8 @@
 //!
 //! The files are strangers': any size, binary, of another kernel. Each that is no use ends in one sentence.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -16,7 +18,7 @@ use super::kallsyms::Symbolizer;
 /// Largest size of a list; that of a kernel with all modules has 20 MB.
 const MAX_BYTES: u64 = 512 << 20;
 /// Share of the call-sites that must lie behind functions of a System.map that cannot be moved, in percent.
-const LEAST_PERCENT: usize = 99;
+const LEAST_PERCENT: u64 = 99;
 /// Fewest call-sites that tell a copy of `/proc/kallsyms` of another boot.
 const LEAST_SITES: usize = 20;
 /// Longest function, in bytes.
@@ -91,7 +93,7 @@ impl SymbolFile {
 
 /// Refuses a list that has the kernel's functions at other addresses than the trace, where the trace has some.
 fn check_functions(path: &Path, text: &[u8], of_trace: &[u8]) -> Result<(), NamesError> {
-    let bytes = functions(text).count() * size_of::<(&[u8], u64)>();
+    let bytes = functions(text).count().saturating_mul(size_of::<(&[u8], u64)>());
     let over =
         |over| NamesError::Read { path: path.to_owned(), error: io::Error::new(io::ErrorKind::OutOfMemory, over) };
     memory::check(bytes as u64).map_err(over)?;
@@ -102,19 +104,22 @@ fn check_functions(path: &Path, text: &[u8], of_trace: &[u8]) -> Result<(), Name
         let from = listed.partition_point(|(name, _)| *name < function.0);
         // What the list lacks may have been made since, as a program of BPF.
         if listed.get(from).is_some_and(|(name, _)| *name == function.0) {
-            all += 1;
-            equal += usize::from(listed.binary_search(&function).is_ok());
+            all = all.saturating_add(1);
+            equal = equal.saturating_add(listed.binary_search(&function).is_ok().into());
         }
     }
-    if equal * 100 >= all * LEAST_PERCENT {
-        return Ok(());
-    }
-    let percent = equal * 100 / all.max(1);
+    let Some(percent) = too_few(equal, all) else { return Ok(()) };
     let why = format!(
         "is of another build: only {percent}% of the {all} functions that the trace names are where it has them; name a copy of \
          /proc/kallsyms of the same boot, or the System.map of the same build"
     );
     Err(NamesError::unusable(path, why))
+}
+
+/// Share of `all`, in percent, that a part of them is, where it is too small.
+fn too_few(part: usize, all: usize) -> Option<u64> {
+    let percent = (part as u64).saturating_mul(100).checked_div(all as u64)?;
+    (percent < LEAST_PERCENT).then_some(percent)
 }
 
 /// Name and address of each function of the kernel itself.
@@ -139,6 +144,7 @@ pub(crate) fn check_unproven(
     let mut symbols: Vec<(u64, bool, bool)> = lines(text).filter_map(parts).map(symbol).collect();
     // Stable: of several symbols at one address the last one in the file is the nearest.
     symbols.sort_by_key(|(address, ..)| *address);
+    let before = |site: u64| symbols.get(symbols.partition_point(|(address, ..)| *address < site).checked_sub(1)?);
     let listed = Symbolizer::new(Vec::new(), modules);
     // Functions that the trace names itself have addresses of no kernel.
     let is_counted = |site: &u64| *site != 0 && !MADE_UP.contains(site) && listed.module_range(*site).is_none();
@@ -148,8 +154,7 @@ pub(crate) fn check_unproven(
     if symbols.iter().any(|(.., is_of_module)| *is_of_module) {
         // Modules that were loaded later are not in it, so that only a list of which nothing fits is certainly of another boot.
         let fits = |site: &u64| {
-            let before = symbols.partition_point(|(address, ..)| address < site);
-            symbols[..before].last().is_some_and(|(address, is_code, _)| *is_code && site - address < FUNCTION)
+            before(*site).is_some_and(|(begin, is_code, _)| *is_code && site.saturating_sub(*begin) < FUNCTION)
         };
         if all < LEAST_SITES || sites.iter().any(fits) {
             return Ok(());
@@ -159,15 +164,9 @@ pub(crate) fn check_unproven(
         );
         return Err(NamesError::unusable(path, why));
     }
-    let is_behind = |site: &&u64| {
-        let before = symbols.partition_point(|(address, ..)| address < *site);
-        symbols[..before].last().is_some_and(|(_, is_code, _)| *is_code)
-    };
+    let is_behind = |site: &&u64| before(**site).is_some_and(|(_, is_code, _)| *is_code);
     let behind = sites.iter().filter(is_behind).count();
-    if behind * 100 >= all * LEAST_PERCENT {
-        return Ok(());
-    }
-    let percent = behind * 100 / all.max(1);
+    let Some(percent) = too_few(behind, all) else { return Ok(()) };
     let why = format!(
         "only {percent}% of the trace's {all} call-sites lie behind a function of this System.map: its kernel was another one, or was \
          moved at boot (KASLR), and the trace does not tell how far; name a copy of /proc/kallsyms of the same boot"

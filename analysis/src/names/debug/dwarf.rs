@@ -1,5 +1,7 @@
 //! Frames at addresses of one file, as `addr2line -i` gives them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 
 use gimli::{UnitOffset, UnitRef};
@@ -84,7 +86,7 @@ impl DwarfFile {
                 let Some(&(unit, _)) = group.first() else { continue };
                 let probes: Vec<u64> = group.iter().map(|&(_, probe)| probe).collect();
                 if self.frames_of_unit(unit, &probes, &mut found).is_err() {
-                    self.units.broken += 1;
+                    self.units.broken = self.units.broken.saturating_add(1);
                 }
                 if self.spent().is_some() {
                     return FramesByAddress::new();
@@ -98,7 +100,7 @@ impl DwarfFile {
     fn frames_of_unit(&mut self, at: usize, probes: &[u64], found: &mut FramesByAddress) -> Result<(), Broken> {
         let place = self.units.places.get(at).ok_or(Broken)?.clone();
         place.take_tables(&self.sections, &mut self.work)?;
-        self.work.look_at(usize::try_from(place.range.end - place.range.start)?)?;
+        self.work.look_at(place.len()?)?;
         let bytes = self.sections.info(place.range.clone())?;
         let dwarf = self.sections.dwarf(&bytes, place.abbrevs.end);
         let unit = dwarf.unit(dwarf.unit_header(ALONE)?)?;
@@ -161,7 +163,8 @@ impl UnitReader<'_, '_, '_> {
             None => None,
         };
         let line = u32::try_from(line).ok().filter(|&line| line > 0);
-        self.work.keep(size_of::<Frame>() + function.len() + file.as_ref().map_or(0, |file| file.len()))?;
+        let texts = function.len().saturating_add(file.as_ref().map_or(0, |file| file.len()));
+        self.work.keep(size_of::<Frame>().saturating_add(texts))?;
         Ok(Frame { function, file, line, inlined })
     }
 
@@ -196,7 +199,8 @@ impl UnitReader<'_, '_, '_> {
         if self.work.spent().is_some() {
             return Err(Broken);
         }
-        self.work.keep(size_of::<(u64, Box<[u8]>)>() * 2 + name.as_ref().map_or(0, |name| name.len()))?;
+        let len = name.as_ref().map_or(0, |name| name.len());
+        self.work.keep(size_of::<[(u64, Box<[u8]>); 2]>().saturating_add(len))?;
         self.names.insert(place, name.clone());
         Ok(name)
     }
@@ -210,7 +214,7 @@ impl UnitReader<'_, '_, '_> {
                 step(self.unit, (self.start, place), self.work)?
             } else {
                 unit_place.take_tables(self.sections, self.work)?;
-                self.work.look_at(usize::try_from(unit_place.range.end - unit_place.range.start)?)?;
+                self.work.look_at(unit_place.len()?)?;
                 let bytes = self.sections.info(unit_place.range.clone())?;
                 let dwarf = self.sections.dwarf(&bytes, unit_place.abbrevs.end);
                 let unit = dwarf.unit(dwarf.unit_header(ALONE)?)?;
@@ -239,7 +243,7 @@ fn step<'a>(unit: UnitRef<'_, Slice<'a>>, (start, place): (u64, u64), work: &mut
     let offset = UnitOffset(usize::try_from(place.checked_sub(start).ok_or(Broken)?)?);
     let mut entries = unit.entries_raw(Some(offset))?;
     let abbreviation = entries.read_abbreviation()?.ok_or(Broken)?;
-    work.take(1 + abbreviation.attributes().len() as u64)?;
+    work.take((abbreviation.attributes().len() as u64).saturating_add(1))?;
     let mut name = FunctionName::default();
     for &spec in abbreviation.attributes() {
         let attribute = entries.read_attribute(spec)?;

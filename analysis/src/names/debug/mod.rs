@@ -1,5 +1,7 @@
 //! Debug information: ELF files and the DWARF in them, checked against the trace's kernel.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 mod check;
 mod dwarf;
 pub(crate) mod image;
@@ -168,13 +170,14 @@ impl DebugInfo {
     pub(crate) fn report(&self) -> NamesReport {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let kernel = state.kernel.as_ref();
+        let of_kernel = kernel.map(|kernel| kernel.dwarf.broken());
         let opened = state.modules.values().filter_map(|module| module.opened.as_ref()).map(ModuleFile::broken);
         NamesReport {
             kernel: kernel.map(|_| NameSource::Dwarf),
             file: kernel.map(|kernel| kernel.path.clone()),
             checked: kernel.and_then(|kernel| kernel.checked),
             modules_dwarf: state.modules.values().filter(|module| module.path.is_some()).count(),
-            broken_units: state.broken + kernel.map_or(0, |kernel| kernel.dwarf.broken()) + opened.sum::<u64>(),
+            broken_units: opened.chain(of_kernel).fold(state.broken, u64::saturating_add),
             rejected: state.rejected.clone(),
             ..NamesReport::default()
         }
@@ -349,7 +352,7 @@ impl State {
         while self.open.len() > MAX_OPEN {
             let oldest = self.open.remove(0);
             let closed = self.modules.get_mut(&oldest).and_then(|module| module.opened.take());
-            self.broken += closed.map_or(0, |closed| closed.broken());
+            self.broken = self.broken.saturating_add(closed.map_or(0, |closed| closed.broken()));
         }
     }
 }

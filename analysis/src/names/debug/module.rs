@@ -1,5 +1,7 @@
 //! Debug information of one module. Each of its sections was loaded at an address of its own.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
@@ -153,11 +155,12 @@ fn votes(image: &Image, symbols: &Symbols, facts: &ModuleFacts<'_>) -> Votes {
         .filter_map(|symbol| Some((symbol.name, (symbol.section.filter(|&section| is_code(section))?, symbol.value))));
     let (own, listed) = (unique(own), unique(facts.functions.iter().copied()));
     let mut counts: HashMap<usize, HashMap<u64, usize>> = HashMap::new();
-    let mut all = 0;
+    let mut all = 0usize;
     for (name, address) in listed.iter().filter_map(|(name, address)| Some((name, (*address)?))) {
-        all += 1;
+        all = all.saturating_add(1);
         if let Some(&Some((section, value))) = own.get(name) {
-            *counts.entry(section).or_default().entry(address.wrapping_sub(value)).or_default() += 1;
+            let count = counts.entry(section).or_default().entry(address.wrapping_sub(value)).or_default();
+            *count = count.saturating_add(1);
         }
     }
     let most = |distances: HashMap<u64, usize>| {
@@ -189,9 +192,9 @@ fn unique<'a, T: PartialEq>(pairs: impl Iterator<Item = (&'a [u8], T)>) -> HashM
 /// Places of the executable sections in memory: as the recorder saw them, else by the votes.
 fn regions(image: &Image, layout: &Layout, facts: &ModuleFacts<'_>, votes: &Votes, same_build: bool) -> Vec<Region> {
     let mut regions = Vec::new();
-    let mut same_name: HashMap<&[u8], usize> = HashMap::new();
+    let mut is_unique: HashMap<&[u8], bool> = HashMap::new();
     for section in &image.sections {
-        *same_name.entry(&section.name).or_default() += 1;
+        is_unique.entry(&section.name).and_modify(|is_unique| *is_unique = false).or_insert(true);
     }
     let mut listed: HashMap<&[u8], Vec<u64>> = HashMap::new();
     for (name, address) in facts.infos.iter().flat_map(|info| &info.sections) {
@@ -200,8 +203,7 @@ fn regions(image: &Image, layout: &Layout, facts: &ModuleFacts<'_>, votes: &Vote
     for (at, section) in image.sections.iter().enumerate() {
         let Some(laid_out) = layout.get(at).copied().flatten().filter(|_| section.is_executable()) else { continue };
         let mut starts: Vec<u64> = Vec::new();
-        let is_unique = same_name.get(&*section.name) == Some(&1);
-        if is_unique && same_build {
+        if same_build && is_unique.get(&*section.name) == Some(&true) {
             starts.extend(listed.get(&*section.name).into_iter().flatten());
         }
         if starts.is_empty()

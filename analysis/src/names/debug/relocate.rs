@@ -1,5 +1,7 @@
 //! Debug sections of a module, with the addresses that its sections are given here.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use object::elf::{self, Machine};
 use object::read::{Object, ObjectSection, Relocation, RelocationKind, RelocationTarget};
 use object::{Endianness, File, RelocationFlags};
@@ -104,24 +106,26 @@ fn difference(machine: Machine, kind: u32, value: u64, place: &mut [u8], endian:
         Set,
     }
     use Change::{Add, Set, Subtract};
-    let (change, bytes) = match (machine, kind) {
-        (elf::EM_RISCV, 33..=36) => (Add, 1usize << (kind - 33)),
-        (elf::EM_RISCV, 37..=40) => (Subtract, 1 << (kind - 37)),
-        (elf::EM_RISCV, 54..=56) => (Set, 1 << (kind - 54)),
+    let (change, first) = match (machine, kind) {
+        (elf::EM_RISCV, 33..=36) => (Add, 33),
+        (elf::EM_RISCV, 37..=40) => (Subtract, 37),
+        (elf::EM_RISCV, 54..=56) => (Set, 54),
         (elf::EM_RISCV, 53) => return six_bits(place, |_| value),
         (elf::EM_RISCV, 52) | (elf::EM_LOONGARCH, 106) => return six_bits(place, |old| old.wrapping_sub(value)),
         (elf::EM_LOONGARCH, 105) => return six_bits(place, |old| old.wrapping_add(value)),
         (elf::EM_RISCV, 60) => return uleb(place, |_| value),
         (elf::EM_RISCV, 61) | (elf::EM_LOONGARCH, 108) => return uleb(place, |old| old.wrapping_sub(value)),
         (elf::EM_LOONGARCH, 107) => return uleb(place, |old| old.wrapping_add(value)),
-        (elf::EM_LOONGARCH, 47 | 48) => (Add, 1 << (kind - 47)),
-        (elf::EM_LOONGARCH, 50 | 51) => (Add, 1 << (kind - 48)),
-        (elf::EM_LOONGARCH, 52 | 53) => (Subtract, 1 << (kind - 52)),
-        (elf::EM_LOONGARCH, 55 | 56) => (Subtract, 1 << (kind - 53)),
+        (elf::EM_LOONGARCH, 47 | 48) => (Add, 47),
+        (elf::EM_LOONGARCH, 50 | 51) => (Add, 48),
+        (elf::EM_LOONGARCH, 52 | 53) => (Subtract, 52),
+        (elf::EM_LOONGARCH, 55 | 56) => (Subtract, 53),
         // The note that code may be shortened.
         (elf::EM_RISCV, 51) | (elf::EM_LOONGARCH, 100) => return Some(()),
         _ => return None,
     };
+    // Kinds that follow each other change 1, 2, 4 and 8 bytes.
+    let bytes = 1usize.checked_shl(kind.checked_sub(first)?)?;
     let mut number = Number { place, bytes, endian };
     let old = number.get()?;
     number.set(match change {
@@ -140,8 +144,8 @@ fn six_bits(place: &mut [u8], change: impl FnOnce(u64) -> u64) -> Option<()> {
 
 /// Changes a number of variable length, which keeps its length.
 fn uleb(place: &mut [u8], change: impl FnOnce(u64) -> u64) -> Option<()> {
-    let len = place.iter().take(10).position(|byte| byte & 0x80 == 0)? + 1;
-    let bytes = place.get_mut(..len)?;
+    let last = place.iter().take(10).position(|byte| byte & 0x80 == 0)?;
+    let bytes = place.get_mut(..=last)?;
     let old = bytes.iter().rev().fold(0u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
     let mut value = change(old);
     for byte in bytes {
@@ -170,10 +174,14 @@ impl Number<'_> {
 
     fn set(&mut self, value: u64) -> Option<()> {
         let bytes = self.place.get_mut(..self.bytes).filter(|bytes| bytes.len() <= 8)?;
-        let len = bytes.len();
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            let shift = 8 * if self.endian == Endianness::Big { len - 1 - at } else { at };
-            *byte = (value >> shift) as u8;
+        let mut rest = value;
+        let put = |byte: &mut u8| {
+            *byte = rest as u8;
+            rest >>= 8;
+        };
+        match self.endian {
+            Endianness::Big => bytes.iter_mut().rev().for_each(put),
+            Endianness::Little => bytes.iter_mut().for_each(put),
         }
         Some(())
     }

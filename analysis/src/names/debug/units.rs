@@ -1,5 +1,7 @@
 //! Index of units: addresses of each, without holding more than its place in the file.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::ops::Range;
 
 use gimli::{AttributeValue, DebugAddrBase, DebugRngListsBase, DebugStrOffsetsBase, Section, UnitHeader, UnitType};
@@ -32,10 +34,15 @@ const ATTRIBUTE_BYTES: usize = 24;
 const FILE_BYTES: usize = 160;
 
 impl UnitPlace {
+    /// Length of the unit in bytes, header included.
+    pub(crate) fn len(&self) -> Result<usize, Broken> {
+        Ok(usize::try_from(self.range.end.saturating_sub(self.range.start))?)
+    }
+
     /// Takes what it takes to read the unit's tables.
     pub(crate) fn take_tables(&self, sections: &Sections, work: &mut Work) -> Result<(), Broken> {
         let attributes = self.abbrevs.len() / 2;
-        work.take(1 + attributes as u64)?;
+        work.take((attributes as u64).saturating_add(1))?;
         work.keep(attributes.saturating_mul(ATTRIBUTE_BYTES))?;
         let files = self.lines.and_then(|lines| sections.line_header_len(lines)).unwrap_or(0);
         work.take(files as u64)?;
@@ -82,7 +89,7 @@ impl Units {
             let before = units.ranges.len();
             if units.add(sections, &place, at as u32, work).is_err() {
                 units.ranges.truncate(before);
-                units.broken += 1;
+                units.broken = units.broken.saturating_add(1);
             }
         }
         units.ranges.sort_unstable_by_key(|range| (range.end, range.unit));
@@ -98,9 +105,9 @@ impl Units {
     pub(crate) fn at(&self, address: u64, turn: usize) -> (Option<usize>, u64) {
         let after = self.ranges.partition_point(|range| range.end <= address);
         let ranges = self.ranges.get(after..).unwrap_or_default().iter();
-        let (mut left, mut passed) = (turn, 0);
+        let (mut left, mut passed) = (turn, 0u64);
         for range in ranges.take_while(|range| range.least_begin <= address) {
-            passed += 1;
+            passed = passed.saturating_add(1);
             if range.begin <= address {
                 match left.checked_sub(1) {
                     Some(fewer) => left = fewer,
@@ -123,12 +130,12 @@ impl Units {
         while at < len {
             let Some((unit_len, abbrev)) = header_at(sections, at) else {
                 // The next unit is not to be found without this one's length.
-                self.broken += 1;
+                self.broken = self.broken.saturating_add(1);
                 break;
             };
             let end = at.saturating_add(unit_len);
             if end > len || self.places.len() == MAX_UNITS || work.take(4).is_err() {
-                self.broken += 1;
+                self.broken = self.broken.saturating_add(1);
                 break;
             }
             match abbrev {
@@ -136,7 +143,7 @@ impl Units {
                     self.places.push(UnitPlace { range: at..end, abbrevs: 0..0, lines: None });
                     abbrevs.push(abbrev);
                 }
-                None => self.broken += 1,
+                None => self.broken = self.broken.saturating_add(1),
             }
             at = end;
         }
@@ -146,17 +153,17 @@ impl Units {
     /// Adds the addresses of a unit.
     fn add(&mut self, sections: &Sections, place: &UnitPlace, unit: u32, work: &mut Work) -> Result<(), Broken> {
         place.take_tables(sections, work)?;
-        let len = place.range.end - place.range.start;
-        if len > HEAD_BYTES {
+        let head_end = place.range.start.saturating_add(HEAD_BYTES);
+        if place.range.end > head_end {
             let before = self.ranges.len();
-            let mut head = sections.info(place.range.start..place.range.start + HEAD_BYTES)?.into_owned();
+            let mut head = sections.info(place.range.start..head_end)?.into_owned();
             shorten(sections, &mut head)?;
             if self.add_root(&sections.dwarf(&head, place.abbrevs.end), unit, work).is_ok() {
                 return Ok(());
             }
             self.ranges.truncate(before);
         }
-        work.look_at(usize::try_from(len)?)?;
+        work.look_at(place.len()?)?;
         let whole = sections.info(place.range.clone())?;
         self.add_root(&sections.dwarf(&whole, place.abbrevs.end), unit, work)
     }
@@ -272,7 +279,7 @@ impl<'a> Root<'a> {
         };
         // Units may share a table; then it is read again for each.
         let table = dwarf.debug_abbrev.reader().len().saturating_sub(header.debug_abbrev_offset().0);
-        work.take(1 + table as u64 / 2)?;
+        work.take((table as u64 / 2).saturating_add(1))?;
         let abbreviations = header.abbreviations(&dwarf.debug_abbrev)?;
         let mut entries = header.entries_raw(&abbreviations, None)?;
         let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(root) };

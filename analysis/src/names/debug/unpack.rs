@@ -2,6 +2,8 @@
 //!
 //! No size that a file gives decides how much memory is taken: output grows as it is made, up to a limit.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::io::{self, Error, ErrorKind, Read};
 
 use kmemtrace_abi::memory;
@@ -89,13 +91,13 @@ fn read_all(mut reader: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     loop {
         let before = data.len() as u64;
         // A vector that is full takes as much again.
-        let more = if data.capacity() - data.len() < PIECE as usize { before.max(PIECE) } else { 0 };
+        let more = if data.capacity().saturating_sub(data.len()) < PIECE as usize { before.max(PIECE) } else { 0 };
         memory::check(more).map_err(|over| Error::new(ErrorKind::OutOfMemory, over))?;
         reader.by_ref().take(PIECE).read_to_end(&mut data)?;
         if data.len() as u64 > limit {
             return Err(invalid("it is too large when unpacked"));
         }
-        if (data.len() as u64) < before + PIECE {
+        if (data.len() as u64) < before.saturating_add(PIECE) {
             return Ok(data);
         }
     }
@@ -115,17 +117,14 @@ fn xz(packed: &[u8], limit: u64) -> io::Result<Vec<u8>> {
     };
     let mut data = Vec::new();
     while let Some(&size @ 1..) = rest.first() {
-        let header_bytes = (usize::from(size) + 1) * 4;
-        let flags = *rest.get(1).ok_or_else(damaged)?;
+        let header_bytes = usize::from(size).saturating_add(1).saturating_mul(4);
+        let (flags, mut header) = rest.get(1..).and_then(<[u8]>::split_first).ok_or_else(damaged)?;
         // Two optional sizes, then the one filter.
-        let mut at = 2;
         for _ in 0..(flags >> 6).count_ones() {
-            while rest.get(at).ok_or_else(damaged)? & 0x80 != 0 {
-                at += 1;
-            }
-            at += 1;
+            let last = header.iter().position(|byte| byte & 0x80 == 0).ok_or_else(damaged)?;
+            header = header.get(last..).and_then(|sizes| sizes.get(1..)).ok_or_else(damaged)?;
         }
-        if flags & 0x3f != 0 || rest.get(at) != Some(&0x21) {
+        if flags & 0x3f != 0 || header.first() != Some(&0x21) {
             return Err(invalid("it has a filter that is not read: unpack it with xz -d"));
         }
         let block = rest.get(header_bytes..).ok_or_else(damaged)?;
@@ -137,31 +136,30 @@ fn xz(packed: &[u8], limit: u64) -> io::Result<Vec<u8>> {
         memory::check(more).map_err(|over| Error::new(ErrorKind::OutOfMemory, over))?;
         let (mut block, after) = block.split_at_checked(packed_bytes).ok_or_else(damaged)?;
         lzma_rs::lzma2_decompress(&mut block, &mut data).map_err(|_| damaged())?;
-        let padding = packed_bytes.next_multiple_of(4) - packed_bytes;
-        rest = after.get(padding + check_bytes..).ok_or_else(damaged)?;
+        let padding = packed_bytes.wrapping_neg() % 4;
+        rest = after.get(padding.saturating_add(check_bytes)..).ok_or_else(damaged)?;
     }
     Ok(data)
 }
 
 /// Bytes of the LZMA2 chunks at the start of `block`, and of what they unpack to.
 fn lzma2_sizes(block: &[u8]) -> Option<(usize, u64)> {
-    let word = |at: usize| Some(usize::from(u16::from_be_bytes([*block.get(at)?, *block.get(at + 1)?])));
-    let (mut at, mut unpacked) = (0usize, 0u64);
+    // The size of a chunk is written less one.
+    let size = |high: u8, low: u8| usize::from(u16::from_be_bytes([high, low])).saturating_add(1);
+    let (mut rest, mut unpacked) = (block, 0u64);
     loop {
-        let control = *block.get(at)?;
-        at += match control {
-            0 => return Some((at + 1, unpacked)),
-            1 | 2 => {
-                let bytes = word(at + 1)? + 1;
-                unpacked += bytes as u64;
-                3 + bytes
-            }
-            0x80.. => {
-                unpacked += (u64::from(control & 0x1f) << 16) + word(at + 1)? as u64 + 1;
+        let (head_bytes, packed_bytes, bytes) = match *rest {
+            [0, ref after @ ..] => return Some((block.len().checked_sub(after.len())?, unpacked)),
+            [1 | 2, high, low, ..] => (3usize, size(high, low), size(high, low)),
+            [control, high, low, packed_high, packed_low, ..] if control >= 0x80 => {
+                let bytes = usize::from(control & 0x1f) << 16 | usize::from(u16::from_be_bytes([high, low]));
                 // New properties take a byte.
-                5 + usize::from(control >= 0xc0) + word(at + 3)? + 1
+                let head_bytes = if control >= 0xc0 { 6 } else { 5 };
+                (head_bytes, size(packed_high, packed_low), bytes.saturating_add(1))
             }
             _ => return None,
         };
+        unpacked = unpacked.saturating_add(bytes as u64);
+        rest = rest.get(head_bytes.saturating_add(packed_bytes)..)?;
     }
 }

@@ -1,5 +1,7 @@
 //! Sizes of a linked kernel: its symbols by compile unit, else by the file symbols of its table.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -125,7 +127,8 @@ impl<'s, 'u> FileRuns<'s, 'u> {
             && let Some(unit) = unit
             && self.units.source(unit).map(stem) == Some(stem(run.name))
         {
-            *run.votes.entry(unit).or_default() += 1;
+            let votes = run.votes.entry(unit).or_default();
+            *votes = votes.saturating_add(1);
         }
     }
 
@@ -156,6 +159,6 @@ impl<'s, 'u> FileRuns<'s, 'u> {
 
 /// Name of a file without folder and ending: the linker calls assembler by its object, `head_64.o`.
 fn stem(path: &[u8]) -> &[u8] {
-    let name = memchr::memrchr(b'/', path).map_or(path, |slash| &path[slash + 1..]);
-    memchr::memrchr(b'.', name).map_or(name, |end| &name[..end])
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    memchr::memrchr(b'.', name).and_then(|end| name.get(..end)).unwrap_or(name)
 }

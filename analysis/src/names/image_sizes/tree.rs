@@ -1,5 +1,7 @@
 //! Sizes of a built tree: the symbols of its objects, each under the source that it is made of.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -99,7 +101,7 @@ impl Tree<'_> {
             Ok(read) => read,
             Err(why) => return self.sizes.leave_out(&path, why),
         };
-        self.sizes.objects += 1;
+        self.sizes.objects = self.sizes.objects.saturating_add(1);
         self.sizes.add_sections(&mut self.sections, symbols::sections(&image));
         let parts = symbols::parts(&image);
         let mut counted = Counted::default();

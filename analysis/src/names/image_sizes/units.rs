@@ -1,5 +1,7 @@
 //! Compile units of an image: whose the addresses of functions and of objects are.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,12 +56,12 @@ impl Units {
                 let dwarf = sections.dwarf(&bytes, place.abbrevs.end);
                 units.add(&dwarf, number, &mut names, &mut work)
             });
-            units.broken += u64::from(read.is_err());
+            units.broken = units.broken.saturating_add(read.is_err().into());
             if let Some(spent) = work.spent() {
                 return Err(spent);
             }
             // Every unit has a name, so that numbers stay those of the index.
-            names.names.resize_with(number + 1, UnitName::default);
+            names.names.resize_with(number.saturating_add(1), UnitName::default);
         }
         let roots = &index.roots;
         let source = |(name, folder): &UnitName| {
@@ -129,16 +131,16 @@ impl Units {
         let (mut namespaces, mut below) = (0u64, 0u64);
         while cursor.next_entry()? {
             let Some(entry) = cursor.current() else {
-                match (below, namespaces) {
-                    (1.., _) => below -= 1,
-                    (0, 1..) => namespaces -= 1,
-                    (0, 0) => break,
+                match (below.checked_sub(1), namespaces.checked_sub(1)) {
+                    (Some(less), _) => below = less,
+                    (None, Some(less)) => namespaces = less,
+                    (None, None) => break,
                 }
                 continue;
             };
-            work.take(1 + entry.attrs().len() as u64)?;
+            work.take((entry.attrs().len() as u64).saturating_add(1))?;
             if below > 0 {
-                below += u64::from(entry.has_children());
+                below = below.saturating_add(entry.has_children().into());
                 continue;
             }
             let tag = entry.tag();
@@ -155,7 +157,7 @@ impl Units {
                 continue;
             }
             match entry.attr_value(constants::DW_AT_sibling) {
-                _ if tag == constants::DW_TAG_namespace => namespaces += 1,
+                _ if tag == constants::DW_TAG_namespace => namespaces = namespaces.saturating_add(1),
                 Some(AttributeValue::UnitRef(next)) if next > cursor.next_offset() => {
                     cursor = unit.header.entries_at_offset(&unit.abbreviations, next)?;
                 }
@@ -170,17 +172,19 @@ impl UnitNames {
     /// Adds the name of a unit; names beyond the limit are empty.
     fn add(&mut self, name: &[u8], folder: &[u8], number: usize) {
         // Rust names a part of a crate after the path of its source.
-        let name = memchr::memmem::find(name, b"/@/").map_or(name, |end| &name[..end]);
+        let name = memchr::memmem::find(name, b"/@/").and_then(|end| name.get(..end)).unwrap_or(name);
         self.names.resize_with(number, UnitName::default);
         let known = self.numbers.get(folder).copied();
-        self.bytes = self.bytes.saturating_add(name.len() + if known.is_none() { 2 * folder.len() } else { 0 });
+        let of_folder = if known.is_none() { folder.len().saturating_mul(2) } else { 0 };
+        self.bytes = self.bytes.saturating_add(name.len()).saturating_add(of_folder);
         if self.bytes > MAX_NAME_BYTES {
             return;
         }
         let folder = known.unwrap_or_else(|| {
-            self.numbers.insert(folder.into(), self.folders.len());
+            let number = self.folders.len();
+            self.numbers.insert(folder.into(), number);
             self.folders.push(folder.into());
-            self.folders.len() - 1
+            number
         });
         self.names.push((name.into(), folder));
     }
