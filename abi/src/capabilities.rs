@@ -1,7 +1,5 @@
 //! What an input can provide, whatever it holds.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::kind::ByKind;
 
 /// What an input can provide.

@@ -1,8 +1,6 @@
 //! Order keys: the kernel's clocks, their units, and how far their times agree between CPUs. The one place that
 //! writes such a key, or the span between two, for people.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Kind of `Event::at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderKey {

@@ -1,7 +1,5 @@
 //! Items that every source yields: events of one CPU in the order they were written, and the gaps between.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 

@@ -2,8 +2,6 @@
 //!
 //! Records are kept only where a reader asks for them, and only until it has handed their events on: see [`FieldTable`].
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 

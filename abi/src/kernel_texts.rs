@@ -1,7 +1,5 @@
 //! Texts of the kernel as a trace keeps them, for a writer of another container.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Texts that a trace was opened by. Only [`OpenOptions::texts`](crate::open::OpenOptions::texts) keeps them.
 #[derive(Clone, Debug, Default)]
 pub struct KernelTexts {

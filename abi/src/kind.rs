@@ -1,7 +1,5 @@
 //! Kinds of objects and the spaces that their addresses belong to: one table, and arrays indexed by it.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::ops::{Index, IndexMut};
 
 /// Objects whose addresses are of one space. Figures are added up inside a space only.

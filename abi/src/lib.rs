@@ -6,6 +6,8 @@
 //! [`trace`]. [`fault`] says what can be wrong, [`clock`] what an order key means, [`stack`] keeps call stacks, [`owner`] owners of
 //! memory, [`text`] how names are escaped. [`memory`] is the limit on what all of them take.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 mod capabilities;
 pub mod clock;
 pub mod codec;

@@ -1,7 +1,5 @@
 //! Facts that a text of one moment lists with an allocation.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Sums over the objects of an entry; `None`: the text does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Amounts {

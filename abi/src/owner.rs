@@ -1,7 +1,5 @@
 //! Owners of memory: facts that an input gives about each allocation besides its thread, each combination kept once.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 

@@ -1,7 +1,5 @@
 //! Call stacks of the kernel, each kept once: return addresses, the innermost first.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 

@@ -3,8 +3,6 @@
 //! A file's [`Target`] is found once; decoders are generic over [`TargetOrder`] and monomorphised, so
 //! nothing is decided again for each record, and nothing depends on the machine that reads.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use byteorder::ByteOrder as StreamOrder;
 
 /// Byte order of the traced kernel.

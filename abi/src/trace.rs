@@ -4,8 +4,6 @@
 //! report alike. Reading is one pass in bounded memory; findings are in each stream's [`FileReport`], complete
 //! once the stream has ended.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! Messages about a path that cannot be opened or read.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -1,7 +1,5 @@
 //! From an encoded block back to its records, or to sub-buffers as the kernel wrote them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::codec::entries::{Entries, Part, SlotRecord, Slots};
 use crate::codec::error::{CodecError, Wrong};
 use crate::codec::wire::{BIG_ENDIAN, HEAD_BYTES, LONG_COMMIT, NO_SUB_BUFFER, SUB_BUFFER};

@@ -1,7 +1,5 @@
 //! From sub-buffers to an encoded block.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use foldhash::fast::FixedState;
 use std::hash::BuildHasher;
 

@@ -1,8 +1,6 @@
 //! The entries of an encoded sub-buffer, one after the other. The block comes from a file, so it is hostile: every number is checked
 //! before use.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::codec::error::Wrong;
 use crate::codec::model::Model;
 use crate::codec::wire::{MAX_RECORD_BYTES, MAX_SLOTS, NO_PID, control, form, op, value};

@@ -1,7 +1,5 @@
 //! Encoded records that cannot be decoded.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::kernel::subbuffer::DELTA_BITS;
 
 /// An encoded block that cannot be decoded to its end.

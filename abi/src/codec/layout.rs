@@ -1,7 +1,5 @@
 //! The parts of an event's records, by its format: bytes that fields cover, the value, the thread.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::codec::wire::NO_PID;
 use crate::fields::FieldForm;
 use crate::kernel::format::{EventFormat, Field, FieldAddressing, PageShape};

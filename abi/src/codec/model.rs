@@ -1,7 +1,5 @@
 //! What encoder and decoder expect of the next record; both change it alike.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Entries of the table of slots that follow two others.
 const FOLLOWERS: usize = 4096;
 /// Entries of the table of recent values.

@@ -1,7 +1,5 @@
 //! Numbers of the encoding: codes, flags and limits.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Bytes at the start of an encoded block: flags, offsets of event data, commit word and thread id.
 pub(super) const HEAD_BYTES: usize = 4;
 /// Flag in the first byte: the kernel's byte order is big endian.

@@ -2,8 +2,6 @@
 //!
 //! All numbers of the frame are little endian, whatever machine was traced. Byte by byte: `FORMAT.md`.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::mem::offset_of;
 
 use zerocopy::little_endian::{U16, U32, U64};

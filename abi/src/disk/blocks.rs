@@ -3,8 +3,6 @@
 //! One pass over a file or pipe, in a buffer no larger than its largest block. No number in the file makes
 //! it reserve memory: the buffer grows only as bytes are really there.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 

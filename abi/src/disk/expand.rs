@@ -1,7 +1,5 @@
 //! Payloads that are stored in less room (zstd, the codec of records), back to what the kernel handed out.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 #[cfg(feature = "zstd")]
 use std::cell::RefCell;
 

@@ -1,7 +1,5 @@
 //! Blocks of one file that come through a stream: the reader of the stream hands them over, the reader of the file takes them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

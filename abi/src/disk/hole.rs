@@ -1,7 +1,5 @@
 //! Holes in files: bytes that a writer has given back to the file system, and that read as zeros.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -2,8 +2,6 @@
 //!
 //! The mark is a gap block with the number of the last block that was left out, so that the numbers go on after it.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::disk::block::{self, BlockInfo, GAP_NOT_SENT, GapRecord, Header, Interval, LOST_UNKNOWN, RecordingId, kind};

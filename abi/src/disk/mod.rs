@@ -3,8 +3,6 @@
 //!
 //! A new block kind or item belongs into [`block`]. No event is decoded here.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 pub mod block;
 pub(crate) mod blocks;
 pub mod end_block;

@@ -2,8 +2,6 @@
 //!
 //! Positioned reads alone: several parts of one file are read at the same time, and one part may be read twice.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;

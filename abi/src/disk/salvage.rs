@@ -1,7 +1,5 @@
 //! A trace file as its whole blocks, and the bytes between them: for a program that copies a file and must not change what it is.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::io;
 

@@ -1,8 +1,6 @@
 //! Blocks at which a CPU's file can be entered, and its gaps: kept while all of it is read, so that a reader can read a part
 //! of it later and still know every gap.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::event::Gap;
 
 /// Largest number of a file's points: each time it is reached, every second point is dropped.

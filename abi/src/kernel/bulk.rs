@@ -4,8 +4,6 @@
 //! same key and CPU. Files, merges and documents count the record alone; pairing and filters see addresses as events like others. All
 //! events of a record are in one chunk and one window, and share a stack.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::event::{Action, Bulk, BulkAction, Event, Kind};
 use crate::kernel::format::{EventFormat, FieldAddressing};
 use crate::kernel::probes::{ADDRESSES, CACHE_POINTER, MAX_ADDRESSES, RESULT, SIZE};

@@ -3,8 +3,6 @@
 //! Layouts are taken from these texts by field name, never from structs of one kernel. The texts come from
 //! a trace file, so they are hostile: every number is bounded before use, and parsing is one pass.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashSet;
 
 use crate::fields::{FieldForm, FieldPlace};

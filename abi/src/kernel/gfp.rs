@@ -3,8 +3,6 @@
 //! The bits differ from kernel to kernel, and so do the names. Both are in the text of an event's format, as the table that the
 //! kernel itself prints flags by.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 mod constant;
 
 use std::fmt::{self, Display};

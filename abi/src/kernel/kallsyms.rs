@@ -1,7 +1,5 @@
 //! Lines of `/proc/kallsyms` and of System.map: `HEX TYPE NAME`, in kallsyms of a module with a tab and `[MODULE]` after it.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// The value of each byte as a hex digit; 16 where it is none. A trace has hundreds of thousands of addresses as text.
 #[expect(clippy::indexing_slicing, reason = "the compiler works it out")]
 const DIGITS: [u8; 256] = {

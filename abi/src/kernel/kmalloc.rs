@@ -1,7 +1,5 @@
 //! Names of the caches that `kmalloc` takes objects from (mm/slab_common.c, `kmalloc_info`; mm/slab.c before Linux 3.10).
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// True for the name of a cache that `kmalloc` takes objects from, in kernels of any version: `kmalloc-1k`, `kmalloc-rnd-05-96`,
 /// `dma-kmalloc-8`, `size-1024(DMA)`.
 pub fn is_kmalloc(name: &[u8]) -> bool {

@@ -2,8 +2,6 @@
 //!
 //! The events are found by system and name in the trace's own formats; each one's numbers are read by field name.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashSet;
 
 use crate::event::{Event, Mark, Names, Span};

@@ -3,8 +3,6 @@
 //! A layout of another kernel version belongs here, and another event into `profile` or `latency`. Every decoder is generic over byte order
 //! and word size ([`crate::target`]) and takes one sub-buffer or record at a time.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 mod bulk;
 pub(crate) mod decoder;
 pub mod format;

@@ -1,7 +1,5 @@
 //! ELF notes as `/sys/kernel/notes` and `/sys/module/NAME/notes` have them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::target::{Big, Endian, Little, TargetOrder, u32_at};
 
 /// Type of the note with the build-id, among those of the owner `GNU`.

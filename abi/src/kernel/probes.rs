@@ -3,8 +3,6 @@
 //! Linux 6.9 and later hands objects given to `kfree_rcu` back through sheaves or in bulk, without `kfree` or `kmem_cache_free`
 //! events. Recorder and decoder share what is here.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Deferred free: `kvfree_call_rcu` of `mm/slab_common.c`.
 pub const KVFREE_RCU: &str = "kvfree_rcu";
 /// Free of several objects: `kmem_cache_free_bulk` of `mm/slub.c`.

@@ -3,8 +3,6 @@
 //! The decoder of a trace is built from this table and the trace's own formats. A further event is a further line here, as long as
 //! its fields mean what those of the present ones do.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::event::{Action, Kind, Space};
 use crate::kernel::format::EventFormat;
 use crate::kernel::release::Release;

@@ -3,8 +3,6 @@
 //! Addresses and sizes are 64 bit on every machine; only the byte order differs. Every revision announced
 //! ABI version 1, so the layout is found from the bytes.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use zerocopy::byteorder::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 

@@ -1,7 +1,5 @@
 //! Releases of kernels: what events mean, and what a recorder can set up, depends on them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Release of a kernel: the numbers that its text begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release(pub u32, pub u32, pub u32);

@@ -1,7 +1,5 @@
 //! Numbers in a record: their place, and two ways to read them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use byteorder::ByteOrder;
 
 use crate::kernel::format::{EventFormat, Field, FieldAddressing};

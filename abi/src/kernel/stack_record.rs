@@ -1,7 +1,5 @@
 //! Records that hold a call stack, `ftrace:kernel_stack`, by the trace's own format.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use byteorder::ByteOrder;
 
 use crate::kernel::format::{EventFormat, FieldAddressing};

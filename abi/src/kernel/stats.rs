@@ -1,7 +1,5 @@
 //! The kernel's counters of a CPU's buffer: `per_cpu/cpuN/stats`.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// A CPU's counters, in events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {

@@ -4,8 +4,6 @@
 //! A sub-buffer is a header (timestamp u64, commit word), then event entries. In a trace file it is stored
 //! trimmed: header, the bytes that the commit word counts, and the count of lost events where there is one.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::kernel::format::PageShape;
 use crate::target::{Big, Endian, Little, TargetOrder, u32_at, u64_at, uint_at};
 

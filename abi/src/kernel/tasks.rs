@@ -3,8 +3,6 @@
 //! Fields: `include/trace/events/task.h` and `include/trace/events/cgroup.h`, Linux 4.12 to 7.3. `root` is the number of the hierarchy, 0
 //! for that of version 2, as in the first field of a line of `/proc/PID/cgroup`.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::format::EventFormat;
 use super::slot::{NamePlace, Slot, name_place};
 use crate::event::{Event, EventSink, TaskEvent};

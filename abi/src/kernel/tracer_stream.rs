@@ -17,8 +17,6 @@
 //! | 48 | 32 | u32 | flags |
 //! | 52 | 36 | i32 | NUMA node asked for |
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::relay::{self, TYPES};
 use crate::target::{Endian, u32_of, u64_of};
 

@@ -1,7 +1,5 @@
 //! Counts of events that may allocate or free objects, and that this program does not know.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::BTreeMap;
 
 /// Numbers of such events by name, each name as the trace has it.

@@ -1,7 +1,5 @@
 //! Free memory of the machine and of the process's control groups.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

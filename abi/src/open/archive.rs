@@ -1,7 +1,5 @@
 //! Members of a tar archive as files of their own: those that somebody reads, and packed ones unpacked.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};

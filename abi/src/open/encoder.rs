@@ -1,7 +1,5 @@
 //! The encoder of a recording's records, for a program that stores it again.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::header::FileHeader;
 use crate::codec::{Encoder, EventLayouts, Limits};
 use crate::kernel::format::PageShape;

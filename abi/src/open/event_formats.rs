@@ -1,7 +1,5 @@
 //! Formats of events that a `perf.data` lacks, from anything of the same boot: a trace of any kind, or tracefs's directory `events`.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::convert::Infallible;
 use std::io::Read;
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! Contents of a trace file's first block, and the names in `meta.out`.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 
 use crate::disk::block::item;

@@ -1,7 +1,5 @@
 //! Files of other programs, and packed ones: known by their content, opened once, and held to be read again.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};

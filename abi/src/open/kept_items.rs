@@ -1,7 +1,5 @@
 //! Facts of a captured tree or a `trace.dat` as items of a recording, for a writer of another container.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::disk::block::item;
 use crate::target::Endian;
 use crate::trace::TraceInfo;

@@ -1,7 +1,5 @@
 //! Options of opening a trace.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::path::PathBuf;
 
 /// Events that a caller is after, where an input has several ring buffers.

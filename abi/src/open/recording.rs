@@ -1,7 +1,5 @@
 //! A trace directory of ours, or files out of one.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -3,8 +3,6 @@
 //! A FIFO blocks the one that opens it, a device has no end, and files such as `/proc/kmsg` block the one that reads them although
 //! they count as regular. The descriptor decides, not the path: another user may change what a path stands for at any time.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;

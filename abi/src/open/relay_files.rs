@@ -1,7 +1,5 @@
 //! Raw bytes of a kmemtrace relay channel, as `cat` or the recorder of 2008 left them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::sync::Arc;
 
 use super::foreign;

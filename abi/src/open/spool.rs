@@ -1,8 +1,6 @@
 //! Input that cannot be read twice as it lies there, copied into a temporary file: standard input, files packed with gzip, xz or zstd,
 //! and texts of two bytes a character.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;

@@ -3,8 +3,6 @@
 //! The caller reads the bytes, as it likes to wait for them, and hands them to a [`StreamInput`]. This cuts them into blocks and gives
 //! each to the stream of its CPU, which decodes it as that of a file that grows.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 

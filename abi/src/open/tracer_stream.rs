@@ -2,8 +2,6 @@
 //!
 //! A first pass finds the CPUs, and gaps where bytes are no records; events come in the order of the stream.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};

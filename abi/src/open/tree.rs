@@ -4,8 +4,6 @@
 //! decoded and named by, at their places in the instance or at the top. A missing text is a finding, never an assumption in
 //! silence.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! Texts of two bytes a character, as programs of Windows save them, turned into UTF-8.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::io::{self, Read};
 
 /// Bytes that are read at once.

@@ -1,7 +1,5 @@
 //! One CPU's file as a stream: the origin of its bytes, the range that is read, and its report.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};

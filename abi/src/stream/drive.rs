@@ -1,7 +1,5 @@
 //! Decoding of a stream: the driver that gives a file's bytes to their decoder, block by block.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::cpu_stream::{Backing, CpuStream};
 use super::payload::PayloadFormat;
 use super::report::Source;

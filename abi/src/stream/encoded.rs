@@ -1,7 +1,5 @@
 //! Blocks of encoded records: each record is decoded straight from the block.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::payload::SubBufferFormat;
 use super::state::StreamState;
 use super::sub_buffers::SubBufferPlace;

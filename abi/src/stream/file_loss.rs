@@ -3,8 +3,6 @@
 //! Gaps by marks in sub-buffers are not among it: a reader finds them again. `LossLog` notes the others while a file is read,
 //! `ToldLoss` hands them over again at the same places. `FORMAT.md` describes the items.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -1,7 +1,5 @@
 //! Loss that the recorder knows of: gap blocks of a file, and the gaps that are known before its first event.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::state::StreamState;
 use super::unmarked::{MAX_GAPS, Unmarked, changed, is_timed, refused, shown};
 use crate::disk::block::{

@@ -1,7 +1,5 @@
 //! Headers and the end block of a file, held against what its payloads decode to. Only an undamaged file can be compared.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::payload::PayloadFormat;
 use super::state::StreamState;
 use crate::disk::block::{END_ERROR, End, GAP_NOT_WRITTEN, GapRecord, MARKS_COUNTED, MARKS_VAGUE, kind};

@@ -1,7 +1,5 @@
 //! Marks of lost events, counted while a stream is read.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Lost events by the marks in the stream.
 #[derive(Debug, Default)]
 pub(super) struct Marks {

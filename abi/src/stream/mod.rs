@@ -19,8 +19,6 @@
 //! Gaps without a mark come before the first event because the merger passes each key once: it must know of a gap before it reaches
 //! the gap's start.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 mod cpu_stream;
 mod drive;
 mod encoded;

@@ -1,7 +1,5 @@
 //! Formats of a recording's payloads: how bytes become records. One format holds for all files of a recording.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::capabilities::InputCapabilities;
 use crate::event::{ByKind, NameId, Names};
 use crate::kernel::decoder::Decoder;

@@ -1,7 +1,5 @@
 //! Records of a relay channel, one after the other: in the blocks of a file of ours, or raw.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::payload::{RelayFormat, RelayNames};
 use super::state::StreamState;
 use crate::disk::blocks::{Block, Ending, Window};

@@ -1,7 +1,5 @@
 //! Findings and totals of one file, collected while its stream is read.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::path::PathBuf;
 
 use crate::disk::block::Counters;

@@ -1,7 +1,5 @@
 //! Range of order keys that a stream is restricted to.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::event::{EventSink, Gap};
 
 /// Range of order keys that a stream is restricted to, with the gaps of the whole file.

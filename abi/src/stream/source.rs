@@ -1,7 +1,5 @@
 //! The seam for inputs that this crate does not read: an [`EventSource`] for each CPU.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fmt::Debug;
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! State that is carried from record to record of a stream, for all payload formats.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

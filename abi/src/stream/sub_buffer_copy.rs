@@ -1,7 +1,5 @@
 //! Sub-buffers of a stream as the kernel wrote them, for a writer of another container.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::cpu_stream::{Backing, CpuStream};
 use super::file_loss::{FileLoss, LossLog};
 use super::payload::PayloadFormat;

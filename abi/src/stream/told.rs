@@ -1,7 +1,5 @@
 //! Loss that is told apart from the sub-buffers, noted and handed over at its place among them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::file_loss::{FileLoss, ToldLoss};
 use super::state::StreamState;
 use crate::disk::blocks::Ending;

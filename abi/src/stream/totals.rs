@@ -1,7 +1,5 @@
 //! Totals of a file, held against its events; loss by marks and counters together.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::state::StreamState;
 use super::unmarked::{not_there, read_by_others, refused};
 use crate::disk::block::{CounterSample, Counters, End, MARKS_VAGUE};

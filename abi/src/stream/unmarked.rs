@@ -3,8 +3,6 @@
 //! The search comes before the first event is handed out: the merge of all CPUs can take a gap only while it has not
 //! passed the gap's begin.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;

@@ -1,7 +1,5 @@
 //! Length of names: a file may give one function a name of megabytes, and thousands of addresses that function.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Largest length of a name that is kept, in bytes. Names of C++ and Rust have some hundreds.
 pub const MAX_NAME_BYTES: usize = 4096;
 

@@ -1,7 +1,5 @@
 //! Spans of time as people type them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::time::Duration;
 
 /// Nanoseconds of a second.

@@ -3,8 +3,6 @@
 //! Comms, caches, symbols, modules and paths are bytes that strangers choose: any user sets a comm. What a
 //! terminal would act on, or a reader would not see, is written out instead.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::borrow::Cow;
 use std::fmt::Write;
 

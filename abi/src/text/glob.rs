@@ -1,7 +1,5 @@
 //! Names with `*` (any run of bytes) and `?` (one character).
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fmt;
 use std::str::FromStr;
 

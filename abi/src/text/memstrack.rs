@@ -1,7 +1,5 @@
 //! Reports of memstrack as people type them: `NAME[:PARAMETER…]`, for the recorder and the report alike.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Names of the reports, in the order of memstrack's own help.
 pub const NAMES: [&str; 6] =
     ["module_summary", "module_top", "task_summary", "task_top", "task_top_json", "proc_slab_static"];

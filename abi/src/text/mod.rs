@@ -1,7 +1,5 @@
 //! Text that people read or type: escaping of names; explanations on short lines; sizes and shares in figures; sizes, spans of time, patterns of names, and reports of memstrack in options.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 pub mod cut;
 pub mod duration;
 pub mod escape;

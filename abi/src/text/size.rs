@@ -1,7 +1,5 @@
 //! Sizes as people type them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::num::NonZero;
 
 use super::duration::billionths;

@@ -1,7 +1,5 @@
 //! Figures as people read them. Integers all the way, rounded half up, the same in every locale.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Bytes in binary units with three significant digits: `0 B`, `1023 B`, `1.00 KiB`, `36.5 MiB`, `1023 KiB`.
 pub fn bytes(n: u64) -> String {
     const UNITS: [(u64, &str); 5] =

@@ -1,7 +1,5 @@
 //! Explanations on lines that fit a terminal.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Words of `text` on lines of at most `width` columns, each with `indent` blanks before it, and a line break at the end. A longer
 /// word has a line of its own. Every byte counts as a column: explanations are ASCII.
 pub fn wrapped(text: &str, width: usize, indent: usize) -> String {

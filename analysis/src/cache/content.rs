@@ -1,7 +1,5 @@
 //! Layout of an index; `abi/FORMAT.md` describes it.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::ops::Range;
 
 use kmemtrace_abi::disk::block::crc32c;

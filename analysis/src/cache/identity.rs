@@ -1,7 +1,5 @@
 //! Identity of the files that an index describes: a change of any of them makes the index stale.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! Trust in an index: its figures are shown as those of the trace, so its writer must be one who could have forged the trace as
 //! well, and whom the reader trusts.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 

@@ -2,8 +2,6 @@
 //!
 //! The text is hostile: names of any bytes, lines of any length, caches that come twice.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 
 /// Largest number of names that are kept. Kernels have some hundreds.

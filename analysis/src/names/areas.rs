@@ -1,7 +1,5 @@
 //! Areas of the kernel: names for patterns of source files, as the kernel's `MAINTAINERS` has them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 

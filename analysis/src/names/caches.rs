@@ -1,8 +1,6 @@
 //! Names of caches that allocation events do not carry: size classes of `kmalloc`, caches that frees name, and caches that are alone in
 //! the trace's slabinfo with the size of their objects.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::{BTreeSet, HashMap};
 
 use kmemtrace_abi::kernel::kmalloc::is_kmalloc;

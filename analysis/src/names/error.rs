@@ -1,7 +1,5 @@
 //! Reasons for which a source of names cannot be used.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::io;
 use std::path::{Path, PathBuf};
 

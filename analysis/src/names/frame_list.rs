@@ -1,7 +1,5 @@
 //! Functions whose frames are no place to look at: tracing, allocators of pages, reclaim.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use kmemtrace_abi::event::Space;
 
 use crate::names::wrappers::plain_name;

@@ -1,7 +1,5 @@
 //! Source files of functions by name, where addresses say nothing: from another build, or from objects.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 

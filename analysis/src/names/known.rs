@@ -1,7 +1,5 @@
 //! Names that are kept from a trace while its events are read, and afterwards.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
 

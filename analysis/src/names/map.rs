@@ -3,8 +3,6 @@
 //! A map is a line `kmemtrace.names/1` and a zstd frame of text: `FILE` of the kernel's sources on a line that begins with a
 //! slash, then the names of its functions, a line each. A line `=MODULE` says that the files after it are of that module.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;

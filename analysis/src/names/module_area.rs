@@ -1,7 +1,5 @@
 //! Addresses at which the kernel puts modules.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::kallsyms::Symbolizer;
 
 /// Addresses of modules on x86-64: "module mapping space" in Documentation/arch/x86/x86_64/mm.rst (Linux 3.10 to 7.3). With KASLR the

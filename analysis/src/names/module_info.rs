@@ -2,8 +2,6 @@
 //!
 //! The text is hostile: lines of any length, names of any bytes, modules that come twice.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use kmemtrace_abi::kernel::notes;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::text::cut::cut;

@@ -1,7 +1,5 @@
 //! Source files of functions from the objects of a built tree, whose kernel has no debug information.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::path::Path;
 
 use super::error::NamesError;

@@ -1,7 +1,5 @@
 //! Options of names: files of debug information, built trees, maps, wrappers.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::path::PathBuf;
 
 use crate::names::areas::Areas;

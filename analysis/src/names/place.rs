@@ -1,7 +1,5 @@
 //! Places in the kernel's sources: the frames of a call-site, the line that asked for the memory, its folder.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::BTreeMap;
 
 /// Static bytes by source file; `None` for those whose file is not known.

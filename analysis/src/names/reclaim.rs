@@ -3,8 +3,6 @@
 //! The flag of a cache decides (`SLAB_RECLAIM_ACCOUNT`, as `/sys/kernel/slab/CACHE/reclaim_account` gives it), for `kmalloc` the flag
 //! of the allocation. `reclaimable.txt` stands in where the recording has no flags, and names what goes with an inode.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 
 use kmemtrace_abi::event::{Event, Kind, Space};

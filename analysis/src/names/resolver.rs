@@ -1,7 +1,5 @@
 //! Resolver of call-sites: from an address to its place in the sources, by the best source that knows it.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,5 @@
 //! Size classes of `kmalloc` objects: the name of the cache that an object of so many bytes is from.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use kmemtrace_abi::kernel::gfp::GfpNames;
 
 use super::slabinfo::{SlabCache, Slabinfo};

@@ -2,8 +2,6 @@
 //!
 //! The files are strangers': any size, binary, of another kernel. Each that is no use ends in one sentence.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::io::{self, Read};
 use std::path::Path;
 

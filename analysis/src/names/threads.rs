@@ -1,7 +1,5 @@
 //! Names of threads of this machine.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Command name of a thread that lives; `None` for the idle task.
 pub(crate) fn comm(pid: i32) -> Option<Box<[u8]>> {
     let comm = std::fs::read(format!("/proc/{pid}/comm")).ok().filter(|_| pid > 0)?;

@@ -1,7 +1,5 @@
 //! Uses of pages, by rules over the functions of the stack, the allocation flags and the order.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fmt;
 
 use kmemtrace_abi::kernel::gfp::GfpNames;

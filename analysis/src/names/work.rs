@@ -3,8 +3,6 @@
 //! Some kilobytes of debug information can refer to one another so that reading them takes hours, or gigabytes. Every loop over the
 //! contents of such a file counts its steps. A file that takes more than its size explains names nothing.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use kmemtrace_abi::memory::{Meter, OverLimit};
 
 /// Steps that any file may take: half a second of a processor.

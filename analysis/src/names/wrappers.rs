@@ -1,7 +1,5 @@
 //! Wrappers: functions that allocate on behalf of their callers, so that the caller is the place to name.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::names::place::{Frame, SourceLine};
 use kmemtrace_abi::text::glob::Glob;
 

@@ -2,8 +2,6 @@
 //!
 //! The text is hostile: its length and its depth are bounded, and anything but a constant is refused.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Largest length of an expression, in bytes. Kernels have up to 600.
 const MAX_BYTES: usize = 1 << 14;
 /// Largest depth of parentheses, casts and signs. Kernels have up to 15.

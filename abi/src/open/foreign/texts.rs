@@ -1,7 +1,5 @@
 //! Texts that are no list of memory and no trace of it, by words in them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// A text: words that it has all of, what it is, and what would be needed.
 type Known = (&'static [&'static [u8]], &'static str, &'static str);
 

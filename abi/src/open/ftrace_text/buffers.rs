@@ -1,8 +1,6 @@
 //! Ring buffers of a text: trace-cmd prints the name of one in front of its lines, but not in front of the event after a line that says
 //! of dropped events.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::Entry;
 use crate::open::options::Wanted;
 

@@ -1,7 +1,5 @@
 //! Calls that have begun and not ended: a brace does not name its function.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;

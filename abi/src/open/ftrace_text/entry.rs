@@ -1,7 +1,5 @@
 //! Lines told apart.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::graph::{Graph, Task, graph};
 use super::head::{Head, decimal, head, strip};
 use super::record::{Content, content};

@@ -12,8 +12,6 @@
 //! Time, task and flags are there with the options funcgraph-abstime, funcgraph-proc and latency-format. The third line is an event, the
 //! last one a switch of tasks.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use memchr::{memchr, memmem};
 
 use super::head::{Form, Head, Time, decimal, flags, rsplit_once, split_once};

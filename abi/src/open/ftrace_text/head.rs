@@ -10,8 +10,6 @@
 //! A task's name has any bytes, in 16 columns (8 in latency format), so the line is cut there. Where somebody has taken blanks off,
 //! or perf did not pad the name, the last place counts at which the rest fits.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use memchr::{memchr, memrchr};
 
 use crate::open::moment::noise::without_prefixes;

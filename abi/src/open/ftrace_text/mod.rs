@@ -4,8 +4,6 @@
 //! pointers are hashed. The second one ([`source`]) hands over the events in the order of the lines, which is the order in which they
 //! happened: printed times are rounded.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 mod buffers;
 mod calls;
 mod entry;

@@ -1,8 +1,6 @@
 //! Content of a line of an event: its name, and its fields by name, as the kernel's `include/trace/events/kmem.h` prints them from
 //! Linux 2.6.32 on.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use memchr::memchr;
 
 use super::graph::{self, Call};

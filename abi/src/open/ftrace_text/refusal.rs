@@ -1,7 +1,5 @@
 //! Texts of the tracer that have no fields, or no CPU: what to switch to get them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::head::{decimal, hexadecimal};
 
 /// Reason for which a text cannot be read.

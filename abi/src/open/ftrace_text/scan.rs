@@ -1,8 +1,6 @@
 //! First pass over a text: the facts that readers must know before the first event, gaps above all. A line about loss stands right
 //! before its CPU's next event, long after the gap began.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 

@@ -1,7 +1,5 @@
 //! Addresses of the functions that a text names, in fields and in stacks.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;

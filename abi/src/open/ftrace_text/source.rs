@@ -1,7 +1,5 @@
 //! Second pass over a text: its gaps, then its events in the order of the lines.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;

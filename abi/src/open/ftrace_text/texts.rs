@@ -1,7 +1,5 @@
 //! Texts of one trace after the first pass, and what each says about loss.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;

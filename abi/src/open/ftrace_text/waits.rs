@@ -1,8 +1,6 @@
 //! Numbers of events about waiting for memory, as `include/trace/events/vmscan.h` and `compaction.h` of the kernel print them, from Linux
 //! 2.6.32 on.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use memchr::memmem;
 
 use super::head::{decimal, hexadecimal, rsplit_once, split_once};

@@ -7,8 +7,6 @@
 //!         example_open+0x1c/0x40 [exampledrv]
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 

@@ -7,8 +7,6 @@
 //!        16384        4 drivers/x.c:12 [exampledrv] func:example_open
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Beside, Entry, EntryKind, Fact, Out, Reader, Site, Took, Trouble};
 use super::numbers::{NO_NUMBER, OUT_OF_RANGE, Reason, Size, around, first_word, number, signed, size, trimmed, words};
 use crate::event::Kind;

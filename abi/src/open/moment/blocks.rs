@@ -21,8 +21,6 @@
 //!
 //! One reader takes them all: what a block is, its lines tell.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Entry, EntryKind, Fact, FormName, Out, Reader, Site, Took, Trouble};
 use super::numbers::Reason;
 use super::owner_lines::{

@@ -4,8 +4,6 @@
 //! its owner ([`Listed`]). Where the caller needs counts and sums alone ([`OpenOptions::alike`]), entries that differ in time and
 //! address alone are added up ([`Store`]), and where it does not look at stacks, those that differ in their stack, too.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 

@@ -4,8 +4,6 @@
 //! - Lists of different caches add up.
 //! - Of several kinds the view reads the one that it can; the caller chooses a text by its name where it can read several.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -5,8 +5,6 @@
 //! ffff888100042a00      192       1234      1300     65     4k  dentry
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Out, Reader, Took, Trouble};
 use super::numbers::{Reason, number, product, size, trimmed, words};
 use super::slabinfo::Line;

@@ -1,7 +1,5 @@
 //! Times of day that texts tell: the output of `date`, and the time before a line of a log.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::noise::{has_form, is_weekday, month};
 use super::numbers::split_before;
 

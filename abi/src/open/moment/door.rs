@@ -3,8 +3,6 @@
 //! A text may have several forms behind each other, as a log has, and several texts of one form. Lines go to the reader that took the
 //! line before; one that it does not take goes to the form that begins with it, else it counts as skipped.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::io;
 
 use super::collect::Collector;

@@ -9,8 +9,6 @@
 //!  example_release+0x1c/0x40 [exampledrv]
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Entry, EntryKind, FormName, Out, Reader, Site, Took, Trouble};
 use super::numbers::Reason;
 use super::owner_lines::{self, Head, begins_free, behind_head, behind_pfn};

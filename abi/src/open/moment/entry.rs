@@ -1,7 +1,5 @@
 //! What a text of one moment tells: entries of memory that is held, and facts of the whole text.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use crate::kind::Kind;
 pub(crate) use crate::listed::SlabColumns;
 use crate::open::symbols::Frame;

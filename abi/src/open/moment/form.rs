@@ -1,7 +1,5 @@
 //! Forms of texts: one table of how each is named, recognised and read.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::path::Path;
 
 use super::entry::{FormName, Reader};

@@ -1,7 +1,5 @@
 //! Frames of stacks as page_owner's texts have them, printed by kernels, debuggers, and programs that look lines up.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use memchr::{memchr, memrchr};
 
 use super::numbers::{around, is_digits, split_before, split_once};

@@ -9,8 +9,6 @@
 //!     [<00000000abcdef01>] example_open+0x1c/0x40 [exampledrv]
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Entry, Out, Reader, Took, Trouble};
 use super::numbers::{self, Reason, first_word, hexadecimal, is_begin_of, number, trimmed};
 use super::places;

@@ -1,7 +1,5 @@
 //! What lines mean that a text has many times.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;

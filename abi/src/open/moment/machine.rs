@@ -9,8 +9,6 @@
 //!      MACHINE: x86_64  (2400 Mhz)
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Fact, Out};
 use super::numbers::{trimmed, words};
 use crate::open::symbols::find;

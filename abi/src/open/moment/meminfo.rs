@@ -1,7 +1,5 @@
 //! `/proc/meminfo` (fs/proc/meminfo.c): counters of the machine's memory, in kB but for counts of huge pages.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Fact, Out, Reader, Took, Trouble};
 use super::numbers::{NO_NUMBER, Reason, number, product, trimmed, words};
 

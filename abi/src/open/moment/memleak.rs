@@ -7,8 +7,6 @@
 //!                 vfs_open+0x2d [kernel]
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Entry, Fact, Out, Reader, Took, Trouble};
 use super::numbers::{Reason, first_word, hexadecimal, is_begin_of, number, trimmed, words};
 use super::places;

@@ -3,8 +3,6 @@
 //! [`clean`] takes off what stands before a line, or is spread over it. Whole lines that belong to no text, as the command that
 //! printed it, are told by [`what_is`].
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use memchr::memchr2;
 
 use super::numbers::{around, is_digits, split_before};

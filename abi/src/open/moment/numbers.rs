@@ -1,7 +1,5 @@
 //! Words, numbers and sizes of a line.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use memchr::memchr;
 
 /// Largest number, and largest sum of bytes, that a text may have.

@@ -1,7 +1,5 @@
 //! Lines of page_owner's texts (mm/page_owner.c), of page_owner_sort (tools/mm/page_owner_sort.c), and of debuggers' copies of them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
 
 use super::numbers::{MAX, OUT_OF_RANGE, Reason, around, is_digits, split_before, split_once};

@@ -1,7 +1,5 @@
 //! Size of a page, from the numbers of blocks in a dump of page_owner.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Which numbers of frames a block of pages may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageSize {

@@ -1,7 +1,5 @@
 //! Frames and places of code in texts that are not page_owner's.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::numbers::{around, hexadecimal, trimmed};
 use crate::open::symbols::{self, Frame, find, rfind};
 

@@ -1,7 +1,5 @@
 //! Series of texts of one input: each is a slice of time, and the last one is the trace.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 

@@ -10,8 +10,6 @@
 //! Freed in …
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Entry, EntryKind, Out, Reader, Site, Took, Trouble};
 use super::numbers::{self, first_word, hexadecimal, is_begin_of, trimmed, words};
 use super::{machine, places};

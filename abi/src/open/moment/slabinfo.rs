@@ -6,8 +6,6 @@
 //! example_cache         12     21    192   21    1 : tunables    0    0    0 : slabdata      1      1      0
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Beside, Entry, EntryKind, Out, Reader, Site, Took, Trouble};
 use super::numbers::{Reason, around, is_digits, number, product, split_once, trimmed, words};
 use crate::event::Kind;

@@ -5,8 +5,6 @@
 //!  43146  41000  95%    0.19K   2054       21      8216K dentry
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Out, Reader, Took, Trouble};
 use super::numbers::{Reason, is_digits, number, size, trimmed, words};
 use super::slabinfo::Line;

@@ -1,7 +1,5 @@
 //! The stack of the block that is read: addresses that stand for its frames, and what their functions tell.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::Out;
 use super::frames::frame;
 use super::line_table::LineTable;

@@ -1,7 +1,5 @@
 //! Entries of a text, each in 24 bytes, or added up where they are alike.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::cmp::Reverse;
 
 use crate::stack::StackId;

@@ -4,8 +4,6 @@
 //! 0x0000000012345678-0x0000000023456789   20480 example_open+0x1c/0x40 [exampledrv] pages=4 vmalloc N0=4
 //! ```
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Entry, EntryKind, Out, Reader, Site, Took, Trouble};
 use super::numbers::{Reason, first_word, number, trimmed, words};
 use super::places;

@@ -1,7 +1,5 @@
 //! `/proc/zoneinfo` (mm/vmstat.c): of its counters, the pages on the lists of CPUs, which are in no counter of meminfo.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::entry::{Fact, Out, Reader, Took, Trouble};
 use super::numbers::{Reason, number, product, trimmed, words};
 

@@ -1,8 +1,6 @@
 //! Facts of the machine and of the recording, as the header of a `perf.data` has them
 //! (`tools/perf/Documentation/perf.data-file-format.txt` of Linux 6.18).
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 use std::io::Read;
 

@@ -1,8 +1,6 @@
 //! Places in the records of `perf.data` (`include/uapi/linux/perf_event.h` of Linux 6.18, stable since 2.6.32 but for fields that were
 //! added).
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;

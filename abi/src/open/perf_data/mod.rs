@@ -3,8 +3,6 @@
 //! A first pass finds where the records of each CPU stand and what is lost; then each CPU is a stream. The file is hostile input: no
 //! length in it decides how much memory is taken. `tools/perf/Documentation/perf.data-file-format.txt` describes the format.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 mod facts;
 mod layout;
 mod records;

@@ -1,7 +1,5 @@
 //! The records of a `perf.data`, one after the other, by positioned reads.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! The first pass over a `perf.data`: where the records of each CPU stand, and what records besides samples say.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, ErrorKind};

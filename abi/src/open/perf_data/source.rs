@@ -1,7 +1,5 @@
 //! The second pass over a `perf.data`: the events of one CPU.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;

@@ -1,7 +1,5 @@
 //! What both versions of `trace.dat` hold, and the parts that they write alike.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::io::Read;
 
 use super::items::{Items, Stop};

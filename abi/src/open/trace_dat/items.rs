@@ -1,7 +1,5 @@
 //! Numbers, strings and texts of a `trace.dat`, one after the other: in the file, or in a section that was expanded.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::io::{self, ErrorKind, Read};
 
 use crate::target::Endian;

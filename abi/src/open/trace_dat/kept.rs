@@ -1,8 +1,6 @@
 //! The option of `kmemtrace-report export --to trace-dat`: facts of the recording or the tree that the file was made from, of which
 //! `trace.dat` has no place of its own. trace-cmd passes over options that it does not know.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::io::{self, Read};
 
 use super::container::Container;

@@ -1,7 +1,5 @@
 //! A `trace.dat` of a latency tracer: it has the kernel's text in place of sub-buffers, which is read as any text of events.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;

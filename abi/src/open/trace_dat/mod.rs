@@ -3,8 +3,6 @@
 //! Only the container is read here. The sub-buffers go through the same path as those of a captured tree, so stacks, latency and fields
 //! are there at once. `trace-cmd.dat.v6(5)` and `trace-cmd.dat.v7(5)` describe the format.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 pub(super) mod container;
 pub(super) mod items;
 mod kept;

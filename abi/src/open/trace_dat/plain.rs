@@ -1,7 +1,5 @@
 //! Facts that any `trace.dat` has.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::container::{Buffer, Container};
 use super::kept::Kept;
 use crate::capabilities::InputCapabilities;

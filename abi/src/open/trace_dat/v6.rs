@@ -1,7 +1,5 @@
 //! `trace.dat` version 6: items in one order from the first byte on.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::fs::File;
 use std::io::{BufReader, Read};
 

@@ -1,7 +1,5 @@
 //! `trace.dat` version 7: sections, and chains of options that say where each of them is.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Cursor;

@@ -1,7 +1,5 @@
 //! Frames at addresses of one file, as `addr2line -i` gives them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 
 use gimli::{UnitOffset, UnitRef};

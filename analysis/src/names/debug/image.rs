@@ -3,8 +3,6 @@
 //! Headers are read at once, contents when they are asked for and by position: a distribution's kernel has 600 MB, and a file
 //! that shrinks while it is mapped would end the process. Every number in the file is hostile.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;

@@ -1,7 +1,5 @@
 //! Lines at addresses of one unit.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 
 use gimli::UnitRef;

@@ -1,7 +1,5 @@
 //! Debug information of one module. Each of its sections was loaded at an address of its own.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! Paths of source files, relative to the root of the kernel's sources.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 /// Largest length of a path, in bytes, as the kernel's own limit.
 const MAX_PATH: usize = 4096;
 /// Largest number of folders that are tried as the root.

@@ -1,7 +1,5 @@
 //! Debug sections of a module, with the addresses that its sections are given here.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use object::elf::{self, Machine};
 use object::read::{Object, ObjectSection, Relocation, RelocationKind, RelocationTarget};
 use object::{Endianness, File, RelocationFlags};

@@ -1,7 +1,5 @@
 //! Sections with DWARF: those of a kernel stay in its file but for small ones, those of a module are relocated in memory.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::borrow::Cow;
 use std::ops::Range;
 

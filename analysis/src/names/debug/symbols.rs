@@ -1,7 +1,5 @@
 //! Symbols of an ELF file.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use object::Endianness;
 use object::elf::{self, Sym32, Sym64};
 use object::pod::slice_from_bytes;

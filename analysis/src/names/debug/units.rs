@@ -1,7 +1,5 @@
 //! Index of units: addresses of each, without holding more than its place in the file.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::ops::Range;
 
 use gimli::{AttributeValue, DebugAddrBase, DebugRngListsBase, DebugStrOffsetsBase, Section, UnitHeader, UnitType};

@@ -2,8 +2,6 @@
 //!
 //! No size that a file gives decides how much memory is taken: output grows as it is made, up to a limit.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::io::{self, Error, ErrorKind, Read};
 
 use kmemtrace_abi::memory;

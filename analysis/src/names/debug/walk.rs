@@ -1,7 +1,5 @@
 //! Functions at addresses of one unit: the function that holds each, and those that the compiler put into it.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 
 use gimli::{AttributeValue, RangeListsOffset, UnitOffset, UnitRef};

@@ -1,7 +1,5 @@
 //! Sizes of a linked kernel: its symbols by compile unit, else by the file symbols of its table.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::HashMap;
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! Modules below a folder, with debug information: their functions by source file.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! Parts of the kernel's memory: a section's part by its name and flags, and bytes in each.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use object::elf::{SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, SectionFlags};
 
 /// Part of memory that a section becomes.

@@ -1,7 +1,5 @@
 //! Bytes of the kernel's functions and objects by source file.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! Symbols that have a size or name a file, and sections of an ELF file.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use object::elf;
 
 use super::parts::SectionPart;

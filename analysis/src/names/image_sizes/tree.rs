@@ -1,7 +1,5 @@
 //! Sizes of a built tree: the symbols of its objects, each under the source that it is made of.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;

@@ -1,7 +1,5 @@
 //! Compile units of an image: whose the addresses of functions and of objects are.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! Counters of a memory cgroup: `memory: usage 1024kB, limit 2048kB, failcnt 3`, and `Memory cgroup stats for /example:` with a line a
 //! counter in bytes (Linux 5.4 and later), or one line in KB for each cgroup of the tree.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::super::entry::{Fact, Out};
 use super::super::numbers::{Reason, around, number, product, split_once, trimmed, words};
 use crate::open::symbols::{find, rfind};

@@ -3,8 +3,6 @@
 //!
 //! Numbers of the block of pages are counts of pages, so that they wait for the size of a page, which the buddy lines tell.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 mod memcg;
 mod pages;
 mod tasks;

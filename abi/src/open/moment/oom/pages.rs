@@ -1,7 +1,5 @@
 //! Mem-Info: the block of counts of pages, lines of nodes and zones, free blocks, and sums behind them.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::super::entry::{Fact, Out};
 use super::super::numbers::{MAX, first_word, is_digits, number, product, split_once, trimmed, words};
 use crate::open::symbols::find;

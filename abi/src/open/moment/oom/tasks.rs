@@ -1,7 +1,5 @@
 //! The table of tasks: a line a process, in pages.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
-
 use super::super::entry::{Fact, Out};
 use super::super::numbers::{self, number, product, signed, split_once, trimmed, words};
 use crate::open::symbols::find;
