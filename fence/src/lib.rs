@@ -15,7 +15,7 @@ use kmemtrace_abi::text::size::whole_units;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use allocator::{Allocator, refuse};
-pub use limits::{raise_open_files, small_stack};
+pub use limits::{no_signal_for_large_files, raise_open_files, small_stack};
 
 /// Bytes beyond the limit: the program's own data, buffers of files, memory that the allocator keeps for later.
 const MARGIN: u64 = 64 << 20;

@@ -1,7 +1,9 @@
-//! Limits of the process that its caller may have set too low: open files, and the stack.
+//! Limits of the process that its caller may have set too low: open files, the size of a file, and the stack.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use libc::SIGXFSZ;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Smallest stack of the first thread that is enough for the programs, bytes. Frames of a debug build are larger.
@@ -14,6 +16,12 @@ pub fn raise_open_files() {
     let before = getrlimit(Resource::Nofile);
     // Without it there is still the earlier limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, maximum: before.maximum });
+}
+
+/// Has a write beyond the limit of a file's size fail, as on a full disk, where the kernel would end the process with a signal.
+pub fn no_signal_for_large_files() {
+    // Without it the process ends as before.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
 /// Prints a sentence if the stack of the first thread is too small for the program, which the kernel would kill otherwise; returns the

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         return small;
     }
     kmemtrace_fence::raise_open_files();
+    kmemtrace_fence::no_signal_for_large_files();
     if let Some(shell) = options::completions() {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Options::command(), "kmemtrace-check", &mut script);

@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         return small;
     }
     kmemtrace_fence::raise_open_files();
+    kmemtrace_fence::no_signal_for_large_files();
     if std::env::args_os().nth(1).is_some_and(|word| word == pager::WORD) {
         return pager::wait_for_text();
     }

@@ -136,15 +136,16 @@ impl Lines {
         Ok(())
     }
 
-    /// Passes over the rest of a line that is longer than the buffer; the buffer keeps its begin.
+    /// Passes over the rest of a line that is longer than the buffer; the buffer keeps its begin, and has what was read behind the line.
     fn skip_line(&mut self) -> io::Result<()> {
         let mut rest = vec![0; if self.has_ended { 0 } else { MAX_LINE }];
         while !self.has_ended {
             let read = self.source.read_at(&mut rest, self.read)?;
             self.has_ended = read == 0;
-            let end = memchr(b'\n', rest.get(..read).unwrap_or(&rest));
-            self.read = self.read.saturating_add(end.map_or(read, |end| end.saturating_add(1)) as u64);
-            if end.is_some() {
+            self.read = self.read.saturating_add(read as u64);
+            let rest = rest.get(..read).unwrap_or(&rest);
+            if let Some(behind) = memchr(b'\n', rest).and_then(|end| rest.get(end.saturating_add(1)..)) {
+                self.buffer.extend_from_slice(behind);
                 break;
             }
         }
@@ -154,14 +155,21 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Seek, Write};
 
     use super::*;
 
+    /// The lines of a text, which are the same where its file can be read once and in order.
     fn lines(text: &[u8]) -> Vec<(Vec<u8>, u64, bool)> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(text).unwrap();
-        let mut lines = Lines::new(Arc::new(file));
+        file.rewind().unwrap();
+        let all = all_of(Lines::of_made_up(file.try_clone().unwrap()), text);
+        assert_eq!(all, all_of(Lines::new(Arc::new(file)), text));
+        all
+    }
+
+    fn all_of(mut lines: Lines, text: &[u8]) -> Vec<(Vec<u8>, u64, bool)> {
         let mut all = Vec::new();
         while let Some(line) = lines.next().unwrap() {
             assert_eq!(line.number, all.len() as u64 + 1);

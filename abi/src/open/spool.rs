@@ -116,6 +116,9 @@ impl Read for ReadAt<'_> {
     }
 }
 
+/// Zeros in a row that a stream may have, in bytes: they take no room, and `/dev/zero` has no end.
+const MAX_ZEROS: u64 = 4 << 30;
+
 /// Temporary file without a name, which takes at most half of the free space.
 struct Spool {
     file: File,
@@ -126,6 +129,8 @@ struct Spool {
     len: u64,
     /// Bytes that may still be stored.
     room: u64,
+    /// Zeros before the block.
+    zeros: u64,
 }
 
 impl Spool {
@@ -137,7 +142,7 @@ impl Spool {
         let file = unnamed(&dir).map_err(in_dir)?;
         let free = rustix::fs::fstatvfs(&file)?;
         let room = free.f_bavail.saturating_mul(free.f_frsize) / 2;
-        Ok(Spool { file, dir, block: Vec::with_capacity(BLOCK), len: 0, room })
+        Ok(Spool { file, dir, block: Vec::with_capacity(BLOCK), len: 0, room, zeros: 0 })
     }
 
     fn fill(from: &mut impl Read) -> io::Result<File> {
@@ -150,6 +155,13 @@ impl Spool {
         if self.block.iter().any(|&byte| byte != 0) {
             self.room = self.room.checked_sub(self.block.len() as u64).ok_or_else(|| self.is_full())?;
             self.file.write_all_at(&self.block, self.len)?;
+            self.zeros = 0;
+        } else {
+            self.zeros = self.zeros.saturating_add(self.block.len() as u64);
+            if self.zeros > MAX_ZEROS {
+                let what = "more than 4 GiB of zeros on end: name the file, if there is one, in place of a stream";
+                return Err(io::Error::new(ErrorKind::InvalidData, what));
+            }
         }
         self.len = self.written();
         self.block.clear();

@@ -102,7 +102,7 @@ pub struct FigureEntry {
 pub(crate) trait Sum: Copy {
     /// The sum, if it is known.
     fn known(self) -> Option<u128>;
-    /// The sum of both, as far as they are known.
+    /// The sum of both, as far as they are known; the largest number where a text tells more than fits.
     fn plus(self, other: Self) -> Self;
     /// What this sum has more than a part of it; nothing of what is not known.
     fn less(self, part: Self) -> Self;
@@ -118,7 +118,7 @@ macro_rules! sums {
             }
 
             fn plus(self, other: $type) -> $type {
-                self + other
+                self.saturating_add(other)
             }
 
             fn less(self, part: $type) -> $type {
@@ -136,7 +136,7 @@ macro_rules! sums {
             }
 
             fn plus(self, other: Option<$type>) -> Option<$type> {
-                self.zip(other).map(|(sum, more)| sum + more).or(self).or(other)
+                self.zip(other).map(|(sum, more)| sum.saturating_add(more)).or(self).or(other)
             }
 
             fn less(self, part: Option<$type>) -> Option<$type> {

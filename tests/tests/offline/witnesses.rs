@@ -155,6 +155,18 @@ fn lines_of_allocinfo_are_rows_by_source() {
 }
 
 #[test]
+fn numbers_that_no_machine_has_end_no_view() {
+    let dir = Directory::on_disk();
+    let lines = ["a", "b", "c"].map(|name| format!("{0} {0} mm/slub.c:1 func:{name}\n", i64::MAX));
+    let head = &ALLOCINFO[..ALLOCINFO.find("       16384").unwrap()];
+    let path = written(&dir, "allocinfo", &format!("{head}{}", lines.concat()));
+    for view in ["summary", "sites", "tree", "modules", "account", "live", "growth", "caches"] {
+        let output = run("kmemtrace-report", &[view], &[&path]);
+        assert!(matches!(output.status.code(), Some(0..=3)), "{view}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
 fn objects_of_kmemleak_have_threads_and_sites() {
     let dir = Directory::on_disk();
     let path = written(&dir, "kmemleak", KMEMLEAK);
