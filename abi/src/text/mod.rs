@@ -6,5 +6,6 @@ pub mod escape;
 pub mod glob;
 pub mod memstrack;
 pub mod size;
+pub(crate) mod split;
 pub mod units;
 pub mod wrap;

@@ -14,8 +14,9 @@
 
 use memchr::{memchr, memmem};
 
-use super::head::{Form, Head, Time, decimal, flags, rsplit_once, split_once};
+use super::head::{Form, Head, Time, decimal, flags};
 use super::sites;
+use crate::text::split::{rsplit_once, split_once};
 
 /// Columns of a task and its number; more where they do not fit.
 const TASK_COLUMNS: usize = 14;

@@ -10,8 +10,6 @@
 //! A task's name has any bytes, in 16 columns (8 in latency format), so the line is cut there. Where somebody has taken blanks off,
 //! or perf did not pad the name, the last place counts at which the rest fits.
 
-use memchr::{memchr, memrchr};
-
 use crate::open::moment::noise::without_prefixes;
 
 /// Columns of a task's name.
@@ -196,18 +194,6 @@ pub(super) fn strip(line: &[u8]) -> Option<&[u8]> {
     let behind = at.and_then(|at| line.get(at..)?.strip_prefix(KERNEL));
     let rest = without_prefixes(behind.unwrap_or(line));
     (rest.len() < line.len()).then_some(rest)
-}
-
-/// Text before the first such byte, and behind it.
-pub(super) fn split_once(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
-    let (before, rest) = text.split_at_checked(memchr(byte, text)?)?;
-    Some((before, rest.get(1..)?))
-}
-
-/// Text before the last such byte, and behind it.
-pub(super) fn rsplit_once(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
-    let (before, rest) = text.split_at_checked(memrchr(byte, text)?)?;
-    Some((before, rest.get(1..)?))
 }
 
 /// The decimal number at the start, and what follows it.

@@ -4,10 +4,11 @@
 use memchr::memchr;
 
 use super::graph::{self, Call};
-use super::head::{decimal, hexadecimal, split_once};
+use super::head::{decimal, hexadecimal};
 use crate::event::{Action, Space};
 use crate::kernel::profile::{self, EventProfile, Size};
 use crate::kernel::release::Release;
+use crate::text::split::split_once;
 
 /// Content of a line behind the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

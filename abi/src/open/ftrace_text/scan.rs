@@ -7,7 +7,7 @@ use std::io;
 use super::buffers::{BufferFacts, Buffers};
 use super::entry::{Entry, entry};
 use super::graph::{Call, Task};
-use super::head::{Form, Head, Time, decimal, split_once, strip};
+use super::head::{Form, Head, Time, decimal, strip};
 use super::record::{self, Caller, Content, Pointer};
 use super::refusal::{self, Refusal};
 use super::sites::{self, Sites};
@@ -20,6 +20,7 @@ use crate::kernel::release::Release;
 use crate::open::lines::{Line, Lines};
 use crate::open::listing::MAX_CPUS;
 use crate::stream::report::MAX_FAULTS;
+use crate::text::split::split_once;
 
 /// Limit of gaps: more of them become one.
 const MAX_GAPS: usize = 1 << 16;

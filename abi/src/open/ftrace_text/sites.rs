@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::head::{hexadecimal, rsplit_once, split_once};
+use super::head::hexadecimal;
 use crate::open::symbols::{Frame, Symbols, number, rfind};
+use crate::text::split::{rsplit_once, split_once};
 
 /// Limit of different words, so that no text decides how much memory is taken; kernels have some ten thousand call-sites.
 const MAX_WORDS: usize = 1 << 18;

@@ -3,10 +3,11 @@
 
 use memchr::memmem;
 
-use super::head::{decimal, hexadecimal, rsplit_once, split_once};
+use super::head::{decimal, hexadecimal};
 use super::record::{Caller, Pointer, pointer};
 use super::sites;
 use crate::event::{Mark, Span};
+use crate::text::split::{rsplit_once, split_once};
 
 /// Numbers of an event; one that the line has not is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

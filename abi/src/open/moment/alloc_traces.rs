@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 use super::entry::{Beside, Entry, EntryKind, Fact, FormName, Out, Reader, Site, Took, Traces, Trouble};
-use super::numbers::{Reason, around, first_word, number, product, signed, split_once, trimmed, words};
+use super::numbers::{Reason, around, first_word, number, product, signed, trimmed, words};
 use super::places;
 use crate::event::Kind;
 use crate::kernel::kmalloc::{class_bytes, is_kmalloc};
 use crate::open::symbols::{Frame, find};
+use crate::text::split::split_once;
 
 /// Why a list of frees is refused.
 const FREES: &str = "lists objects by their previous free, which does not tell who holds them; read alloc_traces of the same cache, or \

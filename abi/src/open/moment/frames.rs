@@ -2,8 +2,9 @@
 
 use memchr::{memchr, memrchr};
 
-use super::numbers::{around, is_digits, split_before, split_once};
+use super::numbers::{around, is_digits, split_before};
 use crate::open::symbols::Frame;
+use crate::text::split::split_once;
 use crate::trace::is_made_up;
 
 /// A frame, whatever program has printed it:

@@ -1,6 +1,6 @@
 //! Words, numbers and sizes of a line.
 
-use memchr::memchr;
+use crate::text::split::split_once;
 
 /// Largest number, and largest sum of bytes, that a text may have.
 pub(super) const MAX: u64 = i64::MAX as u64;
@@ -26,11 +26,6 @@ pub(super) fn first_word(line: &[u8]) -> (&[u8], &[u8]) {
 pub(super) fn split_before(text: &[u8], is_end: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| is_end(*byte));
     end.and_then(|end| text.split_at_checked(end)).unwrap_or((text, b""))
-}
-
-/// The text before the first byte of this value, and the text behind it.
-pub(super) fn split_once(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
-    around(text, memchr(byte, text)?, 1)
 }
 
 /// The text before the place `at`, and the text behind the `len` bytes there; `None` where the text ends before these do.

@@ -2,9 +2,10 @@
 
 use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
 
-use super::numbers::{MAX, OUT_OF_RANGE, Reason, around, is_digits, split_before, split_once};
+use super::numbers::{MAX, OUT_OF_RANGE, Reason, around, is_digits, split_before};
 use crate::open::symbols::{find, rfind};
 use crate::owner::Allocators;
+use crate::text::split::split_once;
 
 /// Why a header's block is left out.
 pub(super) const NO_ORDER: Reason = "has no order";

@@ -7,11 +7,12 @@
 //! ```
 
 use super::entry::{Beside, Entry, EntryKind, Out, Reader, Site, Took, Trouble};
-use super::numbers::{Reason, around, is_digits, number, product, split_once, trimmed, words};
+use super::numbers::{Reason, around, is_digits, number, product, trimmed, words};
 use crate::event::Kind;
 use crate::kernel::kmalloc::is_kmalloc;
 use crate::listed::SlabColumns;
 use crate::open::symbols::{find, rfind};
+use crate::text::split::split_once;
 
 const HEAD: &[u8] = b"slabinfo - version:";
 const COLUMNS: &[u8] = b"# name ";

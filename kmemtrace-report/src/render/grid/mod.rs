@@ -113,7 +113,7 @@ impl Grid<'_> {
     fn needs(&self, rows: impl Iterator<Item = Vec<Cell>>) -> io::Result<Vec<Need>> {
         let sites = self.columns.iter().filter(|column| column.holds == Holds::Site).count();
         let fifths = if sites > 1 { FIFTHS.1 } else { FIFTHS.0 };
-        let share = self.screen.width.unwrap_or(0) * fifths / 5 / sites.max(1);
+        let share = self.screen.width.unwrap_or(0).saturating_mul(fifths) / 5 / sites.max(1);
         let of_column = |column: &Column<'_>| Need {
             width: cut::width(column.title),
             site: (column.holds == Holds::Site).then_some(share),

@@ -2,8 +2,9 @@
 //! counter in bytes (Linux 5.4 and later), or one line in KB for each cgroup of the tree.
 
 use super::super::entry::{Fact, Out};
-use super::super::numbers::{Reason, around, number, product, split_once, trimmed, words};
+use super::super::numbers::{Reason, around, number, product, trimmed, words};
 use crate::open::symbols::{find, rfind};
+use crate::text::split::split_once;
 
 const USAGE: &[u8] = b"memory: usage ";
 const STATS: &[u8] = b"Memory cgroup stats for ";

@@ -1,8 +1,9 @@
 //! Mem-Info: the block of counts of pages, lines of nodes and zones, free blocks, and sums behind them.
 
 use super::super::entry::{Fact, Out};
-use super::super::numbers::{MAX, first_word, is_digits, number, product, split_once, trimmed, words};
+use super::super::numbers::{MAX, first_word, is_digits, number, product, trimmed, words};
 use crate::open::symbols::find;
+use crate::text::split::split_once;
 
 /// The block's first counter; kernels without lists of their own for files (before 2.6.28) have another.
 const FIRST: &[u8] = b"active_anon:";

@@ -1,8 +1,9 @@
 //! The table of tasks: a line a process, in pages.
 
 use super::super::entry::{Fact, Out};
-use super::super::numbers::{self, number, product, signed, split_once, trimmed, words};
+use super::super::numbers::{self, number, product, signed, trimmed, words};
 use crate::open::symbols::find;
+use crate::text::split::split_once;
 
 /// Numbers before the name where the head of the table was lost: `uid tgid total_vm rss pgtables_bytes swapents oom_score_adj`.
 const USUAL_COLUMNS: usize = 7;
