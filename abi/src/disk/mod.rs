@@ -8,7 +8,7 @@ pub(crate) mod blocks;
 pub mod end_block;
 pub mod expand;
 pub(crate) mod feed;
-mod hole;
+pub(crate) mod hole;
 pub mod left_out;
 #[cfg(feature = "inputs")]
 pub(crate) mod part;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use memchr::memchr;
 
+use crate::disk::hole::{self, Zeros};
+
 /// Largest length of a line, in bytes: longer ones are cut.
 pub(crate) const MAX_LINE: usize = 64 << 10;
 /// Bytes read at once.
@@ -55,6 +57,8 @@ pub(crate) struct Lines {
     read: u64,
     number: u64,
     has_ended: bool,
+    /// Zeros that were passed over last.
+    zeros: Zeros,
 }
 
 impl Lines {
@@ -68,7 +72,7 @@ impl Lines {
     }
 
     fn of(source: Source) -> Lines {
-        Lines { source, buffer: Vec::new(), taken: 0, read: 0, number: 0, has_ended: false }
+        Lines { source, buffer: Vec::new(), taken: 0, read: 0, number: 0, has_ended: false, zeros: Zeros::default() }
     }
 
     /// Bytes handed out.
@@ -148,6 +152,23 @@ impl Lines {
                 self.buffer.extend_from_slice(behind);
                 break;
             }
+            if rest.iter().all(|&byte| byte == 0) {
+                let zeros = self.zeros.add(self.read, rest.len() as u64);
+                self.skip_hole(zeros)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over a hole behind so many zeros: it has no end of a line, and may have TiB.
+    fn skip_hole(&mut self, zeros: u64) -> io::Result<()> {
+        let Source::Stored(file) = &self.source else { return Ok(()) };
+        match hole::behind(file, self.read, zeros)? {
+            Some(data) => self.read = data,
+            None => {
+                self.read = file.metadata()?.len().max(self.read);
+                self.has_ended = true;
+            }
         }
         Ok(())
     }
@@ -184,6 +205,26 @@ mod tests {
         let all = lines(b"one\r\n\ntwo");
         assert_eq!(all, [(b"one".to_vec(), 0, true), (Vec::new(), 5, true), (b"two".to_vec(), 6, false)]);
         assert!(lines(b"").is_empty());
+    }
+
+    #[test]
+    fn a_hole_is_passed_over() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(b"one\n", 0).unwrap();
+        file.write_all_at(b"x\ntwo\n", 1 << 43).unwrap();
+        let file = Arc::new(file);
+        for len in [(1 << 43) + 6, 1 << 44] {
+            file.set_len(len).unwrap();
+            let mut lines = Lines::new(Arc::clone(&file));
+            let mut all = Vec::new();
+            while let Some(line) = lines.next().unwrap() {
+                all.push((line.bytes.len(), line.offset, line.is_whole));
+            }
+            assert_eq!(all[0], (3, 0, true));
+            assert_eq!(all[2], (3, (1 << 43) + 2, true));
+            assert!(all[1].0 >= MAX_LINE && all[1].1 == 4 && all.len() == if len == 1 << 44 { 4 } else { 3 });
+            assert_eq!(lines.bytes_read(), len);
+        }
     }
 
     #[test]

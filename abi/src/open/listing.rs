@@ -8,6 +8,7 @@ use super::{foreign, regular};
 use crate::disk::block::MAGIC;
 use crate::disk::blocks::BlockReader;
 use crate::kernel::relay;
+use crate::memory::OverLimit;
 use crate::stream::CpuStream;
 use crate::trace::OpenError;
 
@@ -35,7 +36,10 @@ pub(super) struct FoundFile {
 }
 
 pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> OpenError + '_ {
-    |error| OpenError::Io { path: path.to_owned(), error }
+    |error| match error.get_ref().and_then(|inner| inner.downcast_ref::<OverLimit>()) {
+        Some(&over) => OpenError::Memory { path: path.to_owned(), over },
+        None => OpenError::Io { path: path.to_owned(), error },
+    }
 }
 
 pub(super) fn is_dir(path: &Path) -> Result<bool, OpenError> {

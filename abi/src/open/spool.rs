@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use flate2::bufread::MultiGzDecoder;
+use memchr::memchr_iter;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::utf16::{self, Decoder};
@@ -20,7 +21,11 @@ const MAX_XZ: u64 = 64 << 20;
 /// Largest ratio of unpacked to packed bytes that is believed. It is zlib's largest; texts have some 20.
 const MAX_RATIO: u64 = 1032;
 /// Bytes that any file may unpack to.
-const LEAST_UNPACKED: u64 = 64 << 20;
+const LEAST_UNPACKED: u64 = 16 << 20;
+/// Ends of lines that a packed byte may unpack to: ten times those of any text. A line takes longer than its bytes.
+const MAX_LINES: u64 = 32;
+/// Ends of lines that any file may unpack to.
+const LEAST_LINES: u64 = 4 << 20;
 /// First bytes of packed files.
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
@@ -49,17 +54,17 @@ pub(super) fn copy(from: &mut impl Read) -> io::Result<File> {
 /// The file that was packed into `file`; `None` for a file that is not packed. `sample` is its first bytes.
 pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
     let mut packed = BufReader::with_capacity(BLOCK, ReadAt::new(file));
-    let most = file.metadata()?.len().saturating_mul(MAX_RATIO).saturating_add(LEAST_UNPACKED);
+    let spool = || -> io::Result<Spool> { Ok(Spool { most: Some(Most::of(file.metadata()?.len())), ..Spool::new()? }) };
     let unpacked = if sample.starts_with(GZIP) {
-        Spool::fill(&mut AtMost(MultiGzDecoder::new(packed), most))
+        spool()?.filled(&mut MultiGzDecoder::new(packed))
     } else if sample.starts_with(ZSTD) {
         let mut decoder = zstd::Decoder::with_buffer(packed)?;
         // The window of `zstd --long`, and no more: it decides how much memory is taken.
         decoder.window_log_max(27)?;
-        Spool::fill(&mut AtMost(decoder, most))
+        spool()?.filled(&mut decoder)
     } else if sample.starts_with(XZ) {
-        let mut spool = Spool::new()?;
-        unpack_xz(&mut packed, &mut spool, most)?;
+        let mut spool = spool()?;
+        unpack_xz(&mut packed, &mut spool)?;
         spool.finish()
     } else if let Some(order) = utf16::order(sample) {
         Spool::fill(&mut Decoder::new(packed, order))
@@ -69,18 +74,34 @@ pub(super) fn unpacked(file: &File, sample: &[u8]) -> io::Result<Option<File>> {
     unpacked.map(Some)
 }
 
-/// Reader of at most so many bytes; more are an error.
-struct AtMost<R>(R, u64);
+/// What a packed file may still unpack to.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    bytes: u64,
+    lines: u64,
+}
 
-impl<R: Read> Read for AtMost<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.0.read(buffer)?;
-        self.1 = self.1.checked_sub(len as u64).ok_or_else(too_large)?;
-        Ok(len)
+impl Most {
+    /// Of a file of so many bytes.
+    fn of(packed: u64) -> Most {
+        Most { bytes: most_unpacked(packed), lines: packed.saturating_mul(MAX_LINES).saturating_add(LEAST_LINES) }
+    }
+
+    /// Takes bytes that were unpacked.
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let lines = memchr_iter(b'\n', bytes).count() as u64;
+        let left = self.bytes.checked_sub(bytes.len() as u64).zip(self.lines.checked_sub(lines));
+        (self.bytes, self.lines) = left.ok_or_else(too_large)?;
+        Ok(())
     }
 }
 
-fn too_large() -> io::Error {
+/// Bytes that so many packed bytes may unpack to.
+pub(super) fn most_unpacked(packed: u64) -> u64 {
+    packed.saturating_mul(MAX_RATIO).saturating_add(LEAST_UNPACKED)
+}
+
+pub(super) fn too_large() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "it unpacks to far more than any trace does")
 }
 
@@ -131,6 +152,8 @@ struct Spool {
     room: u64,
     /// Zeros before the block.
     zeros: u64,
+    /// Limit of what was packed.
+    most: Option<Most>,
 }
 
 impl Spool {
@@ -142,16 +165,22 @@ impl Spool {
         let file = unnamed(&dir).map_err(in_dir)?;
         let free = rustix::fs::fstatvfs(&file)?;
         let room = free.f_bavail.saturating_mul(free.f_frsize) / 2;
-        Ok(Spool { file, dir, block: Vec::with_capacity(BLOCK), len: 0, room, zeros: 0 })
+        Ok(Spool { file, dir, block: Vec::with_capacity(BLOCK), len: 0, room, zeros: 0, most: None })
     }
 
     fn fill(from: &mut impl Read) -> io::Result<File> {
-        let mut spool = Spool::new()?;
-        io::copy(from, &mut spool)?;
-        spool.finish()
+        Spool::new()?.filled(from)
+    }
+
+    fn filled(mut self, from: &mut impl Read) -> io::Result<File> {
+        io::copy(from, &mut self)?;
+        self.finish()
     }
 
     fn write_block(&mut self) -> io::Result<()> {
+        if let Some(most) = &mut self.most {
+            most.take(&self.block)?;
+        }
         if self.block.iter().any(|&byte| byte != 0) {
             self.room = self.room.checked_sub(self.block.len() as u64).ok_or_else(|| self.is_full())?;
             self.file.write_all_at(&self.block, self.len)?;
@@ -217,9 +246,8 @@ fn unnamed(dir: &PathBuf) -> io::Result<File> {
     Ok(File::from(file))
 }
 
-/// Expands an xz file (tukaani.org/xz/xz-file-format.txt) to `most` bytes: streams of blocks with the filter LZMA2 alone. Checksums are not
-/// compared.
-fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool, most: u64) -> io::Result<()> {
+/// Expands an xz file (tukaani.org/xz/xz-file-format.txt): streams of blocks with the filter LZMA2 alone. Checksums are not compared.
+fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool) -> io::Result<()> {
     loop {
         // Streams follow one another, with padding of zeros between.
         while packed.fill_buf()?.first() == Some(&0) {
@@ -234,7 +262,7 @@ fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool, most: u64) -> io::Resul
             0 => 0,
             kind => 4 << (kind.saturating_sub(1) / 3),
         };
-        while unpack_block(packed, out, (check, most))? {}
+        while unpack_block(packed, out, check)? {}
         // The index repeats sizes; its records are variable-length numbers, a multiple of four bytes in all, then a checksum.
         let mut index = 1;
         let records = number(packed, &mut index)?;
@@ -246,7 +274,7 @@ fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool, most: u64) -> io::Resul
 }
 
 /// Expands one block, whose checksum has `check` bytes; false at the index, whose first byte is taken.
-fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, (check, most): (u64, u64)) -> io::Result<bool> {
+fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, check: u64) -> io::Result<bool> {
     let [size] = take(packed)?;
     if size == 0 {
         return Ok(false);
@@ -265,9 +293,11 @@ fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, (check, most): (u64,
     }
     let mut read = 0;
     while let Some(chunks) = next_chunks(packed, &mut read)? {
-        lzma_rs::lzma2_decompress(&mut &chunks[..], out).map_err(|_| bad_xz("is damaged"))?;
-        if out.written() > most {
-            return Err(too_large());
+        if let Err(error) = lzma_rs::lzma2_decompress(&mut &chunks[..], out) {
+            return Err(match error {
+                lzma_rs::error::Error::IoError(error) if error.kind() != ErrorKind::UnexpectedEof => error,
+                _ => bad_xz("is damaged"),
+            });
         }
     }
     // The header is a multiple of four bytes long.
@@ -387,6 +417,18 @@ mod tests {
             assert!(unpack(&packed[..packed.len() / 2]).is_err());
         }
         assert!(unpack(b"neither").unwrap().is_none());
+    }
+
+    #[test]
+    fn what_unpacks_to_more_than_any_trace_is_refused() {
+        let packed = |bytes: &[u8]| unpack(&zstd::encode_all(bytes, 1).unwrap()).map(|bytes| bytes.unwrap().len());
+        let told = |error: io::Error| error.to_string().contains("unpacks to far more");
+        let most = LEAST_UNPACKED as usize;
+        assert_eq!(packed(&vec![b'x'; most]).unwrap(), most);
+        assert!(packed(&vec![b'x'; 2 * most]).is_err_and(told));
+        let most = LEAST_LINES as usize;
+        assert_eq!(packed(&vec![b'\n'; most]).unwrap(), most);
+        assert!(packed(&vec![b'\n'; 2 * most]).is_err_and(told));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::disk::block::Counters;
-use crate::fault::{Fault, Verdict};
+use crate::fault::{Code, Fault, Verdict};
 use crate::kernel::unknown::UnknownEvents;
 
 /// Kernel interfaces that a recording takes its events from.
@@ -108,5 +108,17 @@ impl FileReport {
         } else {
             self.faults_left_out = self.faults_left_out.saturating_add(1);
         }
+    }
+
+    /// As [`FileReport::add`], of which a file may have millions: only those that are kept get their message.
+    pub(crate) fn add_one_of_many(
+        &mut self,
+        code: Code,
+        offset: u64,
+        block: Option<u64>,
+        message: impl FnOnce() -> String,
+    ) {
+        let message = if self.faults.len() < MAX_FAULTS { message() } else { String::new() };
+        self.add(Fault { code, offset, block, message });
     }
 }

@@ -7,7 +7,7 @@ use super::state::StreamState;
 use super::waiting::WaitingSink;
 use crate::disk::blocks::{Block, Ending, Window};
 use crate::event::{Event, EventSink, Gap, GapCause, Names};
-use crate::fault::{Code, Fault};
+use crate::fault::Code;
 use crate::kernel::decoder::RecordError;
 use crate::kernel::stack_record::StackFormat;
 use crate::kernel::subbuffer::{Missed, Record, RecordSource, SubBuffer, SubBufferError, trimmed_len};
@@ -65,7 +65,7 @@ impl StreamState {
                     return Some(Ending::Whole);
                 }
                 let message =
-                    format!("ends inside the sub-buffer at byte {}; every earlier one is whole", place.offset);
+                    || format!("ends inside the sub-buffer at byte {}; every earlier one is whole", place.offset);
                 self.place_fault(Code::SubBufferCut, place, message);
                 return Some(Ending::Cut);
             };
@@ -81,7 +81,7 @@ impl StreamState {
             window.advance(size);
             let hole = if zeros { window.skip_hole(size, size) } else { 0 };
             if hole > 0 {
-                let message = format!("the file has a hole of {hole} bytes at byte {}", place.offset);
+                let message = || format!("the file has a hole of {hole} bytes at byte {}", place.offset);
                 self.place_fault(Code::BadSubBuffer, place, message);
                 self.damage();
             }
@@ -227,7 +227,7 @@ impl StreamState {
             }
             _ => (Code::CutInBlock, Ending::Cut, format!("cannot be read from byte {at} on: {error}")),
         };
-        self.place_fault(code, place, message);
+        self.place_fault(code, place, || message);
         ending
     }
 
@@ -276,7 +276,7 @@ impl StreamState {
     /// A record that cannot be decoded; `is_after_gap`: a gap was handed over just before it.
     #[cold]
     fn bad_record(&mut self, error: RecordError, place: SubBufferPlace, is_after_gap: bool) {
-        self.place_fault(Code::BadRecord, place, format!("{}: {error}", place.sub_buffer()));
+        self.place_fault(Code::BadRecord, place, || format!("{}: {error}", place.sub_buffer()));
         if is_after_gap {
             self.damaged = true;
         } else {
@@ -293,18 +293,18 @@ impl StreamState {
     /// An entry that cannot be one: what follows it in the sub-buffer is lost.
     #[cold]
     fn bad_entry(&mut self, error: SubBufferError, place: SubBufferPlace) {
-        self.place_fault(Code::BadSubBuffer, place, format!("{}: {error}", place.sub_buffer()));
+        self.place_fault(Code::BadSubBuffer, place, || format!("{}: {error}", place.sub_buffer()));
         self.damage_in_sub_buffer();
     }
 
     #[cold]
     fn bad_sub_buffer(&mut self, error: SubBufferError, from: usize, place: SubBufferPlace) {
-        self.place_fault(Code::BadSubBuffer, place, format!("{}: {error}", place.at(from).sub_buffer()));
+        self.place_fault(Code::BadSubBuffer, place, || format!("{}: {error}", place.at(from).sub_buffer()));
         self.damage();
     }
 
     #[cold]
-    pub(super) fn place_fault(&mut self, code: Code, place: SubBufferPlace, message: String) {
-        self.report.add(Fault { code, offset: place.offset, block: place.block, message });
+    pub(super) fn place_fault(&mut self, code: Code, place: SubBufferPlace, message: impl FnOnce() -> String) {
+        self.report.add_one_of_many(code, place.offset, place.block, message);
     }
 }

@@ -4,15 +4,16 @@
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use kmemtrace_abi::disk::block::{BlockInfo, FLAG_ZSTD, HEADER_BYTES, Header, NO_CPU, block, item, kind, seal};
+use kmemtrace_abi::event::StreamItem;
 use kmemtrace_tests::generate::{Options, Random, Shape, trace_dir, tree, workload};
 use kmemtrace_tests::measured::{self, Ran};
-use kmemtrace_tests::programs::{json, program, text, until};
+use kmemtrace_tests::programs::{data, json, program, text, until};
 use kmemtrace_tests::recording::Directory;
 use kmemtrace_tests::runs;
 use rustix::process::{Pid, Signal, kill_process};
@@ -53,6 +54,19 @@ fn is_refused(ran: &Ran) {
 
 fn trace(cpus: u32, events: usize) -> Directory {
     Directory::new(&trace_dir(&workload(1, &Options::plain(Shape::plain(), cpus, events)), 1))
+}
+
+/// A trace whose events have call sites of their own, `STEXT` + 16 for the first and 16 more for each other one.
+fn trace_of_sites(sites: u64) -> Directory {
+    let mut workload = workload(1, &Options::plain(Shape::plain(), 1, 4 * sites as usize));
+    let events = workload.cpus.iter_mut().flat_map(|cpu| &mut cpu.items).filter_map(|item| match item {
+        StreamItem::Event(event) if event.call_site != 0 => Some(event),
+        _ => None,
+    });
+    for (event, n) in events.zip((0..sites).cycle()) {
+        event.call_site = STEXT + 16 * (n + 1);
+    }
+    Directory::new(&trace_dir(&workload, 1))
 }
 
 /// The first block of a file, and its header.
@@ -115,7 +129,7 @@ fn a_name_of_megabytes_is_cut_for_all_call_sites() {
 
 #[test]
 fn symbols_at_one_address_are_looked_through_once() {
-    let dir = trace(2, 4000);
+    let dir = trace_of_sites(10_000);
     let line = b"ffffffff00000000 d x\n";
     let data = line.repeat((WHOLE - 8) / line.len());
     let code = b"ffffffff00000000 t all\nffffffffffffff00 T end\n".to_vec();
@@ -251,8 +265,9 @@ fn elf(sections: &[(&str, u32, Vec<u8>, u32)]) -> Vec<u8> {
     let mut names = b"\0.shstrtab\0".to_vec();
     let mut bytes = vec![0; 64];
     let mut headers = vec![0; 64];
-    let mut add = |name: u32, kind: u32, content: &[u8], link: u32, bytes: &mut Vec<u8>| {
+    let mut add = |name: u32, kind: u32, flags: u8, content: &[u8], link: u32, bytes: &mut Vec<u8>| {
         let mut header = [0; 64];
+        header[8] = flags;
         header[0..4].copy_from_slice(&name.to_le_bytes());
         header[4..8].copy_from_slice(&kind.to_le_bytes());
         header[24..32].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
@@ -269,17 +284,24 @@ fn elf(sections: &[(&str, u32, Vec<u8>, u32)]) -> Vec<u8> {
         let at = names.len() as u32;
         names.extend_from_slice(name.as_bytes());
         names.push(0);
-        add(at, *kind, content, *link, &mut bytes);
+        // Code is loaded, and can be executed.
+        add(at, *kind, if *name == ".text" { 6 } else { 0 }, content, *link, &mut bytes);
     }
-    add(1, 3, &names, 0, &mut bytes);
-    let count = sections.len() as u16 + 2;
+    add(1, 3, 0, &names, 0, &mut bytes);
+    let all = sections.len() + 2;
+    // More sections than the header can count are counted in the first section's.
+    let (count, last) = if all < 0xff00 { (all as u16, all as u16 - 1) } else { (0, 0xffff) };
+    if count == 0 {
+        headers[32..40].copy_from_slice(&(all as u64).to_le_bytes());
+        headers[40..44].copy_from_slice(&(all as u32 - 1).to_le_bytes());
+    }
     let table = bytes.len() as u64;
     bytes.extend_from_slice(&headers);
     bytes[..8].copy_from_slice(b"\x7fELF\x02\x01\x01\0");
     bytes[16..20].copy_from_slice(&[2, 0, 62, 0]);
     bytes[20..24].copy_from_slice(&1u32.to_le_bytes());
     bytes[40..48].copy_from_slice(&table.to_le_bytes());
-    for (at, value) in [(52, 64u16), (58, 64), (60, count), (62, count - 1)] {
+    for (at, value) in [(52, 64u16), (58, 64), (60, count), (62, last)] {
         bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
     }
     bytes
@@ -508,28 +530,42 @@ fn maps_of_names_take_steps_and_memory_by_what_is_stored() {
     assert!(ran.stderr.contains("its contents need more than the 64.0 MiB of --max-memory"), "{}", ran.stderr);
 }
 
-/// As many areas as are read, none of which takes any file.
+/// Thousands of areas, none of which takes any of thousands of files.
 #[test]
 fn areas_take_steps_by_what_is_stored() {
-    let dir = Directory::new(&[]);
-    dir.write("map", &map_of(b"/fs/ext4/inode.c\nall\n"));
-    let map = dir.file("map");
-    let areas = b"a\t*a*a*a*a*a*b\n".repeat(131_072);
-    named(256, "--areas", &["--by", "area", "--names", map.to_str().unwrap()], &areas);
+    const SITES: u64 = 3000;
+    let dir = trace_of_sites(SITES);
+    let symbols: String = (1..=SITES).map(|n| format!("{:x} t f{n}\n", STEXT + 16 * n - 8)).collect();
+    let symbols = format!("{STEXT:x} T _stext\n{symbols}ffffffffffffff00 T end\n");
+    set_meta(&dir, &[(item::KALLSYMS, symbols.into_bytes())]);
+    let names: String = (1..=SITES).map(|n| format!("/{}b{n}.c\nf{n}\n", "aaaa/".repeat(20))).collect();
+    dir.write("map", &map_of(names.as_bytes()));
+    let areas = b"a\t*a*a*a*a*a*b\n".repeat(20_000);
+    dir.write("areas", &areas);
+    let [map, list] = ["map", "areas"].map(|name| dir.file(name).display().to_string());
+    let arguments = ["sites", "--by", "area", "--format", "json", "--names", &map, "--areas", &list];
+    let ran = run_within(256, "kmemtrace-report", &arguments, &[dir.path()]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(json(&ran.stdout)["rows"].as_array().is_some_and(|rows| !rows.is_empty()));
 }
 
-/// A module's debug file with as many sections as its section table holds.
+/// A module's debug file with hundreds of thousands of sections of one name.
 #[test]
 fn sections_of_a_modules_debug_file_take_linear_time() {
     let dir = trace(1, 8000);
     let release = "6.18.1";
+    let some = || vec![0; 16];
     let mut sections = vec![(".note.gnu.build-id", 7, note(), 0)];
-    sections.extend((0..60_000).map(|_| (".text", 1, Vec::new(), 0)));
+    sections.extend([".debug_info", ".debug_line", ".debug_abbrev"].map(|name| (name, 1, some(), 0)));
+    sections.extend((0..200_000).map(|_| (".text", 1, Vec::new(), 0)));
     let symbols = format!("{STEXT:x} t all\t[toy]\nffffffffffffff00 t end\t[toy]\n");
     let id: String = BUILD_ID.iter().map(|byte| format!("{byte:02x}")).collect();
     let info = format!("toy {id} drivers/toy{}\n", format!(" .text={STEXT:#x}").repeat(10_000));
     set_meta(&dir, &[(item::KALLSYMS, symbols.into_bytes()), (item::MODULE_INFO, info.into_bytes())]);
-    dir.write(&format!("debug/lib/modules/{release}/kernel/drivers/toy.ko"), &elf(&sections));
+    let mut module = elf(&sections);
+    // A module is no program.
+    module[16] = 1;
+    dir.write(&format!("debug/lib/modules/{release}/kernel/drivers/toy.ko"), &module);
     let debug = dir.file("debug");
     let arguments = ["sites", "--format", "json", "--debug-dir", debug.to_str().unwrap()];
     let ran = run_within(128, "kmemtrace-report", &arguments, &[dir.path()]);
@@ -579,4 +615,214 @@ fn a_signal_ends_the_following_of_a_file_with_a_hole() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     until("the report has ended", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Has both readers read a file within 64 MiB, and within four times the time that its size explains.
+fn both_within(file: &Path, view: &str) -> [Ran; 2] {
+    let stored = fs::metadata(file).map_or(0, |data| if data.is_dir() { 0 } else { data.blocks() * 512 });
+    let allowed = Duration::from_secs(2) + Duration::from_secs(10) * (stored as u32).div_ceil(1 << 20);
+    [("kmemtrace-report", &[view][..]), ("kmemtrace-check", &[])].map(|(name, arguments)| {
+        let ran = run_within(64, name, arguments, &[file]);
+        assert!(ran.status.is_some_and(|status| status <= 3), "{name}: {:?} {}", ran.status, ran.stderr);
+        assert!(ran.processor < 4 * allowed, "{name} {file:?}: {:?} of {allowed:?}", ran.processor);
+        ran
+    })
+}
+
+/// Sub-buffers full of records that are too short for an event, in blocks of 16 MiB.
+#[test]
+fn records_without_a_body_cost_what_is_stored() {
+    let dir = trace(1, 3000);
+    let (header, first) = first_block(&fs::read(dir.file("cpu0.out")).unwrap());
+    // A record of four bytes of an event that the trace does not describe, and of none.
+    for id in [1999u32, 0] {
+        let entries = [1u32.to_le_bytes(), id.to_le_bytes()].concat().repeat(510);
+        let sub_buffer = [&1000u64.to_le_bytes()[..], &(entries.len() as u64).to_le_bytes(), &entries].concat();
+        let payload = sub_buffer.repeat(WHOLE / sub_buffer.len());
+        let mut file = first.clone();
+        for sequence in 1..=16 {
+            let (recording, cpu) = (header.recording, 0);
+            let info = BlockInfo { kind: kind::DATA, cpu, recording, sequence, ..BlockInfo::default() };
+            file.extend(packed(info, &payload));
+        }
+        assert!(file.len() < 256 << 10, "{}", file.len());
+        dir.write("cpu0.out", &file);
+        both_within(dir.path(), "summary");
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
+}
+
+/// Texts whose lines are millions of short ones in some kilobytes, or have nothing that counts.
+#[test]
+fn packed_texts_cost_what_is_stored() {
+    let text = fs::read(data("texts/page_owner_minimal.txt")).unwrap();
+    let dir = Directory::new(&[]);
+    let empty = [b"\n".repeat(3 << 20), text.clone()].concat();
+    let short = [b"x\n".repeat(3 << 20), text.clone()].concat();
+    for (bytes, status) in [(empty, 0), (short, 0), ([b"x\n".repeat(7 << 20), text].concat(), 3)] {
+        dir.write("text.gz", &gzip(&bytes));
+        for ran in both_within(&dir.file("text.gz"), "summary") {
+            assert_eq!(ran.status, Some(status), "{}", ran.stderr);
+            assert_eq!(status == 3, ran.stderr.contains("unpacks to far more than any trace does"), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn holes_of_texts_are_passed_over() {
+    let dir = Directory::new(&[]);
+    let owners = fs::read(data("texts/page_owner_minimal.txt")).unwrap();
+    let record = "            cat-7     [000] .....  1.000001: kmalloc: call_site=f+0x1/0x2 ptr=00000000c0ffee00 bytes_req=64 \
+                  bytes_alloc=64 gfp_flags=GFP_KERNEL\n";
+    let events = format!("# tracer: nop\n#\n# entries-in-buffer/entries-written: 3/3   #P:1\n#\n{}", record.repeat(3));
+    for (name, text) in [("page_owner.txt", &owners[..]), ("trace.txt", events.as_bytes())] {
+        let middle = text.len() - text.len() / 3;
+        let at = text[..middle].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+        for end in [at, text.len()] {
+            dir.write(name, &text[..end]);
+            with_hole(&dir.file(name), at as u64, 4 << 40);
+            for ran in both_within(&dir.file(name), "summary") {
+                assert!(ran.status.is_some_and(|status| status != 2), "{name}: {}", ran.stderr);
+            }
+        }
+    }
+}
+
+/// Texts that keep something of each line.
+#[test]
+fn texts_end_in_the_sentence_of_the_limit() {
+    let lines = |bytes: usize, line: &dyn Fn(usize) -> String| {
+        let mut text = String::new();
+        let mut number = 0;
+        while text.len() < bytes {
+            text += &line(number);
+            number += 1;
+        }
+        text
+    };
+    let task = |n| format!("[  100.0] [{n:7}]     0 {n:5}     1000      {n}    40960        0             0 task{n}\n");
+    let oom = "[  100.0] stress invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0\n\
+               [  100.0] Mem-Info:\n[  100.0] active_anon:1 inactive_anon:2 isolated_anon:0\n free:1 free_pcp:2 free_cma:0\n\
+               [  100.0] Tasks state (memory values in pages):\n\
+               [  100.0] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name\n";
+    let reports = lines(8 << 20, &|n| format!("{oom}{}", (0..n % 90).map(task).collect::<String>()));
+    let sites = lines(16 << 20, &|n| {
+        format!("   1 f{n}+0x1c/0x40 waste=128/128 age=1/2/3 pid={n} cpus=0 nodes=0\n        g{n}+0x1c/0x40\n\n")
+    });
+    let stacks = lines(12 << 20, &|n| {
+        let frames: String = (0..30).map(|frame| format!(" g{n}_{frame}+0x1c/0x40\n")).collect();
+        format!(
+            "Page allocated via order 0, mask 0xcc0(GFP_KERNEL), pid {n}, tgid 1 (a), ts {n} ns\n\
+             PFN {n} type Unmovable Block 1 type Unmovable Flags 0x1(locked)\n{frames}\n"
+        )
+    });
+    let events = lines(24 << 20, &|n| {
+        format!(
+            "            cat-{n}   [000] .....  1.{n:06}: kmalloc: call_site=f{n}+0x1/0x2 ptr=00000000{n:08x} bytes_req=64 \
+             bytes_alloc=64 gfp_flags=GFP_KERNEL\n"
+        )
+    });
+    let dir = Directory::new(&[]);
+    for (name, text) in
+        [("oom.gz", reports), ("alloc_traces.gz", sites), ("page_owner.gz", stacks), ("trace.gz", events)]
+    {
+        dir.write(name, &gzip(text.as_bytes()));
+        for ran in both_within(&dir.file(name), "summary") {
+            assert!(matches!(ran.status, Some(0 | 2)), "{name}: {:?} {}", ran.status, ran.stderr);
+        }
+    }
+}
+
+/// A `perf.data` that is complete, and others with its records in compressed ones.
+#[test]
+fn compressed_records_of_perf_cost_what_is_stored() {
+    let sample = fs::read(data("other-programs/amd64-6.1.perf.data.zst")).unwrap();
+    let whole = zstd::decode_all(&sample[..]).unwrap();
+    let number = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().unwrap()) as usize;
+    let (at, len) = (number(40), number(48));
+    let records = |data: &[u8]| {
+        let packed = zstd::bulk::compress(data, 3).unwrap();
+        let record =
+            |piece: &[u8]| [&81u32.to_le_bytes()[..], &[0; 2], &(8 + piece.len() as u16).to_le_bytes(), piece].concat();
+        packed.chunks(65_000).flat_map(record).collect::<Vec<u8>>()
+    };
+    let file = |data: &[u8]| {
+        let mut file = [&whole[..at], data, &whole[at + len..]].concat();
+        file[48..56].copy_from_slice(&(data.len() as u64).to_le_bytes());
+        let features = u64::from_le_bytes(whole[72..80].try_into().unwrap()).count_ones() as usize;
+        for entry in (at + data.len()..).step_by(16).take(features) {
+            let place = u64::from_le_bytes(file[entry..entry + 8].try_into().unwrap());
+            file[entry..entry + 8].copy_from_slice(&(place + data.len() as u64 - len as u64).to_le_bytes());
+        }
+        file
+    };
+    let record = |kind: u32, body: &[u8]| {
+        [&kind.to_le_bytes()[..], &[0; 2], &(8 + body.len() as u16).to_le_bytes(), body].concat()
+    };
+    // Fields at the end of a record: thread, time, CPU, id.
+    let end = |n: u64| [n << 32 | 1, 1000 + n, n % 4, 1].map(u64::to_le_bytes).concat();
+    let lost = |n: u64| record(2, &[&[0; 8][..], &1u64.to_le_bytes(), &end(n)].concat());
+    let comm =
+        |n: u64| record(3, &[&(n << 32 | n).to_le_bytes()[..], format!("task{n:012}").as_bytes(), &end(n)].concat());
+    let dir = Directory::new(&[]);
+    let cases: [(&str, Vec<u8>, &[i32]); 6] = [
+        ("same", whole[at..at + len].to_vec(), &[0]),
+        ("unknown", record(250, &[]).repeat(1 << 20), &[0]),
+        ("far too many", record(250, &[]).repeat(8 << 20), &[3]),
+        ("lost", (0..300_000).flat_map(lost).collect(), &[1, 2]),
+        ("names", (0..500_000).flat_map(comm).collect(), &[0, 2]),
+        ("inside", records(&whole[at..at + len]), &[3]),
+    ];
+    for (what, data, statuses) in cases {
+        dir.write("perf.data", &file(&records(&data)));
+        let [report, check] = both_within(&dir.file("perf.data"), "summary");
+        assert!(
+            check.status.is_some_and(|status| statuses.contains(&status)),
+            "{what}: {:?} {}",
+            check.status,
+            check.stderr
+        );
+        assert!(matches!(report.status, Some(0 | 2)), "{what}: {:?} {}", report.status, report.stderr);
+    }
+}
+
+/// One section of a `trace.dat` that hundreds of options name, and one that expands to more than memory has.
+#[test]
+fn sections_of_a_trace_dat_cost_what_is_stored() {
+    let tree = crate::other_programs::Tree::of("tree-spaces-amd64-6.18");
+    let dir = Directory::new(&[]);
+    let whole = tree.version_7("zstd");
+    let place = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let first = whole.windows(5).position(|bytes| bytes == b"zstd\0").unwrap() + 6;
+    let with_symbols = |bytes: usize, times: usize| {
+        let line = b"ffffffff81000000 t f\n";
+        let text = line.repeat(bytes / line.len());
+        let body = [&(text.len() as u32).to_le_bytes()[..], &text].concat();
+        let packed = zstd::bulk::compress(&body, 3).unwrap();
+        let section = |id: u16, flags: u16, body: &[u8]| {
+            [&id.to_le_bytes()[..], &flags.to_le_bytes(), &[0; 4], &(body.len() as u64).to_le_bytes(), body].concat()
+        };
+        let option = |id: u16, data: &[u8]| [&id.to_le_bytes()[..], &(data.len() as u32).to_le_bytes(), data].concat();
+        let mut file = whole.clone();
+        let at = file.len() as u64;
+        let lengths = [packed.len() as u32, body.len() as u32].map(u32::to_le_bytes).concat();
+        file.extend(section(19, 1, &[lengths, packed].concat()));
+        let options =
+            [option(19, &at.to_le_bytes()).repeat(times), option(0, &(place(&whole[first..]) as u64).to_le_bytes())];
+        let begin = file.len() as u64;
+        file.extend(section(0, 0, &options.concat()));
+        file[first..first + 8].copy_from_slice(&begin.to_le_bytes());
+        file
+    };
+    for (bytes, times, status) in [(1 << 20, 1, 0), (1 << 20, 10_000, 3), (40 << 20, 1, 2)] {
+        dir.write("trace.dat", &with_symbols(bytes, times));
+        for ran in both_within(&dir.file("trace.dat"), "summary") {
+            assert_eq!(ran.status, Some(status), "{bytes} bytes, {times} times: {}", ran.stderr);
+        }
+    }
 }

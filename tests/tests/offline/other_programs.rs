@@ -558,6 +558,57 @@ fn compressed_records_whose_length_overflows_are_read() {
     }
 }
 
+/// What makes no sense and is passed over would leave a trace that is empty and complete.
+#[test]
+fn a_damaged_perf_data_is_no_empty_one() {
+    let tree = Tree::of("tree-spaces-amd64-6.18");
+    let dir = Directory::new(&[]);
+    let whole = perf_data(&tree);
+    let path = dir.file("perf.data");
+    // Bytes of an entry in the table of events, and bytes of that table.
+    for (at, number) in [(16, 0), (16, 1), (16, 79), (16, 145), (16, 4097), (32, 1 << 50), (32, u64::MAX), (32, 143)] {
+        let mut bytes = whole.clone();
+        bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        dir.write("perf.data", &bytes);
+        for (name, view) in [("kmemtrace-report", &["summary"][..]), ("kmemtrace-check", &[])] {
+            let told = stderr(3, &run(name, view, &[&path]));
+            assert!(told.contains("the table of its events"), "{at} {number}: {told}");
+        }
+    }
+    // Compressed records in compressed ones.
+    dir.write("perf.data", &compressed(&compressed(&whole, 5000), 5000));
+    assert_eq!(document(&["summary"], &path)["completeness"]["verdict"], "corrupt");
+    run_to(3, "kmemtrace-check", &[], &[&path]);
+    // Samples that end before their time.
+    let number =
+        |at: usize, len: usize| whole[at..at + len].iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    // The first record is a map.
+    let sample = number(40, 8) + number(number(40, 8) + 6, 2);
+    let rest = number(sample + 6, 2) as u16 - 16;
+    let mut short = whole.clone();
+    short[sample + 6..sample + 8].copy_from_slice(&16u16.to_le_bytes());
+    short[sample + 16..sample + 24]
+        .copy_from_slice(&[&250u32.to_le_bytes()[..], &[0; 2], &rest.to_le_bytes()].concat());
+    dir.write("perf.data", &short);
+    assert_eq!(document(&["summary"], &path)["completeness"]["verdict"], "corrupt");
+}
+
+/// Events that two CPUs share would count twice.
+#[test]
+fn cpus_that_share_their_data_are_refused() {
+    let tree = Tree::of("tree-spaces-amd64-6.18");
+    let dir = Directory::new(&[]);
+    let mut file = tree.version_6();
+    let mark = b"flyrecord\0";
+    let table = file.windows(mark.len()).position(|bytes| bytes == mark).unwrap() + mark.len();
+    file.copy_within(table..table + 16, table + 16);
+    dir.write("trace.dat", &file);
+    for (name, view) in [("kmemtrace-report", &["summary"][..]), ("kmemtrace-check", &[])] {
+        let told = stderr(3, &run(name, view, &[&dir.file("trace.dat")]));
+        assert!(told.contains("the table of CPUs, two of which have the same data, makes no sense"), "{told}");
+    }
+}
+
 /// The file of a perf that was killed: no length, no features, and the last record is cut.
 fn killed(whole: &[u8]) -> Vec<u8> {
     let number = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().unwrap()) as usize;

@@ -84,3 +84,28 @@ fn each_crate_was_looked_up() {
         locked(&lock).into_iter().map(|(name, _)| name).filter(|name| !looked_up.contains(name)).collect();
     assert!(missing.is_empty(), "look for advisories on these crates and add them to docs/advisories.txt: {missing:?}");
 }
+
+/// `fuzz` has a lock file of its own, and no test builds it.
+#[test]
+fn the_lock_file_of_fuzz_has_what_our_crates_need() {
+    let lock = workspace("fuzz/Cargo.lock");
+    let is_plain = |line: &&str| !line.contains("optional = true") && line.contains('=') && !line.starts_with('#');
+    let mut seen = 0;
+    for package in lock.split("[[package]]").skip(1).filter(|package| !package.contains("\nsource = ")) {
+        let name = package.split('"').nth(1).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let short = name.strip_prefix("kmemtrace-").unwrap_or(name);
+        let folders = [short, name, if name == "kmemtrace" { "analysis" } else { short }];
+        let manifests = folders.map(|folder| fs::read_to_string(root.join(folder).join("Cargo.toml")));
+        let manifest = manifests.into_iter().find_map(Result::ok).unwrap_or_else(|| panic!("where is {name}?"));
+        let needed = manifest.split("\n[").find_map(|section| section.strip_prefix("dependencies]\n")).unwrap_or("");
+        for line in needed.lines().filter(is_plain) {
+            let needed = line.split(['=', '.', ' ']).next().unwrap();
+            let is_there =
+                package.contains(&format!("\n \"{needed}\"")) || package.contains(&format!("\n \"{needed} "));
+            assert!(is_there, "fuzz/Cargo.lock lacks {needed} of {name}: run cargo update --workspace in fuzz");
+            seen += 1;
+        }
+    }
+    assert!(seen > 40, "{seen}");
+}

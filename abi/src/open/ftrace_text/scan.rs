@@ -17,6 +17,7 @@ use crate::fault::{Code, Fault};
 use crate::kernel::latency::{self, Meaning};
 use crate::kernel::profile::EventProfile;
 use crate::kernel::release::Release;
+use crate::memory::Meter;
 use crate::open::lines::{Line, Lines};
 use crate::open::listing::MAX_CPUS;
 use crate::stream::report::MAX_FAULTS;
@@ -114,6 +115,9 @@ struct Scan {
 }
 
 /// Reads a text once, or the lines of one of its buffers.
+///
+/// # Errors
+/// Errors of the system; [`OverLimit`](crate::memory::OverLimit) inside where what is kept takes too much memory.
 pub(super) fn scan(
     lines: &mut Lines,
     release: Option<Release>,
@@ -121,7 +125,10 @@ pub(super) fn scan(
     shared: &mut Shared,
 ) -> io::Result<Facts> {
     let mut scan = Scan { buffers, ..Scan::default() };
+    let mut meter = Meter::default();
     while let Some(line) = lines.next()? {
+        // Functions, names and gaps are kept, of which each line may have one.
+        meter.take(line.bytes.len() as u64).map_err(io::Error::other)?;
         (scan.facts.lines, scan.facts.offset) = (line.number, line.offset);
         if !line.is_whole {
             let message = format!("line {} is cut; the lines before it count", line.number);

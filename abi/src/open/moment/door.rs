@@ -12,10 +12,13 @@ use super::form::{About, FORMS, Form, of_line};
 use super::machine;
 use super::noise::{self, Aside};
 use super::places::frame;
+use crate::memory::Meter;
 use crate::open::lines::{Line, Lines, MAX_LINE};
 
 /// Limit of texts of one file: each has tables of its own.
-const MAX_TEXTS: usize = 10_000;
+const MAX_TEXTS: u64 = 10_000;
+/// Bytes that an empty text takes, about.
+const TEXT_BYTES: u64 = 16 << 10;
 
 /// A text that was read.
 #[derive(Debug)]
@@ -80,7 +83,7 @@ impl Before {
 /// Reads the texts of a file.
 ///
 /// # Errors
-/// Errors of the system before the first line.
+/// Errors of the system before the first line; [`OverLimit`](crate::memory::OverLimit) inside where the texts take too much memory.
 pub(super) fn read(lines: &mut Lines, about: About<'_>) -> io::Result<Vec<Text>> {
     let asked = about.options.form.as_deref().and_then(|word| FORMS.iter().position(|form| form.is(word)));
     let mut door = Door {
@@ -97,6 +100,7 @@ pub(super) fn read(lines: &mut Lines, about: About<'_>) -> io::Result<Vec<Text>>
     };
     let mut scratch = Vec::new();
     let mut is_cut = false;
+    let (mut meter, mut texts) = (Meter::default(), 0);
     loop {
         let line = match lines.next() {
             Ok(Some(line)) => line,
@@ -108,6 +112,15 @@ pub(super) fn read(lines: &mut Lines, about: About<'_>) -> io::Result<Vec<Text>>
             }
         };
         door.at = (line.number, line.offset);
+        // What is kept grows with what is read, and with each text.
+        let begun = door.texts();
+        let of_texts = begun.saturating_sub(texts).saturating_mul(TEXT_BYTES);
+        meter.take(of_texts.saturating_add(line.bytes.len() as u64)).map_err(io::Error::other)?;
+        texts = begun;
+        // Before a text no form takes an empty line; a packed file of some kilobytes may have millions of them.
+        if line.bytes.is_empty() && line.is_whole && door.current.is_none() {
+            continue;
+        }
         if line.is_long || line.bytes.len() > MAX_LINE {
             door.skip();
             is_cut = !line.is_whole && lines.has_ended();
@@ -124,6 +137,11 @@ pub(super) fn read(lines: &mut Lines, about: About<'_>) -> io::Result<Vec<Text>>
 }
 
 impl Door<'_> {
+    /// Number of texts that have begun.
+    fn texts(&self) -> u64 {
+        self.ended.len().saturating_add(self.open.len()) as u64
+    }
+
     fn take(&mut self, line: &Line<'_>, scratch: &mut Vec<u8>) {
         let cleaned = noise::clean(line.bytes, scratch);
         let is_taken = self.offer(cleaned);
@@ -290,8 +308,7 @@ impl Door<'_> {
 
     /// Begins a text with a line; false if its reader does not take it.
     fn begin(&mut self, form: usize, line: &[u8]) -> bool {
-        let Some(found) = FORMS.get(form).filter(|_| self.ended.len().saturating_add(self.open.len()) < MAX_TEXTS)
-        else {
+        let Some(found) = FORMS.get(form).filter(|_| self.texts() < MAX_TEXTS) else {
             return false;
         };
         let mut collector = Collector::new(self.about.options);

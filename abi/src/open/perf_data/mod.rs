@@ -11,6 +11,7 @@ mod source;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ use crate::kernel::gfp::GfpNames;
 use crate::kernel::release::Release;
 use crate::stream::report::FileReport;
 use crate::stream::source::EventSource;
-use crate::target::{Endian, u64_of};
+use crate::target::{Endian, u32_of, u64_of};
+use crate::text::units::counted;
 use crate::trace::{
     Deferred, InputCapabilities, Metadata, OpenError, PERF_DATA, PageBytesFrom, Scope, Trace, TraceInfo,
 };
@@ -51,6 +53,8 @@ const EXPANDED: usize = 128 << 10;
 const USUAL_PAGE_BYTES: u64 = 4096;
 /// Attributes, and ids of one, at most.
 const MAX_ATTRS: u64 = 1 << 16;
+/// Bytes of an entry in the table of attributes: `perf_event_attr` of the first version or a later one, and the place of its ids.
+const ATTR_BYTES: RangeInclusive<u64> = 64 + 16..=4096;
 
 /// True for the first bytes of a `perf.data`.
 pub(super) fn begins(sample: &[u8]) -> bool {
@@ -134,27 +138,37 @@ pub(super) fn scan(path: &Path, file: Arc<File>) -> Result<Scanned, OpenError> {
         is_unfinished = data.len == 0;
         start = data.offset;
         end = if is_unfinished { len } else { data.offset.saturating_add(data.len) };
-        attributes(&mut found, &file, &header, endian);
+        attributes(&mut found, &file, &header, endian, len).map_err(|what| no_trace(path, what))?;
         features(&mut found, &file, &header, end, endian);
     }
     found.read(&file, endian, start, end);
     let (file, found) =
         if found.is_compressed { expanded(path, &file, endian, (start, end), found)? } else { (file, found) };
+    if let Some(over) = found.over {
+        return Err(OpenError::Memory { path: path.to_owned(), over });
+    }
     Ok(Scanned { path: path.to_owned(), file, endian, found, is_unfinished, is_cut: end > len })
 }
 
-/// The attributes in a file's header.
-fn attributes(scan: &mut Scan, file: &Arc<File>, header: &[u8], endian: Endian) {
-    let attr_size = u64_of(endian, header, 16).unwrap_or(0).clamp(64 + 16, 4096);
+/// The attributes in the header of a file of `len` bytes. A table that is no such one is an error: without attributes no sample is known.
+fn attributes(scan: &mut Scan, file: &Arc<File>, header: &[u8], endian: Endian, len: u64) -> Result<(), &'static str> {
+    let attr_size = u64_of(endian, header, 16).unwrap_or(0);
     let attrs = section(header, 24, endian);
-    let count = attrs.len.checked_div(attr_size).unwrap_or(0).min(MAX_ATTRS);
+    let is_whole = ATTR_BYTES.contains(&attr_size) && attrs.len.checked_rem(attr_size) == Some(0);
+    let count = attrs.len.checked_div(attr_size).unwrap_or(0);
+    if !is_whole || count > MAX_ATTRS {
+        return Err("a damaged perf.data: the table of its events makes no sense");
+    }
+    if attrs.offset.saturating_add(attrs.len) > len {
+        return Err("a perf.data that ends inside the table of its events: copy it again");
+    }
     for n in 0..count {
         let mut bytes = vec![0; attr_size as usize];
         let at = attrs.offset.saturating_add(n.saturating_mul(attr_size));
         if !read_at(file, &mut bytes, at).is_ok_and(|have| have == bytes.len()) {
-            return;
+            return Ok(());
         }
-        let Some((attr, place)) = bytes.split_last_chunk::<16>() else { return };
+        let Some((attr, place)) = bytes.split_last_chunk::<16>() else { return Ok(()) };
         let place = section(place, 0, endian);
         let mut ids = Vec::new();
         let part = Part::range(Arc::clone(file), place.offset, place.len.min(MAX_ATTRS * 8));
@@ -164,6 +178,7 @@ fn attributes(scan: &mut Scan, file: &Arc<File>, header: &[u8], endian: Endian) 
             scan.attrs.add(attr, ids.chunks_exact(8).filter_map(|id| u64_of(endian, id, 0)));
         }
     }
+    Ok(())
 }
 
 /// The features behind the data of a file: a table of sections, one for each bit that is set.
@@ -197,9 +212,9 @@ fn expanded(
     found: Scan,
 ) -> Result<(Arc<File>, Scan), OpenError> {
     let mut scan = Scan::default();
-    (scan.attrs, scan.facts) = (found.attrs, found.facts);
+    (scan.attrs, scan.facts, scan.over) = (found.attrs, found.facts, found.over);
     let mut records = Records::new(Arc::clone(file), endian, start, end);
-    let mut decoder = Expander::new().map_err(io_error(path))?;
+    let mut decoder = Expander::new(end.saturating_sub(start)).map_err(io_error(path))?;
     let mut broken = None;
     let spooled = spool::filled(|out| {
         loop {
@@ -237,23 +252,28 @@ fn expanded(
 /// Expands the zstd stream that the compressed records of a file are pieces of. A record may begin in one piece and end in the next.
 struct Expander {
     decoder: zstd::stream::raw::Decoder<'static>,
+    buffer: Vec<u8>,
     /// Start of a record that is not whole.
     rest: Vec<u8>,
+    /// Bytes that the records may still expand to.
+    room: u64,
 }
 
 impl Expander {
-    fn new() -> io::Result<Expander> {
-        Ok(Expander { decoder: zstd::stream::raw::Decoder::new()?, rest: Vec::new() })
+    /// Expander of records that take `stored` bytes of the file.
+    fn new(stored: u64) -> io::Result<Expander> {
+        let (decoder, buffer) = (zstd::stream::raw::Decoder::new()?, vec![0; EXPANDED]);
+        Ok(Expander { decoder, buffer, rest: Vec::new(), room: spool::most_unpacked(stored) })
     }
 
     /// Expands the next piece of the stream, and writes the records that are whole by then.
     fn expand(&mut self, piece: &[u8], endian: Endian, out: &mut dyn Write) -> io::Result<()> {
         let mut input = InBuffer::around(piece);
-        let mut buffer = vec![0; EXPANDED];
         loop {
-            let mut output = OutBuffer::around(&mut buffer[..]);
+            let mut output = OutBuffer::around(&mut self.buffer[..]);
             self.decoder.run(&mut input, &mut output)?;
             let written = output.pos();
+            self.room = self.room.checked_sub(written as u64).ok_or_else(spool::too_large)?;
             self.rest.extend_from_slice(output.as_slice());
             self.write_whole(endian, out)?;
             if input.pos() == piece.len() && written < EXPANDED {
@@ -265,10 +285,16 @@ impl Expander {
     fn write_whole(&mut self, endian: Endian, out: &mut dyn Write) -> io::Result<()> {
         let mut rest = self.rest.as_slice();
         while let Some((record, after)) = record_len(rest, endian).and_then(|len| rest.split_at_checked(len)) {
-            if record.len() < HEADER {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a record that was compressed has no length"));
-            }
-            rest = after;
+            let reason = if record.len() < HEADER {
+                "a record that was compressed has no length"
+            } else if u32_of(endian, record, 0).is_some_and(|kind| kind::HAVE_MORE.contains(&kind)) {
+                // perf compresses what the kernel wrote. These records would hide samples in what is behind or inside them.
+                "a compressed record has one that only perf itself writes"
+            } else {
+                rest = after;
+                continue;
+            };
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         let whole = self.rest.len().saturating_sub(rest.len());
         out.write_all(self.rest.drain(..whole).as_slice())
@@ -330,6 +356,11 @@ pub(super) fn open(
     });
     let clock = attrs.traced().next().and_then(|attr| attr.clock).map_or("perf", clock_name);
     let mut trace = Trace::of_sources(PERF_DATA, Some(clock), sources.collect())?;
+    if let Some((offset, count)) = found.short {
+        let message =
+            format!("{} too short for a time and a CPU, the first at byte {offset}", counted(count, "sample"));
+        report.add(fault(Code::BadRecord, offset, message));
+    }
     if let Some((offset, error)) = &found.broken {
         report.add(broken(*offset, error));
     } else if scanned.is_unfinished {

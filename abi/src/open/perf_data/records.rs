@@ -22,6 +22,8 @@ pub(super) mod kind {
     pub(crate) const HEADER_FEATURE: u32 = 80;
     pub(crate) const COMPRESSED: u32 = 81;
     pub(crate) const COMPRESSED2: u32 = 83;
+    /// Records of perf's own that have data behind them, or other records inside.
+    pub(crate) const HAVE_MORE: [u32; 4] = [HEADER_TRACING_DATA, AUXTRACE, COMPRESSED, COMPRESSED2];
 }
 
 /// Bytes of a record's header: type (u32), misc (u16), bytes in all (u16).

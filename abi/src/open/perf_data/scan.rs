@@ -9,6 +9,8 @@ use super::facts::Facts;
 use super::layout::{Attr, Attrs};
 use super::records::{Record, Records, kind};
 use crate::disk::part::Part;
+use crate::memory::{Meter, OverLimit};
+use crate::open::trace_dat::items::Stop;
 use crate::target::{Endian, u32_of, u64_of};
 
 /// Bit of `misc`: the lost samples are those that a program of BPF turned away, no loss.
@@ -18,7 +20,9 @@ const MAX_RUNS: usize = 2 << 20;
 /// Ends of rounds that are kept, at most.
 const MAX_ROUNDS: usize = 1 << 20;
 /// Command names that are kept, at most.
-const MAX_COMMS: usize = 1 << 20;
+const MAX_COMMS: usize = 1 << 19;
+/// Bytes that one takes, about: its entry, with the room that a growing table has, and the name.
+const COMM_BYTES: u64 = 96;
 
 /// A part of the file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +84,13 @@ pub(super) struct Scan {
     pub(super) has_threads: Option<bool>,
     /// The file ends inside a record, or one makes no sense: offset and reason.
     pub(super) broken: Option<(u64, io::Error)>,
+    /// Samples that end before their time or CPU: offset of the first one, and how many.
+    pub(super) short: Option<(u64, u64)>,
     /// The file has compressed records.
     pub(super) is_compressed: bool,
+    /// Descriptions of events, or names of threads, take more memory than the process may.
+    pub(super) over: Option<OverLimit>,
+    meter: Meter,
     /// Number of runs of all CPUs.
     runs: usize,
     /// Largest time so far, and at the end of the round before.
@@ -112,7 +121,11 @@ impl Scan {
         match record.kind {
             kind::SAMPLE => {
                 let Some(attr) = self.attrs.of_sample(body, endian).filter(|attr| attr.event.is_some()) else { return };
-                let Some((time, cpu)) = attr.place(body, endian) else { return };
+                let Some((time, cpu)) = attr.place(body, endian) else {
+                    let (_, count) = self.short.get_or_insert((record.offset, 0));
+                    *count = count.saturating_add(1);
+                    return;
+                };
                 self.latest = self.latest.max(time);
                 let found = self.cpus.entry(cpu).or_default();
                 found.is_unordered |= time < found.last;
@@ -174,7 +187,9 @@ impl Scan {
     pub(super) fn take_tracing_data(&mut self, file: &Arc<File>, start: u64, len: u64) {
         let from = io::BufReader::new(Part::range(Arc::clone(file), start, len));
         // What makes no sense is not there.
-        self.facts.take_tracing_data(from).ok();
+        if let Err(Stop::Over(over)) = self.facts.take_tracing_data(from) {
+            self.over = Some(over);
+        }
     }
 
     /// Threads' names: pid, tid, name. A later one wins, as in other inputs.
@@ -184,6 +199,7 @@ impl Scan {
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         if self.comms.len() < MAX_COMMS || self.comms.contains_key(&tid) {
             self.comms.insert(tid, name.get(..16).unwrap_or(name).into());
+            self.over = self.over.or(self.meter.take(COMM_BYTES).err());
         }
     }
 

@@ -194,6 +194,21 @@ impl Container {
         Ok(())
     }
 
+    /// Refuses parts that share bytes of the file: their events would count twice.
+    pub(super) fn refuse_shared_parts(&self) -> Result<(), Stop> {
+        let parts = self.buffers.iter().flat_map(|buffer| &buffer.parts).filter(|part| part.len > 0);
+        let mut places: Vec<(u64, u64)> = parts.map(|part| (part.offset, part.len)).collect();
+        places.sort_unstable();
+        let mut end = 0;
+        for (offset, len) in places {
+            if offset < end {
+                return Err(Stop::Odd("the table of CPUs, two of which have the same data,"));
+            }
+            end = offset.saturating_add(len);
+        }
+        Ok(())
+    }
+
     /// Gives each buffer its statistics: a block of one text a CPU for each, in the order of the buffers. A main buffer that was not
     /// recorded has none, so blocks match from the end.
     pub(super) fn place_stats(&mut self) {

@@ -2,12 +2,15 @@
 
 use std::io::{self, ErrorKind, Read};
 
+use crate::memory::{Meter, OverLimit};
 use crate::target::Endian;
 
 /// Longest name; trace-cmd's own have some tens of bytes.
 const MAX_NAME: u64 = 4096;
 /// Longest text. `/proc/kallsyms` has about 20 MB.
 const MAX_TEXT: u64 = 1 << 30;
+/// Bytes of a text that are read at once.
+const AT_ONCE: u64 = 1 << 20;
 
 /// Why the items of a file cannot be read.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(crate) enum Stop {
     Odd(&'static str),
     /// The system refuses to read on.
     Io(io::Error),
+    /// The items take more memory than the process may.
+    Over(OverLimit),
 }
 
 /// Reader of items.
@@ -25,12 +30,13 @@ pub(crate) struct Items<R> {
     from: R,
     at: u64,
     endian: Endian,
+    meter: Meter,
 }
 
 impl<R: Read> Items<R> {
     /// Items from the byte `at` of the file on.
     pub(crate) fn new(from: R, at: u64, endian: Endian) -> Items<R> {
-        Items { from, at, endian }
+        Items { from, at, endian, meter: Meter::default() }
     }
 
     /// Offset of the next byte.
@@ -74,9 +80,21 @@ impl<R: Read> Items<R> {
             return Err(Stop::Odd(what));
         }
         let mut bytes = Vec::new();
-        (&mut self.from).take(len).read_to_end(&mut bytes).map_err(Stop::Io)?;
-        self.at = self.at.saturating_add(bytes.len() as u64);
-        if (bytes.len() as u64) < len { Err(Stop::Cut(what)) } else { Ok(bytes) }
+        let mut left = len;
+        while left > 0 {
+            let piece = left.min(AT_ONCE);
+            // A vector that is full takes as much again.
+            let is_full = bytes.capacity().saturating_sub(bytes.len()) < piece as usize;
+            let taken = if is_full { (bytes.len() as u64).max(piece) } else { 0 };
+            self.meter.take(taken).map_err(Stop::Over)?;
+            let read = (&mut self.from).take(piece).read_to_end(&mut bytes).map_err(Stop::Io)? as u64;
+            self.at = self.at.saturating_add(read);
+            if read < piece {
+                return Err(Stop::Cut(what));
+            }
+            left = left.saturating_sub(piece);
+        }
+        Ok(bytes)
     }
 
     /// A text behind its length in 8 bytes.

@@ -162,10 +162,12 @@ fn container(file: &File) -> Result<(Container, Endian), Refusal> {
                 // trace-cmd writes the place of the options last.
                 return Err(Stop::Cut("the options").into());
             }
-            Sections { file, endian, compression }.read(&mut container, first)?;
+            let len = file.metadata().map_err(Stop::Io)?.len();
+            Sections::new(file, len, endian, compression).read(&mut container, first)?;
         }
         _ => return Err(Stop::Odd("the version (6 and 7 are known)").into()),
     }
+    container.refuse_shared_parts()?;
     Ok((container, endian))
 }
 
@@ -173,6 +175,7 @@ fn container(file: &File) -> Result<(Container, Endian), Refusal> {
 fn refused(path: &Path, refusal: Refusal) -> OpenError {
     let reason = match refusal {
         Refusal::Item(Stop::Io(error)) => return OpenError::Io { path: path.to_owned(), error },
+        Refusal::Item(Stop::Over(over)) => return OpenError::Memory { path: path.to_owned(), over },
         Refusal::Item(Stop::Cut(what)) => format!(
             "a trace.dat that ends before {what}: trace-cmd has not finished it, or the copy is incomplete; if the files \
              {name}.cpu0, … are there, run: trace-cmd restore -o new.dat {name}.cpu*",

@@ -8,6 +8,8 @@ use super::container::{Buffer, Container, TextPart, option, parts, text};
 use super::items::{Items, Stop};
 use crate::disk::part::Compression;
 use crate::disk::walk::read_at;
+use crate::memory;
+use crate::open::spool;
 use crate::target::Endian;
 
 /// Bytes of a section's header: number, flags, name, length.
@@ -22,7 +24,9 @@ pub(super) struct Sections<'a> {
     pub(super) file: &'a File,
     pub(super) endian: Endian,
     /// Compression of sections that are stored compressed; the error names one that is not known.
-    pub(super) compression: Result<Option<Compression>, String>,
+    compression: Result<Option<Compression>, String>,
+    /// Bytes that all sections may still expand to: many options may name one section.
+    room: u64,
 }
 
 /// Why a file cannot be read: an item, or the compression's name.
@@ -37,9 +41,19 @@ impl From<Stop> for Refusal {
     }
 }
 
-impl Sections<'_> {
+impl<'a> Sections<'a> {
+    /// Sections of a file of `len` bytes.
+    pub(super) fn new(
+        file: &'a File,
+        len: u64,
+        endian: Endian,
+        compression: Result<Option<Compression>, String>,
+    ) -> Sections<'a> {
+        Sections { file, endian, compression, room: spool::most_unpacked(len) }
+    }
+
     /// Reads all options from those at byte `first` on, and the sections that they name.
-    pub(super) fn read(&self, container: &mut Container, first: u64) -> Result<(), Refusal> {
+    pub(super) fn read(&mut self, container: &mut Container, first: u64) -> Result<(), Refusal> {
         let what = "the options";
         let (mut next, mut seen) = (first, HashSet::new());
         while next != 0 {
@@ -64,8 +78,8 @@ impl Sections<'_> {
         Ok(())
     }
 
-    fn take(&self, container: &mut Container, id: u16, data: Vec<u8>) -> Result<(), Refusal> {
-        let body = |what| -> Result<Items<Cursor<Vec<u8>>>, Refusal> {
+    fn take(&mut self, container: &mut Container, id: u16, data: Vec<u8>) -> Result<(), Refusal> {
+        let mut body = |what| -> Result<Items<Cursor<Vec<u8>>>, Refusal> {
             let (_, body) = self.section(self.offset(&data)?, what)?;
             Ok(Items::new(Cursor::new(body), 0, self.endian))
         };
@@ -131,7 +145,7 @@ impl Sections<'_> {
     }
 
     /// Number and body of the section at a byte of the file, expanded.
-    fn section(&self, at: u64, what: &'static str) -> Result<(u16, Vec<u8>), Refusal> {
+    fn section(&mut self, at: u64, what: &'static str) -> Result<(u16, Vec<u8>), Refusal> {
         let (id, flags, len) = self.header(at, what)?;
         let there = self.file.metadata().map_err(Stop::Io)?.len().saturating_sub(at.saturating_add(SECTION_HEADER));
         if len > there {
@@ -140,6 +154,7 @@ impl Sections<'_> {
         if len > MAX_SECTION {
             return Err(Stop::Odd(what).into());
         }
+        self.expect(len, what)?;
         let mut body = vec![0; len as usize];
         if read_at(self.file, &mut body, at.saturating_add(SECTION_HEADER)).map_err(Stop::Io)? < body.len() {
             return Err(Stop::Cut(what).into());
@@ -153,8 +168,15 @@ impl Sections<'_> {
         if u64::from(expanded) > MAX_SECTION {
             return Err(Stop::Odd(what).into());
         }
+        self.expect(expanded.into(), what)?;
         let stored = items.bytes(stored.into(), what)?;
         let expanded = compression.expand(&stored, expanded).map_err(|_| Stop::Odd(what))?;
         Ok((id, expanded))
+    }
+
+    /// Takes the memory of so many bytes of a section, which are about to be read or expanded.
+    fn expect(&mut self, bytes: u64, what: &'static str) -> Result<(), Stop> {
+        self.room = self.room.checked_sub(bytes).ok_or(Stop::Odd(what))?;
+        memory::check(bytes).map_err(Stop::Over)
     }
 }
