@@ -10,7 +10,15 @@ use super::{source, unmarked};
 use crate::disk::block::{CounterSample, End, GapRecord, Watermark, kind};
 use crate::disk::blocks::{Block, BlockReader, Ending, Hole};
 use crate::event::{EventSink, GapCause, Names, StreamItem};
-use crate::fault::{Code, Verdict};
+use crate::fault::{Code, Fault, Verdict};
+
+/// Events that a file may have, and more for each of its bytes: hundreds of times those of any recording. Some kilobytes can unpack to
+/// gigabytes of the shortest records.
+const LEAST_EVENTS: u64 = 1 << 22;
+const EVENTS_OF_BYTE: u64 = 256;
+/// What is told of more of them.
+const TOO_MANY: &str =
+    "has more events than its size explains: it is damaged, or made to keep readers busy; the rest of it is left out";
 
 /// Items after which [`CpuStream::fill`] hands over what it has: they should stay in a core's cache.
 const BATCH: usize = 512;
@@ -73,6 +81,14 @@ impl CpuStream {
                         PayloadFormat::Relay(format) => self.state.raw_records(window, format, names, items),
                         PayloadFormat::Unknown => Some(Ending::Whole),
                     };
+                    let is_over = window.stored().is_some_and(|(_, read)| self.state.has_too_many(read));
+                    let ending = if is_over && ending.is_none() {
+                        let (code, offset, message) = (Code::BadSubBuffer, window.offset(), TOO_MANY.to_owned());
+                        self.state.report.add(Fault { code, offset, block: None, message });
+                        Some(Ending::Damaged)
+                    } else {
+                        ending
+                    };
                     if let Some(ending) = ending {
                         self.state.report.bytes = window.offset();
                         self.state.waiting.flush(names, items);
@@ -85,7 +101,11 @@ impl CpuStream {
                     Some((block, from)) => {
                         let next = self.state.payload(reader, from, &block, &self.format, names, items);
                         self.block = next.map(|from| (block, from));
-                        if next.is_none() {
+                        if next.is_some() && self.state.has_too_many(reader.bytes_met()) {
+                            self.state.fault(Code::BadSubBuffer, &block, TOO_MANY.to_owned());
+                            self.state.damage();
+                            self.block = None;
+                        } else if next.is_none() {
                             self.state.end_of_data(&block);
                             self.state.compare_times(&block, reader.payload(), &self.format);
                         }
@@ -240,6 +260,11 @@ fn has_next(reader: &mut BlockReader, state: &mut StreamState, passed: &mut Opti
 }
 
 impl StreamState {
+    /// True where there were more events than so many stored bytes explain.
+    fn has_too_many(&self, stored: u64) -> bool {
+        self.report.events > stored.saturating_mul(EVENTS_OF_BYTE).saturating_add(LEAST_EVENTS)
+    }
+
     /// Decodes some of a data block's payload from byte `from`; returns where to go on, `None` at its end.
     fn payload(
         &mut self,

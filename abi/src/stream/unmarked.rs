@@ -310,9 +310,11 @@ impl WalkState {
     }
 }
 
-/// The text of a gap block as a message has it, or `otherwise` where there is none.
+/// The text of a gap block as a message has it, which is one line, or `otherwise` where there is none.
 pub(super) fn shown(text: &[u8], otherwise: &str) -> String {
-    let shown = String::from_utf8_lossy(text.get(..MAX_TEXT).unwrap_or(text)).trim().to_owned();
+    let text = text.get(..MAX_TEXT).unwrap_or(text).trim_ascii();
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let shown = String::from_utf8_lossy(line).trim().to_owned();
     if shown.is_empty() { otherwise.to_owned() } else { shown }
 }
 
@@ -399,6 +401,13 @@ mod tests {
     use crate::disk::block::{BlockInfo, HEADER_BYTES, block};
 
     const KNOWN: Known = (HEADER_BYTES, [0; 16], 1);
+
+    #[test]
+    fn a_text_of_the_recorder_is_one_line() {
+        for (text, line) in [("", "none"), (" \n", "none"), ("\na b\n", "a b"), ("a\nb", "a")] {
+            assert_eq!(shown(text.as_bytes(), "none"), line, "{text:?}");
+        }
+    }
 
     fn file(blocks: impl Iterator<Item = (u8, Vec<u8>)>) -> File {
         let mut file = tempfile::tempfile().unwrap();

@@ -640,7 +640,7 @@ fn records_without_a_body_cost_what_is_stored() {
         let sub_buffer = [&1000u64.to_le_bytes()[..], &(entries.len() as u64).to_le_bytes(), &entries].concat();
         let payload = sub_buffer.repeat(WHOLE / sub_buffer.len());
         let mut file = first.clone();
-        for sequence in 1..=16 {
+        for sequence in 1..=30 {
             let (recording, cpu) = (header.recording, 0);
             let info = BlockInfo { kind: kind::DATA, cpu, recording, sequence, ..BlockInfo::default() };
             file.extend(packed(info, &payload));
@@ -800,9 +800,9 @@ fn sections_of_a_trace_dat_cost_what_is_stored() {
     let place = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let first = whole.windows(5).position(|bytes| bytes == b"zstd\0").unwrap() + 6;
     let with_symbols = |bytes: usize, times: usize| {
-        let line = b"ffffffff81000000 t f\n";
-        let text = line.repeat(bytes / line.len());
-        let body = [&(text.len() as u32).to_le_bytes()[..], &text].concat();
+        let text: String =
+            (0..bytes as u64 / 24).map(|n| format!("{:x} t f{n:05}\n", 0xffff_ffff_8100_0000 + n)).collect();
+        let body = [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
         let packed = zstd::bulk::compress(&body, 3).unwrap();
         let section = |id: u16, flags: u16, body: &[u8]| {
             [&id.to_le_bytes()[..], &flags.to_le_bytes(), &[0; 4], &(body.len() as u64).to_le_bytes(), body].concat()

@@ -107,5 +107,5 @@ fn the_lock_file_of_fuzz_has_what_our_crates_need() {
             seen += 1;
         }
     }
-    assert!(seen > 40, "{seen}");
+    assert!(seen > 30, "{seen}");
 }
