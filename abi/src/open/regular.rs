@@ -156,7 +156,8 @@ impl Found {
                 way.push(&name);
                 return Ok(Found { dir: way.dir, name, flags: OFlags::NOFOLLOW, held, path: way.path });
             }
-            refuse_stranger(found.st_uid).map_err(|error| if is_last { error } else { of_folder(&name, found.st_uid) })?;
+            refuse_stranger(found.st_uid)
+                .map_err(|error| if is_last { error } else { of_folder(&name, found.st_uid) })?;
             links = links.saturating_add(1);
             if links > MAX_LINKS {
                 return Err(Errno::LOOP.into());
