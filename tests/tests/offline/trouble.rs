@@ -284,11 +284,30 @@ fn limits_that_are_met_are_named() {
         }
     }
     assert!(refused > 0);
+    // The decoder holds a window of 128 MiB.
+    let mut packed = zstd::Encoder::new(Vec::new(), 3).unwrap();
+    packed.window_log(27).unwrap();
+    std::io::Write::write_all(&mut packed, b"a text").unwrap();
+    dir.write("text.zst", &packed.finish().unwrap());
+    let said = complaint(&limited("-d 60000", &["sites", dir.file("text.zst").to_str().unwrap()]), 2);
+    assert!(said.contains("raise ulimit -d and -v"), "{said}");
     // A line of 3 MB.
     let line = format!("     16 __kmalloc+0x1/0x2 age=1/2/3 pid=1 cpus={}\n", "0,".repeat(1_500_000));
     dir.write("alloc_traces", line.as_bytes());
     let said = complaint(&run("kmemtrace-report", &["sites"], &[&dir.file("alloc_traces")]), 3);
     assert!(said.contains("alloc_traces: has no text") && said.contains("64 KiB"), "{said}");
+}
+
+#[test]
+fn an_empty_variable_names_no_folder() {
+    let trace = recording(1);
+    for name in ["DEBUGINFOD_CACHE_PATH", "HOME"] {
+        let mut command = Command::new(program("kmemtrace-report"));
+        command.args(["sites", "-v", "--no-index"]).arg(trace.path()).env_remove("DEBUGINFOD_CACHE_PATH").env(name, "");
+        let said = text(&command.output().unwrap().stderr);
+        let reads = said.lines().find_map(|line| line.split_once("sandbox: reads ")).unwrap().1;
+        assert!(reads.split(", ").all(|folder| folder.starts_with('/')), "{name}: {reads}");
+    }
 }
 
 #[test]
