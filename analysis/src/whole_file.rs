@@ -76,16 +76,11 @@ impl Directory {
     /// Opens a directory; an empty path is the working directory.
     ///
     /// # Errors
-    /// The system's error, for example if `path` is not a directory.
+    /// The system's error, for example if `path` is not a directory; a link of somebody else on the way to it.
     pub fn open(path: &Path) -> io::Result<Arc<Directory>> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let held = match rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()) {
-            // Making a file in a directory takes no right to list it.
-            Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::PATH, Mode::empty())?,
-            held => held?,
-        };
-        Ok(Arc::new(Directory { held: File::from(held), path: path.to_owned() }))
+        // Making a file in a directory takes no right to list it.
+        Ok(Arc::new(Directory { held: regular::open_directory(path)?, path: path.to_owned() }))
     }
 
     /// The path that it was opened by.

@@ -3,10 +3,11 @@
 //! A program meters what it takes for the contents of a file. What it does not meter ends here: the kernel refuses memory beyond the
 //! limit, and the program's allocator ends the program in one sentence where it would be aborted otherwise.
 //!
-//! `limits` has those limits that the caller may have set too low.
+//! `limits` has those limits that the caller may have set too low, `stdout` an output that the caller cannot have meant.
 
 mod allocator;
 mod limits;
+mod stdout;
 
 use std::sync::OnceLock;
 
@@ -16,6 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use allocator::{Allocator, refuse};
 pub use limits::{no_signal_for_large_files, raise_open_files, small_stack};
+pub use stdout::check_stdout;
 
 /// Bytes beyond the limit: the program's own data, buffers of files, memory that the allocator keeps for later.
 const MARGIN: u64 = 64 << 20;

@@ -27,6 +27,7 @@ use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::memory::Limit;
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_fence::check_stdout;
 
 use options::{Format, Options};
 use reading::CheckedTrace;
@@ -60,7 +61,9 @@ fn main() -> ExitCode {
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(help) if !help.use_stderr() => {
-            return ExitCode::from(told(help.print().and_then(|()| io::stdout().flush())));
+            return ExitCode::from(told(
+                check_stdout().and_then(|()| help.print()).and_then(|()| io::stdout().flush()),
+            ));
         }
         Err(error) => error.exit(),
     };
@@ -96,7 +99,7 @@ fn main() -> ExitCode {
 /// Prints a text; the exit status.
 fn print(text: &[u8]) -> u8 {
     let mut stdout = io::stdout();
-    told(stdout.write_all(text).and_then(|()| stdout.flush()))
+    told(check_stdout().and_then(|()| stdout.write_all(text)).and_then(|()| stdout.flush()))
 }
 
 /// Exit status of what was printed.

@@ -49,7 +49,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: usize,
     /// Files to read at the same time [default: one for each CPU]
-    #[arg(short, long, value_name = "N", value_parser = kmemtrace_abi::text::size::number_from_1)]
+    #[arg(short, long, value_name = "N", value_parser = kmemtrace_abi::text::size::number_of_threads)]
     pub(crate) jobs: Option<NonZero<usize>>,
     /// Memory limit, beyond which the check stops with a message: 512M, 1.5G; 1 to 4095 without a unit are MiB [default: a quarter
     /// of what is free, at least 256M]

@@ -10,7 +10,9 @@ mod run;
 mod words;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use meaning::Meaning;
@@ -22,8 +24,9 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let line = match meaning::of(&words) {
         Meaning::Text(text) => {
-            let mut stdout = io::stdout();
-            match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            // A descriptor for reading alone is no error to `io::stdout`.
+            let stdout = || io::stdout().as_fd().try_clone_to_owned().map(File::from);
+            match stdout().and_then(|mut stdout| stdout.write_all(text.as_bytes())) {
                 // A reader that goes away has read enough.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                     format!("standard output: cannot be written: {error}")

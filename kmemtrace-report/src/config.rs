@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::unreadable::more_files;
 use rustix::process::{geteuid, getuid};
 use toml::{Table, Value};
 
@@ -45,7 +46,7 @@ pub(crate) fn read() -> Result<Settings, String> {
 const VALUES: &str = "a value is a text, a number, true, false, or a list of texts and numbers";
 
 /// The file's path; `None` where the program runs for another user, and where no absolute path is known.
-fn path() -> Option<PathBuf> {
+pub(crate) fn path() -> Option<PathBuf> {
     let caller = geteuid();
     let is_other =
         |name: &str| std::env::var_os(name).is_some_and(|id| id.to_str() != Some(&caller.as_raw().to_string()));
@@ -67,7 +68,7 @@ fn own_text(path: &Path) -> Result<Option<String>, String> {
         {
             return Ok(None);
         }
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(format!("{error}{}", more_files(&error))),
     };
     let found = file.metadata().map_err(|error| error.to_string())?;
     let shown = || escape(path.as_os_str().as_encoded_bytes());

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use kmemtrace_sandbox::{Mode, Role, Sandbox};
 
-use crate::args::Args;
 use crate::cli::Request;
+use crate::sources::{self, Source};
 use crate::terminal::messages::say;
 #[cfg(feature = "top")]
 use crate::top;
@@ -55,24 +55,9 @@ pub(crate) fn close_all<'r>(
 
 /// Allows what a view opens.
 fn allow(sandbox: &mut Sandbox, request: &Request) {
-    let (args, inputs) = (&request.args, request.inputs());
-    match request.view.run {
-        Run::Static | Run::Names => {
-            inputs.iter().for_each(|input| if input.is_dir() { sandbox.tree(input) } else { sandbox.named(input) });
-        }
-        Run::Pack => inputs.iter().for_each(|input| {
-            sandbox.input(input);
-            sandbox.write(if input.is_dir() { input } else { input.parent().unwrap_or(Path::new("")) });
-        }),
-        _ => {
-            for input in &inputs {
-                sandbox.input(input);
-                if !args.no_index && is_recording(input) {
-                    sandbox.write(input);
-                }
-            }
-            name_sources(sandbox, args);
-        }
+    let args = &request.args;
+    for source in sources::of(request) {
+        allow_source(sandbox, request, &source);
     }
     if let Some(output) = &args.output {
         sandbox.output(output);
@@ -93,22 +78,26 @@ fn is_recording(input: &Path) -> bool {
     entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|end| end == "out"))
 }
 
-/// Allows to read what names may come from.
-fn name_sources(sandbox: &mut Sandbox, args: &Args) {
-    let (names, text) = (&args.names, &args.of_text);
-    let files = [&names.vmlinux, &names.map, &names.kallsyms, &names.proc_modules];
-    let lists = [&names.wrappers, &names.skip_frames, &names.areas, &args.uses];
-    files.into_iter().chain(lists).flatten().for_each(|file| sandbox.named(file));
-    names.debug_dir.iter().for_each(|folder| sandbox.debug_folder(folder));
-    if let Some(tree) = &names.kernel {
-        sandbox.tree(tree);
-    }
-    if let Some(formats) = &text.event_formats {
-        sandbox.event_formats(formats);
-    }
-    #[cfg(feature = "full")]
-    {
-        kmemtrace::debug_folders().iter().for_each(|folder| sandbox.read(folder));
-        sandbox.modules(Path::new(kmemtrace::MODULES));
+/// Allows to read a source, and to write beside an input where the view does that.
+fn allow_source(sandbox: &mut Sandbox, request: &Request, source: &Source) {
+    match source {
+        Source::Input(input) => {
+            sandbox.input(input);
+            if matches!(request.view.run, Run::Pack) {
+                sandbox.write(if input.is_dir() { input } else { input.parent().unwrap_or(Path::new("")) });
+            } else if !request.args.no_index && is_recording(input) {
+                sandbox.write(input);
+            }
+        }
+        Source::File(file) => sandbox.named(file),
+        Source::DebugFolder(folder) => sandbox.debug_folder(folder),
+        Source::Tree(tree) => sandbox.tree(tree),
+        Source::EventFormats(formats) => sandbox.event_formats(formats),
+        #[cfg(feature = "full")]
+        Source::Settings(_) => {}
+        #[cfg(feature = "full")]
+        Source::SystemFolder(folder) => sandbox.read(folder),
+        #[cfg(feature = "full")]
+        Source::Modules(folder) => sandbox.modules(folder),
     }
 }

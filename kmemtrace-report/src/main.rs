@@ -31,6 +31,7 @@ mod pack;
 mod page;
 mod render;
 mod report;
+mod sources;
 mod suggest;
 mod terminal;
 mod told;
@@ -41,17 +42,19 @@ mod views;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use kmemtrace::latency::LatencyRequest;
 use kmemtrace::{AnalysisError, OpenError};
 use kmemtrace_abi::memory::{self, Limit};
 use kmemtrace_abi::text::escape::escape;
+use kmemtrace_abi::unreadable::more_files;
 use kmemtrace_sandbox::pager;
 
 use args::{Color, viewer};
 use cli::{CommandLine, Refusal, Request};
 use rustix::process::DumpableBehavior;
 use terminal::messages::say;
-use terminal::output::Output;
+use terminal::output::{Output, UNPRINTABLE};
 use terminal::paged;
 use terminal::screen::Screen;
 use views::Run;
@@ -91,7 +94,7 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let hint = if may_be_refused(&error) { REFUSED } else { "" };
+            let hint = if may_be_refused(&error) { REFUSED } else { limit_met(&error) };
             say(&escape(format!("{error:#}{hint}").as_bytes()));
             ExitCode::from(if is_no_trace(&error) { exit::BAD_TRACE } else { exit::UNUSABLE })
         }
@@ -113,7 +116,13 @@ fn may_be_refused(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|error| error.downcast_ref::<io::Error>()).any(kmemtrace_sandbox::may_have_refused)
 }
 
+/// The limit of open files that an error of a system call has met, for the end of its message.
+fn limit_met(error: &anyhow::Error) -> &'static str {
+    error.chain().filter_map(|error| error.downcast_ref::<io::Error>()).map(more_files).next().unwrap_or_default()
+}
+
 fn write_text(text: &str) -> anyhow::Result<u8> {
+    kmemtrace_fence::check_stdout().context(UNPRINTABLE)?;
     let mut out = io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
     Ok(exit::OK)
@@ -171,7 +180,7 @@ fn run(request: &Request) -> anyhow::Result<u8> {
     limit_memory(request);
     terminal::screen::set_copied(&args.viewer.copied);
     if let Some(output) = &args.output {
-        terminal::output::refuse_input(output, &request.inputs())?;
+        sources::refuse_replacing(output, &sources::of(request))?;
     }
     // A program that the view needs beside it is started here: in the sandbox nothing is.
     confine::close(request)?;

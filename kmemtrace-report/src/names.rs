@@ -35,7 +35,8 @@ pub(crate) fn options(args: &Args) -> anyhow::Result<NameOptions> {
         bail!("--by area: name the areas with --areas: the kernel's MAINTAINERS, or lines AREA<TAB>GLOB");
     }
     for dir in &names.debug_dir {
-        let is_folder = fs::metadata(dir).with_context(|| format!("--debug-dir {}", dir.display()))?.is_dir();
+        let there = regular::refuse_strangers_links(dir).and_then(|()| fs::metadata(dir));
+        let is_folder = there.with_context(|| format!("--debug-dir {}", dir.display()))?.is_dir();
         if !is_folder {
             bail!("--debug-dir {}: is not a folder; --vmlinux names a file", dir.display());
         }

@@ -82,11 +82,13 @@ mod with_pictures {
     use kmemtrace_abi::text::escape::escape;
 
     use crate::render::picture::{self, Chart, Measure, Shape};
+    use crate::sources::{self, Source};
     use crate::terminal::output::Output;
     use crate::{built, chart};
 
     /// Draws the static sizes of a built tree, or of an image.
     pub(super) fn static_rings(tree: &Path, branch: Option<&str>, output: &Path) -> anyhow::Result<()> {
+        sources::refuse_replacing(output, &[Source::of_kernel(tree.to_owned())])?;
         let form = chart::form(Some(output))?;
         let branches: Vec<Branch> =
             branch.map(str::parse).transpose().map_err(anyhow::Error::msg)?.into_iter().collect();

@@ -29,6 +29,7 @@ const META: &str = "meta.out";
 /// # Errors
 /// A path that cannot be read, and one without formats.
 pub(super) fn read(path: &Path) -> Result<SameBoot, OpenError> {
+    regular::refuse_strangers_links(path).map_err(io_error(path))?;
     let found = if path.join(META).exists() {
         of_recording(&path.join(META))?
     } else if path.is_dir() {

@@ -166,7 +166,7 @@ fn input(path: &Path, is_one: bool) -> Result<Option<Input>, OpenError> {
             let packed = foreign::known(&sample).unwrap_or_default();
             no_trace(&path, &format!("cannot be unpacked: {error} ({packed})"))
         }
-        _ => io_error(&path)(error),
+        _ => io_error(&path)(of_memory(error)),
     })?;
     let is_kept = !is_stdin && !is_live;
     let modified = moment::modified(&file).filter(|_| is_kept);
@@ -181,6 +181,15 @@ fn input(path: &Path, is_one: bool) -> Result<Option<Input>, OpenError> {
         },
         None => Input { path, file: Arc::new(file), sample, is_unpacked: is_stdin, modified, is_live },
     }))
+}
+
+/// The error with a remedy where zstd had no memory, which it says in its own words.
+fn of_memory(error: io::Error) -> io::Error {
+    if !error.to_string().starts_with("Allocation error") {
+        return error;
+    }
+    let what = "unpacking it takes more memory than there is: raise ulimit -d and -v, or unpack it with zstd -d";
+    io::Error::new(ErrorKind::OutOfMemory, what)
 }
 
 /// The members of an archive that are read, in place of the archive; another input as it is.

@@ -39,7 +39,7 @@ mod utf16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::listing::{Listing, is_dir, no_trace};
+use self::listing::{Listing, io_error, is_dir, no_trace};
 pub use self::options::{OpenOptions, Wanted};
 pub use self::recording::is_being_recorded;
 use crate::trace::{MAX_STREAMS, OpenError, Origin, Trace};
@@ -60,6 +60,9 @@ impl Trace {
 
     /// Opens as [`Trace::open`] does, with options.
     pub fn open_with(paths: &[PathBuf], options: OpenOptions) -> Result<Trace, OpenError> {
+        for path in paths {
+            regular::refuse_strangers_links(path).map_err(io_error(path))?;
+        }
         #[cfg(feature = "inputs")]
         let held = inputs::Held::of(paths, &options)?;
         let opened = Opened {

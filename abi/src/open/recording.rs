@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::FlockOperation;
 
 use super::listing::{FoundFile, Listing, MAX_CPUS, add_missing, no_trace, open_regular, origin};
 use crate::clock::OrderKey;
@@ -18,6 +18,7 @@ use crate::kernel::relay::Layout;
 use crate::kernel::release::Release;
 use crate::kernel_texts::KernelTexts;
 use crate::open::header::{FileHeader, MetadataBuilder, host_of_uname};
+use crate::open::regular;
 use crate::stream::CpuStream;
 use crate::stream::payload::{PayloadFormat, RelayFormat, RelayNames, SubBufferFormat};
 use crate::stream::report::{FileReport, Source};
@@ -27,10 +28,7 @@ use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageByte
 #[must_use]
 pub fn is_being_recorded(path: &Path) -> bool {
     let dir = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    // A FIFO that another user puts in the directory's place is refused instead of waited for.
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let Ok(dir) = rustix::fs::open(dir, flags, Mode::empty()) else { return false };
+    let Ok(dir) = regular::open_directory(dir) else { return false };
     // The lock ends when the directory is closed, at the end of this function.
     rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
 }

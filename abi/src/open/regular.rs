@@ -3,11 +3,11 @@
 //! A FIFO blocks the one that opens it, a device has no end, and files such as `/proc/kmsg` block the one that reads them although
 //! they count as regular. The descriptor decides, not the path: another user may change what a path stands for at any time.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,17 +36,62 @@ const MAX_LINKS: usize = 40;
 /// `f_type` of proc, whose links lead to what a process holds rather than to a path.
 const PROC: u32 = 0x9fa0;
 
-/// Opens a stored file for reading. Links are followed if root, the caller, or the user who called sudo owns them: any other link may
-/// have been planted to have the caller read a file out of its owner's reach.
+/// Opens a stored file for reading. Links anywhere in its path are followed if root, the caller, or the user who called sudo owns them: any
+/// other link may have been planted to have the caller read a file out of its owner's reach.
 ///
 /// # Errors
 /// Errors of the system, and `InvalidInput` or `PermissionDenied` for anything else than a stored file: it says what the path names.
 pub fn open(path: &Path) -> io::Result<File> {
-    let (path, flags) = behind_links(path)?;
+    let found = Found::at(path)?;
     // Opening may have an effect (a tape rewinds, a watchdog starts, tracing pauses), so the path is asked first.
-    refuse_type(FileType::from_raw_mode(rustix::fs::stat(&path)?.st_mode))?;
-    refuse_made_up(rustix::fs::statfs(&path))?;
-    open_at(CWD, &path, flags)
+    refuse_type(found.kind()?)?;
+    refuse_made_up(found.file_system())?;
+    let Found { dir, name, flags, .. } = found;
+    open_at(dir, Path::new(&name), flags)
+}
+
+/// Opens a directory to list it, behind links as [`open`] follows them; without the right to list it, one to open files in.
+///
+/// # Errors
+/// Errors of the system, and `PermissionDenied` for a link of somebody else.
+pub fn open_directory(path: &Path) -> io::Result<File> {
+    let found = Found::at(if path.as_os_str().is_empty() { Path::new(".") } else { path })?;
+    let flags = found.flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = match rustix::fs::openat(&found.dir, &found.name, flags | OFlags::RDONLY, Mode::empty()) {
+        Err(Errno::ACCESS) => rustix::fs::openat(&found.dir, &found.name, flags | OFlags::PATH, Mode::empty()),
+        opened => opened,
+    };
+    Ok(File::from(opened?))
+}
+
+/// Opens a device for writing, behind links as [`open`] follows them, without a wait for a reader.
+///
+/// # Errors
+/// As for [`open_directory`].
+pub fn open_device(path: &Path) -> io::Result<File> {
+    let found = Found::at(path)?;
+    let flags = found.flags | OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(&found.dir, &found.name, flags, Mode::empty())?))
+}
+
+/// The path without links that a path leads to.
+///
+/// # Errors
+/// As for [`open_directory`].
+pub fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    Found::at(path).map(|found| found.path)
+}
+
+/// Refuses a path that leads through a link of somebody else. What is not there, or cannot be reached, is told by whoever opens it.
+///
+/// # Errors
+/// `PermissionDenied`, with the owner and a remedy.
+pub fn refuse_strangers_links(path: &Path) -> io::Result<()> {
+    match Found::at(path) {
+        // Errors of the system have a number.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// From now on errors say where the program's sandbox refuses to open a file that its user may read.
@@ -58,7 +103,9 @@ pub fn tell_of_sandbox() {
 fn told(error: Errno, dir: impl AsFd, path: &Path) -> io::Error {
     let may_read = || rustix::fs::accessat(dir, path, Access::READ_OK, AtFlags::empty()).is_ok();
     if error == Errno::ACCESS && IS_CONFINED.load(Ordering::Relaxed) && may_read() {
-        let what = "the sandbox refuses it: name it on the command line, or use --sandbox off";
+        // A file that was named is refused, too, once another one has its name.
+        let what = "the sandbox refuses it: no such file was named, or another one has this name by now: name it on the command line, \
+                    try again, or use --sandbox off";
         return io::Error::new(io::ErrorKind::PermissionDenied, what);
     }
     error.into()
@@ -72,25 +119,125 @@ pub fn open_or_own(path: &Path, own: &str) -> io::Result<File> {
     if path == Path::new(own) { open_made_up(path, "proc") } else { open(path) }
 }
 
-/// The path that trusted links at the end of a path lead to, and how to open it.
-fn behind_links(path: &Path) -> io::Result<(PathBuf, OFlags)> {
-    let mut path = path.to_owned();
-    for _ in 0..=MAX_LINKS {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let held = rustix::fs::open(&path, flags, Mode::empty())?;
-        let found = rustix::fs::fstat(&held)?;
-        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
-            return Ok((path, OFlags::NOFOLLOW));
+/// What a path names, found component by component: the kernel alone would follow any link.
+struct Found {
+    /// Directory that it is in.
+    dir: OwnedFd,
+    /// Its name there.
+    name: OsString,
+    /// How to open it by its name.
+    flags: OFlags,
+    /// The thing itself, of which only its state can be asked.
+    held: OwnedFd,
+    /// The path that links lead to.
+    path: PathBuf,
+}
+
+impl Found {
+    /// Finds what a path names behind trusted links.
+    fn at(path: &Path) -> io::Result<Found> {
+        let mut way = Way::from(path)?;
+        // Components to go, the next one last.
+        let mut ahead = components(path.as_os_str());
+        let mut links: usize = 0;
+        loop {
+            let Some(name) = ahead.pop() else { return Err(Errno::NOENT.into()) };
+            let is_last = ahead.is_empty();
+            if !is_last && way.enter(&name)? {
+                continue;
+            }
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let held = rustix::fs::openat(&way.dir, &name, flags, Mode::empty())?;
+            let found = rustix::fs::fstat(&held)?;
+            if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+                if !is_last {
+                    return Err(Errno::NOTDIR.into());
+                }
+                way.push(&name);
+                return Ok(Found { dir: way.dir, name, flags: OFlags::NOFOLLOW, held, path: way.path });
+            }
+            refuse_stranger(found.st_uid)
+                .map_err(|error| if is_last { error } else { of_folder(&name, found.st_uid) })?;
+            links = links.saturating_add(1);
+            if links > MAX_LINKS {
+                return Err(Errno::LOOP.into());
+            }
+            let target = OsString::from_vec(rustix::fs::readlinkat(&held, "", Vec::new())?.into_bytes());
+            if rustix::fs::fstatfs(&held).is_ok_and(|found| found.f_type as u32 == PROC) {
+                let held = rustix::fs::openat(&way.dir, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+                way.path.push(target);
+                if is_last {
+                    return Ok(Found { dir: way.dir, name, flags: OFlags::empty(), held, path: way.path });
+                }
+                way.dir = held;
+                continue;
+            }
+            if target.as_bytes().starts_with(b"/") {
+                way = Way::from(Path::new(&target))?;
+            }
+            ahead.extend(components(&target));
         }
-        refuse_stranger(found.st_uid)?;
-        if rustix::fs::fstatfs(&held).is_ok_and(|found| found.f_type as u32 == PROC) {
-            return Ok((path, OFlags::empty()));
-        }
-        let target = rustix::fs::readlinkat(&held, "", Vec::new())?;
-        let target = Path::new(OsStr::from_bytes(target.to_bytes()));
-        path = path.parent().unwrap_or(Path::new("")).join(target);
     }
-    Err(io::Error::from_raw_os_error(Errno::LOOP.raw_os_error()))
+
+    fn kind(&self) -> io::Result<FileType> {
+        Ok(FileType::from_raw_mode(rustix::fs::fstat(&self.held)?.st_mode))
+    }
+
+    fn file_system(&self) -> rustix::io::Result<StatFs> {
+        // Before Linux 3.12 the descriptor of a thing that is not opened does not tell.
+        rustix::fs::fstatfs(&self.held).or_else(|_| rustix::fs::statfs(&self.path))
+    }
+}
+
+/// A directory on the way along a path, and the path without links that leads to it.
+struct Way {
+    dir: OwnedFd,
+    path: PathBuf,
+}
+
+/// Flags of a directory on the way. With `O_DIRECTORY` the kernel mounts what is mounted on demand there.
+const ON_THE_WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl Way {
+    /// Where a path begins: the root, or the working directory.
+    fn from(path: &Path) -> io::Result<Way> {
+        let (start, path) = if path.has_root() { ("/", "/") } else { (".", "") };
+        Ok(Way { dir: rustix::fs::openat(CWD, start, ON_THE_WAY, Mode::empty())?, path: path.into() })
+    }
+
+    /// Goes on into a directory; false where the name is of something else, or of a link.
+    fn enter(&mut self, name: &OsStr) -> io::Result<bool> {
+        match rustix::fs::openat(&self.dir, name, ON_THE_WAY, Mode::empty()) {
+            Ok(dir) => self.dir = dir,
+            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        self.push(name);
+        Ok(true)
+    }
+
+    fn push(&mut self, name: &OsStr) {
+        if name != "." {
+            self.path.push(name);
+        }
+    }
+}
+
+/// Components of a path, the last one first. A slash at the end asks for a directory, as `.` does.
+fn components(path: &OsStr) -> Vec<OsString> {
+    let bytes = path.as_bytes();
+    let end = bytes.ends_with(b"/").then_some(&b"."[..]);
+    let names = bytes.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).chain(end);
+    let mut names: Vec<OsString> = names.map(|name| OsStr::from_bytes(name).to_owned()).collect();
+    names.reverse();
+    names
+}
+
+/// Refusal of a link in the middle of a path.
+fn of_folder(name: &OsStr, owner: u32) -> io::Error {
+    let name = name.to_string_lossy();
+    let what = format!("its folder {name} is a link of user {owner}: name the folder that it stands for");
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
 /// Refuses a link of this owner, unless it is root, the caller, or the user who called sudo.
@@ -112,13 +259,14 @@ pub fn refuse_stranger(owner: u32) -> io::Result<()> {
 /// # Errors
 /// As for [`open`], and for a file of any other file system.
 pub(crate) fn open_made_up(path: &Path, file_system: &'static str) -> io::Result<File> {
-    refuse_type(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode))?;
-    let magic = rustix::fs::statfs(path)?.f_type as u32;
+    let found = Found::at(path)?;
+    refuse_type(found.kind()?)?;
+    let magic = found.file_system()?.f_type as u32;
     if !MADE_UP.contains(&(magic, file_system)) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("is not in {file_system}")));
     }
-    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+    let flags = found.flags | OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(&found.dir, &found.name, flags, Mode::empty())?))
 }
 
 /// Opens a stored file beneath the directory `dir` for reading. A symbolic link at the last component of `path` is refused.
@@ -234,6 +382,46 @@ mod tests {
             }
         }
         assert!(refuse_stranger(64_242).is_err() && refuse_stranger(0).is_ok());
+    }
+
+    #[test]
+    fn a_link_of_a_stranger_is_refused_anywhere_in_a_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("real/below")).unwrap();
+        fs::write(at("real/below/file"), "bytes").unwrap();
+        symlink("real", at("link")).unwrap();
+        symlink("link/below", at("to-link")).unwrap();
+        symlink(at("link"), at("absolute")).unwrap();
+        let files = ["link/below/file", "to-link/file", "absolute/below/../below//file"].map(at);
+        let folders = ["link", "link/", "to-link", "link/below", "absolute"].map(at);
+        for path in &files {
+            assert!(open(path).is_ok(), "{}", path.display());
+            assert_eq!(fs::read(behind_links(path).unwrap()).unwrap(), b"bytes");
+            assert!(!behind_links(path).unwrap().to_str().unwrap().contains("link"));
+        }
+        for path in &folders {
+            assert!(open_directory(path).is_ok() && refuse_strangers_links(path).is_ok(), "{}", path.display());
+            assert!(refused(open(path)).contains("is a directory"));
+        }
+        for (name, says) in [("real/below/file/", "Not a directory"), ("real/absent/file", "No such file")] {
+            assert!(refused(open(&at(name))).contains(says), "{name}");
+        }
+        assert!(refused(open(Path::new(""))).contains("No such file") && open_directory(Path::new("/")).is_ok());
+        assert!(open_directory(Path::new("")).is_ok() && open(Path::new("Cargo.toml")).is_ok());
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        std::os::unix::fs::lchown(at("link"), Some(64_242), None).unwrap();
+        for path in &files {
+            assert!(refused(open(path)).contains("its folder link is a link of user 64242"), "{}", path.display());
+        }
+        for path in &folders {
+            assert!(refused(open_directory(path)).contains("is a link of user 64242"), "{}", path.display());
+            assert!(refuse_strangers_links(&path.join("absent")).is_err(), "{}", path.display());
+        }
+        // What is in the folder is the stranger's own affair.
+        assert!(open(&at("real/below/file")).is_ok() && refuse_strangers_links(&at("real/absent")).is_ok());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use kmemtrace_abi::clock::Clock;
 use kmemtrace_abi::event::Span;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::duration;
-use kmemtrace_abi::text::size::{LARGE_SIZES, number_from_1, parse_large, parse_page};
+use kmemtrace_abi::text::size::{LARGE_SIZES, number_of_threads, parse_large, parse_page};
 
 use kmemtrace::{
     Figure, Finding, GroupKey, ModuleRule, Moment, PlacedBy, Query, SortKey, TimeWindow, TreeOptions, parse_size,
@@ -280,7 +280,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Limits", hide_short_help = true)]
     pub(crate) strict: bool,
     /// Threads to use [default: one for each CPU]
-    #[arg(short, long, value_name = "N", value_parser = number_from_1, help_heading = "Limits", hide_short_help = true)]
+    #[arg(short, long, value_name = "N", value_parser = number_of_threads, help_heading = "Limits", hide_short_help = true)]
     pub(crate) jobs: Option<NonZero<usize>>,
     /// Memory limit, beyond which the report stops with a message: 512M, 1.5G; 1 to 4095 without a unit are MiB [default: a quarter
     /// of what is free, at least 256M]

@@ -133,6 +133,9 @@ fn without_far_guess(mut error: clap::Error) -> clap::Error {
 /// Steps of the old program's command line.
 fn trace_analyze(matches: &ArgMatches) -> Result<CommandLine, Refusal> {
     let args = old::OldArgs::from_arg_matches(matches).map_err(Refusal::Clap)?;
+    if let Some(line) = args.one_file_twice() {
+        return Err(Refusal::Line(line));
+    }
     let has = |file: &str| Path::new(file).exists();
     let sandbox = args.sandbox;
     Ok(CommandLine::Steps(args.steps(has("Kbuild") && (has("vmlinux") || has("System.map"))), sandbox))

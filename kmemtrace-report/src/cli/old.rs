@@ -175,6 +175,28 @@ impl OldArgs {
         steps
     }
 
+    /// Refusal of two outputs that are one file: the second would replace the first.
+    pub(crate) fn one_file_twice(&self) -> Option<String> {
+        // Without a recording there is one output.
+        self.db_file.as_ref().or(self.file.as_ref())?;
+        let outputs = [
+            ("--save-db", self.save_db.clone()),
+            ("-l", self.callers_file.clone()),
+            ("-c", self.account_file.clone()),
+            ("-r", self.rings_file.as_deref().map(picture)),
+            ("-i", self.rings_show.then(|| PAGE.into())),
+        ];
+        let mut seen: Vec<(&str, PathBuf)> = Vec::new();
+        for (option, path) in outputs {
+            let Some(file) = path.as_deref().and_then(file_of) else { continue };
+            if let Some((earlier, _)) = seen.iter().find(|(_, other)| *other == file) {
+                return Some(format!("{earlier} and {option} write the same file, {}: name two", file.display()));
+            }
+            seen.push((option, file));
+        }
+        None
+    }
+
     /// Steps of a run without a recording.
     fn static_steps(&self, tree: Option<PathBuf>) -> Vec<Step> {
         let without = [
@@ -203,10 +225,23 @@ impl OldArgs {
     }
 }
 
+/// The file that an output replaces or makes, without links; `None` for standard output and for devices.
+fn file_of(output: &Path) -> Option<PathBuf> {
+    if output == Path::new("-") || is_device(output) {
+        return None;
+    }
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let new = || Some(folder.canonicalize().ok()?.join(output.file_name()?));
+    output.canonicalize().ok().or_else(new).or_else(|| Some(output.to_owned()))
+}
+
+fn is_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
 /// Picture with the ending that the old program gave to a name without one. A device keeps its name, and is refused as a picture.
 fn picture(path: &Path) -> PathBuf {
-    let is_device = path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir());
-    if path.extension().is_some() || is_device { path.to_owned() } else { path.with_extension("png") }
+    if path.extension().is_some() || is_device(path) { path.to_owned() } else { path.with_extension("png") }
 }
 
 #[cfg(test)]
@@ -221,6 +256,20 @@ mod tests {
             Step::Tell(_) => "say".to_owned(),
         };
         args.steps(false).iter().map(text).collect()
+    }
+
+    #[test]
+    fn one_file_for_two_outputs_is_refused() {
+        let said = |line: &str| {
+            let args =
+                OldArgs::try_parse_from(std::iter::once("trace-analyze").chain(line.split_whitespace())).unwrap();
+            args.one_file_twice().unwrap_or_default()
+        };
+        assert!(said("-f log -c same -l ./same").starts_with("-l and -c write the same file, /"));
+        assert!(said("-f log -r same --save-db same.png").starts_with("--save-db and -r write"));
+        for line in ["-f log -c a -l b", "-f log -c - -l -", "-f log -c /dev/null -l /dev/null", "-c same -l same"] {
+            assert_eq!(said(line), "", "{line}");
+        }
     }
 
     #[test]

@@ -5,3 +5,4 @@ pub(crate) mod output;
 pub(crate) mod paged;
 pub(crate) mod progress;
 pub(crate) mod screen;
+pub(crate) mod zone;

@@ -1,9 +1,9 @@
 //! Output of a view: standard output, or a file that gets its name once it is complete.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use rustix::fs::{FileType, OFlags};
@@ -36,33 +36,8 @@ impl Write for Sink {
     }
 }
 
-/// Refuses an output that would replace what the view reads: a file of the command line, or a file of a recording or tree that it names.
-///
-/// # Errors
-/// The output, with what it is.
-pub(crate) fn refuse_input(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
-    let Ok(there) = fs::metadata(output) else { return Ok(()) };
-    let is = |path: &Path| fs::metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == (there.dev(), there.ino()));
-    let is_part = |name: &str| name == "meta.out" || name.starts_with("cpu") && name.ends_with(".out");
-    let has = |dir: &Path| {
-        let parts = fs::read_dir(dir).into_iter().flatten().flatten();
-        parts.filter(|part| part.file_name().to_str().is_some_and(is_part)).any(|part| is(&part.path()))
-    };
-    let is_of = |dir: &Path| match dir.is_dir() {
-        true if has(dir) => true,
-        // All files of a captured tree are input.
-        true if dir.join("per_cpu").is_dir() => {
-            let [output, dir] = [output, dir].map(Path::canonicalize);
-            matches!((output, dir), (Ok(output), Ok(dir)) if output.starts_with(&dir))
-        }
-        true => false,
-        false => is(dir),
-    };
-    if inputs.iter().any(|input| is_of(input)) {
-        bail!("{}: is a part of the input, which it would replace: name another file", output.display());
-    }
-    Ok(())
-}
+/// Error of standard output.
+pub(crate) const UNPRINTABLE: &str = "standard output: cannot be written";
 
 /// Writer of a view's text; [`Output::finish`] ends it.
 pub(crate) struct Output {
@@ -80,6 +55,7 @@ impl Output {
     /// Opens standard output (no path, or `-`), or a file that must not exist yet unless `force` is given.
     pub(crate) fn open(path: Option<&Path>, force: bool) -> anyhow::Result<Output> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
+            kmemtrace_fence::check_stdout().context(UNPRINTABLE)?;
             if let Some(paged) = Paged::take() {
                 return Ok(Output::of(Sink::Paged(paged), "standard output", None));
             }
@@ -92,14 +68,12 @@ impl Output {
             bail!("{name}: exists already: use -f to overwrite it, or another name");
         }
         let unwritable = || format!("{name}: cannot be written");
-        let is_link = is_trusted_link(path).with_context(unwritable)?;
+        regular::refuse_strangers_links(path).with_context(unwritable)?;
         let there = fs::metadata(path).ok();
         // A device is written in place: it is never replaced. Another user's file may be one that others read.
         if let Some(there) = there.as_ref().filter(|there| !there.is_file()) {
             refuse_unless_device(there.file_type()).with_context(unwritable)?;
-            let follows = if is_link { OFlags::empty() } else { OFlags::NOFOLLOW };
-            let flags = (follows | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-            let file = OpenOptions::new().write(true).custom_flags(flags).open(path).with_context(unwritable)?;
+            let file = regular::open_device(path).with_context(unwritable)?;
             refuse_unless_device(file.metadata().with_context(unwritable)?.file_type()).with_context(unwritable)?;
             let blocking = rustix::fs::fcntl_getfl(&file).with_context(unwritable)? - OFlags::NONBLOCK;
             rustix::fs::fcntl_setfl(&file, blocking).with_context(unwritable)?;
@@ -108,9 +82,8 @@ impl Output {
         if let Some(there) = there {
             refuse_others_file(there.uid()).with_context(unwritable)?;
         }
-        // The target of a link is replaced, and the link stays.
-        let target = if is_link { fs::canonicalize(path).ok() } else { None };
-        let path = target.unwrap_or_else(|| path.to_owned());
+        // The target of a link is replaced, and the link stays. A link to nothing is replaced itself.
+        let path = regular::behind_links(path).unwrap_or_else(|_| path.to_owned());
         let file_name = path.file_name().filter(|_| !name.ends_with('/'));
         let Some(file_name) = file_name else { bail!("{name}: is a directory: name a file in it") };
         let dir = Directory::open(path.parent().unwrap_or(Path::new(""))).with_context(unwritable)?;
@@ -173,14 +146,6 @@ fn refuse_unless_device(found: fs::FileType) -> io::Result<()> {
 fn refuse_others_file(owner: u32) -> io::Result<()> {
     let what = format!("is a file of user {owner}: use another name");
     regular::refuse_stranger(owner).map_err(|error| io::Error::new(error.kind(), what))
-}
-
-/// True for a link owned by root or by the user, which the output follows. Any other link is an error: its owner may
-/// have planted it to overwrite a file out of the owner's reach.
-fn is_trusted_link(path: &Path) -> io::Result<bool> {
-    let Some(link) = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink) else { return Ok(false) };
-    regular::refuse_stranger(link.uid())?;
-    Ok(true)
 }
 
 impl Write for Output {

@@ -26,6 +26,7 @@ use crate::render::top_screen::keys::{self, Command};
 use crate::render::top_screen::state::ScreenState;
 use crate::render::top_screen::{self, Look, ScreenView};
 use crate::report;
+use crate::terminal::output::UNPRINTABLE;
 use crate::told;
 use player::{Player, SECOND};
 use save::Saved;
@@ -34,9 +35,6 @@ use script::{Script, Step};
 /// Allows what the screen opens beside its trace: its script, the folders that screens are saved in, its terminal, and without a name
 /// the directory of the running recorder.
 pub(crate) fn allow(sandbox: &mut Sandbox, args: &Args) {
-    if let Some(script) = &args.live.script {
-        sandbox.read(script);
-    }
     sandbox.write(save::folder(args.live.save_in.as_deref()));
     sandbox.write(std::env::temp_dir());
     sandbox.device("/dev/tty");
@@ -44,9 +42,6 @@ pub(crate) fn allow(sandbox: &mut Sandbox, args: &Args) {
         source::allow_running(sandbox);
     }
 }
-
-/// Error of an output of text.
-const UNWRITABLE: &str = "standard output: cannot be written";
 
 /// Runs the live screen.
 pub(crate) fn run(request: &Request) -> anyhow::Result<u8> {
@@ -133,9 +128,9 @@ fn frames_of_text(
         if frame > 0 || (frames > 1 && from.is_none()) {
             goes_on(player, &mut until, SECOND.max(if player.follows() { 0 } else { second.min(SECOND) }));
         }
-        print_frame(player, &state).context(UNWRITABLE)?;
+        print_frame(player, &state).context(UNPRINTABLE)?;
         if frame + 1 < frames {
-            writeln!(io::stdout()).context(UNWRITABLE)?;
+            writeln!(io::stdout()).context(UNPRINTABLE)?;
         }
         if player.has_ended() && until.is_some() {
             break;
@@ -151,6 +146,7 @@ fn print_frame(player: &mut Player<'_>, state: &ScreenState) -> io::Result<()> {
     let mut buffer = Buffer::empty(terminal::size(None));
     let view = ScreenView { snapshot: &snapshot, subject: &player.subject, state, look: Look::default() };
     top_screen::draw(view, &mut buffer);
+    kmemtrace_fence::check_stdout()?;
     let mut out = io::stdout().lock();
     out.write_all(top_screen::text(&buffer).as_bytes())?;
     out.flush()

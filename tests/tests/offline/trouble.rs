@@ -177,6 +177,140 @@ fn an_output_never_replaces_its_input() {
 }
 
 #[test]
+fn an_output_never_replaces_what_an_option_names() {
+    let (trace, dir) = (recording(1), Directory::new(&[]));
+    let files = ["list", "folder/boot/vmlinux-6.1", "folder/mm/slab.o", "folder/x.ko.xz", "home/kmemtrace/report.toml"];
+    files.iter().for_each(|name| dir.write(name, b"\x7fELF"));
+    dir.write("home/kmemtrace/report.toml", b"top = 20\n");
+    dir.write("folder/earlier.json", b"{}");
+    let at = |name: &str| dir.file(name).to_str().unwrap().to_owned();
+    let (list, folder, trace) = (at("list"), at("folder"), trace.path().to_str().unwrap().to_owned());
+    let mut cases: Vec<(Vec<&str>, &str)> = vec![
+        (vec!["tree", "--skip-frames", &list, &trace], "list"),
+        (vec!["uses", "--uses", &list, &trace], "list"),
+        (vec!["sites", "--debug-dir", &folder, &trace], "folder/boot/vmlinux-6.1"),
+        (vec!["sites", "--kernel", &folder, &trace], "folder/mm/slab.o"),
+        (vec!["sites", "--event-formats", &folder, &trace], "folder/mm/slab.o"),
+        (vec!["static", &folder], "folder/mm/slab.o"),
+        (vec!["static", &list], "list"),
+        (vec!["names", &list, &folder], "folder/x.ko.xz"),
+        (vec!["sites", &trace], "home/kmemtrace/report.toml"),
+    ];
+    let of_sites = ["--areas", "--wrappers", "--names", "--kallsyms", "--proc-modules", "--vmlinux", "--event-formats"];
+    cases.extend(of_sites.map(|option| (vec!["sites", option, &list, &trace], "list")));
+    let report = |words: &[&str], output: &str| {
+        let mut command = Command::new(program("kmemtrace-report"));
+        command.env("XDG_CONFIG_HOME", dir.file("home")).env_remove("SUDO_UID").env_remove("PKEXEC_UID");
+        command.args(words).args(["-f", "-o", &at(output)]).output().unwrap()
+    };
+    for (words, output) in cases {
+        let before = fs::read(dir.file(output)).unwrap();
+        let line = complaint(&report(&words, output), 2);
+        assert!(line.contains("is read by this view, and would be replaced"), "{words:?} {output}: {line}");
+        assert!(fs::read(dir.file(output)).unwrap() == before, "{words:?} {output}");
+    }
+    let earlier = report(&["sites", "--debug-dir", &folder, &trace], "folder/earlier.json");
+    assert!(earlier.status.success(), "{earlier:?}");
+    let twice = run("kmemtrace-report", &["trace-analyze", "-f", &trace, "-c", &at("same"), "-l", &at("same")], &[]);
+    assert!(complaint(&twice, 2).contains("-l and -c write the same file") && !dir.file("same").exists());
+}
+
+#[test]
+fn what_cannot_be_printed_is_an_error() {
+    let trace = recording(1);
+    let trace = trace.path().to_str().unwrap();
+    let lines: [(&str, &[&str]); 7] = [
+        ("kmemtrace-report", &["sites", trace]),
+        ("kmemtrace-report", &["events", "--format", "csv", trace]),
+        ("kmemtrace-report", &["--help"]),
+        ("kmemtrace-report", &["mismatch", "--explain", "free_after_free"]),
+        ("kmemtrace-check", &[trace]),
+        ("kmemtrace-check", &["--help"]),
+        ("kmemtrace", &["--help"]),
+    ];
+    for (name, words) in lines {
+        let to = |output: Stdio| Command::new(program(name)).args(words).stdout(output).output().unwrap();
+        let reading = to(fs::File::open("/dev/null").unwrap().into());
+        let said = text(&reading.stderr);
+        assert_eq!(reading.status.code(), Some(2), "{name} {words:?}: {said}");
+        assert!(said.contains("standard output: cannot be written"), "{name} {words:?}: {said}");
+        assert!(to(Stdio::null()).status.success(), "{name} {words:?}");
+    }
+}
+
+#[test]
+fn a_time_zone_is_a_stored_file_or_utc() {
+    let (trace, dir) = (data("amd64-6.1"), Directory::new(&[]));
+    let fifo = dir.file("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    // A reader that hangs is ended.
+    let printed = |variables: &[(&str, &str)]| {
+        let mut command = Command::new("timeout");
+        command.arg("30").arg(program("kmemtrace-report")).args(["summary", "--no-index"]).arg(&trace);
+        let output = command.env_remove("TZDIR").envs(variables.iter().copied()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{variables:?}: {output:?}");
+        text(&output.stdout)
+    };
+    let utc = printed(&[("TZ", "UTC0")]);
+    assert_ne!(printed(&[("TZ", "EST5")]), utc, "the text has a time");
+    let (fifo, folder) = (fifo.to_str().unwrap(), dir.path().to_str().unwrap());
+    for variables in [&[("TZ", fifo)][..], &[("TZ", "/dev/zero")], &[("TZ", "fifo"), ("TZDIR", folder)]] {
+        assert!(printed(variables).replace("UTC", "") == utc.replace("UTC", ""), "{variables:?}");
+    }
+}
+
+#[test]
+fn limits_that_are_met_are_named() {
+    let (trace, dir) = (recording(1), Directory::new(&[]));
+    let trace = trace.path().to_str().unwrap();
+    for name in ["kmemtrace-report", "kmemtrace-check"] {
+        let output = run(name, &["-j", "60000", trace], &[]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains("it is a number from 1 to 1024"), "{said}");
+    }
+    let limited = |limit: &str, words: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\"")]).arg(program("kmemtrace-report"));
+        command.args(words).output().unwrap()
+    };
+    let mut refused = 0;
+    for files in 4..12 {
+        let output = limited(&format!("-n {files}"), &["pack", "-q", "--sandbox", "off", "-j", "1", trace]);
+        let said = text(&output.stderr);
+        if said.contains("Too many open files") {
+            assert!(said.contains("allow more open files (ulimit -n)"), "{files}: {said}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0);
+    // The decoder holds a window of 128 MiB.
+    let mut packed = zstd::Encoder::new(Vec::new(), 3).unwrap();
+    packed.window_log(27).unwrap();
+    std::io::Write::write_all(&mut packed, b"a text").unwrap();
+    dir.write("text.zst", &packed.finish().unwrap());
+    let said = complaint(&limited("-d 60000", &["sites", dir.file("text.zst").to_str().unwrap()]), 2);
+    assert!(said.contains("raise ulimit -d and -v"), "{said}");
+    // A line of 3 MB.
+    let line = format!("     16 __kmalloc+0x1/0x2 age=1/2/3 pid=1 cpus={}\n", "0,".repeat(1_500_000));
+    dir.write("alloc_traces", line.as_bytes());
+    let said = complaint(&run("kmemtrace-report", &["sites"], &[&dir.file("alloc_traces")]), 3);
+    assert!(said.contains("alloc_traces: has no text") && said.contains("64 KiB"), "{said}");
+}
+
+#[test]
+fn an_empty_variable_names_no_folder() {
+    let trace = recording(1);
+    for name in ["DEBUGINFOD_CACHE_PATH", "HOME"] {
+        let mut command = Command::new(program("kmemtrace-report"));
+        command.args(["sites", "-v", "--no-index"]).arg(trace.path()).env_remove("DEBUGINFOD_CACHE_PATH").env(name, "");
+        let said = text(&command.output().unwrap().stderr);
+        let reads = said.lines().find_map(|line| line.split_once("sandbox: reads ")).unwrap().1;
+        assert!(reads.split(", ").all(|folder| folder.starts_with('/')), "{name}: {reads}");
+    }
+}
+
+#[test]
 fn an_export_that_a_full_disk_ends_leaves_no_file() {
     let (trace, out) = (recording(1), Directory::new(&[]));
     let file = out.file("exported");

@@ -33,6 +33,7 @@ type Change<'a> = &'a dyn Fn(&Path);
 kmemtrace_tests::tests![
     no_planted_link_is_written_through,
     a_link_of_another_user_is_not_followed_by_the_output,
+    no_folder_behind_a_link_of_another_user_is_used,
     pack_does_not_follow_a_link_at_a_files_own_name,
     a_file_that_changes_under_pack_is_left_as_it_is,
     a_directory_that_is_moved_under_pack_gets_no_file_elsewhere => a_moved_directory_gets_no_file_elsewhere,
@@ -102,6 +103,53 @@ fn a_link_of_another_user_is_not_followed_by_the_output() -> Result<(), Skip> {
     assert_eq!(output.status.code(), Some(2));
     one_line(&output, "is a link of user 64243");
     assert_eq!(fs::read(dir.file("victim")).unwrap(), b"of root");
+    Ok(())
+}
+
+fn no_folder_behind_a_link_of_another_user_is_used() -> Result<(), Skip> {
+    root()?;
+    let dir = Directory::new(&[]);
+    files(1, 500).iter().for_each(|(name, bytes)| dir.write(&format!("real/trace/{name}"), bytes));
+    dir.write("real/list", b"fs\tfs/*\n");
+    symlink("real", dir.file("link")).unwrap();
+    symlink("real/trace", dir.file("to-trace")).unwrap();
+    let at = |name: &str| dir.file(name).to_str().unwrap().to_owned();
+    let (trace, output, linked) = (at("real/trace"), at("link/out.json"), at("link/trace"));
+    let (cpu, list, folder, to_trace) = (at("link/trace/cpu0.out"), at("link/list"), at("link"), at("to-trace"));
+    let reports: [&[&str]; 9] = [
+        &["sites", &linked],
+        &["sites", &cpu],
+        &["sites", &to_trace],
+        &["pack", &to_trace],
+        &["sites", "--areas", &list, &trace],
+        &["sites", "--debug-dir", &folder, &trace],
+        &["sites", "--kernel", &folder, &trace],
+        &["static", &folder],
+        &["sites", "-f", "-o", &output, &trace],
+    ];
+    let lines = reports.map(|words| ("kmemtrace-report", words)).into_iter();
+    let checks: [&[&str]; 2] = [&[&linked], &[&to_trace]];
+    let lines: Vec<_> = lines.chain(checks.map(|words| ("kmemtrace-check", words))).collect();
+    let all = |is_refused: bool| {
+        for (name, words) in &lines {
+            let output = run_within(LIMIT, name, words, &[]);
+            let said = stderr(&output);
+            assert_eq!(said.contains("is a link of user 64243"), is_refused, "{name} {words:?}: {output:?}");
+            if is_refused {
+                assert_eq!(output.status.code(), Some(2), "{name} {words:?}: {said}");
+                one_line(&output, "is a link of user 64243");
+            }
+        }
+    };
+    all(false);
+    fs::remove_file(dir.file("real/out.json")).unwrap();
+    let before = fs::read(dir.file("real/trace/cpu0.out")).unwrap();
+    for name in ["link", "to-trace"] {
+        std::os::unix::fs::lchown(dir.file(name), Some(STRANGER), Some(STRANGER)).unwrap();
+    }
+    all(true);
+    assert!(!dir.file("real/out.json").exists());
+    assert!(fs::read(dir.file("real/trace/cpu0.out")).unwrap() == before);
     Ok(())
 }
 

@@ -61,7 +61,7 @@ use self::combine::Part;
 pub(super) use self::combine::TextFile;
 pub(super) use self::door::Text;
 use self::form::About;
-use super::lines::Lines;
+use super::lines::{Lines, MAX_LINE};
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
 use super::regular;
@@ -94,10 +94,19 @@ pub(super) fn open(files: &[TextFile], options: &OpenOptions) -> Result<Trace, O
         return Err(OpenError::Choose { path, reason: format!("--form {form}: not a form; use {}", words.join(", ")) });
     }
     let parts = parts(files, options)?;
-    if let (true, Some(form), Some(file)) = (parts.is_empty(), &options.form, files.first()) {
-        return Err(no_trace(&file.path, &format!("has no text of the form {form}")));
+    match files.first() {
+        Some(file) if parts.is_empty() => Err(no_text(&file.path, options)),
+        _ => combine::of_parts(parts, options),
     }
-    combine::of_parts(parts, options)
+}
+
+/// The error of a file without any text.
+fn no_text(path: &Path, options: &OpenOptions) -> OpenError {
+    let reason = match &options.form {
+        Some(form) => format!("has no text of the form {form}"),
+        None => format!("has no text; lines of more than {} KiB are not read", MAX_LINE >> 10),
+    };
+    no_trace(path, &reason)
 }
 
 /// True for files one of which has a text somewhere, as a log may.
@@ -155,7 +164,10 @@ pub(super) fn open_path(path: &Path, options: &OpenOptions) -> Option<Result<Tra
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             let texts = read_lines(path, Lines::of_made_up(open_made_up(path)?), options);
-            Some(texts.and_then(|texts| combine::of_parts(Part::of_file(path, None, true, texts), options)))
+            Some(texts.and_then(|texts| {
+                let parts = Part::of_file(path, None, true, texts);
+                if parts.is_empty() { Err(no_text(path, options)) } else { combine::of_parts(parts, options) }
+            }))
         }
         Err(_) => None,
     }

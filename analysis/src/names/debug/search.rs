@@ -34,9 +34,9 @@ pub fn debug_folders() -> Vec<PathBuf> {
 
 /// Cache of debuginfod.
 fn cache() -> Option<PathBuf> {
-    std::env::var_os("DEBUGINFOD_CACHE_PATH")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/debuginfod_client")))
+    // An empty value would be the working directory.
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    folder("DEBUGINFOD_CACHE_PATH").or_else(|| Some(folder("HOME")?.join(".cache/debuginfod_client")))
 }
 
 /// Folders that are searched, in order.

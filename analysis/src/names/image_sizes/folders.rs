@@ -7,6 +7,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use kmemtrace_abi::open::regular;
+
 /// Find of a walk.
 pub(super) enum WalkItem<'f> {
     /// Regular file, by its path below the root.
@@ -38,6 +40,7 @@ pub(super) fn each_file(
     is_left_out: &dyn Fn(&Path) -> bool,
     take: &mut dyn FnMut(WalkItem<'_>),
 ) -> io::Result<()> {
+    regular::refuse_strangers_links(root)?;
     fs::read_dir(root)?;
     let mut walk =
         Walk { root, is_left_out, take, entered: HashSet::new(), to_enter: vec![PathBuf::new()], links: Vec::new() };
@@ -84,7 +87,7 @@ impl Walk<'_> {
     /// Notes a symbolic link to a folder; one to a file is that file.
     fn follow(&mut self, link: PathBuf) {
         let path = self.root.join(&link);
-        match fs::metadata(&path) {
+        match regular::refuse_strangers_links(&path).and_then(|()| fs::metadata(&path)) {
             Ok(data) if data.is_dir() => self.links.push(link),
             Ok(data) if data.is_file() => (self.take)(WalkItem::File(&link)),
             Ok(_) => {}

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use kmemtrace::GroupKey;
 use kmemtrace::documents::head::{NamesMembers, TraceMembers};
 use kmemtrace::documents::latency::{SpanRow, Spans};
@@ -23,6 +22,7 @@ use crate::of_text::with_article;
 use crate::render::grid::cell::Notes;
 use crate::render::wrap;
 use crate::terminal::screen::Paint;
+use crate::terminal::zone;
 
 /// Seconds from 1970 to 1990: no machine runs for so long.
 const FIRST_DATE: u64 = 631_152_000;
@@ -458,7 +458,7 @@ fn time_of_day(seconds: u64) -> Option<String> {
 /// A time in seconds since 1970 in the reader's time zone, in a form of strftime.
 fn local(seconds: u64, form: &str) -> Option<String> {
     let time = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
-    Some(time.to_zoned_datetime(TimeZone::system()).strftime(form).to_string())
+    Some(time.to_zoned_datetime(zone::local()).strftime(form).to_string())
 }
 
 /// Time of day at an order key, in the reader's time zone: `14:02:11`. `None` where the recorder's clock at the start is not known, or the
