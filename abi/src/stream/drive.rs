@@ -12,10 +12,10 @@ use crate::disk::blocks::{Block, BlockReader, Ending, Hole};
 use crate::event::{EventSink, GapCause, Names, StreamItem};
 use crate::fault::{Code, Fault, Verdict};
 
-/// Events that a file may have, and more for each of its bytes: hundreds of times those of any recording. Some kilobytes can unpack to
+/// Events that a file may have, and more for each of its bytes: a hundred times those of any recording. Some kilobytes can unpack to
 /// gigabytes of the shortest records.
 const LEAST_EVENTS: u64 = 1 << 22;
-const EVENTS_OF_BYTE: u64 = 256;
+const EVENTS_OF_BYTE: u64 = 64;
 /// What is told of more of them.
 const TOO_MANY: &str =
     "has more events than its size explains: it is damaged, or made to keep readers busy; the rest of it is left out";
