@@ -51,14 +51,6 @@ pub fn whole_units(bytes: u64) -> String {
     }
 }
 
-/// A number of things of which there is one at least.
-///
-/// # Errors
-/// A sentence about what such a number is.
-pub fn number_from_1(text: &str) -> Result<NonZero<usize>, String> {
-    text.parse().map_err(|_| "it is a number from 1 on".to_owned())
-}
-
 /// Threads of a reader beyond which it is no faster, and the system may refuse them.
 const MAX_THREADS: usize = 1 << 10;
 
@@ -67,7 +59,7 @@ const MAX_THREADS: usize = 1 << 10;
 /// # Errors
 /// A sentence about what such a number is.
 pub fn number_of_threads(text: &str) -> Result<NonZero<usize>, String> {
-    let number = number_from_1(text).ok().filter(|number| number.get() <= MAX_THREADS);
+    let number = text.parse().ok().filter(|number: &NonZero<usize>| number.get() <= MAX_THREADS);
     number.ok_or_else(|| format!("it is a number from 1 to {MAX_THREADS}"))
 }
 

@@ -547,7 +547,7 @@ fn each_slip_is_told_the_line_to_type() -> Result<(), Skip> {
         ("kmemtraced", "--max-size 0 -d 1", "a size is 16 (MiB)"),
         (REPORT, "summary --max-memory 0 x", "a size is 16 (MiB)"),
         (REPORT, "live --group-by comm x", "use --by KEY,..."),
-        (REPORT, "live --jobs 0 x", "it is a number from 1 on"),
+        (REPORT, "live --jobs 0 x", "it is a number from 1 to 1024"),
     ] {
         let mut command = Command::new(program(name));
         let output = command.args(words.split(' ')).current_dir(place.path()).output().unwrap();
