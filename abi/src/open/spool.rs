@@ -22,10 +22,10 @@ const MAX_XZ: u64 = 64 << 20;
 const MAX_RATIO: u64 = 1032;
 /// Bytes that any file may unpack to.
 const LEAST_UNPACKED: u64 = 16 << 20;
-/// Ends of lines that a packed byte may unpack to: ten times those of any text. A line takes longer than its bytes.
-const MAX_LINES: u64 = 32;
+/// Ends of lines that a packed byte may unpack to: several times those of any text. A line takes longer than its bytes.
+const MAX_LINES: u64 = 8;
 /// Ends of lines that any file may unpack to.
-const LEAST_LINES: u64 = 4 << 20;
+const LEAST_LINES: u64 = 2 << 20;
 /// First bytes of packed files.
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
