@@ -22,8 +22,8 @@ const MAX_XZ: u64 = 64 << 20;
 const MAX_RATIO: u64 = 1032;
 /// Bytes that any file may unpack to.
 const LEAST_UNPACKED: u64 = 16 << 20;
-/// Ends of lines that a packed byte may unpack to: several times those of any text. A line takes longer than its bytes.
-const MAX_LINES: u64 = 8;
+/// Ends of lines that a packed byte may unpack to. A page_owner dump has two to four, and a line takes longer than its bytes.
+const MAX_LINES: u64 = 16;
 /// Ends of lines that any file may unpack to.
 const LEAST_LINES: u64 = 2 << 20;
 /// First bytes of packed files.
