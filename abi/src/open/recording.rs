@@ -28,7 +28,7 @@ use crate::trace::{Addresses, Deferred, InputKind, Metadata, OpenError, PageByte
 #[must_use]
 pub fn is_being_recorded(path: &Path) -> bool {
     let dir = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-    let Ok(dir) = regular::open_directory(dir) else { return false };
+    let Ok(dir) = regular::open_listed(dir) else { return false };
     // The lock ends when the directory is closed, at the end of this function.
     rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
 }

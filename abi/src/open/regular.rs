@@ -50,24 +50,35 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_at(dir, Path::new(&name), flags)
 }
 
-/// Opens a directory to list it, behind links as [`open`] follows them; without the right to list it, one to open files in.
+/// Opens a directory to list or to lock it, behind links as [`open`] follows them.
 ///
 /// # Errors
 /// Errors of the system, and `PermissionDenied` for a link of somebody else.
+pub fn open_listed(path: &Path) -> io::Result<File> {
+    Found::at(or_here(path))?.directory(OFlags::RDONLY)
+}
+
+/// As [`open_listed`]; without the right to list it, one to open files in.
+///
+/// # Errors
+/// As for [`open_listed`].
 pub fn open_directory(path: &Path) -> io::Result<File> {
-    let found = Found::at(if path.as_os_str().is_empty() { Path::new(".") } else { path })?;
-    let flags = found.flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = match rustix::fs::openat(&found.dir, &found.name, flags | OFlags::RDONLY, Mode::empty()) {
-        Err(Errno::ACCESS) => rustix::fs::openat(&found.dir, &found.name, flags | OFlags::PATH, Mode::empty()),
+    let found = Found::at(or_here(path))?;
+    match found.directory(OFlags::RDONLY) {
+        Err(error) if error.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => found.directory(OFlags::PATH),
         opened => opened,
-    };
-    Ok(File::from(opened?))
+    }
+}
+
+/// An empty path is the working directory.
+fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 /// Opens a device for writing, behind links as [`open`] follows them, without a wait for a reader.
 ///
 /// # Errors
-/// As for [`open_directory`].
+/// As for [`open_listed`].
 pub fn open_device(path: &Path) -> io::Result<File> {
     let found = Found::at(path)?;
     let flags = found.flags | OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -77,7 +88,7 @@ pub fn open_device(path: &Path) -> io::Result<File> {
 /// The path without links that a path leads to.
 ///
 /// # Errors
-/// As for [`open_directory`].
+/// As for [`open_listed`].
 pub fn behind_links(path: &Path) -> io::Result<PathBuf> {
     Found::at(path).map(|found| found.path)
 }
@@ -177,6 +188,12 @@ impl Found {
             }
             ahead.extend(components(&target));
         }
+    }
+
+    /// Opens it as a directory, to do this with it.
+    fn directory(&self, how: OFlags) -> io::Result<File> {
+        let flags = self.flags | how | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(File::from(rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?))
     }
 
     fn kind(&self) -> io::Result<FileType> {
