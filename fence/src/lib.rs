@@ -3,7 +3,7 @@
 //! A program meters what it takes for the contents of a file. What it does not meter ends here: the kernel refuses memory beyond the
 //! limit, and the program's allocator ends the program in one sentence where it would be aborted otherwise.
 //!
-//! `limits` has those limits that the caller may have set too low, `stdout` an output that the caller cannot have meant.
+//! `limits` has those limits that the caller may have set too low, and `stdout` finds out whether standard output can be written to.
 
 mod allocator;
 mod limits;

@@ -82,7 +82,7 @@ struct Most {
 }
 
 impl Most {
-    /// Of a file of so many bytes.
+    /// The limit for a packed file of so many bytes.
     fn of(packed: u64) -> Most {
         Most { bytes: most_unpacked(packed), lines: packed.saturating_mul(MAX_LINES).saturating_add(LEAST_LINES) }
     }

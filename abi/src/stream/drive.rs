@@ -12,8 +12,8 @@ use crate::disk::blocks::{Block, BlockReader, Ending, Hole};
 use crate::event::{EventSink, GapCause, Names, StreamItem};
 use crate::fault::{Code, Fault, Verdict};
 
-/// Events that a file may have, and more for each of its bytes: a hundred times those of any recording. Some kilobytes can unpack to
-/// gigabytes of the shortest records.
+/// Events that any file may have, and events that each stored byte adds to that: a recording has less than one a byte. Some kilobytes can
+/// unpack to gigabytes of the shortest records.
 const LEAST_EVENTS: u64 = 1 << 22;
 const EVENTS_OF_BYTE: u64 = 64;
 /// What is told of more of them.

@@ -110,7 +110,7 @@ impl FileReport {
         }
     }
 
-    /// As [`FileReport::add`], of which a file may have millions: only those that are kept get their message.
+    /// As [`FileReport::add`], for a finding that a file may have millions of times: the message is made only if the finding is kept.
     pub(crate) fn add_one_of_many(
         &mut self,
         code: Code,

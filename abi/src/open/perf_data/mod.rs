@@ -150,7 +150,8 @@ pub(super) fn scan(path: &Path, file: Arc<File>) -> Result<Scanned, OpenError> {
     Ok(Scanned { path: path.to_owned(), file, endian, found, is_unfinished, is_cut: end > len })
 }
 
-/// The attributes in the header of a file of `len` bytes. A table that is no such one is an error: without attributes no sample is known.
+/// Reads the attributes that the header of a file of `len` bytes points to. A table of a wrong size is an error: without its attribute no
+/// sample can be read.
 fn attributes(scan: &mut Scan, file: &Arc<File>, header: &[u8], endian: Endian, len: u64) -> Result<(), &'static str> {
     let attr_size = u64_of(endian, header, 16).unwrap_or(0);
     let attrs = section(header, 24, endian);
