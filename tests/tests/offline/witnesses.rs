@@ -164,6 +164,11 @@ fn numbers_that_no_machine_has_end_no_view() {
         let output = run("kmemtrace-report", &[view], &[&path]);
         assert!(matches!(output.status.code(), Some(0..=3)), "{view}: {}", String::from_utf8_lossy(&output.stderr));
     }
+    let summary = document(&["summary"], &path);
+    assert_eq!(summary["completeness"]["saturated"], json!(true), "{summary:#}");
+    let shown = run("kmemtrace-report", &["summary"], &[&path]);
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.contains("A sum that does not fit 64 bits is shown as the largest number that does."), "{shown}");
 }
 
 #[test]

@@ -52,6 +52,9 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     } else if head.completeness.verdict != "complete" {
         text("Figures are estimates where events are missing; kmemtrace-check shows where.", options, out)?;
     }
+    if head.completeness.saturated {
+        text("A sum that does not fit 64 bits is shown as the largest number that does.", options, out)?;
+    }
     if let Some(why) = head.trace.lacks_symbols {
         text(&format!("{why}. {NAME_AFTERWARDS}"), options, out)?;
     }
