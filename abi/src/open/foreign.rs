@@ -37,6 +37,10 @@ const FORMATS: [(usize, &[u8], &str, &str); 28] = [
     (0, b"S'", "a Python pickle, as trace_analyze saved them", "save a document from the trace with --save-db"),
 ];
 
+/// Bytes at the start of a stream that tell what it is: those of the longest mark. The mark of a tar archive stands behind them, and few
+/// bytes of a slow writer need not be waited for.
+pub(super) const STREAM_MARK_BYTES: usize = 16;
+
 /// Packets of perfetto that are no accident.
 const LEAST_PACKETS: usize = 2;
 
@@ -130,6 +134,12 @@ mod tests {
             assert_eq!(said.contains("trace-cmd restore -o new.dat "), is_part, "{said}");
         }
         assert!(described_at(Path::new("a.cpu1"), b"\x7fELF").starts_with("an ELF file"));
+    }
+
+    #[test]
+    fn marks_at_the_start_are_no_longer_than_what_is_read_of_a_stream() {
+        let longest = FORMATS.iter().filter(|(at, ..)| *at == 0).map(|(_, mark, ..)| mark.len()).max();
+        assert_eq!(longest, Some(STREAM_MARK_BYTES));
     }
 
     #[test]

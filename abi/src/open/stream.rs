@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::foreign;
+use super::foreign::{self, STREAM_MARK_BYTES};
 use super::listing::{MAX_CPUS, no_trace};
 use super::recording::{MetaFile, Opened, assemble};
 use crate::disk::block::{self, End, Header, MAGIC, NO_CPU, Parsed, RecordingId, item, kind};
@@ -139,6 +139,10 @@ impl StreamInput {
                 }
                 Parsed::Newer(_) | Parsed::Bad => {
                     if self.known.is_none() {
+                        // What it is instead, more bytes may tell, or the end.
+                        if rest.len() < STREAM_MARK_BYTES {
+                            break Ok(());
+                        }
                         break Err(self.no_stream(rest));
                     }
                     self.tell_damage();
@@ -155,7 +159,7 @@ impl StreamInput {
 
     /// Error of bytes that are no stream of ours.
     fn no_stream(&self, bytes: &[u8]) -> OpenError {
-        let what = foreign::known(bytes).unwrap_or_else(|| {
+        let what = foreign::known(bytes.get(..STREAM_MARK_BYTES).unwrap_or(bytes)).unwrap_or_else(|| {
             "is no stream of a recording: it does not begin with a block of one; kmemtraced watch makes one".to_owned()
         });
         no_trace(&self.name, &what)
@@ -334,5 +338,29 @@ impl StreamInput {
     /// Bytes of blocks that the streams of the trace have not read yet.
     pub fn bytes_waiting(&self) -> usize {
         self.feeds.values().map(Feed::bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pieces of a pipe are as long as its writer's and its reader's luck.
+    #[test]
+    fn what_is_no_stream_is_told_alike_however_it_is_cut() {
+        for (bytes, told) in [
+            (&b"S'/usr/src/linux'\np0\n."[..], "a Python pickle, as trace_analyze saved them"),
+            (b"S'", "a Python pickle, as trace_analyze saved them"),
+            (b"# tracer: nop\n#\n", "text of ftrace"),
+            (b"x", "does not begin with a block"),
+            (b"kernel: a line of a log that goes on\n", "does not begin with a block"),
+        ] {
+            for piece in [1, 3, bytes.len()] {
+                let mut input = StreamInput::new(Path::new("stream"));
+                let refused = bytes.chunks(piece).try_for_each(|piece| input.take(piece)).and_then(|()| input.end());
+                let refused = refused.map_err(|error| error.to_string());
+                assert!(refused.as_ref().is_err_and(|said| said.contains(told)), "{piece}: {refused:?}");
+            }
+        }
     }
 }
