@@ -140,13 +140,21 @@ fn recent_size(allocated: u64, gfp: Option<u64>) -> usize {
 
 /// Lists of values that are at hand.
 const RECENT_LISTS: usize = 256;
+/// Values of a list that may be at hand: views have no more keys beside the call-site, unless `--by` names them.
+const SHORT_LIST: usize = 4;
+/// Number of no list.
+const NO_LIST: u64 = u64::MAX;
+
+/// Values of the keys of a short list; 0 where the list has no more.
+type ShortList = [GroupValue; SHORT_LIST];
 
 /// Slot of a list: a product's high bits depend on all of theirs.
 #[inline]
-fn recent_list(values: &[GroupValue]) -> usize {
+fn recent_list(values: &ShortList) -> usize {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mixed = values.iter().fold(0, |sum: u64, value| (sum.rotate_left(5) ^ value).wrapping_mul(FACTOR));
-    (mixed >> (u64::BITS - RECENT_LISTS.ilog2())) as usize
+    let [first, second, third, fourth] = values.map(|value| value.wrapping_mul(FACTOR));
+    let mixed = first ^ second.rotate_left(16) ^ third.rotate_left(32) ^ fourth.rotate_left(48);
+    (mixed.wrapping_mul(FACTOR) >> (u64::BITS - RECENT_LISTS.ilog2())) as usize
 }
 
 /// Reader of the keys of events, but for the call-site.
@@ -176,11 +184,11 @@ pub(crate) struct GroupReader<'a> {
     uses: Memory<(StackNumber, Option<u64>, Option<u8>)>,
     reclaims: Memory<ReclaimedBy, Reclaim>,
     lists: Memory<Box<[GroupValue]>>,
-    /// Latest lists with their numbers, by some of the bits of their values.
-    recent_lists: Vec<(Box<[GroupValue]>, u64)>,
+    /// Latest short lists with their numbers, by some of the bits of their values.
+    recent_lists: Box<[(ShortList, u64); RECENT_LISTS]>,
     /// Loads of modules of a trace that is being read; `None` where they are at hand, or not needed.
     coming_loads: Option<ModuleLoads>,
-    /// Values of one event.
+    /// Values of one event, of a long list.
     values: Vec<GroupValue>,
 }
 
@@ -204,7 +212,7 @@ impl<'a> GroupReader<'a> {
             uses: HashMap::default(),
             reclaims: HashMap::default(),
             lists: HashMap::default(),
-            recent_lists: vec![(Box::default(), 0); RECENT_LISTS],
+            recent_lists: Box::new([(ShortList::default(), NO_LIST); RECENT_LISTS]),
             coming_loads: None,
             values: Vec::new(),
         }
@@ -293,26 +301,44 @@ impl<'a> GroupReader<'a> {
     }
 
     fn list(&mut self, event: &Event, kind: Kind, numbers: EventNumbers) -> u64 {
+        let len = self.keys.len();
+        if len > SHORT_LIST {
+            return self.long_list(event, kind, numbers);
+        }
+        let mut values = ShortList::default();
+        for (index, value) in values.iter_mut().enumerate().take(len) {
+            *value = self.value(self.keys[index], event, kind, numbers);
+        }
+        let slot = recent_list(&values);
+        let (recent, number) = self.recent_lists[slot];
+        if recent == values && number != NO_LIST {
+            return number;
+        }
+        let number = self.list_number(&values[..len]);
+        self.recent_lists[slot] = (values, number);
+        number
+    }
+
+    #[cold]
+    fn long_list(&mut self, event: &Event, kind: Kind, numbers: EventNumbers) -> u64 {
         let mut values = std::mem::take(&mut self.values);
         values.clear();
         for index in 0..self.keys.len() {
             values.push(self.value(self.keys[index], event, kind, numbers));
         }
-        let recent = &mut self.recent_lists[recent_list(&values)];
-        if recent.0[..] != values[..] {
-            let number = match self.lists.get(&values[..]) {
-                Some(&number) => number,
-                None => {
-                    let number = self.classes.list(&values);
-                    limit(&mut self.lists);
-                    self.lists.insert(values[..].into(), number);
-                    number
-                }
-            };
-            *recent = (values[..].into(), number);
-        }
-        let number = recent.1;
+        let number = self.list_number(&values);
         self.values = values;
+        number
+    }
+
+    #[inline(never)]
+    fn list_number(&mut self, values: &[GroupValue]) -> u64 {
+        if let Some(&number) = self.lists.get(values) {
+            return number;
+        }
+        let number = self.classes.list(values);
+        limit(&mut self.lists);
+        self.lists.insert(values.into(), number);
         number
     }
 
