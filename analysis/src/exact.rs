@@ -72,18 +72,10 @@ fn view(asked: &Asked) -> (Query, Make) {
 }
 
 fn sort_key(sort: Sort) -> SortKey {
-    match sort {
-        Sort::Wasted => SortKey::Figure(Figure::Wasted),
-        Sort::LiveWasted => SortKey::Figure(Figure::LiveWasted),
-        Sort::Live => SortKey::Figure(Figure::LiveAllocated),
-        Sort::Peak => SortKey::Figure(Figure::PeakLiveAllocated),
-        Sort::Total => SortKey::Figure(Figure::Allocated),
-        Sort::Allocs => SortKey::Figure(Figure::Allocs),
-        Sort::Frees => SortKey::Figure(Figure::Frees),
-        Sort::Cross => SortKey::Figure(Figure::CrossCpu),
-        Sort::Growth => SortKey::Growth,
-        Sort::Site => SortKey::Site,
-    }
+    let figure = Figure::ALL.into_iter().find(|figure| figure.entry().sort.first() == Some(&sort.word));
+    let others = [SortKey::Growth, SortKey::Site];
+    let key = figure.map(SortKey::Figure).or_else(|| others.into_iter().find(|key| key.name() == sort.word));
+    key.unwrap_or_else(|| panic!("{}: no word of --sort", sort.word))
 }
 
 /// The document of a view, as JSON.

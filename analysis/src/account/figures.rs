@@ -1,6 +1,7 @@
 //! Table of the figures of a row. Sums, documents, tables, CSV, sorting and help walk it.
 //!
-//! A new figure is an entry here, and the place where it is counted: [`super::tally`].
+//! A new figure is an entry here, and the place where it is counted: [`super::tally`] for events, [`super::stats::Stats::of_text`] for
+//! texts of one moment.
 
 /// Hands the table to the macro `$then`. An entry is
 /// `Variant member: type of the sum, how rows add up, when it is known, unit, (exact or bound), title, meaning, [words of --sort]`.

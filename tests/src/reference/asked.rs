@@ -79,7 +79,7 @@ impl Asked {
             words.push("--objects".to_owned());
         }
         if !self.shape.sort.is_empty() {
-            let sorts: Vec<&str> = self.shape.sort.iter().map(|sort| sort.word()).collect();
+            let sorts: Vec<&str> = self.shape.sort.iter().map(|sort| sort.word).collect();
             words.extend(["--sort".to_owned(), sorts.join(",")]);
         }
         if let Some(top) = self.shape.top {

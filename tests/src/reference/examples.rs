@@ -113,7 +113,7 @@ fn rows_are_grouped_by_any_keys_with_null_first() {
 #[test]
 fn rows_left_out_are_summed_with_pages_apart() {
     let known = threads();
-    let shape = Rows { sort: vec![Sort::Live], top: Some(1) };
+    let shape = Rows { sort: vec![Sort::LIVE], top: Some(1) };
     let sites = groups::sites_by(&known, &pairs(&known), &[Key::Pid], &shape);
     assert_rows(&sites, json!([{ "pid": 9, "kind": "pages", "live_allocated": 4096 }]));
     let others = json!({

@@ -12,80 +12,47 @@ use super::keys::{self, Key, KeyValue};
 use super::pairs::{End, Object, Pairs};
 use super::{Known, machine};
 
-/// Sort key of rows with figures, greatest first.
+/// Sort key of rows, greatest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
-    /// Bytes lost to internal fragmentation, over all allocations.
-    Wasted,
-    /// Bytes lost to internal fragmentation in live objects.
-    LiveWasted,
-    /// Live allocated bytes.
-    Live,
-    /// Greatest number of live allocated bytes; not in `live`.
-    Peak,
-    /// Allocated bytes, over all allocations.
-    Total,
-    /// Allocations.
-    Allocs,
-    /// Pairs.
-    Frees,
-    /// Pairs freed on another CPU.
-    Cross,
-    /// Growth of live bytes; only in `live`.
-    Growth,
-    /// Names of the row, ascending.
-    Site,
+pub struct Sort {
+    /// Word of the sort key.
+    pub word: &'static str,
+    /// Member of the row; none for the names of the row, ascending.
+    member: Option<&'static str>,
 }
 
 impl Sort {
+    /// Live allocated bytes.
+    pub const LIVE: Sort = Sort::new("live", "live_allocated");
+    const LIVE_WASTED: Sort = Sort::new("live_wasted", "live_wasted");
+    const WASTED: Sort = Sort::new("wasted", "wasted");
+    const SITE: Sort = Sort { word: "site", member: None };
+
     /// Sort keys of rows with all figures.
-    pub const OF_FIGURES: [Sort; 9] = [
-        Sort::Wasted,
-        Sort::LiveWasted,
-        Sort::Live,
-        Sort::Peak,
-        Sort::Total,
-        Sort::Allocs,
-        Sort::Frees,
-        Sort::Cross,
-        Sort::Site,
+    pub const OF_FIGURES: [Sort; 10] = [
+        Sort::LIVE,
+        Sort::LIVE_WASTED,
+        Sort::SITE,
+        Sort::WASTED,
+        Sort::new("peak", "peak_live_allocated"),
+        Sort::new("total", "allocated"),
+        Sort::new("requested", "requested"),
+        Sort::new("allocs", "allocs"),
+        Sort::new("frees", "frees"),
+        Sort::new("cross", "cross_cpu"),
     ];
 
     /// Sort keys of `live` without `--objects`.
-    pub const OF_LIVE: [Sort; 4] = [Sort::LiveWasted, Sort::Live, Sort::Growth, Sort::Site];
+    pub const OF_LIVE: [Sort; 4] = [Sort::LIVE, Sort::LIVE_WASTED, Sort::SITE, Sort::new("growth", "grew")];
 
-    /// Word of the sort key.
-    pub fn word(self) -> &'static str {
-        match self {
-            Sort::Wasted => "wasted",
-            Sort::LiveWasted => "live_wasted",
-            Sort::Live => "live",
-            Sort::Peak => "peak",
-            Sort::Total => "total",
-            Sort::Allocs => "allocs",
-            Sort::Frees => "frees",
-            Sort::Cross => "cross",
-            Sort::Growth => "growth",
-            Sort::Site => "site",
-        }
+    const fn new(word: &'static str, member: &'static str) -> Sort {
+        Sort { word, member: Some(member) }
     }
 
     /// Rank of a row. Figures that are null rank last.
     fn rank(self, row: &Value) -> Reverse<Option<i128>> {
-        let member = match self {
-            Sort::Wasted => "wasted",
-            Sort::LiveWasted => "live_wasted",
-            Sort::Live => "live_allocated",
-            Sort::Peak => "peak_live_allocated",
-            Sort::Total => "allocated",
-            Sort::Allocs => "allocs",
-            Sort::Frees => "frees",
-            Sort::Cross => "cross_cpu",
-            Sort::Growth => "grew",
-            Sort::Site => return Reverse(None),
-        };
-        let figure = &row[member];
-        Reverse(figure.as_u64().map(i128::from).or(figure.as_i64().map(i128::from)))
+        let figure = self.member.map(|member| &row[member]);
+        Reverse(figure.and_then(|figure| figure.as_u64().map(i128::from).or(figure.as_i64().map(i128::from))))
     }
 }
 
@@ -150,7 +117,7 @@ fn figure_rows(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape, of_cac
         (group, with(names, with(figures, texts)))
     };
     let mut rows: Vec<(Group, Value)> = groups(known, pairs, keys).into_iter().filter(is_shown).map(row).collect();
-    sort(&mut rows, or(&shape.sort, &[Sort::Wasted]));
+    sort(&mut rows, or(&shape.sort, &[Sort::WASTED]));
     let rest = rows.split_off(shape.top.unwrap_or(rows.len()).min(rows.len()));
     let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
     if rest.is_empty() {
@@ -187,7 +154,7 @@ pub fn live_by(known: &Known, pairs: &Pairs, keys: &[Key], shape: &Shape) -> Val
     let boundary = Slices::of(known, pairs).and_then(|slices| slices.boundary_at_nine_tenths());
     let row = |group: Group| live_row(known, pairs, keys, boundary, group);
     let mut rows: Vec<(Group, Value)> = groups(known, pairs, keys).into_iter().filter_map(row).collect();
-    sort(&mut rows, or(&shape.sort, &[Sort::Live]));
+    sort(&mut rows, or(&shape.sort, &[Sort::LIVE]));
     let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
     with(head("live/2", &keys::words(keys), known, pairs), json!({ "rows": rows }))
 }
