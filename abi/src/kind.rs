@@ -21,6 +21,10 @@ impl Space {
     /// All spaces, in the order that reports show them.
     pub const ALL: [Space; 5] = [Space::Slab, Space::Pages, Space::Percpu, Space::Vmalloc, Space::Tag];
 
+    /// All spaces, pages first: the order in which a screen shows them, and a view of one space chooses.
+    pub const PAGES_FIRST: [Space; Space::ALL.len()] =
+        [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc, Space::Tag];
+
     /// `"slab"`, `"pages"`, `"percpu"`, `"vmalloc"` or `"tag"`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -189,5 +193,6 @@ mod tests {
         let spaces = BySpace::from_fn(Space::kind);
         assert!(spaces.iter().all(|(space, kind)| kind.space() == space));
         assert_eq!(spaces[Space::Slab], Kind::Kmalloc);
+        assert!(Space::ALL.iter().all(|space| Space::PAGES_FIRST.contains(space)));
     }
 }

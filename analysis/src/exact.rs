@@ -95,6 +95,17 @@ fn document(trace: &Directory, asked: &Asked, cut: &Cut) -> Vec<u8> {
     serde_json::to_vec(&make(&analysis, &shape)).unwrap_or_else(|error| panic!("{}: {error}", what()))
 }
 
+/// A key that the reference lacks has no random test, unless it has one of its own.
+#[test]
+fn every_key_is_of_random_traces() {
+    use GroupKey::{Accounted, Allocator, Cgroup, Order, Released, Stack, Tgid, Use};
+    let others = [Accounted, Allocator, Cgroup, Order, Released, Stack, Tgid, Use];
+    for key in GroupKey::ALL {
+        let is_known = Key::ALL.iter().any(|known| known.word() == key.name());
+        assert_eq!(is_known, !others.contains(&key), "{}", key.name());
+    }
+}
+
 const EVENTS: usize = 60;
 
 /// The recording of `seed` and the reference's knowledge of it.

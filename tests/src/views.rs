@@ -189,8 +189,7 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         "live_allocated",
         "live_wasted",
     ];
-    let kinds: Vec<(&str, &Value)> =
-        shown_kinds(&summary).map(|kind| (kind.name(), &summary["kinds"][kind.name()])).collect();
+    let kinds: Vec<(Kind, &Value)> = shown_kinds(&summary).map(|kind| (kind, &summary["kinds"][kind.name()])).collect();
     fates(&summary["total"]);
     // Figures that need an order of events are null on a clock without order.
     let is_known = |member: &&str| !summary["total"][*member].is_null();
@@ -202,13 +201,13 @@ pub fn assert_invariants(what: &str, trace: &Path) {
         let document = json(&printed(view, trace));
         let rows = document["rows"].as_array().unwrap_or_else(|| panic!("{what}: {view} has no rows"));
         rows.iter().for_each(fates);
-        // Only slabs have caches.
-        let of_view = kinds.iter().filter(|(kind, _)| view == "sites" || !["percpu", "vmalloc"].contains(kind));
+        // Other memory has no caches.
+        let of_view = kinds.iter().filter(|(kind, _)| view == "sites" || kind.space().is_always_shown());
         for &(kind, figures) in of_view {
             for member in SUMMED.into_iter().filter(is_known) {
-                let own = rows.iter().filter(|row| row["kind"] == kind);
+                let own = rows.iter().filter(|row| row["kind"] == kind.name());
                 let sum: u64 = own.map(|row| number(row, member)).sum();
-                assert_eq!(sum, number(figures, member), "{what}: {view} {kind} {member}");
+                assert_eq!(sum, number(figures, member), "{what}: {view} {kind:?} {member}");
             }
         }
     }

@@ -75,6 +75,9 @@ pub(crate) enum Size {
     EachCpu(&'static str),
 }
 
+/// Systems of the events of objects.
+pub(crate) const SYSTEMS: &[&str] = &["kmem", "percpu", "vmalloc"];
+
 /// Field of the return address of the caller.
 pub(crate) const CALL_SITE: &str = "call_site";
 /// Field of the flags of the allocation.
@@ -195,6 +198,12 @@ mod tests {
             assert_eq!(find("kmem", "mm_pagevec_free", Release::parse(release)).is_some(), is_free, "{release}");
         }
         assert!(find("kmem", "mm_pagevec_free", None).is_none());
+    }
+
+    #[test]
+    fn systems_are_those_of_the_events() {
+        assert!(PROFILES.iter().all(|event| SYSTEMS.contains(&event.system)));
+        assert!(SYSTEMS.iter().all(|system| PROFILES.iter().any(|event| event.system == *system)));
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Wanted {
     /// Systems of these events.
     pub(crate) fn systems(self) -> &'static [&'static str] {
         match self {
-            Wanted::Objects => &["kmem", "percpu", "vmalloc"],
+            Wanted::Objects => crate::kernel::profile::SYSTEMS,
             Wanted::Waits => &["vmscan", "compaction"],
             Wanted::Calls => &["ftrace"],
         }

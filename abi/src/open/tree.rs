@@ -21,7 +21,7 @@ use crate::kernel::decoder::{Decoder, TraceFacts};
 use crate::kernel::format::{EventFormat, PageShape};
 use crate::kernel::gfp::GfpNames;
 use crate::kernel::probes::CAPTURE_GROUP;
-use crate::kernel::profile::{EventProfile, PROFILES};
+use crate::kernel::profile::{EventProfile, PROFILES, SYSTEMS};
 use crate::kernel::release::Release;
 use crate::kernel::stats::Stats;
 use crate::kernel::subbuffer;
@@ -415,7 +415,7 @@ fn formats(
     let has_system = |name: &str| formats.iter().any(|(system, _)| system == name);
     if !has_system("kmem") {
         // Other events may be recorded without those of slabs and pages.
-        if ["vmscan", "compaction", "percpu", "vmalloc"].into_iter().any(has_system) {
+        if SYSTEMS.iter().chain(&["vmscan", "compaction"]).any(|system| has_system(system)) {
             return Ok(formats);
         }
         return Err(no_trace(path, "has no events/kmem/*/format, so no event can be decoded: copy them, too"));

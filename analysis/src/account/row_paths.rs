@@ -213,12 +213,13 @@ mod tests {
         shared.add(Kind::Pages, steps(&[7, 8]));
         shared.add(Kind::Pages, steps(&[7, 9]));
         let mut paths = Paths::default();
-        assert_eq!((shared.copy_to(&mut paths), paths.has(1), paths.has(2)), (9, true, false));
+        assert_eq!((shared.copy_to(&mut paths), paths.has(1), paths.has(2)), (ROOTS + 3, true, false));
         shared.add(Kind::Cache, steps(&[7]));
-        assert_eq!(shared.copy_to(&mut paths), 10);
+        assert_eq!(shared.copy_to(&mut paths), ROOTS + 4);
+        let [seven, eight, nine, of_cache] = std::array::from_fn(|node| (ROOTS + node) as u32);
         assert_eq!(
             (paths.of(0), paths.of(1), paths.of(2), paths.of(3)),
-            (&[1, 6, 7][..], &[1, 6, 8][..], &[0, 9][..], &[][..])
+            (&[1, seven, eight][..], &[1, seven, nine][..], &[0, of_cache][..], &[][..])
         );
     }
 
@@ -228,7 +229,8 @@ mod tests {
         shared.add(Kind::Pages, steps(&[7, 8]));
         shared.add(Kind::Pages, steps(&[8]));
         let (nodes, paths) = shared.take();
-        assert_eq!((paths.of(0), paths.of(1)), (&[2, 6, 7][..], &[2, 7][..]));
+        let [seven, eight] = std::array::from_fn(|node| (ROOTS + node) as u32);
+        assert_eq!((paths.of(0), paths.of(1)), (&[2, seven, eight][..], &[2, eight][..]));
         assert!(nodes[ROOTS..].iter().all(|node| node.parent == Some(2)));
     }
 }

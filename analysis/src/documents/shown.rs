@@ -16,7 +16,7 @@ impl Shown {
     pub(super) fn of(analysis: &Analysis) -> Shown {
         let asked = |space| analysis.kinds.iter().any(|kind| kind.space() == space);
         let has = |space: &Space| Kind::ALL.into_iter().any(|kind| kind.space() == *space && analysis.paired.has[kind]);
-        let recorded = || PREFERRED.into_iter().find(has).unwrap_or(Space::Slab);
+        let recorded = || Space::PAGES_FIRST.into_iter().find(has).unwrap_or(Space::Slab);
         if analysis.kinds.is_empty() { Shown::one(recorded()) } else { Shown(BySpace::from_fn(asked)) }
     }
 
@@ -35,13 +35,10 @@ impl Shown {
 
     /// Words of documents.
     pub(super) fn name(self) -> String {
-        let names = PREFERRED.into_iter().filter(|&space| self.0[space]).map(Space::name);
+        let names = Space::PAGES_FIRST.into_iter().filter(|&space| self.0[space]).map(Space::name);
         names.collect::<Vec<_>>().join(" and ")
     }
 }
-
-/// Spaces, those first that a view of one space prefers.
-const PREFERRED: [Space; 5] = [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc, Space::Tag];
 
 /// Sums of a row, with the growth of its live bytes, if it was counted.
 #[derive(Clone, Debug, Default)]

@@ -551,7 +551,7 @@ mod tests {
             (["--size", "17179869184G"], "a size is N or A..B"),
             (["--site", "0xfoo"], "0xADDRESS"),
             (["--site", "foo+0x"], "symbol+0xOFFSET"),
-            (["--kind", "slab"], "kmalloc, cache, pages, percpu, vmalloc"),
+            (["--kind", "slab"], "kmalloc, cache, pages, percpu"),
             (["--context", "irq"], "task, softirq, hardirq and nmi"),
             (["--pid", "12x"], "invalid"),
         ] {

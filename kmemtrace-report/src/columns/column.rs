@@ -85,7 +85,7 @@ impl Column<'static> {
 
     /// Column of the kind of a row's objects.
     pub(crate) const fn kind(drop: u8) -> Column<'static> {
-        let meaning = "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc.";
+        let meaning = "Allocator: kmalloc, cache (kmem_cache_alloc), pages, or another kind of memory by its name.";
         Column { shows: Shows::Kind, ..Column::word("KIND", drop, meaning) }
     }
 

@@ -366,7 +366,11 @@ pub(crate) const FREE_BLOCKS: [Column<'static>; 4] = [
 pub(crate) const MISMATCH: [Column<'static>; 11] = [
     Column::figure("CPU", 9, "CPU of the first finding."),
     Column::figure("FIRST", 6, "Time of the first finding, from the first event of the trace."),
-    Column::word("KIND", 7, "Allocator of the object: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc."),
+    Column::word(
+        "KIND",
+        7,
+        "Allocator of the object: kmalloc, cache (kmem_cache_alloc), pages, or another kind by its name.",
+    ),
     Column::figure("COUNT", 5, "Findings of this class between these two call-sites."),
     Column::figure("SUSPECT", 4, "Findings that lost events or clocks may explain."),
     Column::figure(
@@ -531,7 +535,7 @@ pub(crate) const COMPARE: [Column<'static>; 9] = [
 /// `growth`, beside the keys.
 pub(crate) const GROWTH: [Column<'static>; 7] = [
     Column::kind(3).meaning(
-        "Allocator: kmalloc, cache (kmem_cache_alloc), pages, percpu or vmalloc; total is kmalloc and cache together.",
+        "Allocator: kmalloc, cache (kmem_cache_alloc), pages, or another kind by its name; total is kmalloc and cache together.",
     ),
     Column::figure("ALLOCS", 6, "Successful allocations in all slices."),
     Column::figure("ALLOCS/S", 7, "Allocations per second, over the whole recording."),

@@ -223,8 +223,8 @@ fn event_line(known: &Known, event: &Event, items: &[StreamItem]) -> Value {
         }
         let is_of_stack = event.stack.is_some()
             && match event.action {
-                Action::Alloc(Kind::Pages | Kind::Vmalloc) => true,
                 Action::Alloc(Kind::Percpu) => !known.percpu_names_callers,
+                Action::Alloc(kind) => kind.space() != Space::Slab,
                 _ => false,
             };
         if event.call_site != 0 && !is_of_stack {

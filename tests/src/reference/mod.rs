@@ -141,17 +141,25 @@ fn names_allocations(shape: &Shape) -> bool {
     layouts(shape).iter().any(|layout| layout.name.starts_with("kmem_cache_alloc") && layout.has_cache())
 }
 
-/// True if the machine has an event of frees of this kind.
-fn frees(described: &[Layout], kind: Kind) -> bool {
-    let names: &[&str] = match kind {
-        Kind::Kmalloc => &["kfree"],
-        Kind::Cache => &["kmem_cache_free"],
-        Kind::Pages => &["mm_page_free", "mm_page_free_direct"],
-        Kind::Percpu => &["percpu_free_percpu"],
-        Kind::Vmalloc => &["free_vmap_area_noflush"],
-        Kind::Tag => &[],
-    };
-    described.iter().any(|layout| names.contains(&layout.name))
+/// Names of events.
+type EventNames = &'static [&'static str];
+
+/// Names of the events of allocations of this kind, and of its frees.
+fn events_of(kind: Kind) -> (EventNames, EventNames) {
+    match kind {
+        Kind::Kmalloc => (&["kmalloc", "kmalloc_node"], &["kfree"]),
+        Kind::Cache => (&["kmem_cache_alloc", "kmem_cache_alloc_node"], &["kmem_cache_free"]),
+        Kind::Pages => (&["mm_page_alloc"], &["mm_page_free", "mm_page_free_direct"]),
+        Kind::Percpu => (&["percpu_alloc_percpu"], &["percpu_free_percpu"]),
+        Kind::Vmalloc => (&["alloc_vmap_area"], &["free_vmap_area_noflush"]),
+        Kind::Tag => (&[], &[]),
+    }
+}
+
+/// The kinds of which the machine has one of the events that `names` gives.
+fn described_kinds(described: &[Layout], names: impl Fn(Kind) -> EventNames) -> impl Iterator<Item = Kind> {
+    let has = move |kind: &Kind| described.iter().any(|layout| names(*kind).contains(&layout.name));
+    Kind::ALL.into_iter().filter(has)
 }
 
 /// Gives allocations without a call-site that of their stack; without names, no frame can be told from the kernel's own tracing.
@@ -166,7 +174,8 @@ fn take_sites_of_stacks(workload: &mut Workload, has_symbols: bool) {
         }
         // The frames of made-up machines are no allocators, so that the innermost one has asked for the memory.
         if let StreamItem::Event(event) = item
-            && let Action::Alloc(kind @ (Kind::Pages | Kind::Percpu | Kind::Vmalloc)) = event.action
+            && let Action::Alloc(kind) = event.action
+            && kind.space() != Space::Slab
             && event.call_site == 0
             // Failed allocations of per-CPU memory are all at one place.
             && !(event.failed && kind == Kind::Percpu)
@@ -215,16 +224,16 @@ impl Known {
         let described = layouts(&workload.shape);
         let texts = Some(Texts::of(&workload));
         let percpu = described.iter().find(|layout| layout.name == "percpu_alloc_percpu");
-        let has_areas = described.iter().any(|layout| layout.name == "alloc_vmap_area");
-        let others = [(Kind::Percpu, percpu.is_some()), (Kind::Vmalloc, has_areas)];
         Known {
             percpu_names_callers: percpu.is_some_and(Layout::has_call_site),
             has_frames: workload.shape.era != Era::V2_6_32,
             texts,
             reclaim_account: workload.reclaim_account,
             threads_end: workload.threads_end,
-            recorded_frees: Kind::ALL.into_iter().filter(|kind| frees(&described, *kind)).collect(),
-            kinds: others.into_iter().filter(|(_, has)| *has).map(|(kind, _)| kind).collect(),
+            recorded_frees: described_kinds(&described, |kind| events_of(kind).1).collect(),
+            kinds: described_kinds(&described, |kind| events_of(kind).0)
+                .filter(|kind| !kind.space().is_always_shown())
+                .collect(),
             trace: TraceMembers {
                 input: InputKind::Kmemtrace,
                 source: Some(Source::Tracefs),

@@ -57,8 +57,7 @@ pub(super) fn content(text: &[u8]) -> Content<'_> {
 /// Meaning of an event of objects; the kernel and trace-cmd do not print its system.
 pub(super) fn profile(system: Option<&[u8]>, name: &[u8], release: Option<Release>) -> Option<&'static EventProfile> {
     let name = std::str::from_utf8(name).ok()?;
-    let systems = ["kmem", "percpu", "vmalloc"].into_iter();
-    let mut systems = systems.filter(|known| system.is_none_or(|system| system == known.as_bytes()));
+    let mut systems = profile::SYSTEMS.iter().filter(|known| system.is_none_or(|system| system == known.as_bytes()));
     systems.find_map(|system| profile::find(system, name, release))
 }
 

@@ -43,7 +43,7 @@ const SCRIPT: &str = concat!(
 /// Hash of [`STYLE`] in base64, as a security policy has it. After a change of the style, a test tells the new one.
 const STYLE_HASH: &str = "H10sc/UOBunVukstdR+37YQJMej8p1MaVV4FSxC/N64=";
 /// Hash of [`SCRIPT`].
-const SCRIPT_HASH: &str = "6Am6ADX5rYhP8VeDeIBV09/Ny/qKiTLIxmL8KL+y7q0=";
+const SCRIPT_HASH: &str = "kzn7NOqhJsJaVpxxMX046XKhWkJJFSbJEMc4q6+n3Z4=";
 
 /// Nodes of the first tree of a page at most: a browser shows as many at once, and a person sees fewer.
 const MAX_NODES: usize = 20_000;

@@ -149,14 +149,11 @@ fn known_symbols(view: ScreenView<'_>) -> Option<usize> {
     (known * 100usize).checked_div(all)
 }
 
-/// Spaces in the order of the screen.
-const SPACES: [Space; 4] = [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc];
-
 /// Totals of each space.
 fn totals(view: ScreenView<'_>, width: u16) -> Vec<LinePart> {
     let seconds = window(view.state.window());
     let short = seconds.replace(' ', "");
-    let all = SPACES.into_iter().map(|space| (space.name(), &view.snapshot.totals[space]));
+    let all = Space::PAGES_FIRST.into_iter().map(|space| (space.name(), &view.snapshot.totals[space]));
     let mut parts = Vec::new();
     for (name, totals) in all.filter(|(_, totals)| totals.allocs > 0) {
         let Totals { live, peak, peak_after, growth, .. } = *totals;
@@ -182,7 +179,7 @@ fn history(view: ScreenView<'_>, width: u16) -> Vec<LinePart> {
         return vec![part("peaks, changes and frees are not in this text", Paint::Faint, 0)];
     }
     let has_any = |space: &Space| view.snapshot.totals[*space].allocs > 0;
-    let space = SPACES.into_iter().find(has_any).unwrap_or(Space::Slab);
+    let space = Space::PAGES_FIRST.into_iter().find(has_any).unwrap_or(Space::Slab);
     let label = format!("live, {}", window(view.state.window()));
     let (memory, buffers) = (memory(view, width), buffers(view));
     // Three gaps stand between the parts, each of two or three blanks.

@@ -56,8 +56,8 @@ fn symbol_text(symbol: &LiveSymbol) -> String {
 pub(super) fn origin(row: &LiveRow) -> String {
     match (row.kind.space(), &row.cache) {
         (Space::Pages, _) if matches!(row.key, LiveKey::Use(_)) => String::new(),
-        (Space::Pages | Space::Percpu | Space::Vmalloc, _) => row.kind.name().to_owned(),
         (Space::Slab, Some(cache)) => name(cache),
+        (space, _) if space != Space::Slab => row.kind.name().to_owned(),
         _ if matches!(row.key, LiveKey::Site(_) | LiveKey::Use(_)) => String::new(),
         _ if matches!(row.key, LiveKey::Cache(_)) => row.kind.name().to_owned(),
         _ => "slab".to_owned(),

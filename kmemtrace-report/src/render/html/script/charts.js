@@ -31,9 +31,11 @@ function drawTime() {
   const box = section.querySelector(".body");
   const span = Math.max(1, TRACE.last - TRACE.first);
   const peak = SUMMARY.total.peak_at === null ? null : { at: SUMMARY.total.peak_at - TRACE.first, live: SUMMARY.total.peak_live_allocated };
-  const charts = HAS.slab ? [["Slab objects: kmalloc and cache", growth.total, peak]] : [];
-  const others = { Pages: growth.total_pages, "Per-CPU memory": growth.total_percpu, "Address space of vmalloc": growth.total_vmalloc };
-  for (const [title, total] of Object.entries(others)) if (total?.allocs.some(Boolean)) charts.push([title, total, null]);
+  const charts = HAS.slab ? [[SPACES.slab.chart, growth.total, peak]] : [];
+  for (const [space, { chart }] of Object.entries(SPACES)) {
+    const total = growth["total_" + space];
+    if (chart && total?.allocs.some(Boolean)) charts.push([chart, total, null]);
+  }
   box.replaceChildren(
     ...lossInWords(span),
     make("p", { class: "hint" }, "Line: live bytes of what was allocated in the recording. Bars below: allocations in each slice of time."),

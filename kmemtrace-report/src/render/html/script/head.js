@@ -9,9 +9,9 @@ const IS_SAVED = TRACE.input === "document";
 
 /** Spaces that have an event, or an object. */
 const HAS = (() => {
-  const of = { slab: ["kmalloc", "cache"], pages: ["pages"], percpu: ["percpu"], vmalloc: ["vmalloc"], tag: ["tag"] }, has = {};
+  const has = {};
   const figures = ["allocs", "frees", "free_events", "failed_allocs", "live_objects", "live_allocated", "live_pages"];
-  for (const space in of) has[space] = of[space].some(kind => figures.some(figure => SUMMARY.kinds[kind]?.[figure] > 0));
+  for (const space in SPACES) has[space] = SPACES[space].kinds.some(kind => figures.some(figure => SUMMARY.kinds[kind]?.[figure] > 0));
   return has;
 })();
 const HAS_MEMORY = Object.values(HAS).some(Boolean);
@@ -121,8 +121,7 @@ function drawTiles() {
     put(count(errors), errors === 1 ? "mismatch" : "mismatches", doubtful ? count(doubtful) + " more are suspect" : errors ? "nothing known explains " + (errors === 1 ? "it" : "them") : "that nothing explains");
     if (errors) tiles[tiles.length - 1].classList.add("bad");
   }
-  const others = { pages: "pages", percpu: "per-CPU memory", vmalloc: "address space of vmalloc", tag: "tagged memory" };
-  for (const kind in others) if (HAS[kind]) put(size(kinds[kind].live_allocated), others[kind] + (TRACE.one_moment ? "" : " live at the end"), kinds[kind].allocs === null ? null : counted(kinds[kind].allocs, "allocation"));
+  for (const [space, { kinds: [kind], words }] of Object.entries(SPACES)) if (space !== "slab" && HAS[space]) put(size(kinds[kind].live_allocated), words + (TRACE.one_moment ? "" : " live at the end"), kinds[kind].allocs === null ? null : counted(kinds[kind].allocs, "allocation"));
   const leaks = leakGroups().filter(group => group.verdict === "leak");
   if (leaks.length) {
     put(count(leaks.length), leaks.length === 1 ? "leak" : "leaks", "memory that grows and is not freed");

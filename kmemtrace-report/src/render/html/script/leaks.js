@@ -21,12 +21,9 @@ function leakGroups() {
   });
 }
 
-/** Space of each kind that is not a slab object. */
-const SPACE_OF = { pages: "pages", percpu: "percpu", vmalloc: "vmalloc" };
-
 /** Frames from a call-site outwards, of its stack that holds most; none where no stack is known. */
 function stackOf({ kind, symbol, module }) {
-  const tree = DATA.trees.find(tree => tree.by[0] === "stack" && tree.space === (SPACE_OF[kind] || "slab"));
+  const tree = DATA.trees.find(tree => tree.by[0] === "stack" && tree.space === spaceOf(kind));
   if (!tree || symbol === null || symbol === undefined) return [];
   const names = [symbol, `${symbol} [${module}]`], live = 3 + tree.figures.indexOf("live_allocated"), below = 3 + tree.figures.length;
   const open = [[tree.root, []]];
@@ -77,7 +74,7 @@ function drawLeaks() {
     { key: "objects", title: "objects", of: group => group.objects, show: group => count(group.objects), help: "Number of live objects" },
     { key: "kept", title: "kept", of: group => group.objects / group.allocs, show: group => percent(group.objects, group.allocs), help: "Live objects as a share of all that were allocated there" },
     { key: "born", title: "born", isText: true, of: group => group.objects, show: group => sparkline(group.row.born), help: "Live objects by the tenth of the recording in which they were allocated: a leak is even" },
-    ...kinds.has("pages") || kinds.has("percpu") || kinds.has("vmalloc") ? [{ key: "kind", title: "kind", isText: true, of: group => group.row.kind, show: group => group.row.kind, help: "Allocator" }] : [],
+    ...[...kinds].some(kind => spaceOf(kind) !== "slab") ? [{ key: "kind", title: "kind", isText: true, of: group => group.row.kind, show: group => group.row.kind, help: "Allocator" }] : [],
     { key: "task", title: "task", isText: true, of: who, show: group => [who(group), alive[group.row.task_alive] ? make("span", { class: "line" }, "  " + alive[group.row.task_alive]) : ""], help: "Thread that allocated, and whether it lived at the end; short processes are one row by their command" },
     { key: "site", title: "call-site", isText: true, of: site, show: group => [...siteCell(site(group), group.row.module, group.row.source), leakDetails(group)], help: "Call-site with most bytes; others that grow together with it, and its callers, open below" },
   ];

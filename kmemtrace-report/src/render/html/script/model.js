@@ -15,14 +15,26 @@ const MEMBERS = { live_allocated: "live", wasted: "wasted", allocated: "total", 
 
 /** Words for what the nodes at the top of a tree are. */
 const GROUPS = { folder: "folder of the sources", area: "area of the kernel", module: "module", task: "task", cgroup: "cgroup", stack: "call stack", site: "call site", use: "use of pages" };
-/** Words for the memory that a tree counts. */
-const SPACES = { slab: "slab objects", pages: "pages", percpu: "per-CPU memory", vmalloc: "address space of vmalloc", tag: "tagged memory" };
+/** Memory by space, in the order of reports: its kinds; words for it in a sentence; what a tree of it counts; title of its chart over time. */
+const SPACES = {
+  slab: { kinds: ["kmalloc", "cache"], words: "slab objects", hint: "Slab objects: kmalloc and cache.", chart: "Slab objects: kmalloc and cache" },
+  pages: { kinds: ["pages"], words: "pages", hint: "Whole pages.", chart: "Pages" },
+  percpu: { kinds: ["percpu"], words: "per-CPU memory", hint: "Memory of each CPU.", chart: "Per-CPU memory" },
+  vmalloc: { kinds: ["vmalloc"], words: "address space of vmalloc", hint: "Address space of vmalloc, not memory.", chart: "Address space of vmalloc" },
+  // Of texts of one moment alone.
+  tag: { kinds: ["tag"], words: "tagged memory", hint: null, chart: null },
+};
+
+/** Space of a kind. */
+function spaceOf(kind) {
+  return Object.keys(SPACES).find(space => SPACES[space].kinds.includes(kind)) ?? "slab";
+}
 
 /** Title of a tree: its keys, and its memory where trees of several kinds are there. */
 function titleOf(tree) {
   const keys = tree.by.length > 1 ? tree.by.filter((key, at) => at === 0 || key !== "site") : tree.by;
   const words = keys.map(key => GROUPS[key] || key).join(", ");
-  return DATA.trees.some(other => other.space !== tree.space) ? words + ": " + (SPACES[tree.space] || tree.space) : words;
+  return DATA.trees.some(other => other.space !== tree.space) ? words + ": " + (SPACES[tree.space]?.words ?? tree.space) : words;
 }
 
 /** The tree that is shown, its root, and the number of its nodes. */

@@ -130,10 +130,9 @@ function drawTree() {
 
 /** What the tree counts, and what is folded in it. */
 function drawTreeHint() {
-  const words = { slab: "Slab objects: kmalloc and cache.", pages: "Whole pages.", percpu: "Memory of each CPU.", vmalloc: "Address space of vmalloc, not memory." };
   const more = { cgroup: "A cgroup is that of the thread that ran; work done for others counts for it. (unknown): the recording does not tell it.", stack: "Outermost caller at the top, the call-site below.", task: "Work in an interrupt counts for the thread that it interrupted." };
   const folded = TREE.folded ? `The tree has ${count(nodeCount)} nodes here; ${count(TREE.folded)} smaller ones are folded into \u201c(n others)\u201d.` : "";
-  $("shows").textContent = [words[TREE.space], more[TREE.by[0]], folded].filter(Boolean).join(" ");
+  $("shows").textContent = [SPACES[TREE.space]?.hint, more[TREE.by[0]], folded].filter(Boolean).join(" ");
 }
 
 function drawPath() {

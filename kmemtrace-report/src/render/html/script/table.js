@@ -189,7 +189,7 @@ function drawTasks() {
     column("total", "total", bytes, "Bytes handed out to the task, over all allocations"),
     column("allocs", "allocs", count, "Successful allocations of the task"),
     column("frees", "frees", count, "Objects of the task whose free was seen, whoever freed them"),
-    { key: "space", title: "memory", of: row => row.space, show: row => SPACES[row.space] || row.space, isText: true, help: "What is counted: objects of slabs, pages, ..." },
+    { key: "space", title: "memory", of: row => row.space, show: row => SPACES[row.space]?.words ?? row.space, isText: true, help: "What is counted: objects of slabs, pages, ..." },
     { key: "task", title: "task", of: row => row.name, isText: true, help: "Command and id of the thread that allocated; work that the kernel does in an interrupt counts for the thread that it interrupted",
       show: row => row.isFolded ? row.name : make("button", { type: "button", class: "link", onclick: () => { chooseTree(row.tree); go(ROOT.children.find(node => node.name === row.name) || ROOT); $("explore").scrollIntoView(); } }, row.name) },
   ];
