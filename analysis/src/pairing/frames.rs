@@ -126,7 +126,7 @@ pub(crate) struct FrameTable {
 }
 
 impl FrameTable {
-    /// Empty table; `keeps_infos`: [`FrameTable::live`] lists allocations.
+    /// Empty table; `keeps_infos`: [`FrameTable::each_live`] tells allocations.
     pub(crate) fn new(keeps_infos: bool) -> FrameTable {
         FrameTable {
             regions: Vec::new(),

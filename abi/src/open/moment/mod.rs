@@ -1,8 +1,8 @@
 //! Texts that list memory at one moment: page_owner in all its forms, slab's own witnesses, allocinfo, kmemleak, meminfo, OOM reports.
 //!
-//! Data flows one way: a file's lines, without the noise around them (`noise`), go to the [`Reader`] of the form that claims them
-//! (`form`, one table). A reader makes [`Entry`]s and hands them to an [`Out`], which keeps stacks, owners and names once and adds
-//! up entries that are alike (`collect`, `store`). The collected entries are the trace's only source of events.
+//! Data flows one way: a file's lines, without the noise around them (`noise`), go to the [`entry::Reader`] of the form that claims
+//! them (`form`, one table). A reader makes [`entry::Entry`]s and hands them to an [`entry::Out`], which keeps stacks, owners and names
+//! once and adds up entries that are alike (`collect`, `store`). The collected entries are the trace's only source of events.
 #![cfg_attr(not(feature = "inputs"), allow(dead_code, reason = "only page_owner is read without the feature"))]
 
 #[cfg(feature = "inputs")]
