@@ -21,7 +21,7 @@ impl Space {
     /// All spaces, in the order that reports show them.
     pub const ALL: [Space; 5] = [Space::Slab, Space::Pages, Space::Percpu, Space::Vmalloc, Space::Tag];
 
-    /// All spaces, pages first: the order in which a screen shows them, and a view of one space chooses.
+    /// All spaces, pages first: the order of the live screen, and that of preference where a view shows one space.
     pub const PAGES_FIRST: [Space; Space::ALL.len()] =
         [Space::Pages, Space::Slab, Space::Percpu, Space::Vmalloc, Space::Tag];
 

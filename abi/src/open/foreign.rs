@@ -37,8 +37,8 @@ const FORMATS: [(usize, &[u8], &str, &str); 28] = [
     (0, b"S'", "a Python pickle, as trace_analyze saved them", "save a document from the trace with --save-db"),
 ];
 
-/// Bytes at the start of a stream that tell what it is: those of the longest mark. The mark of a tar archive stands behind them, and few
-/// bytes of a slow writer need not be waited for.
+/// Bytes of a stream that are needed to tell what it is: as many as the longest mark at offset 0 has. A tar archive is not recognised: a
+/// slow writer would delay the message until byte 262.
 pub(super) const STREAM_MARK_BYTES: usize = 16;
 
 /// Packets of perfetto that are no accident.

@@ -139,7 +139,7 @@ impl StreamInput {
                 }
                 Parsed::Newer(_) | Parsed::Bad => {
                     if self.known.is_none() {
-                        // What it is instead, more bytes may tell, or the end.
+                        // Too few bytes to tell what it is: wait for more, or for the end.
                         if rest.len() < STREAM_MARK_BYTES {
                             break Ok(());
                         }
@@ -345,7 +345,7 @@ impl StreamInput {
 mod tests {
     use super::*;
 
-    /// Pieces of a pipe are as long as its writer's and its reader's luck.
+    /// A read of a pipe may return any number of bytes.
     #[test]
     fn what_is_no_stream_is_told_alike_however_it_is_cut() {
         for (bytes, told) in [

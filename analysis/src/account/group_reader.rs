@@ -140,9 +140,9 @@ fn recent_size(allocated: u64, gfp: Option<u64>) -> usize {
 
 /// Lists of values that are at hand.
 const RECENT_LISTS: usize = 256;
-/// Values of a list that may be at hand: views have no more keys beside the call-site, unless `--by` names them.
+/// Longest list that is kept at hand. Only `--by` makes rows of more keys beside the call-site.
 const SHORT_LIST: usize = 4;
-/// Number of no list.
+/// Number in a slot that has no list yet.
 const NO_LIST: u64 = u64::MAX;
 
 /// Values of the keys of a short list; 0 where the list has no more.
