@@ -509,6 +509,9 @@ pub enum TaskEvent<'n> {
     },
 }
 
+/// What a consumer of events made of one, for later ones that only key and address tell from it.
+pub type Note = [u64; 4];
+
 /// Consumer of a stream's items, in stream order: a gap comes before the first event after it.
 pub trait EventSink {
     /// The consumer looks at `Event::cache`; where false, cache names are not interned.
@@ -521,6 +524,8 @@ pub trait EventSink {
     const MARKS: bool = true;
     /// The consumer looks at `Event::fields`, and releases them; where false, records are never kept.
     const FIELDS: bool = false;
+    /// The consumer has notes of events.
+    const NOTES: bool = false;
     /// The next event; its names are in `names`.
     fn event(&mut self, event: Event, names: &Names);
     /// The next event, one that [only probes record](Event::is_of_probe). Apart for consumers that are fast because the compiler knows
@@ -528,6 +533,13 @@ pub trait EventSink {
     fn probe_event(&mut self, event: &Event, names: &Names) {
         self.event(*event, names);
     }
+    /// Note of the event that was handed over last; `None` where more than its key and its address decides what becomes of it.
+    fn last_note(&self) -> Option<Note> {
+        None
+    }
+    /// The next event, which differs from an earlier one with this note in key and address only. It has an address: neither null nor
+    /// what `kmalloc(0)` returns.
+    fn noted(&mut self, _at: u64, _address: u64, _note: &Note) {}
     /// A gap.
     fn gap(&mut self, gap: Gap);
     /// Load of a module; its event follows as an item.

@@ -18,9 +18,10 @@ use std::time::Duration;
 use kmemtrace_abi::clock::Unit;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::trace::Trace;
+use kmemtrace_tests::encoded::encoded;
 use kmemtrace_tests::generate::counters::workload_with_counters;
 use kmemtrace_tests::generate::leaks::workload_with_leaks;
-use kmemtrace_tests::generate::{Random, relay_dir, trace_dir};
+use kmemtrace_tests::generate::{Random, Workload, relay_dir, trace_dir};
 use kmemtrace_tests::recording::{Directory, random_relay, random_workload};
 use kmemtrace_tests::reference::asked::Asked;
 use kmemtrace_tests::reference::groups::Sort;
@@ -108,6 +109,15 @@ fn every_key_is_of_random_traces() {
 
 const EVENTS: usize = 60;
 
+/// The recording of a workload: one of three as the kernel wrote it, the others with encoded records.
+fn stored(workload: &Workload, seed: u64) -> Directory {
+    let files = trace_dir(workload, seed);
+    match seed % 3 {
+        0 => Directory::new(&files),
+        way => Directory::new(&encoded(&files, way == 1)),
+    }
+}
+
 /// The recording of `seed` and the reference's knowledge of it.
 fn recorded(seed: u64) -> (Directory, Known) {
     let (dir, known) = if seed.is_multiple_of(5) {
@@ -116,7 +126,7 @@ fn recorded(seed: u64) -> (Directory, Known) {
         (dir, Known::of_relay(workload, &options, &streams, false, None))
     } else {
         let (_, workload) = random_workload(seed, EVENTS);
-        (Directory::new(&trace_dir(&workload, seed)), Known::of_workload(workload))
+        (stored(&workload, seed), Known::of_workload(workload))
     };
     // Every fourth trace shows the recorder's own objects.
     (dir, Known { shows_own: seed % 4 == 1, ..known })
@@ -256,7 +266,7 @@ fn assert_groups_exact(seed: u64) {
 /// Leaks of a trace that has some: of all rows, of other keys, of a window, of some allocations, with and without an index.
 fn assert_leaks_exact(seed: u64) {
     let workload = workload_with_leaks(seed);
-    let dir = Directory::new(&trace_dir(&workload, seed));
+    let dir = stored(&workload, seed);
     let mut known = Known { shows_own: seed % 4 == 1, ..Known::of_workload(workload) };
     // Files that were written a moment ago are not trusted to stay.
     thread::sleep(Duration::from_millis(60));
@@ -285,7 +295,7 @@ fn assert_leaks_exact(seed: u64) {
 /// Views of a trace that keeps texts of the machine's memory: whole, of a window, of some allocations, with and without an index.
 fn assert_counters_exact(seed: u64) {
     let workload = workload_with_counters(seed);
-    let dir = Directory::new(&trace_dir(&workload, seed));
+    let dir = stored(&workload, seed);
     let mut known = Known { shows_own: seed % 4 == 1, ..Known::of_workload(workload) };
     // Files that were written a moment ago are not trusted to stay.
     thread::sleep(Duration::from_millis(60));

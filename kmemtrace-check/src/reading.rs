@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use kmemtrace_abi::clock::OrderKey;
-use kmemtrace_abi::event::{Event, EventSink, Gap, GapCause, Names, StreamItem};
+use kmemtrace_abi::event::{Event, EventSink, Gap, GapCause, Names, Note, StreamItem};
 use kmemtrace_abi::fault::Fault;
 use kmemtrace_abi::open::OpenOptions;
 use kmemtrace_abi::stream::CpuStream;
@@ -115,9 +115,15 @@ impl EventSink for Noted {
     const FLAGS: bool = false;
     const STACKS: bool = false;
     const MARKS: bool = false;
+    const NOTES: bool = true;
 
     #[inline]
     fn event(&mut self, _: Event, _: &Names) {}
+
+    /// Nothing becomes of any event: one like another need not be decoded.
+    fn last_note(&self) -> Option<Note> {
+        Some(Note::default())
+    }
 
     fn gap(&mut self, gap: Gap) {
         self.note(&gap);

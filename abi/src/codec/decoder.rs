@@ -3,9 +3,10 @@
 use crate::codec::entries::{Entries, Part, SlotRecord, Slots};
 use crate::codec::error::{CodecError, Wrong};
 use crate::codec::wire::{BIG_ENDIAN, HEAD_BYTES, LONG_COMMIT, NO_SUB_BUFFER, SUB_BUFFER};
+use crate::event::Note;
 use crate::kernel::format::PageShape;
 use crate::kernel::subbuffer::{
-    Entry, Record, RecordSource, Records, SubBufferError, SubBufferHead, end_early, entry_word,
+    Entry, Record, RecordSource, Records, SubBufferError, SubBufferHead, Taken, Varying, end_early, entry_word,
 };
 use crate::target::{Big, Endian, Little, Target, TargetOrder};
 
@@ -157,8 +158,16 @@ impl Decoder {
         let entries = Entries::new((block, place.at), (head.len, 0), pid_at, slots);
         let plain = Records::new(&[], head.timestamp);
         let header_bytes = shape.data_offset;
-        let records =
-            EncodedRecords { entries, place, head, header_bytes, time: head.timestamp, plain, before_rest: None };
+        let records = EncodedRecords {
+            entries,
+            place,
+            head,
+            header_bytes,
+            time: head.timestamp,
+            plain,
+            before_rest: None,
+            slot: None,
+        };
         Ok(Some(Found::Encoded(head, records)))
     }
 
@@ -283,6 +292,8 @@ pub(crate) struct EncodedRecords<'b, 'd, O> {
     plain: Records<'b, O>,
     /// Bytes of event data before the entries behind the last code, once that was met.
     before_rest: Option<usize>,
+    /// Slot of the record that was taken last; `None` for one that is not encoded.
+    slot: Option<u16>,
 }
 
 /// A record that is not encoded, or the reason why there is none.
@@ -342,15 +353,22 @@ impl<'b, O: TargetOrder> EncodedRecords<'b, '_, O> {
 }
 
 impl<O: TargetOrder> RecordSource for EncodedRecords<'_, '_, O> {
+    const KEEPS_NOTES: bool = true;
+
     #[inline(always)]
-    fn next_record(&mut self) -> Option<Result<Record<'_>, SubBufferError>> {
+    fn next_record(&mut self, takes_notes: bool) -> Option<Result<Taken<'_>, SubBufferError>> {
         loop {
             if let Some(code) = self.entries.code() {
                 return match self.entries.record::<O>(code) {
                     Ok(taken) => {
                         self.time = self.time.wrapping_add(taken.delta.into());
+                        self.slot = Some(taken.number);
+                        let time = self.time;
+                        if takes_notes && let Some(note) = self.entries.slots.note(&taken) {
+                            return Some(Ok(Taken::Noted { time, address: taken.value, note }));
+                        }
                         let (payload, rest) = self.entries.slots.record(&taken);
-                        Some(Ok(Record { time: self.time, payload, rest }))
+                        Some(Ok(Taken::Record(Record { time, payload, rest })))
                     }
                     Err(what) => {
                         self.fail(what);
@@ -359,11 +377,21 @@ impl<O: TargetOrder> RecordSource for EncodedRecords<'_, '_, O> {
                 };
             }
             match self.other() {
-                Other::Record(record) => return Some(Ok(record)),
+                Other::Record(record) => {
+                    self.slot = None;
+                    return Some(Ok(Taken::Record(record)));
+                }
                 Other::Nothing => {}
                 Other::Bad(error) => return Some(Err(error)),
                 Other::End => return None,
             }
+        }
+    }
+
+    fn keep_note(&mut self, note: Note, varying: Varying) {
+        if let Some(slot) = self.slot {
+            let Entries { pid_at, slots, .. } = &mut self.entries;
+            slots.keep_note(slot, note, varying, *pid_at);
         }
     }
 }

@@ -4,7 +4,8 @@
 use crate::codec::error::Wrong;
 use crate::codec::model::Model;
 use crate::codec::wire::{MAX_RECORD_BYTES, MAX_SLOTS, NO_PID, control, form, op, value};
-use crate::kernel::subbuffer::{DELTA_BITS, LOADED, whole_entries};
+use crate::event::Note;
+use crate::kernel::subbuffer::{AddressRange, DELTA_BITS, LOADED, Varying, VaryingPlaces, whole_entries};
 use crate::target::{Endian, TargetOrder};
 
 /// Bytes that the parts of a record of a slot take at most, and some more to load them.
@@ -44,6 +45,16 @@ impl Slot {
     }
 }
 
+/// Note of the event of a slot's record.
+#[derive(Clone, Copy, Debug)]
+struct SlotNote {
+    note: Note,
+    /// Thread of the event, in the bytes of the record.
+    pid: [u8; 4],
+    /// Addresses of events that it stands for.
+    addresses: AddressRange,
+}
+
 /// What a decoder remembers of a block.
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -51,13 +62,15 @@ pub(super) struct Slots {
     slots: Vec<Slot>,
     /// The last record of each slot, one behind the other, and [`LOADED`] zeros.
     records: Vec<u8>,
+    /// Notes of the events of slots, by their numbers. Later slots have none.
+    notes: Vec<Option<SlotNote>>,
     /// Bytes of all records at most: each slot has one in the block.
     limit: usize,
 }
 
 impl Default for Slots {
     fn default() -> Slots {
-        Slots { model: Model::new(), slots: Vec::new(), records: Vec::new(), limit: 0 }
+        Slots { model: Model::new(), slots: Vec::new(), records: Vec::new(), notes: Vec::new(), limit: 0 }
     }
 }
 
@@ -66,6 +79,7 @@ impl Slots {
     pub(super) fn reset(&mut self, raw_len: usize) {
         self.model.reset();
         self.slots.clear();
+        self.notes.clear();
         self.records.clear();
         self.records.resize(LOADED, 0);
         self.limit = raw_len;
@@ -76,6 +90,42 @@ impl Slots {
     pub(super) fn record(&self, taken: &SlotRecord) -> (&[u8], &[u8]) {
         let rest = self.records.get(taken.start..).unwrap_or_default();
         (rest.get(..taken.len).unwrap_or_default(), rest)
+    }
+
+    /// Note of the event of a record that was just taken, where one stands for it.
+    #[inline(always)]
+    pub(super) fn note(&self, taken: &SlotRecord) -> Option<&Note> {
+        let SlotNote { note, pid, addresses } = self.notes.get(usize::from(taken.number))?.as_ref()?;
+        (*pid == self.model.pid && addresses.has(taken.value)).then_some(note)
+    }
+
+    /// Keeps a note of the event of this slot's record, which was taken last, if records of the slot differ in nothing but time and what
+    /// is `varying`; `pid_at` is where their thread stands.
+    pub(super) fn keep_note(&mut self, number: u16, note: Note, varying: Varying, pid_at: usize) {
+        let number = usize::from(number);
+        let Some(slot) = self.slots.get(number) else { return };
+        let value_bytes = match slot.form & (form::VALUE_8 | form::VALUE_4) {
+            0 => return,
+            form::VALUE_4 => 4,
+            _ => 8,
+        };
+        let places = VaryingPlaces { address: slot.value_at.into(), address_bytes: value_bytes, pid: pid_at };
+        if slot.form & form::PID == 0 || places != varying.places {
+            return;
+        }
+        if self.notes.len() <= number {
+            self.notes.resize(number.saturating_add(1), None);
+        }
+        if let Some(kept) = self.notes.get_mut(number) {
+            *kept = Some(SlotNote { note, pid: self.model.pid, addresses: varying.addresses });
+        }
+    }
+
+    /// Forgets the note of a slot whose record changes.
+    fn forget_note(&mut self, number: usize) {
+        if let Some(kept) = self.notes.get_mut(number) {
+            *kept = None;
+        }
     }
 
     /// The bytes of a slot's record.
@@ -102,6 +152,10 @@ impl Slots {
 /// A record of a slot, which the slot has until its next one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotRecord {
+    /// Number of the slot.
+    pub(super) number: u16,
+    /// Its value, as it stands in the record; 0 where it has none.
+    pub(super) value: u64,
     /// Its place in [`Slots::records`].
     start: usize,
     len: usize,
@@ -133,7 +187,7 @@ pub(super) struct Entries<'b, 'd> {
     /// Bytes behind the event data.
     count_bytes: usize,
     /// Offset of the thread id in a record; [`NO_PID`] for none.
-    pid_at: usize,
+    pub(super) pid_at: usize,
     /// Met behind the last part.
     wrong: Option<Wrong>,
     pub(super) slots: &'d mut Slots,
@@ -244,13 +298,14 @@ impl<'b, 'd> Entries<'b, 'd> {
             }
             op::DEFINE => self.define(&mut cursor)?,
             op::DERIVE => {
-                let base = self.slot(&mut cursor)?;
+                let (_, base) = self.slot(&mut cursor)?;
                 let slot = self.slots.add(base, Some(base))?;
                 cursor.words(self.slots.bytes_of(&slot))?;
                 self.slots.slots.push(slot);
             }
             op::PATCH => {
-                let slot = self.slot(&mut cursor)?;
+                let (number, slot) = self.slot(&mut cursor)?;
+                self.slots.forget_note(number);
                 cursor.words(self.slots.bytes_of(&slot))?;
             }
             code => return Err(Wrong::Op(code)),
@@ -260,9 +315,9 @@ impl<'b, 'd> Entries<'b, 'd> {
     }
 
     /// A slot by its number.
-    fn slot(&self, cursor: &mut Cursor<'_>) -> Result<Slot, Wrong> {
+    fn slot(&self, cursor: &mut Cursor<'_>) -> Result<(usize, Slot), Wrong> {
         let number = cursor.number()?;
-        self.slots.slots.get(number).copied().ok_or(Wrong::Slot(number))
+        self.slots.slots.get(number).map(|slot| (number, *slot)).ok_or(Wrong::Slot(number))
     }
 
     fn define(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Wrong> {
@@ -318,12 +373,13 @@ impl<'b, 'd> Entries<'b, 'd> {
         let slot = slots.get_mut(usize::from(number)).ok_or(Wrong::Slot(number.into()))?;
         let record = records.get_mut(slot.range()).unwrap_or_default();
         let way = code >> control::VALUE_SHIFT & 7;
+        let mut value_in_record = 0;
         if slot.form & (form::VALUE_8 | form::VALUE_4) != 0 {
             let value = stored_value(model, slot, way, u64::from_le_bytes(bytes(near, taken)));
             taken += usize::from(VALUE_BYTES[usize::from(way)]);
             slot.last = value;
             model.take_value(value);
-            put_value::<O>(record, slot, value);
+            value_in_record = put_value::<O>(record, slot, value);
         } else if way != value::SAME {
             return Err(Wrong::Value);
         }
@@ -343,7 +399,7 @@ impl<'b, 'd> Entries<'b, 'd> {
         self.left = self.left.checked_sub(slot.head_bytes() + len).ok_or(Wrong::Length)?;
         model.follow(number);
         self.at += 1 + taken;
-        Ok(SlotRecord { start, len, delta, is_long: slot.form & form::LONG != 0 })
+        Ok(SlotRecord { number, value: value_in_record, start, len, delta, is_long: slot.form & form::LONG != 0 })
     }
 }
 
@@ -365,15 +421,20 @@ fn stored_value(model: &Model, slot: &Slot, way: u8, word: u64) -> u64 {
     base ^ (word & VALUE_MASKS[usize::from(way)]) << shift
 }
 
+/// Puts a value into the record, and returns it as it stands there.
 #[inline(always)]
-fn put_value<O: TargetOrder>(record: &mut [u8], slot: &Slot, value: u64) {
+fn put_value<O: TargetOrder>(record: &mut [u8], slot: &Slot, value: u64) -> u64 {
     let is_little = O::ENDIAN == Endian::Little;
-    let Some(place) = record.get_mut(slot.value_at.into()..) else { return };
+    let Some(place) = record.get_mut(slot.value_at.into()..) else { return 0 };
     if slot.form & form::VALUE_8 != 0 {
         if let Some(place) = place.first_chunk_mut() {
             *place = if is_little { value.to_le_bytes() } else { value.to_be_bytes() };
         }
-    } else if let Some(place) = place.first_chunk_mut() {
-        *place = if is_little { (value as u32).to_le_bytes() } else { (value as u32).to_be_bytes() };
+        return value;
     }
+    let value = value as u32;
+    if let Some(place) = place.first_chunk_mut() {
+        *place = if is_little { value.to_le_bytes() } else { value.to_be_bytes() };
+    }
+    value.into()
 }

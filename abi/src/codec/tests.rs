@@ -2,7 +2,9 @@
 
 use crate::codec::{CodecError, Decoder, Encoder, EventLayouts, Found, Limits};
 use crate::kernel::format::{EventFormat, PageShape};
-use crate::kernel::subbuffer::{Missed, RecordSource, SubBuffer, SubBufferError, Tally, tally};
+use crate::kernel::subbuffer::{
+    AddressRange, Missed, RecordSource, SubBuffer, SubBufferError, Taken, Tally, Varying, VaryingPlaces, tally,
+};
 use crate::target::{Big, Endian, Little, Target, TargetOrder};
 
 /// Numbers of xorshift64*, the same for a seed everywhere.
@@ -294,13 +296,46 @@ struct Walked {
 /// What readers find in sub-buffers, up to what is none.
 type Sight = (Vec<Walked>, Option<SubBufferError>);
 
-fn take(timestamp: u64, missed: Option<Missed>, source: &mut impl RecordSource) -> Walked {
+/// Records of a block whose events have notes: the note is the number of the record.
+#[derive(Default)]
+struct Noted {
+    records: Vec<Vec<u8>>,
+    /// Records that came as notes.
+    taken: usize,
+}
+
+fn take<R: RecordSource>(
+    (timestamp, missed): (u64, Option<Missed>),
+    source: &mut R,
+    shape: &PageShape,
+    noted: &mut Noted,
+) -> Walked {
+    let Target { endian, word_bytes } = shape.target;
+    let word = usize::from(word_bytes);
+    // Those of the objects' events.
+    let places = VaryingPlaces { address: 8 + word, address_bytes: word, pid: 4 };
     let (mut records, mut error) = (Vec::new(), None);
-    while let Some(record) = source.next_record() {
+    while let Some(record) = source.next_record(true) {
         match record {
-            Ok(record) => {
+            Ok(Taken::Noted { time, address, note }) => {
+                let mut record = noted.records[note[0] as usize].clone();
+                let bytes = address.to_le_bytes();
+                let bytes: Vec<u8> = match endian {
+                    Endian::Little => bytes[..word].to_vec(),
+                    Endian::Big => bytes[..word].iter().rev().copied().collect(),
+                };
+                record[places.address..places.address + word].copy_from_slice(&bytes);
+                noted.taken += 1;
+                records.push((time, record));
+            }
+            Ok(Taken::Record(record)) => {
                 assert!(record.rest.starts_with(record.payload));
                 records.push((record.time, record.payload.to_vec()));
+                if R::KEEPS_NOTES {
+                    noted.records.push(record.payload.to_vec());
+                    let note = [noted.records.len() as u64 - 1, 0, 0, 0];
+                    source.keep_note(note, Varying { places, addresses: AddressRange::POINTERS });
+                }
             }
             Err(found) => {
                 error = Some(found);
@@ -315,7 +350,8 @@ fn walked<O: TargetOrder>(shape: &PageShape, mut rest: &[u8], sight: &mut Sight)
     while !rest.is_empty() && sight.1.is_none() {
         match SubBuffer::parse::<O>(shape, rest) {
             Ok(found) => {
-                sight.0.push(take(found.timestamp, found.missed, &mut found.records::<O>()));
+                let mut records = found.records::<O>();
+                sight.0.push(take((found.timestamp, found.missed), &mut records, shape, &mut Noted::default()));
                 rest = &rest[found.stored..];
             }
             Err(error) => sight.1 = Some(error),
@@ -323,15 +359,16 @@ fn walked<O: TargetOrder>(shape: &PageShape, mut rest: &[u8], sight: &mut Sight)
     }
 }
 
-/// Takes records straight from a block.
-fn taken<O: TargetOrder>(decoder: &mut Decoder, shape: &PageShape, block: &[u8], raw_len: usize) -> Sight {
+/// Takes records straight from a block, and counts those that come as notes.
+fn taken<O: TargetOrder>(decoder: &mut Decoder, shape: &PageShape, block: &[u8], raw_len: usize) -> (Sight, usize) {
     let mut sight = (Vec::new(), None);
+    let mut noted = Noted::default();
     decoder.begin(raw_len);
     while let Ok(Some(found)) = decoder.next_sub_buffer::<O>(block, shape, false) {
         match found {
             Found::Encoded(head, mut records) => {
                 let missed = head.is_marked.then_some(Missed::Uncounted);
-                sight.0.push(take(head.timestamp, missed, &mut records));
+                sight.0.push(take((head.timestamp, missed), &mut records, shape, &mut noted));
             }
             Found::Plain(bytes) => walked::<O>(shape, bytes, &mut sight),
         }
@@ -339,13 +376,14 @@ fn taken<O: TargetOrder>(decoder: &mut Decoder, shape: &PageShape, block: &[u8],
             break;
         }
     }
-    sight
+    (sight, noted.taken)
 }
 
-/// Checks that a reader of records finds what stands in the sub-buffers that come back from the same block.
-fn compare_taken(decoder: &mut Decoder, shape: &PageShape, block: &[u8], raw_len: usize, back: &[u8]) {
+/// Checks that a reader of records finds what stands in the sub-buffers that come back from the same block; counts the records that came as
+/// notes.
+fn compare_taken(decoder: &mut Decoder, shape: &PageShape, block: &[u8], raw_len: usize, back: &[u8]) -> usize {
     let mut want = (Vec::new(), None);
-    let found = match shape.target.endian {
+    let (found, noted) = match shape.target.endian {
         Endian::Little => {
             walked::<Little>(shape, back, &mut want);
             taken::<Little>(decoder, shape, block, raw_len)
@@ -356,11 +394,12 @@ fn compare_taken(decoder: &mut Decoder, shape: &PageShape, block: &[u8], raw_len
         }
     };
     assert_eq!(found, want);
+    noted
 }
 
 #[test]
 fn each_block_comes_back_but_for_bytes_that_no_field_covers() {
-    let mut decoder = Decoder::default();
+    let (mut decoder, mut noted) = (Decoder::default(), 0);
     for seed in 0..seeds() {
         let mut random = Random::new(seed);
         let machine = machine(&mut random);
@@ -374,7 +413,7 @@ fn each_block_comes_back_but_for_bytes_that_no_field_covers() {
             let mut back = Vec::new();
             assert_eq!(decoder.decode(&block, raw.len(), &mut back), Ok(()), "seed {seed}");
             assert!(back == want, "seed {seed}: {:?}", back.iter().zip(&want).position(|(a, b)| a != b));
-            compare_taken(&mut decoder, &machine.shape, &block, raw.len(), &back);
+            noted += compare_taken(&mut decoder, &machine.shape, &block, raw.len(), &back);
             // What comes back is encoded alike.
             assert!(encoded(&mut encoder, &want).0 == block, "seed {seed}");
             let mut rest = &raw[..];
@@ -389,6 +428,7 @@ fn each_block_comes_back_but_for_bytes_that_no_field_covers() {
             assert_eq!(tallies, counted, "seed {seed}");
         }
     }
+    assert!(noted > 1000, "{noted} records came as notes");
 }
 
 #[test]

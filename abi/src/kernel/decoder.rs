@@ -17,7 +17,7 @@ use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::release::Release;
 use crate::kernel::slot::{Head, NEAR, NamePlace, Slot, name_place};
 use crate::kernel::stack_record::StackFormat;
-use crate::kernel::subbuffer::{LOADED, Record};
+use crate::kernel::subbuffer::{AddressRange, LOADED, Record, Varying, VaryingPlaces};
 use crate::kernel::tasks::TaskPlan;
 use crate::kernel::unknown::UnknownEvents;
 use crate::target::{TargetOrder, u16_at};
@@ -71,6 +71,8 @@ struct Plan {
     accounted: Option<Slot>,
     /// A shorter record is damaged.
     least: usize,
+    /// Places of address and thread, where they alone tell records apart that have all other bytes in common.
+    varying: Option<VaryingPlaces>,
     /// Slots of the fields in the record if one of them begins beyond [`NEAR`]: the slots above are in the moved [`Head`].
     far: Vec<Slot>,
     /// Numbers of an event about waiting for memory.
@@ -143,6 +145,7 @@ impl Decoder {
             task: None,
             accounted: None,
             least: 0,
+            varying: None,
             far: Vec::new(),
             latency: None,
             bulk: None,
@@ -215,6 +218,22 @@ impl Decoder {
     /// True where the trace describes the recorder's event of deferred frees.
     pub(crate) fn describes_deferred_frees(&self) -> bool {
         self.plans.iter().any(|plan| plan.action == Action::Deferred)
+    }
+
+    /// What may change in a record without changing its event in more than time and address; `None` where that is not known.
+    pub(crate) fn varying<O: TargetOrder>(&self, record: &[u8]) -> Option<Varying> {
+        let index = *self.by_id.get(usize::from(u16_at::<O>(record, 0)?))?;
+        let plan = self.plans.get(usize::from(index))?;
+        let places = plan.varying?;
+        let addresses = match plan.order.filter(|_| plan.frame_bits > 0) {
+            Some(order) if plan.far.is_empty() => AddressRange::frames(order.read::<O>(record))?,
+            Some(_) => return None,
+            None => AddressRange::POINTERS,
+        };
+        // A damaged record may have the name of its cache anywhere.
+        let end = places.address.saturating_add(places.address_bytes).max(places.pid.saturating_add(4));
+        let is_apart = plan.cache.is_none_or(|name| name.start::<O>(record) >= end);
+        is_apart.then_some(Varying { places, addresses })
     }
 
     /// Layout of records that hold stacks; `None` where the trace does not describe them.
@@ -311,6 +330,17 @@ impl Decoder {
     }
 }
 
+/// Places of address and thread of records, if no other number of theirs stands there.
+fn varying(address: Slot, pid: Slot, others: impl Iterator<Item = Slot>) -> Option<VaryingPlaces> {
+    let kind = Slot::new(0, 2);
+    let is_apart = |one: Slot, other: Slot| one.end() <= other.offset as usize || other.end() <= one.offset as usize;
+    let mut others = others.filter(|other| other.mask != 0).chain([kind]);
+    let has_places = is_apart(address, pid) && others.all(|other| is_apart(address, other) && is_apart(pid, other));
+    let place = |slot: Slot| (slot.offset as usize, slot.end().saturating_sub(slot.offset as usize));
+    let ((address, address_bytes), (pid, pid_bytes)) = (place(address), place(pid));
+    (has_places && pid_bytes == 4).then_some(VaryingPlaces { address, address_bytes, pid })
+}
+
 impl Plan {
     fn new((system, format): (&str, &EventFormat), facts: &TraceFacts<'_>, names: &mut Names, other: &Plan) -> Plan {
         let slot = |name: &str| format.field(name).and_then(Slot::of);
@@ -354,6 +384,11 @@ impl Plan {
         let slots = [pid, flags, order, gfp, node, failure, accounted, cache.map(|name| name.location)];
         let slots = slots.into_iter().flatten().chain([address, call_site]).chain(sizes);
         let least = slots.map(Slot::end).max().unwrap_or(0);
+        let others = [flags, order, gfp, node, failure, accounted, cache.map(|name| name.location)];
+        let others = others.into_iter().flatten().chain([call_site]).chain(sizes);
+        // An allocation that failed is told by its address.
+        let has_null = failure.is_none() && (null == Null::Zero || frame_bits > 0);
+        let varying = pid.filter(|_| has_null).and_then(|pid| varying(address, pid, others));
         Plan {
             name,
             action,
@@ -372,6 +407,7 @@ impl Plan {
             cache,
             accounted,
             least,
+            varying,
             ..other.clone()
         }
         .brought_near()

@@ -69,6 +69,12 @@ impl NamePlace {
         self.location.end()
     }
 
+    /// Offset of the name in the record.
+    pub(super) fn start<O: TargetOrder>(self, record: &[u8]) -> usize {
+        let location = u32_at::<O>(record, self.location.offset as usize).unwrap_or(0);
+        self.base.saturating_add((location & 0xffff) as usize)
+    }
+
     /// The name with its NUL; `None` where it is outside of the record.
     #[inline(always)]
     pub(super) fn read<O: TargetOrder>(self, record: &[u8]) -> Option<&[u8]> {

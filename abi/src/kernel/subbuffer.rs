@@ -4,6 +4,7 @@
 //! A sub-buffer is a header (timestamp u64, commit word), then event entries. In a trace file it is stored
 //! trimmed: header, the bytes that the commit word counts, and the count of lost events where there is one.
 
+use crate::event::Note;
 use crate::kernel::format::PageShape;
 use crate::target::{Big, Endian, Little, TargetOrder, u32_at, u64_at, uint_at};
 
@@ -302,16 +303,99 @@ impl<'a, O: TargetOrder> Iterator for Records<'a, O> {
     }
 }
 
+/// What a source of records has next.
+#[derive(Debug)]
+pub(crate) enum Taken<'a> {
+    /// A record.
+    Record(Record<'a>),
+    /// A record that only time and address tell from an earlier one, whose event has this note.
+    Noted {
+        /// Time of the record.
+        time: u64,
+        /// Its address.
+        address: u64,
+        /// Note of the earlier event.
+        note: &'a Note,
+    },
+}
+
+impl Taken<'_> {
+    /// Time of the record.
+    #[inline(always)]
+    pub(crate) fn time(&self) -> u64 {
+        match *self {
+            Taken::Record(Record { time, .. }) | Taken::Noted { time, .. } => time,
+        }
+    }
+}
+
 /// Where the records of a sub-buffer come from.
 pub(crate) trait RecordSource {
-    /// The next record, which lasts until the one after it. `None` at the end; nothing follows an error.
-    fn next_record(&mut self) -> Option<Result<Record<'_>, SubBufferError>>;
+    /// The source can keep notes.
+    const KEEPS_NOTES: bool;
+
+    /// The next record, which lasts until the one after it. `None` at the end; nothing follows an error. [`Taken::Noted`] comes only where
+    /// `takes_notes`.
+    fn next_record(&mut self, takes_notes: bool) -> Option<Result<Taken<'_>, SubBufferError>>;
+
+    /// Keeps a note of the event of the record that was taken last, for records that differ from it at these places only.
+    fn keep_note(&mut self, note: Note, varying: Varying);
 }
 
 impl<O: TargetOrder> RecordSource for Records<'_, O> {
+    const KEEPS_NOTES: bool = false;
+
     #[inline(always)]
-    fn next_record(&mut self) -> Option<Result<Record<'_>, SubBufferError>> {
-        self.next()
+    fn next_record(&mut self, _: bool) -> Option<Result<Taken<'_>, SubBufferError>> {
+        self.next().map(|record| record.map(Taken::Record))
+    }
+
+    fn keep_note(&mut self, _: Note, _: Varying) {}
+}
+
+/// What may change in a record without changing its event in more than time and address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Varying {
+    /// Places of address and thread: all other bytes of the record stay.
+    pub(crate) places: VaryingPlaces,
+    /// Addresses that the record may have.
+    pub(crate) addresses: AddressRange,
+}
+
+/// Places of address and thread in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VaryingPlaces {
+    /// Offset of the address.
+    pub(crate) address: usize,
+    /// Bytes of the address.
+    pub(crate) address_bytes: usize,
+    /// Offset of the thread id, of 4 bytes.
+    pub(crate) pid: usize,
+}
+
+/// Addresses of at least `least`, whose bits `mask` are at most `most`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AddressRange {
+    least: u16,
+    mask: u16,
+    most: u16,
+}
+
+impl AddressRange {
+    /// Pointers to objects: neither null nor what `kmalloc(0)` returns.
+    pub(crate) const POINTERS: AddressRange = AddressRange { least: 4096, mask: 0, most: 0 };
+
+    /// First frames of blocks of `1 << order` pages that do not reach the last frame before a border of 65,536 frames: in its place stands
+    /// the frame of an allocation that failed.
+    pub(crate) fn frames(order: u64) -> Option<AddressRange> {
+        let pages = u16::try_from(1u64.checked_shl(u32::try_from(order).ok()?)?).ok()?;
+        Some(AddressRange { least: 0, mask: u16::MAX, most: u16::MAX.checked_sub(pages)? })
+    }
+
+    /// True for an address in it.
+    #[inline(always)]
+    pub(crate) fn has(self, address: u64) -> bool {
+        address >= self.least.into() && address as u16 & self.mask <= self.most
     }
 }
 

@@ -10,7 +10,7 @@ use crate::event::{Event, EventSink, Gap, GapCause, Names};
 use crate::fault::Code;
 use crate::kernel::decoder::RecordError;
 use crate::kernel::stack_record::StackFormat;
-use crate::kernel::subbuffer::{Missed, Record, RecordSource, SubBuffer, SubBufferError, trimmed_len};
+use crate::kernel::subbuffer::{Missed, Record, RecordSource, SubBuffer, SubBufferError, Taken, trimmed_len};
 use crate::target::{Big, Endian, Little, TargetOrder};
 
 /// Place of sub-buffers in a file.
@@ -162,6 +162,7 @@ impl StreamState {
     }
 
     /// Decodes the records of the sub-buffer at this place.
+    #[expect(clippy::arithmetic_side_effects, reason = "one event for each record of a sub-buffer in memory")]
     pub(super) fn records<O: TargetOrder, I: EventSink, R: RecordSource>(
         &mut self,
         records: &mut R,
@@ -171,21 +172,35 @@ impl StreamState {
         items: &mut I,
     ) {
         let stacks = format.decoder.stacks().filter(|_| I::STACKS && self.has_stacks);
+        // An event that waits for its stack is like no other.
+        let takes_notes = I::NOTES && stacks.is_none();
         // On the fast path only these two are carried from event to event.
         let mut last = self.last.unwrap_or(0);
         let mut events = 0;
         let mut is_plain = self.is_plain() && self.first_in_block.is_some();
-        while let Some(record) = records.next_record() {
-            let record = match record {
-                Ok(record) => record,
+        while let Some(taken) = records.next_record(takes_notes) {
+            let taken = match taken {
+                Ok(taken) => taken,
                 Err(error) => {
                     self.bad_entry(error, place);
                     break;
                 }
             };
-            let at = if record.time < last { self.back_in_time(record.time, last, place.offset) } else { record.time };
-            let is_after_gap = !is_plain && self.begin_events((record.time, at), names, items);
+            let time = taken.time();
+            let at = if time < last { self.back_in_time(time, last, place.offset) } else { time };
+            let is_after_gap = !is_plain && self.begin_events((time, at), names, items);
             is_plain = true;
+            let record = match taken {
+                Taken::Record(record) => record,
+                Taken::Noted { address, note, .. } => {
+                    items.noted(at, address, note);
+                    events += 1;
+                    last = at;
+                    continue;
+                }
+            };
+            let varying =
+                if R::KEEPS_NOTES && takes_notes { format.decoder.varying::<O>(record.payload) } else { None };
             let decoded = match stacks {
                 Some(stacks) => self.decode_waiting::<O, I>(at, &record, (format, stacks), names, items),
                 None => {
@@ -194,8 +209,12 @@ impl StreamState {
                 }
             };
             match decoded {
-                #[expect(clippy::arithmetic_side_effects, reason = "one for each record of a sub-buffer in memory")]
-                Ok(()) => events += 1,
+                Ok(()) => {
+                    events += 1;
+                    if let Some((varying, note)) = varying.and_then(|varying| Some((varying, items.last_note()?))) {
+                        records.keep_note(note, varying);
+                    }
+                }
                 Err(error) => {
                     self.settle(std::mem::take(&mut events), last);
                     self.bad_record(error, place, is_after_gap);

@@ -243,6 +243,11 @@ impl<'a> GroupReader<'a> {
         !self.keys.is_empty()
     }
 
+    /// True where the value of a key depends on the time of the event, too.
+    pub(crate) fn depends_on_time(&self) -> bool {
+        self.keys.iter().any(|key| key.is_of_time())
+    }
+
     /// True where objects are to be told apart that the kernel takes back by itself.
     #[inline(always)]
     pub(crate) fn marks_reclaim(&self) -> bool {

@@ -171,6 +171,12 @@ impl GroupKey {
         self.entry().word
     }
 
+    /// True for a key whose value depends on the time of the event, beside the event's other fields: a thread changes its cgroup, and a
+    /// module is initialised.
+    pub(crate) fn is_of_time(self) -> bool {
+        matches!(self, GroupKey::Cgroup | GroupKey::Module)
+    }
+
     /// True for a key whose value depends on the names of the call-site or of the stack.
     pub(crate) fn is_of_call_site(self) -> bool {
         use GroupKey::{Area, File, Folder, Function, Module, Source, Use};

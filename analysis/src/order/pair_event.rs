@@ -2,7 +2,7 @@
 //! hash of the address. Gaps are kept next to them.
 
 use kmemtrace_abi::event::{
-    Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names, Space, TaskEvent,
+    Action, Bulk, BulkAction, Event, EventSink, Gap, Kind, ModuleLoad, NameId, Names, Note, Space, TaskEvent,
 };
 use kmemtrace_abi::kernel::gfp::GfpNames;
 use kmemtrace_abi::owner::OwnerId;
@@ -61,6 +61,16 @@ impl PairAction {
         matches!(self, PairAction::AllocFrames | PairAction::OwnFrames | PairAction::FreeFrames)
     }
 }
+
+/// Actions of events that have notes, by their numbers in notes.
+const NOTED: [PairAction; 6] = [
+    PairAction::Alloc,
+    PairAction::Own,
+    PairAction::Free,
+    PairAction::AllocFrames,
+    PairAction::OwnFrames,
+    PairAction::FreeFrames,
+];
 
 /// Event in the form that the pairing needs.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +141,34 @@ impl Keyed for PairEvent {
 }
 
 impl PairEvent {
+    /// What later events have in common with this one if only key and address tell them from it; `None` for an event that is no
+    /// allocation and no free.
+    fn note(&self) -> Option<Note> {
+        let action = NOTED.iter().position(|&action| action == self.action)?;
+        let numbers = u64::from(self.class) | u64::from(self.extra) << 32;
+        let kinds = u64::from(self.stream) | (action as u64) << 16 | (self.kind as u64) << 24;
+        Some([self.requested, self.allocated, numbers, kinds])
+    }
+
+    /// The event of this key and address that has a note.
+    #[inline(always)]
+    fn of_note(at: u64, address: u64, seed: Seed, &[requested, allocated, numbers, kinds]: &Note) -> PairEvent {
+        let (action, kind) = ((kinds >> 16) as u8, (kinds >> 24) as u8);
+        let action = NOTED.get(usize::from(action)).copied().unwrap_or(PairAction::Other);
+        PairEvent {
+            at,
+            address,
+            requested,
+            allocated,
+            class: numbers as u32,
+            extra: (numbers >> 32) as u32,
+            hash: seed.hash(if action.is_of_frames() { address >> FRAME_BITS } else { address }),
+            stream: kinds as u16,
+            action,
+            kind: Kind::ALL.get(usize::from(kind)).copied().unwrap_or(Kind::Kmalloc),
+        }
+    }
+
     /// Effect of a record of several objects on those without an address.
     pub(crate) fn bulk_action(&self) -> BulkAction {
         [BulkAction::Alloc, BulkAction::Free, BulkAction::Complete]
@@ -164,6 +202,7 @@ impl<'a> PairEventReader<'a> {
             fallback_flags: groups.facts().gfp_names.and_then(GfpNames::fallback_flags).unwrap_or(0),
             stacks: StackReader::new(groups.facts(), classes),
             text_sites: None,
+            has_notes: !filter.selects() && !groups.depends_on_time(),
             groups,
             by_site,
             seed,
@@ -300,6 +339,8 @@ struct PairEventSink<'a> {
     /// Sites of the entries of a text of one moment.
     text_sites: Option<Box<TextSites<'a>>>,
     by_site: bool,
+    /// All that becomes of an event is decided by its record but for time and address.
+    has_notes: bool,
     /// Flags of failed allocations whose caller has a way without the memory.
     fallback_flags: u64,
     seed: Seed,
@@ -325,10 +366,20 @@ struct DecodedEvents<'s, 'a, const PLAIN: bool>(&'s mut PairEventSink<'a>);
 
 impl<const PLAIN: bool> EventSink for DecodedEvents<'_, '_, PLAIN> {
     const MARKS: bool = false;
+    const NOTES: bool = true;
 
     #[inline(always)]
     fn event(&mut self, event: Event, names: &Names) {
         self.0.event::<PLAIN>(event, names);
+    }
+
+    fn last_note(&self) -> Option<Note> {
+        self.0.chunk.events.last().filter(|_| self.0.has_notes).and_then(PairEvent::note)
+    }
+
+    #[inline(always)]
+    fn noted(&mut self, at: u64, address: u64, note: &Note) {
+        self.0.chunk.events.push(PairEvent::of_note(at, address, self.0.seed, note));
     }
 
     #[cold]

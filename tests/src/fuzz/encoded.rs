@@ -1,5 +1,7 @@
 //! Encoded records: bytes of a stranger as a block of them, and as sub-buffers for the encoder.
 
+use kmemtrace::documents;
+use kmemtrace::{GroupKey, Query, Shape};
 use kmemtrace_abi::codec::{Decoder, Encoder};
 use kmemtrace_abi::disk::block::{BlockInfo, Major, block, in_major, kind};
 use kmemtrace_abi::disk::salvage::{Piece, pieces};
@@ -84,7 +86,9 @@ fn as_block((header, first): (&[u8], &BlockInfo), own: &[u8], coded: &[u8]) {
     let file = [begin, sealed(&info, coded, raw.len(), false)].concat();
     read::file("cpu0.out", &file, &OpenOptions::default());
     if whole && coded.starts_with(own) {
-        assert!(items(&file) == items(&[header, &block(&info, &raw)].concat()));
+        let plain = [header, &block(&info, &raw)].concat();
+        assert!(items(&file) == items(&plain));
+        assert_eq!(rows(&file), rows(&plain));
     }
 }
 
@@ -97,6 +101,16 @@ fn items(file: &[u8]) -> Vec<StreamItem> {
         all.append(&mut items);
     }
     all
+}
+
+/// Rows of call sites and threads: events of encoded records that are alike come from the first of them.
+fn rows(file: &[u8]) -> Vec<serde_json::Value> {
+    let dir = Directory::new(&[("cpu0.out".to_owned(), file.to_vec())]);
+    let trace = Trace::open(&[dir.file("cpu0.out")]).expect("a recording");
+    let query = Query::by(&[GroupKey::Site, GroupKey::Task]).with_own(true);
+    let document = read::answer(query, documents::sites, &Shape::default(), trace, 1).expect("rows");
+    let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+    document["rows"].as_array().cloned().expect("rows")
 }
 
 fn mutate_block(random: &mut Random, input: &mut Vec<u8>) {

@@ -22,9 +22,15 @@ use kmemtrace_tests::runs::seeds;
 use kmemtrace_tests::unused::Formats;
 
 /// Views and options that read records in different ways.
-const VIEWS: [&[&str]; 9] = [
+const VIEWS: [&[&str]; 15] = [
     &["summary"],
+    &["leaks"],
+    &["sites"],
     &["sites", "--by", "site,size"],
+    &["sites", "--by", "site,task,context,node", "--own"],
+    &["sites", "--by", "cgroup,site"],
+    &["sites", "--by", "module"],
+    &["sites", "--kind", "kmalloc"],
     &["caches"],
     &["live", "--objects"],
     &["cross"],
