@@ -3,6 +3,7 @@
 //! A document is a stranger's file: numbers and names are taken as they are, sums are made anew, and nothing in it is believed to
 //! be in any order.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -45,6 +46,8 @@ const SCHEMA: &str = "kmemtrace.sites/1";
 const SCHEMAS: &[u8] = b"\"kmemtrace.";
 /// Limit of bytes of a document: 10,000 call-sites have about ten million.
 const MAX_BYTES: u64 = 1 << 30;
+/// Characters at the begin and at the end of a text that a sentence quotes.
+const MAX_QUOTED: usize = 100;
 /// Sources of symbols in a head.
 const SYMBOLS: [SymbolSource; 3] = [SymbolSource::Trace, SymbolSource::File, SymbolSource::Absent];
 /// Limit of CPUs in a head.
@@ -260,6 +263,16 @@ struct SavedSource {
     line: Option<u32>,
 }
 
+/// Text of a file for a sentence. The middle of a long one is left out; serde names the place in the file at the end.
+fn shortened(text: &str) -> Cow<'_, str> {
+    let begin = text.char_indices().nth(MAX_QUOTED).and_then(|(end, _)| text.get(..end));
+    let end = text.char_indices().rev().nth(MAX_QUOTED).and_then(|(start, _)| text.get(start..));
+    match begin.zip(end).filter(|(begin, end)| begin.len() + end.len() < text.len()) {
+        Some((begin, end)) => format!("{begin}…{end}").into(),
+        None => text.into(),
+    }
+}
+
 impl Saved {
     fn read(path: &Path) -> Result<Saved, String> {
         let file: File = regular::open(path).map_err(|error| error.to_string())?;
@@ -269,13 +282,13 @@ impl Saved {
         let saved: Saved = serde_json::from_reader(BufReader::new(file.take(MAX_BYTES))).map_err(|error| {
             match SavedHead::read(path).is_some_and(|head| head.trace.input == PAGE_OWNER) {
                 true => "was saved of a text of page_owner, which knows no frees or sizes: name that text".to_owned(),
-                false => format!("is not a saved document of call-sites: {error}"),
+                false => format!("is not a saved document of call-sites: {}", shortened(&error.to_string())),
             }
         })?;
         if saved.schema != SCHEMA {
+            let schema = shortened(&saved.schema);
             return Err(format!(
-                "is a document {}, and only {SCHEMA} is read: save one with sites --format json",
-                saved.schema
+                "is a document {schema}, and only {SCHEMA} is read: save one with sites --format json"
             ));
         }
         if saved.others_count > 0 {
@@ -456,12 +469,12 @@ fn boxed(text: String) -> Box<[u8]> {
 impl SavedRow {
     fn address(&self) -> Result<u64, String> {
         let digits = self.call_site.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        digits.ok_or_else(|| format!("has a row whose call_site is not an address: {}", self.call_site))
+        digits.ok_or_else(|| format!("has a row whose call_site is not an address: {}", shortened(&self.call_site)))
     }
 
     fn kind(&self) -> Result<Kind, String> {
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == self.kind);
-        kind.ok_or_else(|| format!("has a row of an unknown kind: {}", self.kind))
+        kind.ok_or_else(|| format!("has a row of an unknown kind: {}", shortened(&self.kind)))
     }
 
     /// Place in the sources; the area is that of the source file.

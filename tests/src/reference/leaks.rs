@@ -250,14 +250,14 @@ pub fn leaks(known: &Known, by: Option<&[Key]>) -> Value {
         is_judged: known.trace.order == OrderKey::Time && !is_short,
         is_lossy: false,
     };
-    let touched = (0..10).filter(|tenth| {
-        // Keys of the tenth, both ends included.
-        let span = u128::from(last - first);
-        let from = u128::from(first) + (span * tenth).div_ceil(10);
-        let to = if *tenth == 9 { u128::from(last) } else { u128::from(first) + (span * (tenth + 1)).div_ceil(10) - 1 };
+    let touched = (0..10i128).filter(|tenth| {
+        // Keys of the tenth, both ends included; none where the last is below the first.
+        let (first, last) = (i128::from(first), i128::from(last));
+        let begin = |tenth: i128| first + ((last - first) * tenth + 9) / 10;
+        let (from, to) = (begin(*tenth), if *tenth == 9 { last } else { begin(tenth + 1) - 1 });
         let mut gaps = all.gaps().into_iter();
         gaps.any(|gap| {
-            u128::from(gap.from.unwrap_or(0)) <= to && u128::from(gap.to.unwrap_or(u64::MAX)) >= from && from <= to
+            i128::from(gap.from.unwrap_or(0)) <= to && i128::from(gap.to.unwrap_or(u64::MAX)) >= from && from <= to
         })
     });
     leaks.is_lossy = known.verdict != Verdict::Complete && touched.count() > 1;

@@ -196,6 +196,26 @@ fn what_a_document_does_not_have_is_refused() {
 }
 
 #[test]
+fn a_sentence_about_a_document_quotes_little_of_it() {
+    let dir = Directory::new(&[]);
+    let document = fs::read_to_string(saved(&data("amd64-6.18"), &dir)).unwrap();
+    let (file, long) = (dir.file("long.json"), "ä".repeat(100_000));
+    let no_object = format!("{{\"schema\": \"kmemtrace.sites/1\", \"completeness\": \"{long}\"}}");
+    for (bytes, said) in [
+        (document.replace("kmemtrace.sites/1", &format!("kmemtrace.{long}/9")), "and only kmemtrace.sites/1 is read"),
+        (document.replace("\"kmalloc\"", &format!("\"{long}\"")), "has a row of an unknown kind: ää"),
+        (document.replace("\"0xffffffff", &format!("\"{long}")), "has a row whose call_site is not an address: ää"),
+        (no_object, "is not a saved document of call-sites"),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        let output = run(REPORT, &["account"], &[&file]);
+        let stderr = text(output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(said) && stderr.len() < 1000 && stderr.lines().count() == 1, "{said}: {stderr}");
+    }
+}
+
+#[test]
 fn a_damaged_document_is_refused_or_read() {
     let dir = Directory::new(&[]);
     let document = fs::read(saved(&data("amd64-6.18"), &dir)).unwrap();
