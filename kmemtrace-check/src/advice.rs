@@ -34,7 +34,9 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
             "the bytes changed after they were written: check the disk and compare with the original"
         }
         Code::NeedsZstd => "use a kmemtrace that is built with zstd",
-        Code::BadText | Code::TextCut | Code::BadLine => "copy the text again from the kernel",
+        Code::BadText | Code::TextCut | Code::BadLine => {
+            "copy the text again, from the kernel or the program that prints it"
+        }
         Code::Untold => "record with kmemtraced, or trace-cmd record, whose files tell of loss",
         Code::NoAddress => "boot with no_hash_pointers to see addresses of early events",
         Code::OutOfSequence | Code::Foreign | Code::AfterEnd => {

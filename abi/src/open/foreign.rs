@@ -4,6 +4,8 @@ mod texts;
 
 use std::path::Path;
 
+use self::texts::OTHER_TRACER;
+
 /// Known formats: offset and bytes of the mark, what the file is, and the remedy.
 const FORMATS: [(usize, &[u8], &str, &str); 28] = [
     (0, b"\x17\x08\x44tracing", "a trace.dat of trace-cmd", BY_INPUTS),
@@ -50,7 +52,6 @@ const BY_INPUTS: &str = if cfg!(feature = "inputs") {
 } else {
     "this small program does not read it; use one built with the feature full"
 };
-const OTHER_TRACER: &str = "it is not read here; record with kmemtraced, trace-cmd or perf";
 const UNPACK: &str = "unpack it, and name what comes out";
 const CRASH_DUMP: &str =
     "name a text of it: what crash prints for kmem -s or owner -l, or drgn's page_owner.py; see docs/texts.md";

@@ -4,7 +4,7 @@
 type Known = (&'static [&'static [u8]], &'static str, &'static str);
 
 /// Known texts. The first one counts whose words are all there.
-const TEXTS: [Known; 25] = [
+const TEXTS: [Known; 26] = [
     (&[b"BUG: KASAN: "], "a report of KASAN on one bad access", LIVE_OBJECTS),
     (&[b"BUG: KFENCE: "], "a report of KFENCE on one bad access", LIVE_OBJECTS),
     (
@@ -24,6 +24,7 @@ const TEXTS: [Known; 25] = [
         "the list of pages of crash's kmem -p, which has no owners",
         "boot with page_owner=on, and read /sys/kernel/debug/page_owner, or use crash's owner",
     ),
+    (&[b"{ cpu_id = ", b" }, { "], "the text of a trace of LTTng, by babeltrace", OTHER_TRACER),
     (&[b"sched_switch:"], "a trace of the scheduler without events of memory", EVENTS),
     (&[b"sched_wakeup:"], "a trace of the scheduler without events of memory", EVENTS),
     (&[b"# tracer: function"], "a trace of functions without events of memory", EVENTS),
@@ -48,6 +49,8 @@ const TEXTS: [Known; 25] = [
     (&[b" kernel: "], LOG, REPORTS),
 ];
 
+/// What would be needed for recordings of other tracers.
+pub(super) const OTHER_TRACER: &str = "it is not read here; record with kmemtraced, trace-cmd or perf";
 const LOG: &str = "a kernel log without a report on memory";
 const REPORTS: &str = "a log is read if it has an OOM report, Mem-Info, kmemleak's objects, dump_page() with page_owner, or objects that \
                        remained in a cache";
@@ -138,6 +141,11 @@ mod tests {
             ("TRACE kmalloc-64 alloc 0x00000000 inuse=3 fp=0x0\n", "a log of SLUB's trace of one cache; record"),
             ("      PAGE       PHYSICAL      MAPPING       INDEX CNT FLAGS\n", "the list of pages of crash's kmem -p"),
             ("Node 0, zone      DMA      1      0      0\n", "/proc/buddyinfo; read /proc/meminfo"),
+            (
+                "[1:2:3.4] (+?.?) host kmem_kfree: { cpu_id = 1 }, { call_site = 0x1, ptr = 0x2 }\n\
+                 [1:2:3.5] (+0.1) host sched_switch: { cpu_id = 1 }, { prev_comm = \"a\" }\n",
+                "the text of a trace of LTTng, by babeltrace; it is not read here",
+            ),
             ("No data\n", "an empty list of the kernel"),
         ] {
             let described = described(text.as_bytes());

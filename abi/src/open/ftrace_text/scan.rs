@@ -108,11 +108,26 @@ struct Scan {
     last: Option<u64>,
     /// Loss of CPUs whose next event has not come.
     lost: BTreeMap<u32, Option<u64>>,
-    /// First line since the last event that makes no sense.
-    bad: Option<(u64, u64)>,
+    /// Lines since the last event that make no sense.
+    bad: Option<BadLines>,
     /// Other lines belong to the last event: it is of another kind, whose text may have several lines, or of a stack.
     may_go_on: bool,
 }
+
+/// Lines between two events, or behind the last one, that make no sense.
+#[derive(Clone, Copy, Debug)]
+struct BadLines {
+    /// Number of the first one.
+    first: u64,
+    /// Its offset.
+    offset: u64,
+    count: u64,
+    /// One is longer than any line of an event.
+    has_long: bool,
+}
+
+/// Lines behind the last event that are no damage: a prompt, and what a program says at its end.
+const LAST_WORDS: u64 = 3;
 
 /// Reads a text once, or the lines of one of its buffers.
 ///
@@ -130,6 +145,10 @@ pub(super) fn scan(
         // Functions, names and gaps are kept, of which each line may have one.
         meter.take(line.bytes.len() as u64).map_err(io::Error::other)?;
         (scan.facts.lines, scan.facts.offset) = (line.number, line.offset);
+        if line.is_long {
+            scan.other(&[], line);
+            continue;
+        }
         if !line.is_whole {
             let message = format!("line {} is cut; the lines before it count", line.number);
             scan.facts.cut = Some(Fault { code: Code::TextCut, offset: line.offset, block: None, message });
@@ -208,13 +227,8 @@ impl Scan {
             return self.perf_loss(head.cpu, *lost, at);
         }
         self.facts.events = self.facts.events.saturating_add(1);
-        if let Some((number, offset)) = self.bad.take() {
-            self.fault(
-                Code::BadLine,
-                offset,
-                format!("line {number} is none that the kernel, trace-cmd or perf prints"),
-            );
-            self.gap(Gap { from: self.last, to: Some(at), cpu: head.cpu, lost: None, cause: GapCause::Damage });
+        if let Some(bad) = self.bad.take() {
+            self.damage(bad, Some(at), head.cpu);
         }
         if let Some(lost) = self.lost.remove(&head.cpu) {
             let from = self.facts.cpus.get(&head.cpu).map(|extent| extent.last);
@@ -315,8 +329,17 @@ impl Scan {
             };
             self.facts.refusal = self.facts.refusal.or_else(found);
         } else if !self.may_go_on && !self.facts.is_dump && strip(line.bytes).is_none() {
-            self.bad.get_or_insert((line.number, line.offset));
+            let none = BadLines { first: line.number, offset: line.offset, count: 0, has_long: false };
+            let bad = self.bad.get_or_insert(none);
+            (bad.count, bad.has_long) = (bad.count.saturating_add(1), bad.has_long || line.is_long);
         }
+    }
+
+    /// Lines that make no sense, before an event of this CPU at `to` or behind the last event.
+    fn damage(&mut self, bad: BadLines, to: Option<u64>, cpu: u32) {
+        let message = format!("line {} is none that the kernel, trace-cmd or perf prints", bad.first);
+        self.fault(Code::BadLine, bad.offset, message);
+        self.gap(Gap { from: self.last, to, cpu, lost: None, cause: GapCause::Damage });
     }
 
     fn header(&mut self, text: &[u8]) {
@@ -358,6 +381,10 @@ impl Scan {
     }
 
     fn end(mut self) -> Facts {
+        if let Some(bad) = self.bad.take_if(|bad| bad.has_long || bad.count > LAST_WORDS) {
+            let cpu = self.facts.cpus.keys().next().copied().unwrap_or(0);
+            self.damage(bad, None, cpu);
+        }
         for (cpu, lost) in std::mem::take(&mut self.lost) {
             let from = self.facts.cpus.get(&cpu).map(|extent| extent.last);
             self.gap(Gap { from, to: None, cpu, lost, cause: GapCause::Overrun });

@@ -96,12 +96,12 @@ impl TextSource {
         let Text { facts, .. } = text(&texts, self.index);
         let enough = if facts.has_stacks { AT_ONCE + WAITING } else { AT_ONCE };
         while self.waiting.len() < enough {
-            let Some(line) = self.lines.next()?.filter(|line| line.is_whole) else {
+            let Some(line) = self.lines.next()?.filter(|line| line.is_whole || line.is_long) else {
                 self.has_ended = true;
                 close(&mut self.stack, &mut self.own, &mut self.waiting, self.first);
                 return Ok(());
             };
-            let next = entry(line.bytes);
+            let next = if line.is_long { Entry::Other(&[]) } else { entry(line.bytes) };
             if let Entry::Frame(word) | Entry::ChainFrame(word) = next {
                 let stack = self.stack.as_mut().filter(|stack| stack.frames.len() < MAX_FRAMES);
                 if let (Some(stack), Some(&address)) = (stack, texts.known.get(word)) {
