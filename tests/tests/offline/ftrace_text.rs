@@ -173,6 +173,8 @@ fn loss_is_told_as_the_text_tells_it() {
     let dir = Directory::new(&[]);
     let free = "kfree: call_site=f+0x1/0x2 ptr=00000000a2a7b693";
     let two = [line(0, 1, KMALLOC), line(1, 2, free)].concat();
+    // No line of an event has so many bytes.
+    let long = "x".repeat(200_000);
     let with_head = |entries: &str, lines: &str| HEAD.replace("ENTRIES", entries) + lines;
     let perf = |lost: &str| {
         format!(
@@ -199,6 +201,10 @@ fn loss_is_told_as_the_text_tells_it() {
         ("cut", two.trim_end().to_owned(), ("truncated", Some(0), 1)),
         ("rubbish", format!("{}rubbish\n{}", line(0, 1, KMALLOC), line(0, 3, free)), ("corrupt", Some(0), 1)),
         ("no pointer", line(0, 1, "kfree: call_site=f+0x1/0x2"), ("corrupt", Some(0), 1)),
+        ("long line", format!("{}{long}\n{}", line(0, 1, KMALLOC), line(0, 3, free)), ("corrupt", Some(0), 1)),
+        ("prompt", format!("{two}^C\n[root@host ~]# \n"), ("complete", Some(0), 0)),
+        ("rubbish at the end", format!("{two}{}", "rubbish\n".repeat(4)), ("corrupt", Some(0), 1)),
+        ("long line at the end", format!("{two}{long}\n"), ("corrupt", Some(0), 1)),
     ] {
         let path = write(&dir, name, &text);
         let (verdict, lost, gaps) = completeness(&summary(&path, &[]));
@@ -213,6 +219,7 @@ fn loss_is_told_as_the_text_tells_it() {
             "{name}"
         );
     }
+    assert_eq!(summary(&dir.file("long line"), &[])["events"]["total"], json!(2));
     let message = run("kmemtrace-report", &["summary"], &[&dir.file("perf")]);
     assert!(String::from_utf8_lossy(&message.stderr).contains("--show-lost-events"));
 }
