@@ -65,6 +65,7 @@ use super::lines::{Lines, MAX_LINE};
 use super::listing::{io_error, no_trace};
 use super::options::OpenOptions;
 use super::regular;
+use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, PAGE_OWNER, Trace};
 
 /// First bytes of a file that it is known by.
@@ -158,9 +159,11 @@ pub(super) fn open_path(path: &Path, options: &OpenOptions) -> Option<Result<Tra
         Ok(file) => {
             let mut sample = Vec::new();
             (&file).take(SAMPLE).read_to_end(&mut sample).ok()?;
+            // Names in a recording may be any lines.
+            let is_text = !sample.starts_with(&MAGIC) && begins(&sample);
             let modified = modified(&file);
             let text = TextFile { path: path.to_owned(), file: Arc::new(file), modified, is_live: false };
-            (begins(&sample) || options.form.is_some()).then(|| open(&[text], options))
+            (is_text || options.form.is_some()).then(|| open(&[text], options))
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             let texts = read_lines(path, Lines::of_made_up(open_made_up(path)?), options);
