@@ -509,7 +509,8 @@ pub enum TaskEvent<'n> {
     },
 }
 
-/// What a consumer of events made of one, for later ones that only key and address tell from it.
+/// What a consumer of events made of one, for later ones that differ from it in key and address alone. Only the consumer knows what the
+/// numbers mean.
 pub type Note = [u64; 4];
 
 /// Consumer of a stream's items, in stream order: a gap comes before the first event after it.
@@ -524,7 +525,7 @@ pub trait EventSink {
     const MARKS: bool = true;
     /// The consumer looks at `Event::fields`, and releases them; where false, records are never kept.
     const FIELDS: bool = false;
-    /// The consumer has notes of events.
+    /// The consumer gives notes of events, and takes later events by them; where false, every record is decoded.
     const NOTES: bool = false;
     /// The next event; its names are in `names`.
     fn event(&mut self, event: Event, names: &Names);
@@ -533,7 +534,7 @@ pub trait EventSink {
     fn probe_event(&mut self, event: &Event, names: &Names) {
         self.event(*event, names);
     }
-    /// Note of the event that was handed over last; `None` where more than its key and its address decides what becomes of it.
+    /// Note of the event that was handed over last; `None` where an event that differs in key and address alone may become something else.
     fn last_note(&self) -> Option<Note> {
         None
     }

@@ -71,7 +71,7 @@ struct Plan {
     accounted: Option<Slot>,
     /// A shorter record is damaged.
     least: usize,
-    /// Places of address and thread, where they alone tell records apart that have all other bytes in common.
+    /// Places of address and thread, where no other number of the event stands in the same bytes.
     varying: Option<VaryingPlaces>,
     /// Slots of the fields in the record if one of them begins beyond [`NEAR`]: the slots above are in the moved [`Head`].
     far: Vec<Slot>,

@@ -339,7 +339,7 @@ struct PairEventSink<'a> {
     /// Sites of the entries of a text of one moment.
     text_sites: Option<Box<TextSites<'a>>>,
     by_site: bool,
-    /// All that becomes of an event is decided by its record but for time and address.
+    /// Events that differ in time and address alone are of one class.
     has_notes: bool,
     /// Flags of failed allocations whose caller has a way without the memory.
     fallback_flags: u64,
