@@ -6,8 +6,9 @@ use crate::codec::wire::{BIG_ENDIAN, HEAD_BYTES, LONG_COMMIT, NO_SUB_BUFFER, SUB
 use crate::event::Note;
 use crate::kernel::format::PageShape;
 use crate::kernel::subbuffer::{
-    Entry, Record, RecordSource, Records, SubBufferError, SubBufferHead, Taken, Varying, end_early, entry_word,
+    Entry, Record, RecordSource, Records, SubBufferError, SubBufferHead, Taken, end_early, entry_word,
 };
+use crate::kernel::varying::Varying;
 use crate::target::{Big, Endian, Little, Target, TargetOrder};
 
 /// What the encoder knew of the sub-buffers.

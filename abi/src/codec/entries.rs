@@ -5,7 +5,8 @@ use crate::codec::error::Wrong;
 use crate::codec::model::Model;
 use crate::codec::wire::{MAX_RECORD_BYTES, MAX_SLOTS, NO_PID, control, form, op, value};
 use crate::event::Note;
-use crate::kernel::subbuffer::{AddressRange, DELTA_BITS, LOADED, Varying, VaryingPlaces, whole_entries};
+use crate::kernel::subbuffer::{DELTA_BITS, LOADED, whole_entries};
+use crate::kernel::varying::{AddressRange, Varying, VaryingPlaces};
 use crate::target::{Endian, TargetOrder};
 
 /// Bytes that the parts of a record of a slot take at most, and some more to load them.

@@ -2,9 +2,8 @@
 
 use crate::codec::{CodecError, Decoder, Encoder, EventLayouts, Found, Limits};
 use crate::kernel::format::{EventFormat, PageShape};
-use crate::kernel::subbuffer::{
-    AddressRange, Missed, RecordSource, SubBuffer, SubBufferError, Taken, Tally, Varying, VaryingPlaces, tally,
-};
+use crate::kernel::subbuffer::{Missed, RecordSource, SubBuffer, SubBufferError, Taken, Tally, tally};
+use crate::kernel::varying::{AddressRange, Varying, VaryingPlaces};
 use crate::target::{Big, Endian, Little, Target, TargetOrder};
 
 /// Numbers of xorshift64*, the same for a seed everywhere.

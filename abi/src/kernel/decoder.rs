@@ -17,9 +17,10 @@ use crate::kernel::profile::{self, Null, Size};
 use crate::kernel::release::Release;
 use crate::kernel::slot::{Head, NEAR, NamePlace, Slot, name_place};
 use crate::kernel::stack_record::StackFormat;
-use crate::kernel::subbuffer::{AddressRange, LOADED, Record, Varying, VaryingPlaces};
+use crate::kernel::subbuffer::{LOADED, Record};
 use crate::kernel::tasks::TaskPlan;
 use crate::kernel::unknown::UnknownEvents;
+use crate::kernel::varying::{AddressRange, Varying, VaryingPlaces};
 use crate::target::{TargetOrder, u16_at};
 
 /// Meaning of an event about a module.

@@ -23,3 +23,4 @@ mod tasks;
 #[cfg(feature = "inputs")]
 pub(crate) mod tracer_stream;
 pub mod unknown;
+pub(crate) mod varying;
