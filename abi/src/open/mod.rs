@@ -6,6 +6,8 @@ mod archive;
 pub mod encoder;
 #[cfg(feature = "inputs")]
 mod event_formats;
+#[cfg(feature = "inputs")]
+mod first_pass;
 mod foreign;
 #[cfg(feature = "inputs")]
 mod ftrace_text;

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::first_pass::{GapsFirst, add_fault, add_gap};
 use super::listing::io_error;
 use crate::disk::blocks::Window;
 use crate::disk::part::Part;
@@ -14,7 +15,7 @@ use crate::event::{Action, ByKind, Event, Gap, GapCause, Names, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::relay::TYPES;
 use crate::kernel::tracer_stream::{Layout, Parsed, TracerRecord, detect};
-use crate::stream::report::{MAX_FAULTS, Source};
+use crate::stream::report::Source;
 use crate::stream::source::{EventSource, SourceEnd};
 use crate::trace::{InputCapabilities, InputKind, OpenError, Trace, TraceInfo};
 
@@ -22,8 +23,6 @@ use crate::trace::{InputCapabilities, InputKind, OpenError, Trace, TraceInfo};
 const AT_ONCE: usize = 1024;
 /// Bytes that are searched for the next record at once.
 const SEARCHED: usize = 128 << 10;
-/// Limit of gaps: more of them become one.
-const MAX_GAPS: usize = 1 << 16;
 
 /// A stream, and what the first pass over it has found.
 #[derive(Debug)]
@@ -121,14 +120,16 @@ pub(super) fn scan(path: &Path, file: &Arc<File>, sample: &[u8]) -> Result<Optio
             Next::Record(record) => {
                 let at = last.map_or(record.time, |last: u64| last.max(record.time));
                 if std::mem::take(&mut is_damaged) {
-                    found.gap(Gap { from: last, to: Some(at), cpu: record.cpu, lost: None, cause: GapCause::Damage });
+                    let gap = Gap { from: last, to: Some(at), cpu: record.cpu, lost: None, cause: GapCause::Damage };
+                    add_gap(&mut found.gaps, gap);
                 }
                 last = Some(at);
                 found.cpus.insert(record.cpu);
             }
             Next::Bad(offset) => {
                 is_damaged = true;
-                found.fault(offset, format!("no record at byte {offset}"));
+                let message = format!("no record at byte {offset}");
+                add_fault(&mut found.faults, Fault { code: Code::BadRelayRecord, offset, block: None, message });
             }
             Next::Cut(offset) => {
                 let message = format!("ends inside the record at byte {offset}; every earlier record is whole");
@@ -139,32 +140,16 @@ pub(super) fn scan(path: &Path, file: &Arc<File>, sample: &[u8]) -> Result<Optio
     }
     if is_damaged {
         let cpu = found.cpus.first().copied().unwrap_or(0);
-        found.gap(Gap { from: last, to: None, cpu, lost: None, cause: GapCause::Damage });
+        add_gap(&mut found.gaps, Gap { from: last, to: None, cpu, lost: None, cause: GapCause::Damage });
     }
     Ok(Some(found))
-}
-
-impl Scanned {
-    fn gap(&mut self, gap: Gap) {
-        let is_full = self.gaps.len() >= MAX_GAPS;
-        match self.gaps.last_mut().filter(|_| is_full) {
-            Some(last) => last.to = last.to.zip(gap.to).map(|(before, to)| before.max(to)),
-            None => self.gaps.push(gap),
-        }
-    }
-
-    fn fault(&mut self, offset: u64, message: String) {
-        // The report counts those beyond.
-        if self.faults.len() <= MAX_FAULTS {
-            self.faults.push(Fault { code: Code::BadRelayRecord, offset, block: None, message });
-        }
-    }
 }
 
 /// Opens a stream that was read once.
 pub(super) fn open(scanned: &Arc<Scanned>) -> Result<Trace, OpenError> {
     let records = Records::new(&scanned.file, scanned.bytes, scanned.layout);
-    let source = StreamSource { scanned: Arc::clone(scanned), records, gaps: 0, last: 0, has_ended: false };
+    let source =
+        StreamSource { scanned: Arc::clone(scanned), records, gaps: GapsFirst::default(), last: 0, has_ended: false };
     let trace = Trace::of_sources(InputKind::Relay.name(), None, vec![Box::new(source)])?;
     let kinds = ByKind::from_fn(|kind| TYPES.iter().any(|of| of.kind == kind));
     let info = TraceInfo {
@@ -184,8 +169,7 @@ pub(super) fn open(scanned: &Arc<Scanned>) -> Result<Trace, OpenError> {
 struct StreamSource {
     scanned: Arc<Scanned>,
     records: Records,
-    /// Gaps handed over.
-    gaps: usize,
+    gaps: GapsFirst,
     last: u64,
     has_ended: bool,
 }
@@ -200,9 +184,7 @@ impl EventSource for StreamSource {
     }
 
     fn read(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> Result<(), Fault> {
-        if let Some(gaps) = self.scanned.gaps.get(self.gaps..).filter(|gaps| !gaps.is_empty()) {
-            items.extend(gaps.iter().take(AT_ONCE).copied().map(StreamItem::Gap));
-            self.gaps = self.gaps.saturating_add(items.len());
+        if self.gaps.hand_over(&self.scanned.gaps, AT_ONCE, items) {
             return Ok(());
         }
         while items.len() < AT_ONCE && !self.has_ended {

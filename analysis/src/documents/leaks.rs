@@ -15,7 +15,7 @@ use super::sums::{Ordering, Saturation, saturated};
 use crate::account::births::{Births, TENTHS, tenths_touched};
 use crate::account::grouping::{GroupKey, GroupValue, NO_VALUE, RowKey};
 use crate::analysis::Analysis;
-use crate::names::caches::candidates;
+use crate::names::caches::{CacheFrom, candidates};
 use crate::names::kallsyms::Symbolizer;
 use crate::names::reclaim::{Reclaim, SlabOwn};
 use crate::names::size_class;
@@ -191,6 +191,8 @@ struct LeakStats {
     has_other_use: bool,
     /// The filters take one of the live objects.
     is_chosen: bool,
+    /// Best origin of the names of the objects' caches.
+    cache_from: Option<CacheFrom>,
     /// A row of the analysis among those that make up this one.
     example: Option<RowKey>,
 }
@@ -214,6 +216,7 @@ impl LeakStats {
         };
         self.has_other_use |= other.has_other_use;
         self.is_chosen |= other.is_chosen;
+        self.cache_from = [self.cache_from, other.cache_from].into_iter().flatten().min();
         self.example = self.example.or(other.example);
     }
 
@@ -387,6 +390,7 @@ impl<'a> Facts<'a> {
                     reclaim: paired.reclaims.get(index).copied().filter(|_| is_live),
                     has_other_use: is_live && key.kind.space() == Space::Pages && !USUAL_USES.contains(&of),
                     is_chosen: is_live && self.chooses(index, *key),
+                    cache_from: paired.caches_from.get(key).copied(),
                     example: Some(*key),
                 },
             ));
@@ -402,12 +406,19 @@ impl<'a> Facts<'a> {
     }
 
     /// Names of a row.
-    fn names(&self, key: &LeakKey<'a>, example: Option<RowKey>) -> GroupNames<'a> {
+    fn names(&self, key: &LeakKey<'a>, stats: &LeakStats) -> GroupNames<'a> {
         match key {
             LeakKey::Keys { .. } => {
-                let members = example.map(|row| self.naming.names(row).0).unwrap_or_default();
+                let members = stats.example.map(|row| self.naming.names(row).0).unwrap_or_default();
                 let is_asked = |member: &GroupMember<'_>| self.analysis.leaks.contains(&member.key);
-                GroupNames(members.into_iter().filter(is_asked).collect())
+                let mut members: Vec<_> = members.into_iter().filter(is_asked).collect();
+                for member in &mut members {
+                    // The example's name may have a worse origin than those of other rows.
+                    if let KeyValue::Cache { cache: Some(_), cache_from: from @ Some(_), .. } = &mut member.value {
+                        *from = stats.cache_from.map(CacheFrom::name).or(*from);
+                    }
+                }
+                GroupNames(members)
             }
             LeakKey::Site { site, task, comm, .. } => {
                 let comm = comm.flatten().map(Into::into);
@@ -477,7 +488,7 @@ impl<'a> Facts<'a> {
             LeakKey::Site { kind, .. } | LeakKey::Keys { kind, .. } => kind,
         };
         let verdict = if stats.is_steady() { self.verdict(kind, &stats) } else { Some(LeakVerdict::No) };
-        Leak { names: self.names(&key, stats.example), key, kind, stats, verdict, group: None }
+        Leak { names: self.names(&key, &stats), key, kind, stats, verdict, group: None }
     }
 
     /// Values of the keys that were asked for: rows that differ in other keys have the same.
@@ -639,6 +650,18 @@ mod tests {
 
     fn stats(born: Births) -> LeakStats {
         LeakStats { live_objects: born.iter().sum(), born, ..LeakStats::default() }
+    }
+
+    #[test]
+    fn the_best_origin_of_a_cache_is_that_of_all_its_rows() {
+        let of = |from| LeakStats { cache_from: from, ..LeakStats::default() };
+        let sum = |all: &[Option<CacheFrom>]| {
+            let mut sum = LeakStats::default();
+            all.iter().for_each(|from| sum.add(&of(*from)));
+            sum.cache_from
+        };
+        let [event, free] = [Some(CacheFrom::Event), Some(CacheFrom::Free)];
+        assert_eq!([sum(&[free, event, None]), sum(&[None, free]), sum(&[None])], [event, free, None]);
     }
 
     #[test]

@@ -427,6 +427,26 @@ fn a_sparse_kernel_of_terabytes_is_left_out() {
 }
 
 #[test]
+fn a_kernel_whose_section_names_exceed_the_limit_is_left_out() {
+    let dir = trace_of_build(500);
+    let bytes = kernel(&[(".debug_info", vec![1]), (".debug_abbrev", vec![0]), (".debug_line", vec![0])]);
+    dir.write("vmlinux", &bytes);
+    let vmlinux = dir.file("vmlinux");
+    let file = File::options().write(true).open(&vmlinux).unwrap();
+    file.set_len(1 << 30).unwrap();
+    // The section of the names (`e_shstrndx`) is 60 MiB of the hole.
+    let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap());
+    let names = table + 64 * u64::from(u16::from_le_bytes(bytes[62..64].try_into().unwrap()));
+    file.write_all_at(&(512u64 << 20).to_le_bytes(), names + 24).unwrap();
+    file.write_all_at(&(60u64 << 20).to_le_bytes(), names + 32).unwrap();
+    let arguments = ["sites", "--vmlinux", vmlinux.to_str().unwrap()];
+    let ran = run_within(64, "kmemtrace-report", &arguments, &[dir.path()]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let why = "vmlinux: not used for names: its contents need more than the 64.0 MiB of --max-memory";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+}
+
+#[test]
 fn check_has_the_limit_of_the_report() {
     let dir = trace(1, 300);
     for (limit, status) in [("512M", 0), ("4095", 0), ("1.5G", 0), ("0", 2), ("1T", 2)] {

@@ -18,13 +18,11 @@ use crate::kernel::latency::{self, Meaning};
 use crate::kernel::profile::EventProfile;
 use crate::kernel::release::Release;
 use crate::memory::Meter;
+use crate::open::first_pass::{add_fault, add_gap};
 use crate::open::lines::{Line, Lines};
 use crate::open::listing::MAX_CPUS;
-use crate::stream::report::MAX_FAULTS;
 use crate::text::split::split_once;
 
-/// Limit of gaps: more of them become one.
-const MAX_GAPS: usize = 1 << 16;
 /// Limit of names of events in pairs.
 const MAX_PAIRED: usize = 1 << 8;
 /// Limit of command names.
@@ -363,21 +361,11 @@ impl Scan {
     }
 
     fn fault(&mut self, code: Code, offset: u64, message: String) {
-        // The report counts those beyond.
-        if self.facts.faults.len() <= MAX_FAULTS {
-            self.facts.faults.push(Fault { code, offset, block: None, message });
-        }
+        add_fault(&mut self.facts.faults, Fault { code, offset, block: None, message });
     }
 
     fn gap(&mut self, gap: Gap) {
-        let is_full = self.facts.gaps.len() >= MAX_GAPS;
-        match self.facts.gaps.last_mut().filter(|_| is_full) {
-            Some(last) => {
-                last.to = last.to.zip(gap.to).map(|(before, to)| before.max(to));
-                last.lost = last.lost.zip(gap.lost).map(|(before, lost)| before.saturating_add(lost));
-            }
-            None => self.facts.gaps.push(gap),
-        }
+        add_gap(&mut self.facts.gaps, gap);
     }
 
     fn end(mut self) -> Facts {

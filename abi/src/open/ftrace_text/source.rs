@@ -17,6 +17,7 @@ use super::waits::{self, Wait};
 use crate::event::{Action, Event, Kind, Mark, NameId, Names, Span, StreamItem};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::page_bytes;
+use crate::open::first_pass::GapsFirst;
 use crate::open::lines::Lines;
 use crate::stack::StackId;
 use crate::stream::source::{EventSource, SourceEnd};
@@ -34,8 +35,7 @@ pub(super) struct TextSource {
     texts: Arc<Texts>,
     index: usize,
     lines: Lines,
-    /// Gaps handed over.
-    gaps: usize,
+    gaps: GapsFirst,
     /// Names and stacks of the events that wait: those of the reader may differ from call to call.
     own: Names,
     waiting: VecDeque<Event>,
@@ -71,7 +71,7 @@ impl TextSource {
             texts,
             index,
             lines,
-            gaps: 0,
+            gaps: GapsFirst::default(),
             own: Names::new(),
             waiting: VecDeque::new(),
             first: 0,
@@ -303,10 +303,7 @@ impl EventSource for TextSource {
     }
 
     fn read(&mut self, names: &mut Names, items: &mut Vec<StreamItem>) -> Result<(), Fault> {
-        let gaps = &self.text().gaps;
-        if let Some(gaps) = gaps.get(self.gaps..).filter(|gaps| !gaps.is_empty()) {
-            items.extend(gaps.iter().take(AT_ONCE).copied().map(StreamItem::Gap));
-            self.gaps = self.gaps.saturating_add(items.len());
+        if self.gaps.hand_over(&text(&self.texts, self.index).gaps, AT_ONCE, items) {
             return Ok(());
         }
         if !self.has_ended {

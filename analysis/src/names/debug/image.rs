@@ -350,7 +350,8 @@ impl Headers {
         let table = header.sections(endian, data)?;
         // All names in one piece: one by one, each would be kept, and they may overlap.
         let names = table.section(names_at).map(|section| section.file_range(endian));
-        let names = names.ok().flatten().filter(|(_, len)| *len <= MAX_SECTION_NAMES && memory::check(*len).is_ok());
+        let names = names.ok().flatten().filter(|(_, len)| *len <= MAX_SECTION_NAMES);
+        memory::check(names.map_or(0, |(_, len)| len))?;
         let names = names.and_then(|(start, len)| data.read_bytes_at(start, len).ok()).unwrap_or_default();
         let mut sections = Vec::new();
         for section in table.iter() {
