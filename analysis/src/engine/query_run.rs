@@ -3,12 +3,14 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use kmemtrace_abi::clock::{Agreement, OrderKey, Unit};
 use kmemtrace_abi::disk::block::End;
 use kmemtrace_abi::disk::end_block;
 use kmemtrace_abi::event::{ByKind, Kind, Space};
+use kmemtrace_abi::memory::OverLimit;
 use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::trace::{Addresses, Scope, SymbolSource, Trace, TraceInfo};
@@ -391,6 +393,16 @@ impl Query {
     /// [`AnalysisError::Names`] for a file that cannot be used, and for one that names too few of the trace's call-sites where these are all
     /// that it can be checked by.
     pub fn load_symbols(&self, trace: &mut Trace, progress: &mut dyn Progress) -> Result<(), AnalysisError> {
+        self.load_named(trace, progress).map(drop)
+    }
+
+    /// [`Query::load_symbols`]. Returns the files that are left out, since they take too much memory.
+    fn load_named(
+        &self,
+        trace: &mut Trace,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<(PathBuf, OverLimit)>, AnalysisError> {
+        let mut left_out = Vec::new();
         if trace.info.symbols.is_none() {
             trace.find_symbols();
         }
@@ -403,26 +415,26 @@ impl Query {
             return Err(NamesError::unusable(path, why).into());
         }
         if trace.info.symbols == Some(SymbolSource::File) {
-            return Ok(());
+            return Ok(left_out);
         }
         if let Some(path) = proc_modules {
-            trace.metadata.modules = joined(symbol_files::read_modules(path)?, &trace.metadata.modules);
+            match symbol_files::read_modules(path) {
+                Ok(text) => trace.metadata.modules = joined(text, &trace.metadata.modules),
+                Err(error) => left_out.push((path.clone(), error.into_over_limit()?)),
+            }
         }
         if let Some(path) = kallsyms {
-            let image_begin = trace.metadata.image_begin.as_ref().map(|(symbol, address)| (&**symbol, *address));
-            let text = match SymbolFile::read(path, &trace.metadata.kallsyms, image_begin)? {
-                SymbolFile::Placed(text) => text,
-                SymbolFile::Unproven(text) => {
-                    let sites = read_in_order::call_sites(&mut trace.reopen()?, progress).into_iter();
-                    symbol_files::check_unproven(path, &text, &trace.metadata.modules, sites)?;
-                    text
+            match named_symbols(path, trace, progress) {
+                Ok(text) => {
+                    // Modules that were gone when the file was copied are in the trace alone.
+                    trace.metadata.kallsyms = joined(text, &trace.metadata.kallsyms);
+                    trace.info.symbols = Some(SymbolSource::File);
                 }
-            };
-            // Modules that were gone when the file was copied are in the trace alone.
-            trace.metadata.kallsyms = joined(text, &trace.metadata.kallsyms);
-            trace.info.symbols = Some(SymbolSource::File);
+                Err(AnalysisError::Names(error)) => left_out.push((path.clone(), error.into_over_limit()?)),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+        Ok(left_out)
     }
 
     /// Symbols as a pass with this query has them, for callers that name call-sites while it runs. Where the trace tells of loads of
@@ -447,8 +459,10 @@ impl Query {
         trace: &mut Trace,
         progress: &mut dyn Progress,
     ) -> Result<(KnownNames, Option<Vec<i32>>), AnalysisError> {
-        self.load_symbols(trace, progress)?;
-        Ok(KnownNames::take(trace, &self.names))
+        let left_out = self.load_named(trace, progress)?;
+        let (mut names, own_threads) = KnownNames::take(trace, &self.names);
+        names.places.lists_left_out = left_out;
+        Ok((names, own_threads))
     }
 
     /// Finds the call-sites in the initialisation of modules, by a pass of its own, where filters or the keys of rows need them before
@@ -571,6 +585,22 @@ fn kfree_takes_all(release: &str) -> bool {
         (Some(major), Some(minor)) => (major, minor) >= (6, 4),
         _ => true,
     }
+}
+
+/// Symbols of a file that was named, checked against the trace.
+fn named_symbols(path: &Path, trace: &Trace, progress: &mut dyn Progress) -> Result<Vec<u8>, AnalysisError> {
+    let of_trace = &trace.metadata.kallsyms;
+    let image_begin = trace.metadata.image_begin.as_ref().map(|(symbol, address)| (&**symbol, *address));
+    let text = match SymbolFile::read(path, of_trace, image_begin)? {
+        SymbolFile::Placed(text) => text,
+        SymbolFile::Unproven(text) => {
+            let sites = read_in_order::call_sites(&mut trace.reopen()?, progress).into_iter();
+            symbol_files::check_unproven(path, &text, &trace.metadata.modules, sites)?;
+            text
+        }
+    };
+    symbol_files::check_memory(path, text.len().saturating_add(of_trace.len()))?;
+    Ok(text)
 }
 
 /// The node of each CPU, if the trace has that of all.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use kmemtrace_abi::memory::OverLimit;
 use kmemtrace_abi::text::escape::escape;
 
 /// Reason for which a file or a tree that was named gives no names or sizes.
@@ -41,6 +42,15 @@ impl NamesError {
             NamesError::Read { error, .. } => error.to_string(),
             NamesError::Unusable { why, .. } => why.clone(),
         }
+    }
+
+    /// The limit of memory that a file is over; any other error as it is.
+    pub(crate) fn into_over_limit(self) -> Result<OverLimit, NamesError> {
+        let over = match &self {
+            NamesError::Read { error, .. } => error.get_ref().and_then(|inner| inner.downcast_ref().copied()),
+            NamesError::Unusable { .. } => None,
+        };
+        over.ok_or(self)
     }
 
     /// File or folder that is no use.

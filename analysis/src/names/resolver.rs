@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use kmemtrace_abi::memory::OverLimit;
 use kmemtrace_abi::trace::{Metadata, Trace};
 
 #[cfg(feature = "dwarf")]
@@ -38,6 +39,8 @@ pub(crate) struct Places {
     #[cfg(feature = "dwarf")]
     map: Option<NameMap>,
     known: Mutex<Known>,
+    /// Lists of symbols and modules that were named and take too much memory.
+    pub(crate) lists_left_out: Vec<(PathBuf, OverLimit)>,
     /// File and line of call sites that the input has itself.
     told: HashMap<u64, (Box<[u8]>, u32)>,
     /// Origin of the names of a saved document, whose places are all known.
@@ -276,6 +279,7 @@ impl Places {
         let left_out = symbols.and_then(Symbolizer::left_out).map(|why| (self.symbols_path(), why.to_owned()));
         let of_places = self.known.lock().ok().and_then(|known| known.spent).map(|spent| (self.symbols_path(), spent));
         let of_areas = self.options.areas.spent().map(|spent| (PathBuf::from("--areas"), spent));
+        found.rejected.extend(self.lists_left_out.iter().map(|(path, over)| (path.clone(), over.to_string())));
         found.rejected.extend(left_out);
         found.rejected.extend(of_places.into_iter().chain(of_areas).map(|(path, spent)| (path, spent.to_string())));
         NamesReport {

@@ -66,6 +66,7 @@ impl SymbolFile {
         let in_file = begin_of_image(&text, symbol);
         if let (true, Some(begin)) = (is_system_map(&text), in_file) {
             let Some(at) = in_trace else { return Ok(SymbolFile::Unproven(text)) };
+            check_memory(path, text.len())?;
             // Symbols before the image do not move with it.
             let placed = moved(&text, begin_of_image(&text, TEXT).unwrap_or(begin), at.wrapping_sub(begin));
             check_functions(path, &placed, of_trace)?;
@@ -91,10 +92,7 @@ impl SymbolFile {
 
 /// Refuses a list that has the kernel's functions at other addresses than the trace, where the trace has some.
 fn check_functions(path: &Path, text: &[u8], of_trace: &[u8]) -> Result<(), NamesError> {
-    let bytes = functions(text).count().saturating_mul(size_of::<(&[u8], u64)>());
-    let over =
-        |over| NamesError::Read { path: path.to_owned(), error: io::Error::new(io::ErrorKind::OutOfMemory, over) };
-    memory::check(bytes as u64).map_err(over)?;
+    check_memory(path, functions(text).count().saturating_mul(size_of::<(&[u8], u64)>()))?;
     let mut listed: Vec<(&[u8], u64)> = functions(text).collect();
     listed.sort_unstable();
     let (mut all, mut equal) = (0usize, 0usize);
@@ -139,6 +137,9 @@ pub(crate) fn check_unproven(
 ) -> Result<(), NamesError> {
     let symbol =
         |(address, kind, name): (u64, u8, &[u8])| (address, kind.eq_ignore_ascii_case(&b't'), name.contains(&b'\t'));
+    // The stable sort takes half as much again.
+    const BYTES: usize = size_of::<(u64, bool, bool)>() * 3 / 2;
+    check_memory(path, lines(text).filter_map(parts).count().saturating_mul(BYTES))?;
     let mut symbols: Vec<(u64, bool, bool)> = lines(text).filter_map(parts).map(symbol).collect();
     // Stable: of several symbols at one address the last one in the file is the nearest.
     symbols.sort_by_key(|(address, ..)| *address);
@@ -201,15 +202,24 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }
 
+/// Checks that a named file may take this many bytes more. One that may not is left out: [`NamesError::into_over_limit`].
+pub(crate) fn check_memory(path: &Path, bytes: usize) -> Result<(), NamesError> {
+    let over =
+        |over| NamesError::Read { path: path.to_owned(), error: io::Error::new(io::ErrorKind::OutOfMemory, over) };
+    memory::check(bytes as u64).map_err(over)
+}
+
 /// Text of a stored file, or of the kernel's own list, which is no stored file but has an end.
 fn read(path: &Path, own: &str) -> Result<Vec<u8>, NamesError> {
     let mut text = Vec::new();
     let got = regular::open_or_own(path, own).and_then(|file| {
         let stored = file.metadata()?.len().min(MAX_BYTES);
-        memory::check(stored).map_err(|over| io::Error::new(io::ErrorKind::OutOfMemory, over))?;
-        file.take(MAX_BYTES + 1).read_to_end(&mut text)
+        Ok((file, stored))
     });
-    got.map_err(|error: io::Error| NamesError::Read { path: path.to_owned(), error })?;
+    let read = |error| NamesError::Read { path: path.to_owned(), error };
+    let (file, stored) = got.map_err(read)?;
+    check_memory(path, stored as usize)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(read)?;
     if text.len() as u64 > MAX_BYTES {
         let why = format!("has more than {} MiB: this is no list of a kernel", MAX_BYTES >> 20);
         return Err(NamesError::unusable(path, why));

@@ -18,6 +18,10 @@ pub(crate) enum Spent {
     /// More steps than its size explains.
     #[error("it takes more steps to read than any real file of its size: it is damaged, or made to keep readers busy")]
     Steps,
+    /// Far more bytes than packed ones explain.
+    #[cfg_attr(not(feature = "dwarf"), expect(dead_code, reason = "only files of names are unpacked"))]
+    #[error("it is too large when unpacked: if it is real, unpack it first")]
+    Unpacked,
     /// More memory than the process may take.
     #[error(transparent)]
     Memory(#[from] OverLimit),

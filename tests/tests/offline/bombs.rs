@@ -402,10 +402,15 @@ fn ranges_that_functions_share_take_steps() {
 fn a_kernel_that_unpacks_to_gigabytes_of_zeros_is_left_out() {
     let dir = Directory::new(&[]);
     dir.write("zeros", &[]);
-    File::options().write(true).open(dir.file("zeros")).unwrap().set_len(2 << 30).unwrap();
-    let packed = Command::new("gzip").args(["-1", "-c"]).arg(dir.file("zeros")).output().unwrap();
-    assert!(packed.status.success());
-    is_left_out(&packed.stdout, "its contents need more than the 128 MiB of --max-memory");
+    let pack = |bytes: u64, program: &str, arguments: &[&str]| {
+        File::options().write(true).open(dir.file("zeros")).unwrap().set_len(bytes).unwrap();
+        let packed = Command::new(program).args(arguments).arg(dir.file("zeros")).output().unwrap();
+        assert!(packed.status.success());
+        packed.stdout
+    };
+    is_left_out(&pack(2 << 30, "gzip", &["-1", "-c"]), "its contents need more than the 128 MiB of --max-memory");
+    // Some 5000 times the packed size.
+    is_left_out(&pack(160 << 20, "xz", &["-0", "-c"]), "it is too large when unpacked");
 }
 
 #[test]
@@ -548,6 +553,20 @@ fn maps_of_names_take_steps_and_memory_by_what_is_stored() {
     let many: Vec<u8> = (0..1_200_000u32).flat_map(|n| format!("/{n}\nall\n").into_bytes()).collect();
     let ran = named(64, "--names", &[], &map_of(&many));
     assert!(ran.stderr.contains("its contents need more than the 64.0 MiB of --max-memory"), "{}", ran.stderr);
+}
+
+#[test]
+fn lists_of_symbols_beyond_the_limit_are_left_out() {
+    let symbols: String = (0..1_500_000u64).map(|n| format!("{:016x} t f{n:07}\n", STEXT + 16 * n)).collect();
+    // The text does not fit, or what it is checked by.
+    for mib in [40, 96] {
+        let ran = named(mib, "--kallsyms", &[], symbols.as_bytes());
+        let why = format!("not used for names: its contents need more than the {mib}.0 MiB of --max-memory");
+        assert!(ran.stderr.contains(&why), "{}", ran.stderr);
+    }
+    let module = format!("m {} 0 - Live {:#x}\n", 1 << 20, STEXT + (1 << 31));
+    let ran = named(64, "--proc-modules", &[], module.repeat(2_000_000).as_bytes());
+    assert!(ran.stderr.contains("not used for names: its contents need more than the 64.0 MiB"), "{}", ran.stderr);
 }
 
 /// Thousands of areas, none of which takes any of thousands of files.

@@ -6,6 +6,8 @@ use std::io::{self, Error, ErrorKind, Read};
 
 use kmemtrace_abi::memory;
 
+use crate::names::work::Spent;
+
 /// Largest size of an unpacked file or section, in bytes. A kernel with debug information has some 600 MB.
 const MAX_UNPACKED: u64 = 4 << 30;
 /// Largest size of an unpacked xz file, in bytes: its decoder holds the content up to three times.
@@ -81,6 +83,11 @@ fn invalid(what: &str) -> Error {
     Error::new(ErrorKind::InvalidData, what)
 }
 
+/// Error of contents that take too much: such a file is left out.
+fn spent(spent: Spent) -> Error {
+    Error::new(ErrorKind::OutOfMemory, spent)
+}
+
 /// Bytes between two looks at the memory that is left.
 const PIECE: u64 = 1 << 20;
 
@@ -90,10 +97,10 @@ fn read_all(mut reader: impl Read, limit: u64) -> io::Result<Vec<u8>> {
         let before = data.len() as u64;
         // A vector that is full takes as much again.
         let more = if data.capacity().saturating_sub(data.len()) < PIECE as usize { before.max(PIECE) } else { 0 };
-        memory::check(more).map_err(|over| Error::new(ErrorKind::OutOfMemory, over))?;
+        memory::check(more).map_err(|over| spent(over.into()))?;
         reader.by_ref().take(PIECE).read_to_end(&mut data)?;
         if data.len() as u64 > limit {
-            return Err(invalid("it is too large when unpacked"));
+            return Err(spent(Spent::Unpacked));
         }
         if (data.len() as u64) < before.saturating_add(PIECE) {
             return Ok(data);
@@ -128,10 +135,10 @@ fn xz(packed: &[u8], limit: u64) -> io::Result<Vec<u8>> {
         let block = rest.get(header_bytes..).ok_or_else(damaged)?;
         let (packed_bytes, unpacked_bytes) = lzma2_sizes(block).ok_or_else(damaged)?;
         if unpacked_bytes.saturating_add(data.len() as u64) > limit {
-            return Err(invalid("it is too large when unpacked"));
+            return Err(spent(Spent::Unpacked));
         }
         let more = unpacked_bytes.saturating_add(data.len() as u64).saturating_mul(2);
-        memory::check(more).map_err(|over| Error::new(ErrorKind::OutOfMemory, over))?;
+        memory::check(more).map_err(|over| spent(over.into()))?;
         let (mut block, after) = block.split_at_checked(packed_bytes).ok_or_else(damaged)?;
         lzma_rs::lzma2_decompress(&mut block, &mut data).map_err(|_| damaged())?;
         let padding = packed_bytes.wrapping_neg() % 4;
