@@ -123,6 +123,7 @@ impl FollowerBase {
             own_threads: self.own_threads,
             has_late_loss,
             source_paths: self.names.places.paths(),
+            names: self.names.report(),
         };
         let names = KnownNames { trace_names: std::mem::take(&mut trace.names), ..self.names };
         rows.answer((observed, self.info, names), (self.gfp_names, None), self.sums, self.given, None)

@@ -36,7 +36,7 @@ pub(crate) fn chart(request: &Request) -> anyhow::Result<u8> {
         }
     };
     report::check_branches(args, &analysis.source_paths())?;
-    told::rejected(&analysis);
+    told::rejected(&analysis.names_report());
     report::check_static(request, &analysis)?;
     let options = args.tree();
     let (head, tree) = tree_of(documents::tree(&analysis, &shape_of(request), &options))?;
@@ -70,7 +70,7 @@ fn draw_keys(request: &Request, keys: Vec<GroupKey>, form: FileForm) -> anyhow::
     }
     let (analysis, suggestions) = report::analyse(request, args.held_by(&keys).with_nodes(true))?;
     report::check_branches(args, &analysis.source_paths())?;
-    told::rejected(&analysis);
+    told::rejected(&analysis.names_report());
     let (head, tree) = tree_of(documents::key_tree(&analysis, &shape_of(request), &args.tree()))?;
     write(request, &head, &tree, form)?;
     suggestions.iter().for_each(|line| say(line));

@@ -52,6 +52,7 @@ pub(crate) fn latency(
     let missing = missing.map(str::to_owned);
     let options = TableOptions { missing, ..report::table_options(request, &inputs[0]) };
     report::print_fitted(request, &options, |top| Ok(document(&latency, args, top)))?;
+    told::rejected(&latency.names_report());
     Ok(report::status(args, &observed.completeness))
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn page(request: &Request) -> anyhow::Result<u8> {
         None => Answers::of_trace(request)?,
     };
     report::check_branches(args, &answers.sites.source_paths())?;
-    told::rejected(&answers.sites);
+    told::rejected(&answers.sites.names_report());
     let documents = documents(request, &answers)?;
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = html::page(&documents, &mut out);

@@ -232,7 +232,7 @@ fn print_document<'a>(
 ) -> anyhow::Result<u8> {
     let args = &request.args;
     check_branches(args, &analysis.source_paths())?;
-    told::rejected(analysis);
+    told::rejected(&analysis.names_report());
     check_static(request, analysis)?;
     // The table of `mismatch` counts the classes of all rows, and limits those that it lists.
     let is_counted = request.format() == Format::Table && request.view.name == "mismatch";
@@ -358,7 +358,7 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
     of_text::check_sides(&before, &after)?;
     let is_one_trace = first == last;
     sides_of(&before, &after, is_one_trace).for_each(|side| told::unknown_events(side.unknown_events()));
-    sides_of(&before, &after, is_one_trace).for_each(told::rejected);
+    sides_of(&before, &after, is_one_trace).for_each(|side| told::rejected(&side.names_report()));
     check_branches(args, &before.source_paths().into_iter().chain(after.source_paths()).collect())?;
     let make = |top| Ok(documents::compare(&before, &after, &Shape { sort: Vec::new(), top })?);
     let title_before = (!is_one_trace).then(|| escape(first.as_os_str().as_encoded_bytes()).into_owned());
@@ -429,7 +429,10 @@ pub(crate) fn events(request: &Request, format: Option<Format>) -> anyhow::Resul
         Format::Json | Format::Jsonl => Box::new(LineWriter::new(&mut out)),
     };
     let mut lines = Limited::new(lines, args.top);
-    let observed = query.observe_with(&mut trace, &mut lines, &mut progress)?;
+    let mut observed = query.observe_with(&mut trace, &mut lines, &mut progress)?;
+    if let Some(why) = names.left_out() {
+        observed.names.leave_out_symbols(args.names.kallsyms.as_deref(), why);
+    }
     let is_empty = lines.is_empty();
     check_branches(args, &observed.source_paths)?;
     let written = lines.finish();
@@ -447,6 +450,7 @@ pub(crate) fn end_observed(
     event_names: usize,
 ) -> u8 {
     let (args, completeness) = (&request.args, &observed.completeness);
+    told::rejected(&observed.names);
     told::counts(completeness, observed.events);
     told::unknown_events(&completeness.unknown);
     told::bad_text(trace);

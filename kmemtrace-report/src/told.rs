@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use kmemtrace::{Analysis, Completeness, Kind, Space, TimeWindow, Trace, UnknownEvents};
+use kmemtrace::{Analysis, Completeness, Kind, NamesReport, Space, TimeWindow, Trace, UnknownEvents};
 use kmemtrace_abi::fault::{Code, Verdict};
 use kmemtrace_abi::text::cut::MAX_NAME_BYTES;
 use kmemtrace_abi::text::escape::escape;
@@ -62,14 +62,13 @@ pub(crate) fn verdict(completeness: &Completeness) {
     }
 }
 
-/// Tells of files of debug information that failed a check, with the reasons.
-pub(crate) fn rejected(analysis: &Analysis) {
-    let report = analysis.names_report();
+/// Tells of files of names that are not used, with the reasons.
+pub(crate) fn rejected(report: &NamesReport) {
     if report.cut_names > 0 {
         let names = counted(report.cut_names, "name");
         say(&format!("{names} of symbols cut after {MAX_NAME_BYTES} bytes: no kernel has such long ones"));
     }
-    for (file, why) in report.rejected {
+    for (file, why) in &report.rejected {
         let [file, why] = [file.as_os_str().as_encoded_bytes(), why.as_bytes()].map(|bytes| escape(bytes).into_owned());
         say(&format!("{file}: not used for names: {why}"));
     }

@@ -24,6 +24,7 @@ use crate::memory::budget::Budget;
 use crate::names::aliases::CacheAliases;
 use crate::names::caches::CacheNames;
 use crate::names::known::KnownNames;
+use crate::names::place::NamesReport;
 use crate::order::merger::Window;
 use crate::order::ordered::{Observer, Ordered, PlaceEvent};
 use crate::progress::{Progress, Silent};
@@ -49,6 +50,8 @@ pub struct Observed {
     pub has_late_loss: bool,
     /// Folders and files of the call-sites, ascending, if the query selects by them; else none.
     pub source_paths: BTreeSet<Box<[u8]>>,
+    /// Origin of the names that filters and events asked for, and the files of names that are left out.
+    pub names: NamesReport,
 }
 
 impl Query {
@@ -184,6 +187,7 @@ impl OrderedPass<'_> {
             own_threads: self.own_threads,
             has_late_loss: has_late_loss(trace, order),
             source_paths: self.names.places.paths(),
+            names: self.names.report(),
         };
         (observed, self.names)
     }

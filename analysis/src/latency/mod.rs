@@ -28,6 +28,7 @@ use kmemtrace_abi::trace::TraceInfo;
 use crate::account::cgroups::Cgroups;
 use crate::engine::observe::Observed;
 use crate::names::known::KnownNames;
+use crate::names::place::NamesReport;
 use crate::order::merger::Window;
 use crate::order::ordered::Observer;
 use crate::query::select::Select;
@@ -127,6 +128,11 @@ impl Latency {
     /// Totals of the pass.
     pub fn observed(&self) -> &Observed {
         &self.observed
+    }
+
+    /// Origin of the names of call-sites, and the files of names that are left out.
+    pub fn names_report(&self) -> NamesReport {
+        self.names.report()
     }
 
     /// Folders and files of the call-sites that a filter by branch was asked about, ascending; `None` where there was no such call-site.

@@ -18,6 +18,7 @@ use super::ticks::TICK;
 use super::watched::OfSize;
 use crate::account::completeness::Completeness;
 use crate::engine::observe::{Observed, has_late_loss};
+use crate::names::place::NamesReport;
 
 /// Call-sites that free an object, of a detail.
 const FREERS: usize = 4;
@@ -84,6 +85,7 @@ impl Monitor<'_> {
             own_threads: trace.metadata.own_threads.clone(),
             has_late_loss: has_late_loss(trace, order),
             source_paths: BTreeSet::new(),
+            names: NamesReport::default(),
         }
     }
 

@@ -200,8 +200,8 @@ impl Symbolizer {
         self.cut
     }
 
-    /// The reason for which the symbols are left out.
-    pub(crate) fn left_out(&self) -> Option<&str> {
+    /// The reason for which the symbols are left out; `None` if they are used.
+    pub fn left_out(&self) -> Option<&str> {
         self.left_out.as_deref()
     }
 

@@ -1,6 +1,7 @@
 //! Places in the kernel's sources: the frames of a call-site, the line that asked for the memory, its folder.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Static bytes by source file; `None` for those whose file is not known.
 pub(crate) type StaticByFile = BTreeMap<Option<Box<[u8]>>, u64>;
@@ -104,7 +105,7 @@ pub struct NamesReport {
     /// Best source of the kernel's names; `None` without any.
     pub kernel: Option<NameSource>,
     /// File of the kernel's names, where it is not the trace.
-    pub file: Option<std::path::PathBuf>,
+    pub file: Option<PathBuf>,
     /// Check that the file passed: `build-id` or `symbols`; `None` for a file that was not checked.
     pub checked: Option<&'static str>,
     /// Modules with debug information.
@@ -118,5 +119,15 @@ pub struct NamesReport {
     /// Names of symbols that are cut, as they are too long.
     pub cut_names: u64,
     /// Files that failed a check, with the reason.
-    pub rejected: Vec<(std::path::PathBuf, String)>,
+    pub rejected: Vec<(PathBuf, String)>,
+}
+
+impl NamesReport {
+    /// Notes that symbols are left out, those of a file that was `named` or of the trace. A reason stands once.
+    pub fn leave_out_symbols(&mut self, named: Option<&Path>, why: &str) {
+        let path = named.unwrap_or(Path::new("symbols of the trace")).to_owned();
+        if !self.rejected.iter().any(|(of, known)| *of == path && known == why) {
+            self.rejected.push((path, why.to_owned()));
+        }
+    }
 }

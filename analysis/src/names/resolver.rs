@@ -276,12 +276,14 @@ impl Places {
             self.known.lock().map(|known| known.modules.values().copied().collect()).unwrap_or_default();
         let of = |is: fn(&NameSource) -> bool| modules.iter().filter(|from| is(from)).count();
         let mut found = self.report_of_files();
-        let left_out = symbols.and_then(Symbolizer::left_out).map(|why| (self.symbols_path(), why.to_owned()));
-        let of_places = self.known.lock().ok().and_then(|known| known.spent).map(|spent| (self.symbols_path(), spent));
+        let left_out = symbols.and_then(Symbolizer::left_out).map(str::to_owned);
+        let of_places = self.known.lock().ok().and_then(|known| known.spent).map(|spent| spent.to_string());
         let of_areas = self.options.areas.spent().map(|spent| (PathBuf::from("--areas"), spent));
         found.rejected.extend(self.lists_left_out.iter().map(|(path, over)| (path.clone(), over.to_string())));
-        found.rejected.extend(left_out);
-        found.rejected.extend(of_places.into_iter().chain(of_areas).map(|(path, spent)| (path, spent.to_string())));
+        for why in left_out.into_iter().chain(of_places) {
+            found.leave_out_symbols(self.options.kallsyms.as_deref(), &why);
+        }
+        found.rejected.extend(of_areas.map(|(path, spent)| (path, spent.to_string())));
         NamesReport {
             cut_names: symbols.filter(|_| has_named).map_or(0, Symbolizer::cut_names),
             kernel: found.kernel.or(has_symbols.then_some(NameSource::Symbols)),
@@ -290,11 +292,6 @@ impl Places {
             modules_none: of(|from| *from == NameSource::Symbols),
             ..found
         }
-    }
-
-    /// Name of the symbols in messages.
-    fn symbols_path(&self) -> PathBuf {
-        self.options.kallsyms.clone().unwrap_or_else(|| PathBuf::from("symbols of the trace"))
     }
 
     #[cfg(feature = "dwarf")]

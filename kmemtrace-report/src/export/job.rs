@@ -61,8 +61,9 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Tells the verdict, and finds the exit status.
+    /// Tells of files of names that are left out and the verdict, and finds the exit status.
     pub(super) fn end(&self, analysis: &Analysis) -> u8 {
+        told::rejected(&analysis.names_report());
         told::counts(analysis.completeness(), analysis.events());
         report::status(&self.request.args, analysis.completeness())
     }

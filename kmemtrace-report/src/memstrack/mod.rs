@@ -48,7 +48,7 @@ pub(crate) fn memstrack(request: &Request) -> anyhow::Result<u8> {
     let (answers, suggestions) = answers(request)?;
     let Some(first) = answers.trees.iter().flatten().chain(&answers.plain).next() else { return Ok(crate::exit::OK) };
     report::check_branches(args, &first.source_paths())?;
-    told::rejected(first);
+    told::rejected(&first.names_report());
     let mut out = Output::open(args.output.as_deref(), args.force)?;
     let written = args.memstrack.iter().try_for_each(|asked| print(asked, &answers, &mut out));
     out.finish(written)?;

@@ -564,6 +564,23 @@ fn lists_of_symbols_beyond_the_limit_are_left_out() {
         let why = format!("not used for names: its contents need more than the {mib}.0 MiB of --max-memory");
         assert!(ran.stderr.contains(&why), "{}", ran.stderr);
     }
+    // Views of single events and exports tell it as well: of the list, or of its table.
+    let dir = trace(1, 100);
+    dir.write("names", symbols.as_bytes());
+    let names = dir.file("names");
+    let events = ["events", "--format", "table"];
+    let views = [("40M", &events[..]), ("96M", &events), ("40M", &["stalls"]), ("40M", &["export", "--to", "folded"])];
+    for (limit, view) in views {
+        let arguments = [view, &["--max-memory", limit, "--kallsyms", names.to_str().unwrap()]].concat();
+        let ran = run("kmemtrace-report", &arguments, &[dir.path()]);
+        assert_eq!(ran.status, Some(0), "{view:?}: {}", ran.stderr);
+        assert_eq!(
+            ran.stderr.matches("names: not used for names: its contents").count(),
+            1,
+            "{view:?}: {}",
+            ran.stderr
+        );
+    }
     let module = format!("m {} 0 - Live {:#x}\n", 1 << 20, STEXT + (1 << 31));
     let ran = named(64, "--proc-modules", &[], module.repeat(2_000_000).as_bytes());
     assert!(ran.stderr.contains("not used for names: its contents need more than the 64.0 MiB"), "{}", ran.stderr);

@@ -37,6 +37,11 @@ impl EventLabels {
         EventLabels { symbols, gfp: metadata.gfp_names.clone() }
     }
 
+    /// The reason for which call sites are not named.
+    pub(crate) fn left_out(&self) -> Option<&str> {
+        self.symbols.left_out()
+    }
+
     /// Flags of an allocation by the kernel's names, else as a number.
     fn flags(&self, gfp: u64) -> String {
         let names = self.gfp.as_ref().map(|names| escape(names.text(gfp).to_string().as_bytes()).into_owned());
