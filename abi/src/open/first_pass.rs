@@ -1,4 +1,5 @@
-//! What the first pass over an input finds, for the second to hand over: gaps before the events, faults at the end. Few of each are kept.
+//! What the first pass over an input finds and the second hands over: gaps before the events, faults at the end. The number of both is
+//! limited.
 
 use crate::event::{Gap, StreamItem};
 use crate::fault::Fault;
@@ -26,7 +27,7 @@ pub(super) fn add_fault(faults: &mut Vec<Fault>, fault: Fault) {
     }
 }
 
-/// Gaps that were handed over.
+/// Hands over the gaps before the events, and counts those that were handed over.
 #[derive(Debug, Default)]
 pub(super) struct GapsFirst(usize);
 

@@ -387,7 +387,8 @@ impl Query {
     }
 
     /// Takes symbols and modules from the files that the query names; without such files the trace keeps its own. A pass over the trace does
-    /// so, too: this is for callers that look at [`Trace::metadata`] before.
+    /// so, too: this is for callers that look at [`Trace::metadata`] before. A file that takes more memory than the limit leaves is left out,
+    /// which [`Analysis::names_report`] and [`crate::Observed::names`] tell of a pass.
     ///
     /// # Errors
     /// [`AnalysisError::Names`] for a file that cannot be used, and for one that names too few of the trace's call-sites where these are all
@@ -396,7 +397,7 @@ impl Query {
         self.load_named(trace, progress).map(drop)
     }
 
-    /// [`Query::load_symbols`]. Returns the files that are left out, since they take too much memory.
+    /// Does what [`Query::load_symbols`] does. Returns the files that are left out because they take too much memory.
     fn load_named(
         &self,
         trace: &mut Trace,

@@ -118,12 +118,12 @@ pub struct NamesReport {
     pub broken_units: u64,
     /// Names of symbols that are cut, as they are too long.
     pub cut_names: u64,
-    /// Files that failed a check, with the reason.
+    /// Files that failed a check or take too much, with the reason.
     pub rejected: Vec<(PathBuf, String)>,
 }
 
 impl NamesReport {
-    /// Notes that symbols are left out, those of a file that was `named` or of the trace. A reason stands once.
+    /// Notes that symbols are left out: those of the file that was `named`, else those of the trace. The same reason is noted once.
     pub fn leave_out_symbols(&mut self, named: Option<&Path>, why: &str) {
         let path = named.unwrap_or(Path::new("symbols of the trace")).to_owned();
         if !self.rejected.iter().any(|(of, known)| *of == path && known == why) {

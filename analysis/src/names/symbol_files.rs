@@ -202,7 +202,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }
 
-/// Checks that a named file may take this many bytes more. One that may not is left out: [`NamesError::into_over_limit`].
+/// Checks that the memory of a named file may grow by so many bytes. Callers leave a file out that may not: [`NamesError::into_over_limit`].
 pub(crate) fn check_memory(path: &Path, bytes: usize) -> Result<(), NamesError> {
     let over =
         |over| NamesError::Read { path: path.to_owned(), error: io::Error::new(io::ErrorKind::OutOfMemory, over) };

@@ -18,7 +18,7 @@ pub(crate) enum Spent {
     /// More steps than its size explains.
     #[error("it takes more steps to read than any real file of its size: it is damaged, or made to keep readers busy")]
     Steps,
-    /// Far more bytes than packed ones explain.
+    /// It unpacks to far more bytes than its packed size explains.
     #[cfg_attr(not(feature = "dwarf"), expect(dead_code, reason = "only files of names are unpacked"))]
     #[error("it is too large when unpacked: if it is real, unpack it first")]
     Unpacked,

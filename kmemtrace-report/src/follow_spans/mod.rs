@@ -22,7 +22,7 @@ use crate::latency::{check_threshold, missing};
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
 use crate::views::view::Needs;
-use crate::{exit, report};
+use crate::{exit, report, told};
 use alive::Alive;
 use held::Held;
 use input::Input;
@@ -124,6 +124,7 @@ fn tell_left_out(hole: Hole, first: u64) {
 /// Tells on standard error of what the lines cannot say.
 fn tell(latency: &Latency, trace: &Trace, args: &Args, late_events: u64) {
     let observed = latency.observed();
+    told::rejected(&latency.names_report());
     if let Some(missing) = missing(latency, Needs::Spans, trace, args) {
         say(missing);
     }

@@ -569,7 +569,13 @@ fn lists_of_symbols_beyond_the_limit_are_left_out() {
     dir.write("names", symbols.as_bytes());
     let names = dir.file("names");
     let events = ["events", "--format", "table"];
-    let views = [("40M", &events[..]), ("96M", &events), ("40M", &["stalls"]), ("40M", &["export", "--to", "folded"])];
+    let views = [
+        ("40M", &events[..]),
+        ("96M", &events),
+        ("40M", &["stalls"]),
+        ("40M", &["stalls", "--follow"]),
+        ("40M", &["export", "--to", "folded"]),
+    ];
     for (limit, view) in views {
         let arguments = [view, &["--max-memory", limit, "--kallsyms", names.to_str().unwrap()]].concat();
         let ran = run("kmemtrace-report", &arguments, &[dir.path()]);
