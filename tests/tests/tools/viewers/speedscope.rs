@@ -11,6 +11,9 @@ use kmemtrace_tests::runner::Skip;
 
 use super::{REPORT, exported};
 
+/// Title of the last column of the page's table.
+const TITLE: &str = "Symbol Name";
+
 /// Texts of the page in its view of functions, once the file is loaded.
 fn texts(page: &Path, file: &Path) -> Result<Vec<String>, Skip> {
     // The page takes a file's bytes from a script, as from speedscope's own command line.
@@ -25,19 +28,28 @@ fs.writeFileSync(script, `speedscope.loadFileFromBase64("exported", "${bytes}")`
     let node = node.map_err(|_| Skip("node is not installed: package nodejs".to_owned()))?;
     assert!(node.status.success(), "{}", String::from_utf8_lossy(&node.stderr));
     let url = format!("file://{}#localProfilePath={}&view=sandwich", page.display(), script.display());
-    let mut browser = Command::new("chromium");
-    browser.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
-    browser.args(["--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1200,4000", "--virtual-time-budget=10000"]);
-    browser.arg(format!("--user-data-dir={}", place.path().display())).args(["--dump-dom", &url]);
-    let shown = browser.output().map_err(|_| Skip("chromium is not installed: package chromium".to_owned()))?;
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    let texts = shown.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text.trim().to_owned());
-    Ok(texts.filter(|text| !text.is_empty()).collect())
+    let mut texts = Vec::new();
+    // On a busy machine the page may be printed before it has loaded the file.
+    for _ in 0..10 {
+        let mut browser = Command::new("chromium");
+        browser.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
+        browser.args(["--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1200,4000"]);
+        browser.arg(format!("--user-data-dir={}", place.path().display()));
+        browser.args(["--virtual-time-budget=10000", "--dump-dom", &url]);
+        let shown = browser.output().map_err(|_| Skip("chromium is not installed: package chromium".to_owned()))?;
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let all = shown.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text.trim().to_owned());
+        texts = all.filter(|text| !text.is_empty()).collect();
+        if texts.iter().any(|text| text == TITLE) {
+            break;
+        }
+    }
+    Ok(texts)
 }
 
 /// Weights of functions in the table of the page, without those that have none of their own.
 fn weights(texts: &[String]) -> BTreeMap<String, String> {
-    let rows: Vec<&String> = texts.iter().skip_while(|text| *text != "Symbol Name").skip(1).collect();
+    let rows: Vec<&String> = texts.iter().skip_while(|text| *text != TITLE).skip(1).collect();
     let row = |row: &[&String]| {
         // Total, own weight and name; a weight has its percentage behind it.
         let (weight, _) = row[1].rsplit_once(" (").unwrap_or_else(|| panic!("{row:?}"));
