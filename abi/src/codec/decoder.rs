@@ -2,6 +2,7 @@
 
 use crate::codec::entries::{Entries, Part, SlotRecord, Slots};
 use crate::codec::error::{CodecError, Wrong};
+use crate::codec::notes::Notes;
 use crate::codec::wire::{BIG_ENDIAN, HEAD_BYTES, LONG_COMMIT, NO_SUB_BUFFER, SUB_BUFFER};
 use crate::event::Note;
 use crate::kernel::format::PageShape;
@@ -85,6 +86,7 @@ pub(crate) enum Found<'b, 'd, O> {
 #[derive(Debug, Default)]
 pub struct Decoder {
     slots: Slots,
+    notes: Notes,
     place: Place,
     /// A sub-buffer that was put together.
     page: Vec<u8>,
@@ -112,6 +114,7 @@ impl Decoder {
     /// Begins a block whose sub-buffers have `raw_len` bytes.
     pub(crate) fn begin(&mut self, raw_len: usize) {
         self.slots.reset(raw_len);
+        self.notes.clear();
         self.place = Place { raw_len, ..Place::default() };
     }
 
@@ -155,8 +158,8 @@ impl Decoder {
             self.page = page;
             return Ok(Some(Found::Plain(&self.page)));
         }
-        let Decoder { slots, place, .. } = self;
-        let entries = Entries::new((block, place.at), (head.len, 0), pid_at, slots);
+        let Decoder { slots, notes, place, .. } = self;
+        let entries = Entries::new((block, place.at), (head.len, 0), pid_at, (slots, notes));
         let plain = Records::new(&[], head.timestamp);
         let header_bytes = shape.data_offset;
         let records = EncodedRecords {
@@ -194,7 +197,8 @@ impl Decoder {
         let begun = out.len();
         out.extend_from_slice(header);
         let count_bytes = if head.is_counted { shape.commit_size } else { 0 };
-        let mut entries = Entries::new((block, self.place.at), (head.len, count_bytes), pid_at, &mut self.slots);
+        let kept = (&mut self.slots, &mut self.notes);
+        let mut entries = Entries::new((block, self.place.at), (head.len, count_bytes), pid_at, kept);
         let put = match shape.target.endian {
             Endian::Little => put_entries::<Little>(&mut entries, out),
             Endian::Big => put_entries::<Big>(&mut entries, out),
@@ -256,7 +260,7 @@ impl Place {
 fn put_entries<O: TargetOrder>(entries: &mut Entries<'_, '_>, out: &mut Vec<u8>) -> Result<(), Wrong> {
     loop {
         match entries.next::<O>()? {
-            Part::Record(record) => put_record::<O>(entries.slots, &record, out),
+            Part::Record(taken) => put_record::<O>(entries, &taken, out),
             Part::Entries(bytes) => out.extend_from_slice(bytes),
             Part::Rest(bytes) => {
                 out.extend_from_slice(bytes);
@@ -268,8 +272,8 @@ fn put_entries<O: TargetOrder>(entries: &mut Entries<'_, '_>, out: &mut Vec<u8>)
 
 /// Puts the entry of a record of a slot.
 #[inline(always)]
-fn put_record<O: TargetOrder>(slots: &Slots, taken: &SlotRecord, out: &mut Vec<u8>) {
-    let (record, _) = slots.record(taken);
+fn put_record<O: TargetOrder>(entries: &mut Entries<'_, '_>, taken: &SlotRecord, out: &mut Vec<u8>) {
+    let (record, _) = entries.bytes_of::<O>(taken);
     let type_len = if taken.is_long { 0 } else { (record.len() / 4) as u32 };
     out.extend_from_slice(&entry_word::<O>(type_len, taken.delta));
     if taken.is_long {
@@ -365,11 +369,7 @@ impl<O: TargetOrder> RecordSource for EncodedRecords<'_, '_, O> {
                         self.time = self.time.wrapping_add(taken.delta.into());
                         self.slot = Some(taken.number);
                         let time = self.time;
-                        if takes_notes && let Some(note) = self.entries.slots.note(&taken) {
-                            return Some(Ok(Taken::Noted { time, address: taken.value, note }));
-                        }
-                        let (payload, rest) = self.entries.slots.record(&taken);
-                        Some(Ok(Taken::Record(Record { time, payload, rest })))
+                        Some(Ok(self.entries.taken::<O>(&taken, time, takes_notes)))
                     }
                     Err(what) => {
                         self.fail(what);
@@ -391,8 +391,7 @@ impl<O: TargetOrder> RecordSource for EncodedRecords<'_, '_, O> {
 
     fn keep_note(&mut self, note: Note, varying: Varying) {
         if let Some(slot) = self.slot {
-            let Entries { pid_at, slots, .. } = &mut self.entries;
-            slots.keep_note(slot, note, varying, *pid_at);
+            self.entries.keep_note(slot, note, varying);
         }
     }
 }

@@ -3,10 +3,11 @@
 
 use crate::codec::error::Wrong;
 use crate::codec::model::Model;
+use crate::codec::notes::Notes;
 use crate::codec::wire::{MAX_RECORD_BYTES, MAX_SLOTS, NO_PID, control, form, op, value};
 use crate::event::Note;
-use crate::kernel::subbuffer::{DELTA_BITS, LOADED, whole_entries};
-use crate::kernel::varying::{AddressRange, Varying, VaryingPlaces};
+use crate::kernel::subbuffer::{DELTA_BITS, LOADED, Record, Taken, whole_entries};
+use crate::kernel::varying::{Varying, VaryingPlaces};
 use crate::target::{Endian, TargetOrder};
 
 /// Bytes that the parts of a record of a slot take at most, and some more to load them.
@@ -21,7 +22,7 @@ const VALUE_MASKS: [u64; 8] = [0, 0, 0xffff, 0xff_ffff, 0xffff_ffff, u64::MAX, 0
 /// Records that have all but time, thread and value in common.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Start of the record in [`Slots::records`].
+    /// Start of the record in [`Slots::records`], where value and thread may be those of an earlier one.
     start: u32,
     /// Bytes of the record.
     len: u16,
@@ -46,32 +47,20 @@ impl Slot {
     }
 }
 
-/// Note of the event of a slot's record.
-#[derive(Clone, Copy, Debug)]
-struct SlotNote {
-    note: Note,
-    /// Thread of the event, in the bytes of the record.
-    pid: [u8; 4],
-    /// Addresses of events that it stands for.
-    addresses: AddressRange,
-}
-
 /// What a decoder remembers of a block.
 #[derive(Debug)]
 pub(super) struct Slots {
     model: Model,
     slots: Vec<Slot>,
-    /// The last record of each slot, one behind the other, and [`LOADED`] zeros.
+    /// A record of each slot, one behind the other, and [`LOADED`] zeros. Value and thread are put where a record is read.
     records: Vec<u8>,
-    /// Notes of the events of slots, by their numbers. Later slots have none.
-    notes: Vec<Option<SlotNote>>,
     /// Bytes of all records at most: each slot has one in the block.
     limit: usize,
 }
 
 impl Default for Slots {
     fn default() -> Slots {
-        Slots { model: Model::new(), slots: Vec::new(), records: Vec::new(), notes: Vec::new(), limit: 0 }
+        Slots { model: Model::new(), slots: Vec::new(), records: Vec::new(), limit: 0 }
     }
 }
 
@@ -80,53 +69,36 @@ impl Slots {
     pub(super) fn reset(&mut self, raw_len: usize) {
         self.model.reset();
         self.slots.clear();
-        self.notes.clear();
         self.records.clear();
         self.records.resize(LOADED, 0);
         self.limit = raw_len;
     }
 
-    /// A record that was just taken, and all bytes from its start on.
+    /// A record that was just taken, and all bytes from its start on; `pid_at` is where its thread stands.
     #[inline(always)]
-    pub(super) fn record(&self, taken: &SlotRecord) -> (&[u8], &[u8]) {
-        let rest = self.records.get(taken.start..).unwrap_or_default();
+    fn record<O: TargetOrder>(&mut self, taken: &SlotRecord, pid_at: usize) -> (&[u8], &[u8]) {
+        let rest = self.records.get_mut(taken.start..).unwrap_or_default();
+        if let Some(slot) = self.slots.get(usize::from(taken.number)) {
+            let record = rest.get_mut(..taken.len).unwrap_or_default();
+            put_value::<O>(record, slot, taken.value);
+            if slot.form & form::PID != 0
+                && let Some(pid) = record.get_mut(pid_at..).and_then(<[u8]>::first_chunk_mut::<4>)
+            {
+                *pid = self.model.pid;
+            }
+        }
         (rest.get(..taken.len).unwrap_or_default(), rest)
     }
 
-    /// Note of the event of a record that was just taken, where one stands for it.
-    #[inline(always)]
-    pub(super) fn note(&self, taken: &SlotRecord) -> Option<&Note> {
-        let SlotNote { note, pid, addresses } = self.notes.get(usize::from(taken.number))?.as_ref()?;
-        (*pid == self.model.pid && addresses.has(taken.value)).then_some(note)
-    }
-
-    /// Keeps a note of the event of this slot's record, which was taken last, if records of the slot differ in nothing but time and what
-    /// is `varying`; `pid_at` is where their thread stands.
-    pub(super) fn keep_note(&mut self, number: u16, note: Note, varying: Varying, pid_at: usize) {
-        let number = usize::from(number);
-        let Some(slot) = self.slots.get(number) else { return };
-        let value_bytes = match slot.form & (form::VALUE_8 | form::VALUE_4) {
-            0 => return,
+    /// Where records of this slot differ beside their time, `pid_at` being where their thread stands; `None` where value or thread do not.
+    fn varying(&self, number: u16, pid_at: usize) -> Option<VaryingPlaces> {
+        let slot = self.slots.get(usize::from(number)).filter(|slot| slot.form & form::PID != 0)?;
+        let address_bytes = match slot.form & (form::VALUE_8 | form::VALUE_4) {
+            0 => return None,
             form::VALUE_4 => 4,
             _ => 8,
         };
-        let places = VaryingPlaces { address: slot.value_at.into(), address_bytes: value_bytes, pid: pid_at };
-        if slot.form & form::PID == 0 || places != varying.places {
-            return;
-        }
-        if self.notes.len() <= number {
-            self.notes.resize(number.saturating_add(1), None);
-        }
-        if let Some(kept) = self.notes.get_mut(number) {
-            *kept = Some(SlotNote { note, pid: self.model.pid, addresses: varying.addresses });
-        }
-    }
-
-    /// Forgets the note of a slot whose record changes.
-    fn forget_note(&mut self, number: usize) {
-        if let Some(kept) = self.notes.get_mut(number) {
-            *kept = None;
-        }
+        Some(VaryingPlaces { address: slot.value_at.into(), address_bytes, pid: pid_at })
     }
 
     /// The bytes of a slot's record.
@@ -155,7 +127,7 @@ impl Slots {
 pub(super) struct SlotRecord {
     /// Number of the slot.
     pub(super) number: u16,
-    /// Its value, as it stands in the record; 0 where it has none.
+    /// Its value, in as many bytes as the record has for it; 0 where it has none.
     pub(super) value: u64,
     /// Its place in [`Slots::records`].
     start: usize,
@@ -188,10 +160,11 @@ pub(super) struct Entries<'b, 'd> {
     /// Bytes behind the event data.
     count_bytes: usize,
     /// Offset of the thread id in a record; [`NO_PID`] for none.
-    pub(super) pid_at: usize,
+    pid_at: usize,
     /// Met behind the last part.
     wrong: Option<Wrong>,
-    pub(super) slots: &'d mut Slots,
+    slots: &'d mut Slots,
+    notes: &'d mut Notes,
 }
 
 /// A place in a block, for parts that are read byte by byte.
@@ -244,9 +217,9 @@ impl<'b, 'd> Entries<'b, 'd> {
         (block, at): (&'b [u8], usize),
         (left, count_bytes): (usize, usize),
         pid_at: usize,
-        slots: &'d mut Slots,
+        (slots, notes): (&'d mut Slots, &'d mut Notes),
     ) -> Entries<'b, 'd> {
-        Entries { block, codes: block, at, left, count_bytes, pid_at, wrong: None, slots }
+        Entries { block, codes: block, at, left, count_bytes, pid_at, wrong: None, slots, notes }
     }
 
     /// Code of the record of a slot that comes next; `None` where another part does.
@@ -258,6 +231,31 @@ impl<'b, 'd> Entries<'b, 'd> {
     /// Makes [`Entries::code`] have none, or have the block's next one again.
     pub(super) fn hold(&mut self, yes: bool) {
         self.codes = if yes || self.wrong.is_some() { &[] } else { self.block };
+    }
+
+    /// A record that was just taken, and all bytes from its start on.
+    #[inline(always)]
+    pub(super) fn bytes_of<O: TargetOrder>(&mut self, taken: &SlotRecord) -> (&[u8], &[u8]) {
+        self.slots.record::<O>(taken, self.pid_at)
+    }
+
+    /// A record that was just taken; of its event the note that stands for it, if there is one and it `takes_notes`.
+    #[inline(always)]
+    pub(super) fn taken<O: TargetOrder>(&mut self, taken: &SlotRecord, time: u64, takes_notes: bool) -> Taken<'_> {
+        let (number, address) = (taken.number, taken.value);
+        if takes_notes && let Some(note) = self.notes.note(number, self.slots.model.pid, address) {
+            return Taken::Noted { time, address, note };
+        }
+        let (payload, rest) = self.slots.record::<O>(taken, self.pid_at);
+        Taken::Record(Record { time, payload, rest })
+    }
+
+    /// Keeps a note of the event of this slot's record, which was taken last, if records of the slot differ in nothing but time and what
+    /// is `varying`.
+    pub(super) fn keep_note(&mut self, number: u16, note: Note, varying: Varying) {
+        if self.slots.varying(number, self.pid_at) == Some(varying.places) {
+            self.notes.keep(number, note, self.slots.model.pid, varying.addresses);
+        }
     }
 
     /// The next part; after an error [`Entries::at`] is where it began.
@@ -306,7 +304,7 @@ impl<'b, 'd> Entries<'b, 'd> {
             }
             op::PATCH => {
                 let (number, slot) = self.slot(&mut cursor)?;
-                self.slots.forget_note(number);
+                self.notes.forget(number);
                 cursor.words(self.slots.bytes_of(&slot))?;
             }
             code => return Err(Wrong::Op(code)),
@@ -342,7 +340,7 @@ impl<'b, 'd> Entries<'b, 'd> {
         Ok(())
     }
 
-    /// A record of a slot: brings the slot's record up to date.
+    /// A record of a slot. [`Slots::record`] has its bytes: most are not read, as a note stands for them.
     #[inline(always)]
     #[expect(clippy::arithmetic_side_effects, reason = "an entry has at most 22 bytes, and a slot is in its block")]
     #[expect(clippy::indexing_slicing, reason = "tables of two and three bits; what is padded is shorter than `NEAR`")]
@@ -356,7 +354,7 @@ impl<'b, 'd> Entries<'b, 'd> {
                 &padded
             }
         };
-        let Slots { model, slots, records, .. } = &mut *self.slots;
+        let Slots { model, slots, .. } = &mut *self.slots;
         // Without branches: half of the records would be mispredicted in one of them.
         let is_other = code & control::OTHER_SLOT;
         let is_long = near[0] >> 7 & is_other;
@@ -372,7 +370,6 @@ impl<'b, 'd> Entries<'b, 'd> {
             taken += 4;
         }
         let slot = slots.get_mut(usize::from(number)).ok_or(Wrong::Slot(number.into()))?;
-        let record = records.get_mut(slot.range()).unwrap_or_default();
         let way = code >> control::VALUE_SHIFT & 7;
         let mut value_in_record = 0;
         if slot.form & (form::VALUE_8 | form::VALUE_4) != 0 {
@@ -380,15 +377,9 @@ impl<'b, 'd> Entries<'b, 'd> {
             taken += usize::from(VALUE_BYTES[usize::from(way)]);
             slot.last = value;
             model.take_value(value);
-            value_in_record = put_value::<O>(record, slot, value);
+            value_in_record = if slot.form & form::VALUE_8 == 0 { u64::from(value as u32) } else { value };
         } else if way != value::SAME {
             return Err(Wrong::Value);
-        }
-        if slot.form & form::PID != 0
-            && let Some(pid) = record.get_mut(self.pid_at..).and_then(<[u8]>::first_chunk_mut::<4>)
-            && *pid != model.pid
-        {
-            *pid = model.pid;
         }
         if taken > rest.len() {
             return Err(Wrong::Cut);
@@ -422,20 +413,19 @@ fn stored_value(model: &Model, slot: &Slot, way: u8, word: u64) -> u64 {
     base ^ (word & VALUE_MASKS[usize::from(way)]) << shift
 }
 
-/// Puts a value into the record, and returns it as it stands there.
+/// Puts the value of a record in its place.
 #[inline(always)]
-fn put_value<O: TargetOrder>(record: &mut [u8], slot: &Slot, value: u64) -> u64 {
+fn put_value<O: TargetOrder>(record: &mut [u8], slot: &Slot, value: u64) {
     let is_little = O::ENDIAN == Endian::Little;
-    let Some(place) = record.get_mut(slot.value_at.into()..) else { return 0 };
+    let place = record.get_mut(slot.value_at.into()..).unwrap_or_default();
     if slot.form & form::VALUE_8 != 0 {
         if let Some(place) = place.first_chunk_mut() {
             *place = if is_little { value.to_le_bytes() } else { value.to_be_bytes() };
         }
-        return value;
-    }
-    let value = value as u32;
-    if let Some(place) = place.first_chunk_mut() {
+    } else if slot.form & form::VALUE_4 != 0
+        && let Some(place) = place.first_chunk_mut()
+    {
+        let value = value as u32;
         *place = if is_little { value.to_le_bytes() } else { value.to_be_bytes() };
     }
-    value.into()
 }

@@ -8,9 +8,9 @@
 //! the block. `entries` takes one sub-buffer apart for it. Both sides keep the same `model` of what comes next; the numbers of
 //! the encoding are in `wire`. Each block is independent of all others. Byte by byte: `FORMAT.md`.
 //!
-//! A reader takes records straight from a block: a slot has its last record in memory, and all that changes is written there. A slot also
-//! keeps the note that a consumer made of the slot's event: later records come as time, address and that note, and nobody decodes them.
-//! Sub-buffers are put together again for those who copy them.
+//! A reader takes records straight from a block: a slot has a record in memory, and what changes is written there when somebody reads the
+//! record. A consumer's note of the slot's event is kept, too (`notes`): later records come as time, address and that note, and nobody
+//! decodes them. Sub-buffers are put together again for those who copy them.
 //!
 //! Bytes of a record that no field covers hold what the page of the ring buffer held before. The encoder stores them as zeros; every
 //! other byte of a sub-buffer comes back as it was.
@@ -21,6 +21,7 @@ mod entries;
 mod error;
 mod layout;
 mod model;
+mod notes;
 #[cfg(test)]
 mod tests;
 mod wire;
