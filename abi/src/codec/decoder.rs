@@ -165,8 +165,8 @@ impl Decoder {
         let records = EncodedRecords {
             entries,
             place,
-            head,
             header_bytes,
+            data_bytes: head.len,
             time: head.timestamp,
             plain,
             before_rest: None,
@@ -289,8 +289,9 @@ fn put_record<O: TargetOrder>(entries: &mut Entries<'_, '_>, taken: &SlotRecord,
 pub(crate) struct EncodedRecords<'b, 'd, O> {
     entries: Entries<'b, 'd>,
     place: &'d mut Place,
-    head: SubBufferHead,
     header_bytes: usize,
+    /// Bytes of event data.
+    data_bytes: usize,
     /// Time of the last entry.
     time: u64,
     /// Entries that are stored as they are.
@@ -334,8 +335,8 @@ impl<'b, O: TargetOrder> EncodedRecords<'b, '_, O> {
             Ok(Part::Entries(&[]) | Part::Record(_)) => {}
             Ok(Part::Entries(bytes)) => self.read_plain(bytes),
             Ok(Part::Rest(bytes)) => {
-                self.before_rest = Some(self.head.len.saturating_sub(bytes.len()));
-                self.place.end_sub_buffer(self.entries.at, self.header_bytes.saturating_add(self.head.len));
+                self.before_rest = Some(self.data_bytes.saturating_sub(bytes.len()));
+                self.place.end_sub_buffer(self.entries.at, self.header_bytes.saturating_add(self.data_bytes));
                 self.read_plain(bytes);
             }
             Err(what) => {
@@ -364,7 +365,7 @@ impl<O: TargetOrder> RecordSource for EncodedRecords<'_, '_, O> {
     fn next_record(&mut self, takes_notes: bool) -> Option<Result<Taken<'_>, SubBufferError>> {
         loop {
             if let Some(code) = self.entries.code() {
-                return match self.entries.record::<O>(code) {
+                return match self.entries.record(code) {
                     Ok(taken) => {
                         self.time = self.time.wrapping_add(taken.delta.into());
                         self.slot = Some(taken.number);

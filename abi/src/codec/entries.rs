@@ -262,7 +262,7 @@ impl<'b, 'd> Entries<'b, 'd> {
     #[inline(always)]
     pub(super) fn next<O: TargetOrder>(&mut self) -> Result<Part<'b>, Wrong> {
         match self.code() {
-            Some(code) => self.record::<O>(code).map(Part::Record),
+            Some(code) => self.record(code).map(Part::Record),
             None => self.other::<O>(),
         }
     }
@@ -344,7 +344,7 @@ impl<'b, 'd> Entries<'b, 'd> {
     #[inline(always)]
     #[expect(clippy::arithmetic_side_effects, reason = "an entry has at most 22 bytes, and a slot is in its block")]
     #[expect(clippy::indexing_slicing, reason = "tables of two and three bits; what is padded is shorter than `NEAR`")]
-    pub(super) fn record<O: TargetOrder>(&mut self, code: u8) -> Result<SlotRecord, Wrong> {
+    pub(super) fn record(&mut self, code: u8) -> Result<SlotRecord, Wrong> {
         let rest = self.block.get(self.at + 1..).unwrap_or_default();
         let mut padded = [0; NEAR];
         let near: &[u8; NEAR] = match rest.first_chunk() {
