@@ -63,12 +63,22 @@ impl Browser {
         Ok(browser)
     }
 
-    /// Opens a file with a fragment, and waits until the page has drawn all of it.
+    /// Opens a page of the report with a fragment, and waits until it has drawn all of it.
     pub fn open(&self, file: &Path, fragment: &str) {
+        self.load(file, fragment);
+        self.wait_for("return document.documentElement.dataset.drawn === 'all'");
+    }
+
+    /// Loads a file with a fragment.
+    pub fn load(&self, file: &Path, fragment: &str) {
         // A new fragment alone would load nothing.
         self.call("POST", "/url", Some(&json!({ "url": "about:blank" })));
         self.call("POST", "/url", Some(&json!({ "url": format!("file://{}{fragment}", file.display()) })));
-        self.wait_for("return document.documentElement.dataset.drawn === 'all'");
+    }
+
+    /// Gives the window a size in pixels.
+    pub fn resize(&self, width: u32, height: u32) {
+        self.call("POST", "/window/rect", Some(&json!({ "width": width, "height": height })));
     }
 
     /// Value that a script returns.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use kmemtrace_tests::browser::Browser;
 use kmemtrace_tests::npm;
 use kmemtrace_tests::programs::{data, json, run_to};
 use kmemtrace_tests::recording::Directory;
@@ -14,8 +15,13 @@ use super::{REPORT, exported};
 /// Title of the last column of the page's table.
 const TITLE: &str = "Symbol Name";
 
-/// Texts of the page in its view of functions, once the file is loaded.
-fn texts(page: &Path, file: &Path) -> Result<Vec<String>, Skip> {
+/// Texts of the page in its view of functions, once it has loaded the file and shows these functions.
+fn texts<'f>(
+    browser: &Browser,
+    page: &Path,
+    file: &Path,
+    functions: impl Iterator<Item = &'f String>,
+) -> Result<Vec<String>, Skip> {
     // The page takes a file's bytes from a script, as from speedscope's own command line.
     let load = r#"
 const [file, script] = process.argv.slice(1), fs = require('fs');
@@ -27,24 +33,13 @@ fs.writeFileSync(script, `speedscope.loadFileFromBase64("exported", "${bytes}")`
     let node = Command::new("node").args(["-e", load]).args([file, &script]).output();
     let node = node.map_err(|_| Skip("node is not installed: package nodejs".to_owned()))?;
     assert!(node.status.success(), "{}", String::from_utf8_lossy(&node.stderr));
-    let url = format!("file://{}#localProfilePath={}&view=sandwich", page.display(), script.display());
-    let mut texts = Vec::new();
-    // On a busy machine the page may be printed before it has loaded the file.
-    for _ in 0..10 {
-        let mut browser = Command::new("chromium");
-        browser.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
-        browser.args(["--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1200,4000"]);
-        browser.arg(format!("--user-data-dir={}", place.path().display()));
-        browser.args(["--virtual-time-budget=10000", "--dump-dom", &url]);
-        let shown = browser.output().map_err(|_| Skip("chromium is not installed: package chromium".to_owned()))?;
-        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-        let all = shown.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text.trim().to_owned());
-        texts = all.filter(|text| !text.is_empty()).collect();
-        if texts.iter().any(|text| text == TITLE) {
-            break;
-        }
-    }
-    Ok(texts)
+    browser.load(page, &format!("#localProfilePath={}&view=sandwich", script.display()));
+    let words: Vec<&str> = functions.map(String::as_str).chain([TITLE]).collect();
+    let words = serde_json::to_string(&words).unwrap();
+    browser.wait_for(&format!("return {words}.every(word => document.body.textContent.includes(word))"));
+    let shown = browser.run("return document.documentElement.outerHTML");
+    let all = shown.as_str().unwrap().split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text.trim());
+    Ok(all.filter(|text| !text.is_empty()).map(str::to_owned).collect())
 }
 
 /// Weights of functions in the table of the page, without those that have none of their own.
@@ -76,13 +71,16 @@ pub(crate) fn shows_the_bytes_of_each_function() -> Result<(), Skip> {
     }
     wasted.retain(|_, bytes| *bytes > 0);
     assert!(wasted.len() > 10);
+    let browser = Browser::start()?;
+    // The table draws the rows that the window has room for.
+    browser.resize(1200, 4000);
     let profile = exported("pprof", &[], &trace);
-    let shown = weights(&texts(&page, &profile.file("exported"))?);
+    let shown = weights(&texts(&browser, &page, &profile.file("exported"), wasted.keys())?);
     let expected: BTreeMap<String, String> =
         wasted.iter().map(|(name, number)| (name.clone(), bytes(*number))).collect();
     assert_eq!(shown, expected);
     let folded = exported("folded", &[], &trace);
-    let shown = weights(&texts(&page, &folded.file("exported"))?);
+    let shown = weights(&texts(&browser, &page, &folded.file("exported"), wasted.keys())?);
     let expected: BTreeMap<String, String> =
         wasted.into_iter().map(|(name, number)| (name, number.to_string())).collect();
     assert_eq!(shown, expected);
