@@ -29,7 +29,7 @@ const TEXT: &[u8] = b"_text";
 pub(crate) enum SymbolFile {
     /// Addresses of the trace's boot.
     Placed(Vec<u8>),
-    /// List that only the trace's call-sites can be checked against: the trace has no symbol to compare.
+    /// List that has no symbol in common with the trace: only the trace's call-sites can be compared.
     Unproven(Vec<u8>),
 }
 
@@ -81,17 +81,18 @@ impl SymbolFile {
                     symbol = String::from_utf8_lossy(symbol),
                 ),
             )),
-            [_, None] if functions(of_trace).next().is_none() => Ok(SymbolFile::Unproven(text)),
-            _ => {
-                check_functions(path, &text, of_trace)?;
-                Ok(SymbolFile::Placed(text))
-            }
+            [Some(_), Some(_)] => check_functions(path, &text, of_trace).map(|_| SymbolFile::Placed(text)),
+            _ if check_functions(path, &text, of_trace)? => Ok(SymbolFile::Placed(text)),
+            _ => Ok(SymbolFile::Unproven(text)),
         }
     }
 }
 
-/// Refuses a list that has the kernel's functions at other addresses than the trace, where the trace has some.
-fn check_functions(path: &Path, text: &[u8], of_trace: &[u8]) -> Result<(), NamesError> {
+/// True if a list and the trace have functions of the kernel in common. Refuses a list that has them at other addresses than the trace.
+fn check_functions(path: &Path, text: &[u8], of_trace: &[u8]) -> Result<bool, NamesError> {
+    if functions(of_trace).next().is_none() {
+        return Ok(false);
+    }
     check_memory(path, functions(text).count().saturating_mul(size_of::<(&[u8], u64)>()))?;
     let mut listed: Vec<(&[u8], u64)> = functions(text).collect();
     listed.sort_unstable();
@@ -104,7 +105,7 @@ fn check_functions(path: &Path, text: &[u8], of_trace: &[u8]) -> Result<(), Name
             equal = equal.saturating_add(listed.binary_search(&function).is_ok().into());
         }
     }
-    let Some(percent) = too_few(equal, all) else { return Ok(()) };
+    let Some(percent) = too_few(equal, all) else { return Ok(all != 0) };
     let why = format!(
         "is of another build: only {percent}% of the {all} functions that the trace names are where it has them; name a copy of \
          /proc/kallsyms of the same boot, or the System.map of the same build"
@@ -127,7 +128,7 @@ fn functions(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     lines(text).filter_map(parts).filter_map(of_kernel)
 }
 
-/// Refuses a list of which the trace has no symbol to compare, where too few of the call-sites lie behind its functions: `call_sites` are
+/// Refuses a list that has no symbol in common with the trace, where too few of the call-sites lie behind its functions: `call_sites` are
 /// those of the trace, each once.
 pub(crate) fn check_unproven(
     path: &Path,

@@ -217,11 +217,12 @@ fn a_system_map_is_moved_as_the_kernel_of_the_trace() {
 #[test]
 fn files_that_are_no_use_are_refused_in_one_sentence() {
     let trace = machine(|machine| machine.symbols.text = Some(TEXT + MOVED));
-    let files: [(&str, &[u8], &str); 6] = [
+    let files: [(&str, &[u8], &str); 7] = [
         ("empty", b"", "has no line ADDRESS TYPE NAME"),
         ("binary", &[0xff; 70_000], "has no line ADDRESS TYPE NAME"),
         ("zeros", b"0000000000000000 T _text\n0000000000000000 t x\n", "all addresses in it are 0"),
         ("boot", b"ffffffff81000000 T _text\nffffffffc0000000 t x\t[x]\n", "is of another boot"),
+        ("others", b"ffffffffff000000 t function_of_no_kernel\n", "only 0% of the trace's"),
         ("text", b"hello", "has no line ADDRESS TYPE NAME"),
         ("modules", b"foo 4096 0 - Live 0x0000000000000000\n", "has no line ADDRESS TYPE NAME"),
     ];
