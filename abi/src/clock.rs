@@ -80,16 +80,23 @@ impl Clock {
     /// The key `at` of a trace that begins at `first`, with `places` places of a second, at most 9: `+1.000601 s`, `+601 ticks`; a
     /// sequence number is `#601`, wherever the trace begins. A key before `first` is shown as `first`.
     pub fn moment(self, at: u64, first: u64, places: u32) -> String {
-        let since = at.saturating_sub(first);
         match self.unit {
             Unit::Records => format!("#{at}"),
-            Unit::Ticks => format!("+{since} ticks"),
-            Unit::Nanoseconds if places == 0 => format!("+{} s", since / 1_000_000_000),
+            _ => format!("+{}", self.distance(at.saturating_sub(first), places)),
+        }
+    }
+
+    /// A distance between two keys, with `places` places of a second, at most 9: `1.000601 s`, `601 ticks`, `601 records`.
+    pub fn distance(self, keys: u64, places: u32) -> String {
+        match self.unit {
+            Unit::Records => format!("{keys} records"),
+            Unit::Ticks => format!("{keys} ticks"),
+            Unit::Nanoseconds if places == 0 => format!("{} s", keys / 1_000_000_000),
             Unit::Nanoseconds => {
                 let places = places.min(9);
                 #[expect(clippy::arithmetic_side_effects, reason = "`places` is at most 9, and no power of ten is 0")]
-                let fraction = since % 1_000_000_000 / 10u64.pow(9 - places);
-                format!("+{}.{fraction:0width$} s", since / 1_000_000_000, width = places as usize)
+                let fraction = keys % 1_000_000_000 / 10u64.pow(9 - places);
+                format!("{}.{fraction:0width$} s", keys / 1_000_000_000, width = places as usize)
             }
         }
     }
@@ -142,7 +149,10 @@ mod tests {
         assert_eq!(of("mono").moment(1, 5, 6), "+0.000000 s");
         assert_eq!(of("mono").moment(u64::MAX, 0, 0), "+18446744073 s");
         assert_eq!(of("x86-tsc").moment(1601, 1000, 6), "+601 ticks");
-        assert_eq!(Clock::of(OrderKey::Sequence, None).moment(1601, 1000, 6), "#1601");
+        assert_eq!(of("x86-tsc").distance(601, 6), "601 ticks");
+        let numbers = Clock::of(OrderKey::Sequence, None);
+        assert_eq!(numbers.moment(1601, 1000, 6), "#1601");
+        assert_eq!(numbers.distance(601, 6), "601 records");
     }
 
     #[test]

@@ -184,10 +184,9 @@ pub(crate) fn moment(trace: &TraceMembers<'_>, at: impl Into<Option<u64>>) -> St
     at.into().map_or("-".to_owned(), |at| trace.keys().moment(at, trace.first, 6))
 }
 
-/// Age at the last event of an object that was allocated at `at`; a distance of numbers where keys are no times.
+/// Age at the last event of an object that was allocated at `at`.
 pub(crate) fn age(trace: &TraceMembers<'_>, at: u64) -> String {
-    let age = trace.keys().moment(trace.last, at.min(trace.last), 3);
-    age.trim_start_matches('+').to_owned()
+    trace.keys().distance(trace.last.saturating_sub(at), 3)
 }
 
 /// Length of the window in seconds; `None` where keys are no times.
@@ -203,7 +202,7 @@ pub(crate) fn slice_width(trace: &TraceMembers<'_>, ends: &[u64]) -> String {
         [only] => only.saturating_sub(trace.first),
         [] => 0,
     };
-    trace.keys().moment(trace.first.saturating_add(width), trace.first, 6).trim_start_matches('+').to_owned()
+    trace.keys().distance(width, 6)
 }
 
 /// Number per second.
