@@ -17,9 +17,9 @@ const TARGET: &str = "--target=";
 /// Word that names a folder which the seeds of the target are written into.
 const SEEDS: &str = "--seeds=";
 
-static CHOSEN: LazyLock<Target> = LazyLock::new(|| {
+static CHOSEN: LazyLock<&Target> = LazyLock::new(|| {
     let name = word(TARGET).unwrap_or_default();
-    TARGETS.into_iter().find(|target| target.name == name).unwrap_or_else(|| {
+    TARGETS.iter().find(|target| target.name == name).unwrap_or_else(|| {
         let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
         eprintln!("{TARGET}{name}: there is no such target; use one of {}", names.join(", "));
         exit(2)

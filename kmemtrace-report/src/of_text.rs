@@ -6,66 +6,24 @@ use kmemtrace_abi::trace::{InputKind, TextInfo};
 
 use crate::args::{Args, ExportTo};
 use crate::cli::Request;
-
-/// Need of a view.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Needs {
-    /// Any text.
-    Nothing,
-    /// Entries with call sites.
-    Sites,
-    /// Slab caches.
-    Caches,
-    /// Stacks, or lines of source.
-    Stacks,
-    /// Threads.
-    Threads,
-    /// Single objects.
-    Objects,
-    /// Pages.
-    Pages,
-    /// Counters of the whole memory.
-    Counters,
-}
-
-/// Views that texts have, in the order of help, each with its need. The others need a recording.
-const VIEWS: &[(&str, Needs)] = &[
-    ("summary", Needs::Nothing),
-    ("sites", Needs::Sites),
-    ("tree", Needs::Stacks),
-    ("tasks", Needs::Threads),
-    ("modules", Needs::Stacks),
-    ("uses", Needs::Pages),
-    ("caches", Needs::Caches),
-    ("live", Needs::Sites),
-    ("compare", Needs::Nothing),
-    ("growth", Needs::Nothing),
-    ("balance", Needs::Counters),
-    ("account", Needs::Sites),
-    ("events", Needs::Objects),
-    ("html", Needs::Stacks),
-    ("chart", Needs::Stacks),
-    ("export", Needs::Sites),
-    ("top", Needs::Pages),
-    ("--memstrack", Needs::Pages),
-];
+use crate::views::view::TextNeeds;
+use crate::views::{VIEWS, View};
 
 /// Inputs whose entries have call sites.
 const WITH_SITES: [&str; 5] = ["page_owner", "alloc_traces", "kmemleak", "slab_report", "allocinfo"];
 
 /// True for a text that the view reads, by its input and its form, where there are texts of several kinds. `None` for a summary, which
 /// lists all.
-pub(crate) fn takes(view: &str) -> Option<fn(&str, &str) -> bool> {
-    let needs = VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs)?;
-    Some(match needs {
-        Needs::Nothing if view == "summary" => return None,
-        Needs::Nothing => |_, _| true,
-        Needs::Counters => |input, _| input == "meminfo",
-        Needs::Caches => has_caches,
-        Needs::Pages => |input, _| input == "page_owner",
-        Needs::Objects => |input, form| form == "dump" || input == "kmemleak",
-        Needs::Threads => |input, _| ["page_owner", "kmemleak", "slab_report"].contains(&input),
-        Needs::Sites | Needs::Stacks => |input, _| WITH_SITES.contains(&input),
+pub(crate) fn takes(view: &View) -> Option<fn(&str, &str) -> bool> {
+    Some(match view.text? {
+        TextNeeds::Nothing if view.name == VIEWS[0].name => return None,
+        TextNeeds::Nothing => |_, _| true,
+        TextNeeds::Counters => |input, _| input == "meminfo",
+        TextNeeds::Caches => has_caches,
+        TextNeeds::Pages => |input, _| input == "page_owner",
+        TextNeeds::Objects => |input, form| form == "dump" || input == "kmemleak",
+        TextNeeds::Threads => |input, _| ["page_owner", "kmemleak", "slab_report"].contains(&input),
+        TextNeeds::Sites | TextNeeds::Stacks => |input, _| WITH_SITES.contains(&input),
     })
 }
 
@@ -81,33 +39,34 @@ struct Text<'t> {
 }
 
 impl Text<'_> {
-    fn has(&self, needs: Needs) -> bool {
+    fn has(&self, needs: TextNeeds) -> bool {
         let has_sites = WITH_SITES.contains(&self.input);
         match needs {
-            Needs::Nothing => true,
-            Needs::Sites => has_sites,
-            Needs::Caches => has_caches(self.input, self.info.form),
-            Needs::Stacks => has_sites && (self.info.has_stacks || self.input == "allocinfo"),
-            Needs::Threads => has_sites && self.info.has_threads,
-            Needs::Objects => self.info.has_objects,
-            Needs::Pages => self.input == "page_owner",
-            Needs::Counters => self.input == "meminfo",
+            TextNeeds::Nothing => true,
+            TextNeeds::Sites => has_sites,
+            TextNeeds::Caches => has_caches(self.input, self.info.form),
+            TextNeeds::Stacks => has_sites && (self.info.has_stacks || self.input == "allocinfo"),
+            TextNeeds::Threads => has_sites && self.info.has_threads,
+            TextNeeds::Objects => self.info.has_objects,
+            TextNeeds::Pages => self.input == "page_owner",
+            TextNeeds::Counters => self.input == "meminfo",
         }
     }
 
     /// Names of the views that the text has.
     fn views(&self) -> Vec<&'static str> {
         // Every format of `export` has stacks, or single objects.
-        let is_exported = self.has(Needs::Stacks) || self.has(Needs::Objects);
-        let others = |name: &str| !name.starts_with('-') && (name != "export" || is_exported);
-        VIEWS.iter().filter(|(name, needs)| self.has(*needs) && others(name)).map(|(name, _)| *name).collect()
+        let is_exported = self.has(TextNeeds::Stacks) || self.has(TextNeeds::Objects);
+        let others = |name: &str| name != "export" || is_exported;
+        let has = |view: &&View| view.text.is_some_and(|needs| self.has(needs)) && others(view.name);
+        VIEWS.iter().filter(has).map(|view| view.name).collect()
     }
 }
 
 /// Names of the views that a text has, the summary left out; the first one to look at comes first.
 pub(crate) fn views(input: &'static str, info: &TextInfo) -> Vec<&'static str> {
     let mut views = Text { input, info }.views();
-    views.retain(|view| *view != VIEWS[0].0);
+    views.retain(|view| *view != VIEWS[0].name);
     let first = match input {
         "meminfo" => "balance",
         "slabinfo" => "caches",
@@ -139,8 +98,7 @@ pub(crate) fn check(request: &Request, trace: &Trace) -> anyhow::Result<()> {
     };
     let text = Text { input: name, info };
     let view = request.view.name;
-    let needs = VIEWS.iter().find(|(name, _)| *name == view).map(|(_, needs)| *needs);
-    if !needs.is_some_and(|needs| text.has(needs)) {
+    if !request.view.text.is_some_and(|needs| text.has(needs)) {
         anyhow::bail!(
             "{}: {view} needs what {} of one moment does not have; use {}",
             input(),
@@ -183,7 +141,7 @@ pub(crate) fn asks_stacks(request: &Request) -> bool {
 fn beyond(args: &Args, text: &Text<'_>, view: &str) -> Option<&'static str> {
     let by = |keys: &[GroupKey]| args.by.iter().chain(&args.cull).any(|key| keys.contains(key));
     let is_tree_of_stacks = view == "tree" && by(&[GroupKey::Stack]);
-    if args.objects && !text.has(Needs::Objects) {
+    if args.objects && !text.has(TextNeeds::Objects) {
         return Some("does not list single objects");
     }
     if by(&OF_THREADS) && !text.info.has_threads {
@@ -193,11 +151,11 @@ fn beyond(args: &Args, text: &Text<'_>, view: &str) -> Option<&'static str> {
         return Some("has no stacks");
     }
     match args.to.filter(|_| view == "export") {
-        Some(ExportTo::Pprof | ExportTo::Folded | ExportTo::ParquetSites) if !text.has(Needs::Stacks) => {
+        Some(ExportTo::Pprof | ExportTo::Folded | ExportTo::ParquetSites) if !text.has(TextNeeds::Stacks) => {
             Some("has no stacks")
         }
         Some(ExportTo::ParquetObjects | ExportTo::ParquetEvents | ExportTo::Csv | ExportTo::Jsonl)
-            if !text.has(Needs::Objects) =>
+            if !text.has(TextNeeds::Objects) =>
         {
             Some("does not list single objects")
         }

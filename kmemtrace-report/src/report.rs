@@ -510,7 +510,7 @@ pub(crate) fn open(request: &Request, inputs: &[PathBuf]) -> anyhow::Result<Trac
         times: of_text::times(args)?,
         member: args.moment.member.clone(),
         report_number: args.moment.report_number,
-        takes: of_text::takes(request.view.name),
+        takes: of_text::takes(request.view),
         texts: args.to == Some(ExportTo::TraceDat),
         wanted: match request.view.name {
             "latency" | "stalls" | "shrinkers" => Wanted::Waits,

@@ -12,7 +12,7 @@ use crate::programs::program;
 use crate::recording::Directory;
 
 /// Views that take turns.
-const VIEWS: [&[&str]; 12] = [
+const VIEWS: &[&[&str]] = &[
     &["summary"],
     &["sites", "--format", "json"],
     &["live", "--format", "csv"],
@@ -75,7 +75,7 @@ fn beside_sample(name: &str, bytes: &[u8]) -> Files {
 }
 
 /// All kinds of files.
-pub const INPUTS: [FileInput; 20] = [
+pub const INPUTS: &[FileInput] = &[
     input("cpu-file", recordings::BLOCKS, recordings::with_cpu_file, Use::Directory),
     input("file-header", recordings::FILE_HEADER, recordings::with_header, Use::Directory),
     input("meta", recordings::META, recordings::with_meta, Use::Directory),

@@ -13,9 +13,9 @@ use kmemtrace::SortKey;
 
 use super::old::OldArgs;
 use crate::args::{Args, SortBy, Word};
+use crate::classes;
 use crate::columns::column::Holds;
 use crate::views::{Run, VIEWS, View};
-use crate::{classes, columns};
 
 /// Name of the program.
 pub(crate) const PROGRAM: &str = "kmemtrace-report";
@@ -227,8 +227,7 @@ fn long_end(view: &'static View) -> String {
 /// Explanations of the columns of a view's tables.
 fn columns_of(view: &'static View) -> String {
     let mut text = String::new();
-    let parts = columns::VIEWS.iter().filter(|(name, _)| *name == view.name).flat_map(|(_, parts)| parts.iter());
-    for (part, columns) in parts {
+    for (part, columns) in view.columns {
         let part = if part.is_empty() { String::new() } else { format!(", {part}") };
         let _ = writeln!(text, "\nColumns of the table{part}:");
         for column in *columns {

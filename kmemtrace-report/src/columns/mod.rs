@@ -12,59 +12,6 @@ use column::{Column, Shows};
 /// Tables of a view: name of the part, empty where there is one part, and its columns.
 pub(crate) type Parts = &'static [(&'static str, &'static [Column<'static>])];
 
-/// Tables of every view that has any.
-pub(crate) const VIEWS: &[(&str, Parts)] = &[
-    (
-        "summary",
-        &[
-            ("kinds", &KINDS),
-            ("most bytes live now", &TOP_LIVE),
-            ("most bytes wasted by objects live now", &TOP_LIVE_WASTE),
-            ("churn", &TOP_CHURN),
-        ],
-    ),
-    ("leaks", &[("groups", &LEAKS), ("--parts", &LEAK_PARTS), ("keys of --by", &KEYS)]),
-    (
-        "sites",
-        &[("", &SITES), ("groups of page_owner", &BLOCKS), ("--by function", &ALLOCINFO), ("keys of --by", &KEYS)],
-    ),
-    ("tree", &[("folders", &TREE), ("--by stack, task, module, site, use", &KEY_TREE)]),
-    ("tasks", &[("figures", &HELD), ("keys of --by", &TASKS)]),
-    ("modules", &[("figures", &HELD), ("names", &MODULES)]),
-    ("uses", &[("figures", &HELD), ("names", &USES)]),
-    ("caches", &[("", &CACHES), ("caches without an event", &IDLE_CACHES)]),
-    ("balance", &[("", &BALANCE)]),
-    ("failed", &[("requests", &FAILED), ("free blocks", &FREE_BLOCKS)]),
-    ("mismatch", &[("", &MISMATCH)]),
-    ("live", &[("figures", &LIVE), ("keys of --by", &KEYS), ("--objects", &OBJECTS)]),
-    ("cross", &[("", &CROSS)]),
-    ("compare", &[("", &COMPARE)]),
-    ("growth", &[("figures", &GROWTH), ("keys of --by", &KEYS)]),
-    (
-        "account",
-        &[
-            ("--style trace-analyze", &ACCOUNT_TRACE_ANALYZE),
-            ("--style slab-account", &ACCOUNT_SLAB),
-            ("--style callers", &ACCOUNT_CALLERS),
-        ],
-    ),
-    ("events", &[("", &EVENTS)]),
-    (
-        "latency",
-        &[
-            ("kinds of spans", &latency::SPANS),
-            ("nesting", &latency::NESTING),
-            ("tasks", &latency::WAITING_TASKS),
-            ("durations", &latency::BUCKETS),
-        ],
-    ),
-    ("shrinkers", &[("", &latency::SHRINKERS)]),
-    ("stalls", &[("", &latency::STALLS)]),
-    ("waits", &[("figures", &latency::WAITS), ("keys of --by", &latency::WAIT_KEYS)]),
-    ("functions", &[("", &latency::FUNCTIONS)]),
-    ("static", &[("folders", &STATIC), ("sections", &SECTIONS)]),
-];
-
 /// Sums that rows of call-sites, caches and other keys have in common.
 pub(crate) const FIGURES: [Column<'static>; 13] = [
     Column::kind(3),
@@ -108,7 +55,7 @@ const KEY_COLUMNS: usize = {
 };
 
 /// Columns of all keys of `--by`.
-const KEYS: [Column<'static>; KEY_COLUMNS] = {
+pub(crate) const KEYS: [Column<'static>; KEY_COLUMNS] = {
     let (mut columns, mut filled, mut at) = ([KEY_SITE; KEY_COLUMNS], 0, 0);
     while at < GroupKey::ALL.len() {
         let of_key = GroupKey::ALL[at].entry().columns;
@@ -195,9 +142,7 @@ pub(crate) const HELD: [Column<'static>; 9] = [
         .meaning("Objects live at the end: allocations of which something is left."),
     Column::of(Figure::Allocs, 7),
     Column::of(Figure::Frees, 8),
-    Column::kind(6).meaning(
-        "Allocator: kmalloc, cache (kmem_cache_alloc) or pages; where both slab and pages are shown, or slab.",
-    ),
+    Column::kind(6),
 ];
 
 /// Names of `tasks`.

@@ -22,6 +22,7 @@ use crate::args::Args;
 use crate::of_text;
 use crate::render::top_screen::Subject;
 use crate::report;
+use crate::views::TOP;
 
 /// Files of running recorders: the process, and the path of its trace.
 const RUNNING: &str = "/run/kmemtraced";
@@ -50,7 +51,7 @@ impl Source {
             return Ok(Source::Stream(Box::new(Stream::open()?), escape(title.as_bytes()).into_owned()));
         }
         // A text of one moment has no past on the screen: its entries are added up.
-        let options = OpenOptions { alike: true, takes: of_text::takes("top"), ..report::text_options(args) };
+        let options = OpenOptions { alike: true, takes: of_text::takes(&TOP), ..report::text_options(args) };
         Ok(Source::Files(Box::new(Files::open(&args.words, options)?)))
     }
 

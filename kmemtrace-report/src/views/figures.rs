@@ -3,8 +3,9 @@
 use kmemtrace::documents;
 use kmemtrace::{Figure, GroupKey, Query, SortKey};
 
-use super::view::{Run, View};
+use super::view::{Run, TextNeeds, View};
 use crate::args::{Format, SortBy};
+use crate::columns;
 
 /// Sort keys that every row of figures has.
 const FIGURES: &[SortBy] = &[
@@ -32,6 +33,13 @@ This is the view of a command line that names none.",
     options: &["fail-on", "explain"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[
+        ("kinds", &columns::KINDS),
+        ("most bytes live now", &columns::TOP_LIVE),
+        ("most bytes wasted by objects live now", &columns::TOP_LIVE_WASTE),
+        ("churn", &columns::TOP_CHURN),
+    ],
+    text: Some(TextNeeds::Nothing),
     run: Run::Document {
         // Only the table shows call-sites.
         query: |format, _| if format == Format::Table { Query::by_site() } else { Query::by_kind() },
@@ -56,6 +64,13 @@ tg, n, st, ator, f. Its rows are sorted by the number of blocks, or by --sort, w
     options: &["by", "cull", "sort", "top", "inlines"],
     groupings: &GroupKey::ALL,
     sort_keys: FIGURES,
+    columns: &[
+        ("", &columns::SITES),
+        ("groups of page_owner", &columns::BLOCKS),
+        ("--by function", &columns::ALLOCINFO),
+        ("keys of --by", &columns::KEYS),
+    ],
+    text: Some(TextNeeds::Sites),
     run: Run::Document {
         query: |_, args| args.grouped(),
         document: |analysis, shape, _| documents::sites(analysis, shape),
@@ -103,6 +118,8 @@ outermost frame to the call-site. There pages count where they were recorded, el
         SortBy::Key(SortKey::Static),
         SortBy::Key(SortKey::Current),
     ],
+    columns: &[("folders", &columns::TREE), ("--by stack, task, module, site, use", &columns::KEY_TREE)],
+    text: Some(TextNeeds::Stacks),
     run: Run::Document {
         query: |format, args| {
             if !args.is_key_tree() {
@@ -130,6 +147,8 @@ only in frees: there a first pass over the trace learns which cache each call-si
     options: &["sort", "top"],
     groupings: &[],
     sort_keys: FIGURES,
+    columns: &[("", &columns::CACHES), ("caches without an event", &columns::IDLE_CACHES)],
+    text: Some(TextNeeds::Caches),
     run: Run::Document {
         query: |_, _| Query::by_cache(),
         document: |analysis, shape, _| documents::caches(analysis, shape),
@@ -151,6 +170,8 @@ as this trace can tell.",
     options: &["top", "all", "class", "fail-on", "explain"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[("", &columns::MISMATCH)],
+    text: None,
     run: Run::Document {
         query: |_, _| Query::by_site(),
         document: |analysis, shape, args| documents::mismatch(analysis, shape, &args.class),
@@ -175,6 +196,8 @@ objects one by one, oldest first. A row marked <= is an upper bound: objects of 
         SortBy::Key(SortKey::Growth),
         SortBy::Key(SortKey::Site),
     ],
+    columns: &[("figures", &columns::LIVE), ("keys of --by", &columns::KEYS), ("--objects", &columns::OBJECTS)],
+    text: Some(TextNeeds::Sites),
     run: Run::Document {
         query: |_, args| {
             let query = if args.objects {
@@ -211,6 +234,8 @@ rows once they are known to be steady.",
     options: &["by", "all", "parts", "top", "fail-on"],
     groupings: &GroupKey::ALL,
     sort_keys: &[],
+    columns: &[("groups", &columns::LEAKS), ("--parts", &columns::LEAK_PARTS), ("keys of --by", &columns::KEYS)],
+    text: None,
     run: Run::Document {
         query: |_, args| Query::leaks(&args.by),
         document: |analysis, shape, args| documents::leaks(analysis, shape, args.leaks()),
@@ -226,6 +251,8 @@ Pairs whose free happened on another CPU than the allocation: a matrix of CPUs, 
     options: &["top"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[("", &columns::CROSS)],
+    text: None,
     run: Run::Document {
         query: |_, _| Query::by_site().with_cpu_matrix(true),
         document: |analysis, shape, _| documents::cross(analysis, shape),
@@ -242,6 +269,8 @@ grew most from the first slice to the last.",
     options: &["by", "top"],
     groupings: &GroupKey::ALL,
     sort_keys: &[],
+    columns: &[("figures", &columns::GROWTH), ("keys of --by", &columns::KEYS)],
+    text: Some(TextNeeds::Nothing),
     run: Run::Document {
         query: |_, args| args.grouped().with_growth(true).with_reclaim(true),
         document: |analysis, shape, _| documents::growth(analysis, shape),

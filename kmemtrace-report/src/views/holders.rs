@@ -3,8 +3,9 @@
 use kmemtrace::documents;
 use kmemtrace::{Figure, GroupKey, ModuleRule, SortKey};
 
-use super::view::{Run, View};
+use super::view::{Run, TextNeeds, View};
 use crate::args::SortBy;
+use crate::columns;
 
 /// Sort keys of rows that hold memory.
 const HELD: &[SortBy] = &[
@@ -30,6 +31,8 @@ page cache stays when its reader is gone. Pages count where they were recorded, 
     options: &["by", "sort", "top", "at"],
     groupings: &[GroupKey::Task, GroupKey::Comm],
     sort_keys: HELD,
+    columns: &[("figures", &columns::HELD), ("keys of --by", &columns::TASKS)],
+    text: Some(TextNeeds::Threads),
     run: Run::Document {
         query: |_, args| args.held_by(&[args.by.first().copied().unwrap_or(GroupKey::Task)]),
         document: |analysis, shape, _| documents::tasks(analysis, shape),
@@ -50,6 +53,8 @@ else objects of slabs; --kind chooses.",
     options: &["sort", "top", "module-rule", "at"],
     groupings: &[],
     sort_keys: HELD,
+    columns: &[("figures", &columns::HELD), ("names", &columns::MODULES)],
+    text: Some(TextNeeds::Stacks),
     run: Run::Document {
         query: |_, args| args.held_by(&[GroupKey::Module]).with_nodes(args.module_rule == Some(ModuleRule::Any)),
         document: |analysis, shape, _| documents::modules(analysis, shape),
@@ -66,6 +71,8 @@ another list of rules. Below stands the sum beside the change of free memory.",
     options: &["sort", "top", "at", "uses"],
     groupings: &[],
     sort_keys: HELD,
+    columns: &[("figures", &columns::HELD), ("names", &columns::USES)],
+    text: Some(TextNeeds::Pages),
     run: Run::Document {
         query: |_, args| args.held_by(&[GroupKey::Use]),
         document: |analysis, shape, _| documents::uses(analysis, shape),

@@ -5,6 +5,7 @@ use kmemtrace::{Figure, GroupKey};
 
 use super::view::{Needs, Run, View};
 use crate::args::SortBy;
+use crate::columns;
 
 pub(super) const LATENCY: View = View {
     name: "latency",
@@ -21,6 +22,13 @@ recording needs the events of reclaim: kmemtraced -e latency.",
     options: &["threshold", "span", "site", "module", "branch", "top"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[
+        ("kinds of spans", &columns::latency::SPANS),
+        ("nesting", &columns::latency::NESTING),
+        ("tasks", &columns::latency::WAITING_TASKS),
+        ("durations", &columns::latency::BUCKETS),
+    ],
+    text: None,
     run: Run::Latency {
         lists_stalls: false,
         by_call_site: true,
@@ -44,6 +52,8 @@ a shrinker runs in.",
     options: &["by", "threshold", "span", "site", "module", "top"],
     groupings: &[GroupKey::Function],
     sort_keys: &[],
+    columns: &[("", &columns::latency::SHRINKERS)],
+    text: None,
     run: Run::Latency {
         lists_stalls: false,
         by_call_site: false,
@@ -82,6 +92,8 @@ written, or of the stream that kmemtraced watch pipes to it.",
     ],
     groupings: &[],
     sort_keys: &[SortBy::figure(Figure::Allocated), SortBy::Time],
+    columns: &[("", &columns::latency::STALLS)],
+    text: None,
     run: Run::Latency {
         lists_stalls: true,
         by_call_site: false,
@@ -102,6 +114,8 @@ kmemtraced -e latency,page. Reclaim for memory cgroups comes after the allocatio
     options: &["by", "threshold", "span", "site", "module", "branch", "top"],
     groupings: &[GroupKey::Site, GroupKey::Task, GroupKey::Cgroup, GroupKey::Order, GroupKey::Gfp],
     sort_keys: &[],
+    columns: &[("figures", &columns::latency::WAITS), ("keys of --by", &columns::latency::WAIT_KEYS)],
+    text: None,
     run: Run::Latency {
         lists_stalls: false,
         by_call_site: false,
@@ -122,6 +136,8 @@ a call ends in.",
     options: &["threshold", "span", "site", "module", "top"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[("", &columns::latency::FUNCTIONS)],
+    text: None,
     run: Run::Latency {
         lists_stalls: false,
         by_call_site: false,

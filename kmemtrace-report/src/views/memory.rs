@@ -3,7 +3,8 @@
 use kmemtrace::Query;
 use kmemtrace::documents;
 
-use super::view::{Run, View};
+use super::view::{Run, TextNeeds, View};
+use crate::columns;
 
 pub(super) const BALANCE: View = View {
     name: "balance",
@@ -25,6 +26,8 @@ drivers and network buffers, are a part of what stays unexplained.",
     options: &["top"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[("", &columns::BALANCE)],
+    text: Some(TextNeeds::Counters),
     run: Run::Document {
         query: |_, _| Query::by_part(),
         document: |analysis, shape, _| documents::balance(analysis, shape),
@@ -47,6 +50,8 @@ fallback: they are counted apart and come last.",
     options: &["top"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[("requests", &columns::FAILED), ("free blocks", &columns::FREE_BLOCKS)],
+    text: None,
     run: Run::Document {
         query: |_, _| Query::by_failure(),
         document: |analysis, shape, _| documents::failed(analysis, shape),

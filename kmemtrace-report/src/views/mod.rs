@@ -10,7 +10,7 @@ mod memory;
 mod other;
 pub(crate) mod view;
 
-pub(crate) use other::MEMSTRACK;
+pub(crate) use other::{MEMSTRACK, TOP};
 pub(crate) use view::{Run, View};
 
 /// Commands, in the order of help; the first view is the default.
@@ -42,7 +42,7 @@ pub(crate) static VIEWS: &[View] = &[
     other::HTML,
     other::CHART,
     other::EXPORT,
-    other::TOP,
+    TOP,
     other::TRACE_ANALYZE,
     other::PACK,
 ];

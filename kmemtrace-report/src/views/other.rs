@@ -3,8 +3,9 @@
 use kmemtrace::documents;
 use kmemtrace::{Figure, GroupKey, Query, Shape, SortKey};
 
-use super::view::{Run, View};
+use super::view::{Run, TextNeeds, View};
 use crate::args::SortBy;
+use crate::columns;
 
 pub(super) const COMPARE: View = View {
     name: "compare",
@@ -31,6 +32,8 @@ that of the window.",
         GroupKey::Cgroup,
     ],
     sort_keys: &[],
+    columns: &[("", &columns::COMPARE)],
+    text: Some(TextNeeds::Nothing),
     run: Run::Compare,
 };
 
@@ -57,6 +60,12 @@ complete stands on standard error.",
         SortBy::figure(Figure::Frees),
         SortBy::Key(SortKey::Site),
     ],
+    columns: &[
+        ("--style trace-analyze", &columns::ACCOUNT_TRACE_ANALYZE),
+        ("--style slab-account", &columns::ACCOUNT_SLAB),
+        ("--style callers", &columns::ACCOUNT_CALLERS),
+    ],
+    text: Some(TextNeeds::Sites),
     run: Run::Document {
         query: |_, args| Query::by_site().with_free_sites(args.account_style().counts_frees_made()),
         document: |analysis, shape, args| {
@@ -76,6 +85,8 @@ Each allocation, free and gap of the recording in one order over all CPUs. The v
     options: &["top"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[("", &columns::EVENTS)],
+    text: Some(TextNeeds::Objects),
     run: Run::Events,
 };
 
@@ -107,6 +118,8 @@ scripts and tools. VMLINUX is the linked kernel with debug information.",
     ],
     groupings: &[],
     sort_keys: &[],
+    columns: &[("folders", &columns::STATIC), ("sections", &columns::SECTIONS)],
+    text: None,
     run: Run::Static,
 };
 
@@ -120,6 +133,8 @@ other builds of the series, too.",
     options: &["output", "force", "max-memory", "verbose", "sandbox"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[],
+    text: None,
     run: Run::Names,
 };
 
@@ -145,6 +160,8 @@ Keys: arrows walk over the picture, Enter goes into a box, Escape out of it. The
     options: &["by", "with-host"],
     groupings: PICTURED,
     sort_keys: &[],
+    columns: &[],
+    text: Some(TextNeeds::Stacks),
     run: Run::Page,
 };
 
@@ -174,6 +191,8 @@ striped piece, named other. In SVG the pointer tells name, size and share of eac
         SortBy::Key(SortKey::Static),
         SortBy::Key(SortKey::Current),
     ],
+    columns: &[],
+    text: Some(TextNeeds::Stacks),
     run: Run::Chart,
 };
 
@@ -203,6 +222,8 @@ something else in the other views. Files are overwritten, as they were. Text log
     options: &[],
     groupings: &[],
     sort_keys: &[],
+    columns: &[],
+    text: None,
     run: Run::TraceAnalyze,
 };
 
@@ -223,6 +244,8 @@ standard error, and in the file where its format has room for it.",
     options: &["to", "weight", "trace-dat-version", "host", "show-addresses"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[],
+    text: Some(TextNeeds::Sites),
     run: Run::Export,
 };
 
@@ -235,6 +258,8 @@ pub(crate) static MEMSTRACK: View = View {
     options: &[],
     groupings: &[],
     sort_keys: &[],
+    columns: &[],
+    text: Some(TextNeeds::Pages),
     run: Run::Memstrack,
 };
 
@@ -252,10 +277,12 @@ blocks are stored as plain sub-buffers, in format version 1, for older versions 
     options: &["level", "raw", "force", "jobs", "quiet", "verbose", "sandbox"],
     groupings: &[],
     sort_keys: &[],
+    columns: &[],
+    text: None,
     run: Run::Pack,
 };
 
-pub(super) const TOP: View = View {
+pub(crate) const TOP: View = View {
     name: "top",
     meaning: "A live screen: memory that grows, while it is recorded",
     help: "\
@@ -290,5 +317,7 @@ Keys: ? explains them. --once and --batch print the screen as text, in COLUMNS c
     ],
     groupings: &[],
     sort_keys: &[],
+    columns: &[],
+    text: Some(TextNeeds::Pages),
     run: Run::Top,
 };

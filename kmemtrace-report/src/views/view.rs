@@ -6,6 +6,7 @@ use kmemtrace::latency::Latency;
 use kmemtrace::{Analysis, GroupKey, Query, Shape};
 
 use crate::args::{Args, Format, SortBy, viewer};
+use crate::columns::Parts;
 
 /// View of a trace, or another command that takes one.
 pub(crate) struct View {
@@ -23,8 +24,33 @@ pub(crate) struct View {
     pub(crate) groupings: &'static [GroupKey],
     /// Words of `--sort`; the first is the default.
     pub(crate) sort_keys: &'static [SortBy],
+    /// Tables that it prints.
+    pub(crate) columns: Parts,
+    /// What a text of one moment must have for it; `None`: it needs a recording.
+    pub(crate) text: Option<TextNeeds>,
     /// Work that it does.
     pub(crate) run: Run,
+}
+
+/// What a text of one moment has, and a view needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextNeeds {
+    /// Any text.
+    Nothing,
+    /// Entries with call sites.
+    Sites,
+    /// Slab caches.
+    Caches,
+    /// Stacks, or lines of source.
+    Stacks,
+    /// Threads.
+    Threads,
+    /// Single objects.
+    Objects,
+    /// Pages.
+    Pages,
+    /// Counters of the whole memory.
+    Counters,
 }
 
 /// Work of a command.

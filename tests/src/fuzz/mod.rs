@@ -20,7 +20,7 @@ pub mod texts;
 pub use target::Target;
 
 /// All targets.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: &[Target] = &[
     pages::SUB_BUFFER,
     pages::FORMAT,
     pages::RELAY,

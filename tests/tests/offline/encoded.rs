@@ -22,7 +22,7 @@ use kmemtrace_tests::runs::seeds;
 use kmemtrace_tests::unused::Formats;
 
 /// Views and options that read records in different ways.
-const VIEWS: [&[&str]; 15] = [
+const VIEWS: &[&[&str]] = &[
     &["summary"],
     &["leaks"],
     &["sites"],

@@ -19,7 +19,7 @@ use kmemtrace_tests::scenario::Scenario;
 use serde_json::Value;
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 20] = [
+const VIEWS: &[&[&str]] = &[
     &["summary"],
     &["leaks", "--all"],
     &["leaks", "--all", "--parts"],
@@ -209,7 +209,7 @@ fn expected(after: &str) -> BTreeSet<String> {
 #[test]
 fn no_output_of_any_view_acts_on_a_terminal() {
     let (_dir, path) = hostile();
-    for view in VIEWS {
+    for &view in VIEWS {
         for format in FORMATS {
             let what = format!("{view:?} {format}");
             let output = run("kmemtrace-report", &[view, &["--format", format, "--show-addresses"]].concat(), &[&path]);
@@ -380,7 +380,7 @@ fn names_longer_than_a_table_can_be_wide_print() {
         dir.write("kallsyms", format!("{:x} t {name}\t[{name}]\n", SITE - 1).as_bytes());
         dir.write("modules", b"");
         dir.write("saved_cmdlines", format!("100 {name}\n").as_bytes());
-        for view in VIEWS {
+        for &view in VIEWS {
             let what = format!("{view:?} {:?}", name.chars().next());
             let output = run("kmemtrace-report", &[view, &["--format", "table"]].concat(), &[dir.path()]);
             assert_eq!(output.status.code(), Some(0), "{what}: {}", String::from_utf8_lossy(&output.stderr));
@@ -409,7 +409,7 @@ fn caches_with_names_longer_than_a_table_can_be_wide_print() {
         .cache_alloc(20, 0, SITE, address + 64, (64, 64), &name)
         .cache_free(30, 0, SITE, address, "plain");
     let dir = Directory::new(&trace_dir(&machine.finish(), 1));
-    for view in VIEWS {
+    for &view in VIEWS {
         let output = run("kmemtrace-report", &[view, &["--format", "table"]].concat(), &[dir.path()]);
         assert_eq!(output.status.code(), Some(0), "{view:?}: {}", String::from_utf8_lossy(&output.stderr));
         let text = assert_harmless(&format!("{view:?}"), &output);

@@ -20,7 +20,7 @@ use crate::other_programs::Tree;
 const REPORT: &str = "kmemtrace-report";
 
 /// Views with what each of them shows of loss, names and addresses.
-const VIEWS: [&[&str]; 22] = [
+const VIEWS: &[&[&str]] = &[
     &["summary"],
     &["sites"],
     &["sites", "--by", "task,size,gfp,context,node"],

@@ -14,7 +14,7 @@ use kmemtrace_tests::recording::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Views, some with options of their own. The sides of the comparison are windows of one trace.
-const VIEWS: [&[&str]; 18] = [
+const VIEWS: &[&[&str]] = &[
     &["summary"],
     &["leaks", "--all"],
     &["sites"],
@@ -72,7 +72,7 @@ fn a_small_stack_is_told_in_one_line() {
 #[test]
 fn a_closed_pipe_is_no_error() {
     let trace = recording(1);
-    for view in VIEWS {
+    for &view in VIEWS {
         for format in FORMATS {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
@@ -86,7 +86,7 @@ fn a_closed_pipe_is_no_error() {
 #[test]
 fn an_output_that_cannot_be_written_is_named() {
     let trace = recording(1);
-    for view in VIEWS {
+    for &view in VIEWS {
         for format in FORMATS {
             let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
             let line = complaint(&report_to(full, &[view, &["--format", format]].concat(), trace.path()), 2);
@@ -101,7 +101,7 @@ fn without_further_threads_the_first_does_all() {
     let timeout = limited("timeout", 1).args(["9", "true"]).output().unwrap();
     assert_eq!(timeout.status.code(), Some(125), "{timeout:?}");
     let trace = recording(1);
-    for view in VIEWS {
+    for &view in VIEWS {
         let report = |mut command: Command, jobs: &str| {
             let options = ["--no-index", "--format", "json", jobs];
             let output = command.args(view).args(options).arg(trace.path()).output().unwrap();
@@ -463,7 +463,7 @@ fn an_empty_window_names_the_first_event() {
         assert_eq!(output.status.code(), Some(2), "{backwards}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("ends before it begins"), "{output:?}");
     }
-    for view in VIEWS {
+    for &view in VIEWS {
         let (line, options) = match view {
             ["compare", ..] => (vec!["compare", "--before", "0,1ns", "--after", "0,1ns"], &["--before", "--after"][..]),
             view => ([view, &["--time", "0,1ns"]].concat(), &["--time"][..]),

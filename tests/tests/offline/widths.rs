@@ -18,7 +18,7 @@ use unicode_width::UnicodeWidthStr;
 
 const WIDTHS: [usize; 3] = [80, 120, 200];
 /// Views with options, and the number of call-site columns of their last table; `events` is written as it comes.
-const VIEWS: [(&[&str], usize); 21] = [
+const VIEWS: &[(&[&str], usize)] = &[
     (&["summary"], 1),
     (&["sites"], 1),
     (&["sites", "--sort", "peak", "--bytes", "--top", "3"], 1),
@@ -153,7 +153,7 @@ fn assert_fits(what: &str, narrow: &str, whole: &str, width: usize, sites: usize
 
 /// Checks each view of a trace at some of the widths.
 fn assert_views(name: &str, trace: &Path, widths: impl Fn(usize) -> Vec<usize>) {
-    for (number, (view, sites)) in VIEWS.into_iter().enumerate() {
+    for (number, &(view, sites)) in VIEWS.iter().enumerate() {
         let whole = printed(view, &[], trace);
         for width in widths(number) {
             let what = format!("{name} {view:?} {width}");

@@ -1,6 +1,6 @@
 //! The command line of the report: views and their options, help, man pages, completions, and the page about them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -402,16 +402,33 @@ fn the_page_about_views_says_what_help_says() -> Result<(), Skip> {
     Ok(())
 }
 
-/// Columns in a long help text, in order, by the part of the view that they stand in.
-fn columns(help: &str) -> Vec<(String, Vec<String>)> {
+/// Columns in a long help text, each with its meaning, by the part of the view that they stand in.
+fn columns(help: &str) -> Vec<(String, BTreeMap<String, String>)> {
     let blocks = help.split("\nColumns of the table").skip(1);
     let part = |block: &str| {
         let (part, rest) = block.split_once(":\n").unwrap();
-        let lines = rest.split("\n\n").next().unwrap().lines().filter_map(|line| line.strip_prefix("  "));
-        let titles = lines.filter(|line| !line.starts_with(' ')).map(str::to_owned).collect();
-        (part.to_owned(), titles)
+        let mut columns = BTreeMap::new();
+        let mut title = String::new();
+        for line in rest.split("\n\n").next().unwrap().lines().filter_map(|line| line.strip_prefix("  ")) {
+            match line.strip_prefix("    ") {
+                Some(words) => {
+                    let meaning: &mut String = columns.entry(title.clone()).or_default();
+                    *meaning = format!("{meaning} {words}").trim_start().to_owned();
+                }
+                None => title = line.to_owned(),
+            }
+        }
+        (part.to_owned(), columns)
     };
     blocks.map(part).collect()
+}
+
+/// Rows of the table below a heading: the first cell and the second, without backquotes.
+fn meanings(page: &str, heading: &str) -> BTreeMap<String, String> {
+    let (_, section) = page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no section {heading:?}"));
+    let rows = section.split("\n#").next().unwrap().lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.filter_map(|row| row.strip_suffix(" |")?.split_once("` | "));
+    cells.map(|(title, meaning)| (title.to_owned(), meaning.replace('`', ""))).collect()
 }
 
 fn the_page_about_views_explains_the_columns_of_help() -> Result<(), Skip> {
@@ -422,9 +439,9 @@ fn the_page_about_views_explains_the_columns_of_help() -> Result<(), Skip> {
         let has_no_table = ["names", "html", "chart", "export", "top", "trace-analyze", "pack"].contains(&view);
         assert_eq!(parts.is_empty(), has_no_table, "{view}");
         sections += parts.len();
-        for (part, titles) in parts {
+        for (part, columns) in parts {
             let heading = format!("#### {view}{part}");
-            assert_eq!(table(&page, &heading), titles.iter().cloned().collect(), "{heading}");
+            assert_eq!(meanings(&page, &heading), columns, "{heading}");
         }
     }
     assert_eq!(page.lines().filter(|line| line.starts_with("#### ")).count(), sections);

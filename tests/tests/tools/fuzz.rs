@@ -33,7 +33,7 @@ fn the_corpus_is_small_and_each_target_has_one() -> Result<(), Skip> {
     }
     let mut bytes = 0;
     for target in TARGETS {
-        let files = fs::read_dir(corpus::folder(&target)).unwrap_or_else(|error| panic!("{}: {error}", target.name));
+        let files = fs::read_dir(corpus::folder(target)).unwrap_or_else(|error| panic!("{}: {error}", target.name));
         let files: Vec<u64> = files.map(|file| file.unwrap().metadata().unwrap().len()).collect();
         assert!(!files.is_empty(), "{}", target.name);
         bytes += files.iter().sum::<u64>();

@@ -10,12 +10,12 @@ use kmemtrace::documents::leaks::Unjudged;
 use kmemtrace::documents::stacks::StackCounts;
 use kmemtrace::documents::{Body, Head};
 use kmemtrace_abi::clock::Unit;
-use kmemtrace_abi::event::Kind;
 use kmemtrace_abi::kernel::release::Release;
 use kmemtrace_abi::text::escape::escape;
 use kmemtrace_abi::text::units;
 use kmemtrace_abi::trace::TextInfo;
 
+use super::about::About;
 use super::cells::{count, counted, moment};
 use super::options::TableOptions;
 use crate::of_text::with_article;
@@ -58,7 +58,8 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     if let Some(why) = head.trace.lacks_symbols {
         text(&format!("{why}. {NAME_AFTERWARDS}"), options, out)?;
     }
-    if let Some(line) = deferred(&head.trace, body) {
+    let about = About::of(&head.trace, body);
+    if let Some(line) = deferred(&head.trace).filter(|_| about.has_bounds) {
         text(&line, options, out)?;
     }
     if head.query.by.contains(&GroupKey::Cgroup.name()) || options.filters.iter().any(|(name, _)| name == "cgroup") {
@@ -81,11 +82,11 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     for line in unjudged(body, options.time.is_some()) {
         text(line, options, out)?;
     }
-    if options.red_zones > 0 && shows_waste(body) {
+    if options.red_zones > 0 && about.has_waste {
         let caches = counted(options.red_zones as u64, "cache");
         text(&format!("Waste contains red zones: slub_debug is on for {caches}."), options, out)?;
     }
-    for line in untold(&head.trace, body) {
+    for line in untold(&head.trace, about) {
         text(line, options, out)?;
     }
     for line in of_text(&head.trace, body) {
@@ -97,7 +98,7 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
             "By the times at which live blocks were allocated: freed ones are not known, so a rise here is not growth.";
         text(AGES, options, out)?;
     }
-    if has_areas(&head.trace, body) {
+    if about.has_areas {
         text("Rows of vmalloc are address space, not memory.", options, out)?;
     }
     writeln!(out, "{}", parts(&trace(&head.trace, options), options))?;
@@ -110,11 +111,10 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
 }
 
 /// What an input of another program does not tell, and what follows from it.
-fn untold(trace: &TraceMembers<'_>, body: &Body<'_>) -> Vec<&'static str> {
+fn untold(trace: &TraceMembers<'_>, about: About) -> Vec<&'static str> {
     const HASHES_NULL: std::ops::Range<Release> = Release(5, 2, 0)..Release(5, 7, 0);
     let is_hashed = trace.addresses == Some("hashed");
     let hashes_null = trace.kernel.and_then(Release::parse).is_some_and(|release| HASHES_NULL.contains(&release));
-    let is_live = matches!(body, Body::LiveGroups(_) | Body::Live(_));
     [
         (is_hashed, "Addresses are hashed, and two may look the same, so all findings are suspect."),
         (
@@ -122,7 +122,7 @@ fn untold(trace: &TraceMembers<'_>, body: &Body<'_>) -> Vec<&'static str> {
             "This kernel hashes null pointers, too: frees of null count as frees of an address.",
         ),
         (
-            is_live && trace.scope.is_none(),
+            about.has_live && trace.scope.is_none(),
             "The input does not tell whether only some tasks, or allocations that a filter takes, were recorded.",
         ),
     ]
@@ -169,50 +169,13 @@ fn unjudged(body: &Body<'_>, is_window: bool) -> Vec<&'static str> {
     view.unjudged.iter().map(line).collect()
 }
 
-/// True for a view with a column of wasted bytes.
-fn shows_waste(body: &Body<'_>) -> bool {
-    matches!(
-        body,
-        Body::Summary(_)
-            | Body::Sites(_)
-            | Body::Groups(_)
-            | Body::Caches(_)
-            | Body::LiveGroups(_)
-            | Body::Holders(_)
-            | Body::Tree(_)
-    )
-}
-
-/// True for a view that may have rows of vmalloc.
-fn has_areas(trace: &TraceMembers<'_>, body: &Body<'_>) -> bool {
-    let vmalloc = Kind::Vmalloc.name();
-    match body {
-        Body::Tree(view) => view.shows == vmalloc,
-        Body::Holders(view) => view.shows.contains(vmalloc),
-        Body::Account(view) => view.kinds.contains(&vmalloc),
-        Body::Caches(_) | Body::Cross(_) | Body::Failed(_) | Body::Mismatch(_) => false,
-        _ => trace.shows_vmalloc,
-    }
-}
-
-/// Deferred frees that the recording does not have, if a row of `live` or `summary` is an upper bound because of them or of others.
-fn deferred(trace: &TraceMembers<'_>, body: &Body<'_>) -> Option<String> {
+/// Deferred frees that the recording does not have; told if a row is an upper bound because of them or of others.
+fn deferred(trace: &TraceMembers<'_>) -> Option<String> {
     let is_unseen = match trace.deferred {
         Some("unseen") => true,
         Some("partly") => false,
         _ => return None,
     };
-    let has_bounds = match body {
-        Body::Summary(view) => view.rows.iter().any(|row| row.stats.0.is_some_and(|stats| stats.live_is_upper_bound)),
-        Body::LiveGroups(listing) => listing.rows.iter().any(|row| row.live_is_upper_bound),
-        Body::Leaks(view) => view.listing.rows.iter().any(|row| row.live_is_upper_bound),
-        Body::Live(listing) => listing.rows.iter().any(|row| row.live_is_upper_bound),
-        Body::Growth(view) => view.listing.rows.iter().any(|row| row.slices.bound.0),
-        _ => false,
-    };
-    if !has_bounds {
-        return None;
-    }
     if is_unseen {
         const UNSEEN: &str = "Frees by kfree_rcu were not recorded, so rows marked <= may hold freed objects; kmemtraced doctor \
                               prints whether a kernel can record them.";
@@ -397,7 +360,7 @@ fn names(names: &NamesMembers) -> Vec<String> {
 }
 
 fn rejected_files(files: usize) -> Option<String> {
-    (files > 0).then(|| format!("{} of debug information rejected", counted(files as u64, "file")))
+    (files > 0).then(|| format!("{} of names rejected", counted(files as u64, "file")))
 }
 
 /// Live bytes of a tree whose callers are not known.

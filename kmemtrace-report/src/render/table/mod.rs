@@ -1,5 +1,6 @@
 //! Tables for people: the verdict first, bytes before ratios, sums that add up.
 
+mod about;
 mod balance;
 mod caches;
 pub(crate) mod cells;
@@ -99,7 +100,6 @@ pub(crate) fn table(document: &Document<'_>, options: &TableOptions, out: &mut d
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns;
 
     use kmemtrace::documents::head::{CompletenessMembers, Filters, QueryMembers, ToldKeys, TraceMembers};
     use kmemtrace::documents::naming::CallSite;
@@ -112,6 +112,7 @@ mod tests {
     use kmemtrace_abi::clock::{Clock, OrderKey};
 
     use crate::columns::column::Holds;
+    use crate::views::{VIEWS, View};
 
     /// Completeness with this verdict, loss and number of gaps.
     fn completeness(verdict: &'static str, lost: u64, gaps: u64) -> CompletenessMembers<'static> {
@@ -210,8 +211,8 @@ mod tests {
 
     #[test]
     fn every_column_of_a_view_is_explained_and_can_be_told_from_the_others() {
-        for &(view, parts) in columns::VIEWS {
-            for (part, columns) in parts {
+        for View { name: view, columns: parts, .. } in VIEWS {
+            for (part, columns) in *parts {
                 for column in *columns {
                     assert!(column.meaning.ends_with('.'), "{view} {part}: {}", column.title);
                     let same = columns.iter().filter(|other| other.title == column.title).count();
