@@ -215,7 +215,7 @@ pub struct TraceMembers<'a> {
     /// Deferred frees of a kernel that frees them in bulk: `seen`, `partly` or `unseen`; `None` where each has an event of its own, and
     /// where that is not known.
     pub deferred: Option<&'static str>,
-    /// Order key from which deferred frees are seen, if that is known and comes after the first event.
+    /// Order key from which deferred frees are seen, if that is known and comes between the first event and the last.
     #[serde(skip)]
     pub deferred_from: Option<u64>,
     /// Kernel filter on allocation events, if there was one.
@@ -359,7 +359,7 @@ impl<'a> TraceMembers<'a> {
             scope: info.scope.name(),
             deferred: info.deferred.map(|deferred| deferred.name(keys.map(|(first, _)| first))),
             deferred_from: match info.deferred {
-                Some(Deferred::From(from)) if from > first && from != u64::MAX => Some(from),
+                Some(Deferred::From(from)) if from > first && from < last => Some(from),
                 _ => None,
             },
             filtered: info.filter.as_deref(),

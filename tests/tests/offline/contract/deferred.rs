@@ -377,4 +377,7 @@ fn a_document_tells_whether_deferred_frees_were_seen() {
         let seen_later = deferred == "partly" || deferred == "seen";
         assert_eq!(windowed["trace"]["deferred"], if seen_later { json!("seen") } else { deferred }, "{facts:?}");
     }
+    // No window is left behind the last event.
+    let late = text(&["live"], &of((Some(3_500_000_000), Some("6.18.1")), bounded()));
+    assert!(late.contains("from the start, so rows marked <= may hold freed objects.\n"), "{late}");
 }
