@@ -38,6 +38,9 @@ pub(crate) struct FileHeader {
     pub(crate) probe_group: Option<String>,
 }
 
+/// Characters of an event's name in an error: names of the kernel's have a third of them.
+const MAX_EVENT_CHARS: usize = 200;
+
 /// The first block's payload cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeaderError {
@@ -146,7 +149,8 @@ impl FileHeader {
                 Ok(format) => formats.push((system.clone(), format)),
                 Err(error) => {
                     let name = text.lines().next().unwrap_or_default().trim_start_matches("name:").trim();
-                    errors.push(HeaderError::Format(format!("{system}/{name}"), error));
+                    let event = format!("{system}/{name}").chars().take(MAX_EVENT_CHARS).collect();
+                    errors.push(HeaderError::Format(event, error));
                 }
             }
         }
@@ -333,6 +337,15 @@ mod tests {
         assert_eq!(&*comms[&1], b"init");
         assert_eq!(&*comms[&7], b"");
         assert_eq!(comms.len(), 4);
+    }
+
+    #[test]
+    fn an_error_has_the_start_of_a_long_name() {
+        let header = FileHeader { formats: vec![("kmem".to_owned(), "日".repeat(5000))], ..FileHeader::default() };
+        let (formats, errors) = header.event_formats();
+        assert!(formats.is_empty());
+        let said: Vec<String> = errors.iter().map(HeaderError::to_string).collect();
+        assert_eq!(said, [format!("format of kmem/{}: no `name:` line", "日".repeat(195))]);
     }
 
     #[test]
