@@ -5,9 +5,12 @@ mod texts;
 use std::path::Path;
 
 use self::texts::OTHER_TRACER;
+use crate::disk::block::MAGIC;
 
 /// Known formats: offset and bytes of the mark, what the file is, and the remedy.
-const FORMATS: [(usize, &[u8], &str, &str); 28] = [
+const FORMATS: &[(usize, &[u8], &str, &str)] = &[
+    // In an archive, packed, or on standard input: elsewhere it is read.
+    (0, &MAGIC, "a file of a recording", "name the directory that has all files of the recording, unpacked"),
     (0, b"\x17\x08\x44tracing", "a trace.dat of trace-cmd", BY_INPUTS),
     (0, b"PERFILE2", "a perf.data of perf", BY_INPUTS),
     (0, b"2ELIFREP", "a perf.data of perf", BY_INPUTS),

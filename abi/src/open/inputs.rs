@@ -1,5 +1,6 @@
 //! Files of other programs, and packed ones: known by their content, opened once, and held to be read again.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -64,6 +65,15 @@ impl Input {
         let is_control = |byte: &&u8| byte.is_ascii_control() && !b"\n\r\t\x1b".contains(byte);
         !self.sample.is_empty() && self.sample.iter().filter(is_control).count().saturating_mul(20) < self.sample.len()
     }
+
+    /// What a packed file or standard input is, which is not read.
+    fn refusal(&self) -> OpenError {
+        let described = foreign::described(&self.sample);
+        // Standard input is no file that could be described by its path.
+        let is_stdin = self.path == Path::new(STDIN);
+        let what = if is_stdin { "standard input is" } else { "is, when unpacked," };
+        no_trace(&self.path, &format!("{what} {described}"))
+    }
 }
 
 impl Held {
@@ -74,6 +84,10 @@ impl Held {
         let Some(inputs) = inputs.collect::<Result<Option<Vec<Input>>, OpenError>>()? else { return Ok(None) };
         let inputs = inputs.into_iter().map(|input| unarchived(input, options));
         let inputs = inputs.collect::<Result<Vec<_>, OpenError>>()?.concat();
+        // The texts that a recording keeps are no input.
+        if let Some(input) = inputs.iter().find(|input| input.sample.starts_with(&MAGIC)) {
+            return Err(input.refusal());
+        }
         if let [Input { path, file, sample, .. }] = &inputs[..] {
             if trace_dat::begins(sample) {
                 return Ok(Some(Held::TraceDat(path.clone(), Arc::clone(file))));
@@ -113,13 +127,7 @@ impl Held {
             return Err(refusal);
         }
         match inputs.iter().find(|input| input.is_unpacked) {
-            // Standard input is no file that could be described by its path.
-            Some(Input { path, sample, .. }) if path == Path::new(STDIN) => {
-                Err(no_trace(path, &format!("standard input is {}", foreign::described(sample))))
-            }
-            Some(Input { path, sample, .. }) => {
-                Err(no_trace(path, &format!("is, when unpacked, {}", foreign::described(sample))))
-            }
+            Some(input) => Err(input.refusal()),
             None => Ok(None),
         }
     }
@@ -198,8 +206,18 @@ fn unarchived(input: Input, options: &OpenOptions) -> Result<Vec<Input>, OpenErr
         return Ok(vec![input]);
     }
     let is_trace = |sample: &[u8]| trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(TRACER);
-    let is_read = |sample: &[u8]| moment::begins(sample) || is_trace(sample);
+    let has_recording = Cell::new(false);
+    let is_read = |sample: &[u8]| {
+        let is_recording = sample.starts_with(&MAGIC);
+        has_recording.set(has_recording.get() || is_recording);
+        !is_recording && (moment::begins(sample) || is_trace(sample))
+    };
     let members = archive::members(&input.path, &input.file, options.member.as_deref(), &is_read)?;
+    if has_recording.get() {
+        let why = "is an archive with a recording in it: unpack it, and name the recording's directory; or name one of the other files \
+                   with --member";
+        return Err(no_trace(&input.path, why));
+    }
     if members.is_empty() {
         return Ok(vec![input]);
     }

@@ -168,8 +168,8 @@ pub(crate) fn check_unproven(
     let behind = sites.iter().filter(is_behind).count();
     let Some(percent) = too_few(behind, all) else { return Ok(()) };
     let why = format!(
-        "only {percent}% of the trace's {all} call-sites lie behind a function of this System.map: its kernel was another one, or was \
-         moved at boot (KASLR), and the trace does not tell how far; name a copy of /proc/kallsyms of the same boot"
+        "only {percent}% of the trace's {all} call-sites lie behind a function of it: it is of another kernel, or of one that was \
+         elsewhere in memory (KASLR); name a copy of /proc/kallsyms of the same boot"
     );
     Err(NamesError::unusable(path, why))
 }

@@ -208,7 +208,7 @@ fn a_system_map_is_moved_as_the_kernel_of_the_trace() {
     // Without `_text` in the trace it is used as it is, if it holds the call-sites: here it does not.
     let hidden = machine(|machine| machine.hidden_symbols = true);
     let said = refusal(&["sites", "--kallsyms", &map], hidden.path());
-    assert!(said.contains("only 0% of the trace's 2 call-sites lie behind a function of this System.map"), "{said}");
+    assert!(said.contains("only 0% of the trace's 2 call-sites lie behind a function of it"), "{said}");
     let unmoved = Scenario::new(Shape::plain(), 1).kmalloc(1, 0, TEXT + 0x110, 0x1000, (8, 8));
     let unmoved = Directory::new(&trace_dir(&unmoved.finish(), 1));
     assert_eq!(names(&["--kallsyms", &map], unmoved.path()), [(None, Some("open+0x10".to_owned()))]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use kmemtrace_tests::programs::{document, run, run_to, stderr};
+use kmemtrace_tests::programs::{data, document, run, run_to, stderr};
 use kmemtrace_tests::recording::Directory;
 use serde_json::{Value, json};
 
@@ -265,6 +265,26 @@ fn archives_are_read_as_their_members() {
     assert_eq!((objects("kmalloc-64"), objects("kmalloc-1k")), (5513, 5513), "{both:#}");
     let one = document(&["sites", "--member", "slab/kmalloc-64/alloc_traces"], &archive);
     is(row(&one, "symbol", "kstrdup+0x30"), &[("live_objects", json!(101))]);
+}
+
+/// A recording keeps the kernel's texts, as slabinfo, which are not read in its place.
+#[test]
+fn a_packed_recording_is_told_as_such() {
+    let dir = Directory::on_disk();
+    let sample = data("amd64-6.18");
+    let archive = dir.file("recording.tar");
+    let tar = Command::new("tar").arg("-C").arg(&sample).arg("-cf").arg(&archive).arg(".").status().unwrap();
+    assert!(tar.success());
+    for program in ["kmemtrace-report", "kmemtrace-check"] {
+        let said = run(program, &[], &[&archive]);
+        assert!(stderr(3, &said).contains("is an archive with a recording in it: unpack it"), "{said:?}");
+    }
+    for name in ["meta.out", "cpu0.out"] {
+        let packed = dir.file(&format!("{name}.zst"));
+        fs::write(&packed, zstd::bulk::compress(&fs::read(sample.join(name)).unwrap(), 1).unwrap()).unwrap();
+        let said = run("kmemtrace-report", &[], &[&packed]);
+        assert!(stderr(3, &said).contains("is, when unpacked, a file of a recording; name the directory"), "{said:?}");
+    }
 }
 
 #[test]
