@@ -46,7 +46,7 @@ pub(super) struct EventLayout {
     /// The thread id is where the block says.
     pub(super) has_pid: bool,
     /// Words of 8 bytes that tell most of its slots apart: their offsets, and masks of the bytes that fields cover.
-    pub(super) probes: [(usize, u64); 2],
+    pub(super) probes: [(usize, u64); 3],
     /// Slots differ in any word, as stacks do.
     pub(super) is_array: bool,
 }
@@ -142,6 +142,8 @@ impl EventLayout {
         let mut words = own.map(|field| field.offset & !7);
         let first = words.next().unwrap_or(0);
         let second = words.find(|&word| word != first).unwrap_or(first);
+        // A call site asks for the same bytes with and without leave to wait.
+        let third = format.field(profile::GFP).map_or(second, |flags| flags.offset & !7);
         let is_covered = |byte: usize| covered.iter().any(|&(from, to)| (from..to).contains(&byte));
         let probe = |at: usize| {
             (
@@ -151,7 +153,7 @@ impl EventLayout {
                 )),
             )
         };
-        let probes = [probe(first), probe(second)];
+        let probes = [probe(first), probe(second), probe(third)];
         EventLayout {
             extent: covered.iter().map(|&(_, end)| end).max().unwrap_or(0),
             covered,

@@ -8,10 +8,13 @@ const RECENT: usize = 256;
 /// State that both sides keep from record to record of a block.
 #[derive(Debug)]
 pub(super) struct Model {
-    /// Slot that came after two others, by [`Model::context`].
+    /// Slot that came after two others, by their [`Model::context`].
     followers: Box<[u16; FOLLOWERS]>,
-    /// The last slot and the one before it.
-    before: [u16; 2],
+    /// The last slot.
+    last: u16,
+    /// Index of the last two slots in `followers`. A number of its own: the processor waits where two numbers that were written are read
+    /// as one.
+    context: u16,
     /// Recent values, by [`recent_index`].
     recent: Box<[u64; RECENT]>,
     /// Value of the last record that has one.
@@ -25,7 +28,8 @@ impl Model {
     pub(super) fn new() -> Model {
         Model {
             followers: Box::new([0; FOLLOWERS]),
-            before: [0; 2],
+            last: 0,
+            context: 0,
             recent: Box::new([0; RECENT]),
             value: 0,
             pid: [0; 4],
@@ -36,27 +40,21 @@ impl Model {
     pub(super) fn reset(&mut self) {
         self.followers.fill(0);
         self.recent.fill(0);
-        (self.before, self.value, self.pid) = ([0; 2], 0, [0; 4]);
-    }
-
-    #[inline(always)]
-    fn context(&self) -> usize {
-        let [last, before] = self.before.map(usize::from);
-        last.wrapping_mul(64).wrapping_add(before) % FOLLOWERS
+        (self.last, self.context, self.value, self.pid) = (0, 0, 0, [0; 4]);
     }
 
     /// The slot that is expected.
     #[inline(always)]
     pub(super) fn expected(&self) -> u16 {
-        self.followers[self.context()]
+        self.followers[usize::from(self.context) % FOLLOWERS]
     }
 
     /// Takes on the slot of a record.
     #[inline(always)]
     pub(super) fn follow(&mut self, slot: u16) {
-        let context = self.context();
-        self.followers[context] = slot;
-        self.before = [slot, self.before[0]];
+        self.followers[usize::from(self.context) % FOLLOWERS] = slot;
+        self.context = slot.wrapping_mul(64).wrapping_add(self.last);
+        self.last = slot;
     }
 
     /// The recent value of a number.
