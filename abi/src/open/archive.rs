@@ -29,12 +29,12 @@ pub(super) struct Unarchived {
     pub(super) modified: Option<i64>,
 }
 
-/// The members of the archive at `path` that `is_read` is true for, by their first bytes. With `member` that one alone.
+/// The members of the archive at `path` that `is_read` is true for, by their names and first bytes. With `member` that one alone.
 pub(super) fn members(
     path: &Path,
     archive: &File,
     member: Option<&str>,
-    is_read: &dyn Fn(&[u8]) -> bool,
+    is_read: &dyn Fn(&[u8], &[u8]) -> bool,
 ) -> Result<Vec<Unarchived>, OpenError> {
     let mut files = Vec::new();
     // A text inside a member has the member's name and a line.
@@ -65,12 +65,12 @@ fn named(path: &Path, member: &[u8]) -> PathBuf {
 }
 
 /// A member, unpacked, if it is read.
-fn file(archive: &File, member: &tar::Member, is_read: &dyn Fn(&[u8]) -> bool) -> io::Result<Option<File>> {
+fn file(archive: &File, member: &tar::Member, is_read: &dyn Fn(&[u8], &[u8]) -> bool) -> io::Result<Option<File>> {
     let bytes = || spool::ReadAt::from(archive, member.offset).take(member.len);
     let mut sample = Vec::new();
     bytes().take(SAMPLE).read_to_end(&mut sample)?;
     if !spool::is_packed(&sample) {
-        return if is_read(&sample) { spool::copy(&mut bytes()).map(Some) } else { Ok(None) };
+        return if is_read(&member.name, &sample) { spool::copy(&mut bytes()).map(Some) } else { Ok(None) };
     }
     let unpacked = match spool::unpacked(&spool::copy(&mut bytes())?, &sample) {
         Ok(unpacked) => unpacked,
@@ -85,5 +85,5 @@ fn file(archive: &File, member: &tar::Member, is_read: &dyn Fn(&[u8]) -> bool) -
     let Some(unpacked) = unpacked else { return Ok(None) };
     sample.clear();
     spool::ReadAt::new(&unpacked).take(SAMPLE).read_to_end(&mut sample)?;
-    Ok(is_read(&sample).then_some(unpacked))
+    Ok(is_read(&member.name, &sample).then_some(unpacked))
 }

@@ -10,7 +10,7 @@ use super::listing::{io_error, no_trace};
 use super::moment::TextFile;
 use super::options::OpenOptions;
 use super::{
-    archive, event_formats, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat, tracer_stream,
+    archive, event_formats, foreign, ftrace_text, moment, perf_data, regular, spool, trace_dat, tracer_stream, tree,
 };
 use crate::disk::block::MAGIC;
 use crate::trace::{OpenError, Trace};
@@ -207,8 +207,8 @@ fn unarchived(input: Input, options: &OpenOptions) -> Result<Vec<Input>, OpenErr
     }
     let is_trace = |sample: &[u8]| trace_dat::begins(sample) || perf_data::begins(sample) || sample.starts_with(TRACER);
     let has_recording = Cell::new(false);
-    let is_read = |sample: &[u8]| {
-        let is_recording = sample.starts_with(&MAGIC);
+    let is_read = |name: &[u8], sample: &[u8]| {
+        let is_recording = sample.starts_with(&MAGIC) || tree::is_raw(name, sample);
         has_recording.set(has_recording.get() || is_recording);
         !is_recording && (moment::begins(sample) || is_trace(sample))
     };

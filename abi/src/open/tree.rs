@@ -53,6 +53,12 @@ pub(super) fn is_tree(path: &Path) -> bool {
     one_file || path.join("per_cpu").is_dir() || path.join("events").is_dir() || !cpu_dirs(path).is_empty()
 }
 
+/// True for a file of an archive that is the sub-buffers of a CPU, by its name and first bytes.
+#[cfg(feature = "inputs")]
+pub(super) fn is_raw(name: &[u8], sample: &[u8]) -> bool {
+    name.ends_with(RAW.as_bytes()) && !sample.is_empty()
+}
+
 /// Directories `cpuN` that hold a CPU's sub-buffers.
 fn cpu_dirs(dir: &Path) -> Vec<(u32, PathBuf)> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();

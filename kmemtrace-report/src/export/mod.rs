@@ -27,6 +27,13 @@ pub(crate) fn export(request: &Request) -> anyhow::Result<u8> {
     if args.trace_dat_version.is_some() && to != ExportTo::TraceDat {
         anyhow::bail!("export: --trace-dat-version goes with --to trace-dat alone");
     }
+    // The library stores numbers in the byte order of the machine, where Parquet has little endian.
+    if cfg!(target_endian = "big") && is_parquet(to) {
+        anyhow::bail!(
+            "export: Parquet is not written on a big-endian machine: its numbers would be wrong; copy the recording to another machine, \
+             which reads it all the same"
+        );
+    }
     // A saved document has no rows of these formats, and is refused by its name.
     report::saved_document(request)?;
     let job = Job::new(request);
@@ -42,4 +49,9 @@ pub(crate) fn export(request: &Request) -> anyhow::Result<u8> {
         ExportTo::ParquetEvents => parquet::events(&job),
         ExportTo::TraceDat => trace_dat::trace_dat(&job, args.trace_dat_version.unwrap_or(TraceDatVersion::V6)),
     }
+}
+
+fn is_parquet(to: ExportTo) -> bool {
+    use ExportTo::{ParquetEvents, ParquetLeaks, ParquetObjects, ParquetSites};
+    matches!(to, ParquetSites | ParquetLeaks | ParquetObjects | ParquetEvents)
 }

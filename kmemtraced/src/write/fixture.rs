@@ -9,6 +9,7 @@ use kmemtrace_abi::event::StreamItem;
 use kmemtrace_abi::fault::Verdict;
 use kmemtrace_abi::kernel::stats::Stats;
 use kmemtrace_abi::stream::report::FileReport;
+use kmemtrace_abi::target::{Endian, Target};
 use kmemtrace_abi::trace::Trace;
 use kmemtrace_tests::generate::{Options, Random, Shape, Workload, pages::Encoder, workload};
 use zerocopy::FromBytes;
@@ -117,7 +118,9 @@ pub(super) fn closed(changes: ForeignChanges) -> ForeignChanges {
 }
 
 pub(crate) fn one_cpu() -> Workload {
-    workload(1, &Options::plain(Shape::plain(), 1, 3000))
+    // A recorder writes the byte order of its machine.
+    let target = Target { endian: Endian::NATIVE, word_bytes: 8 };
+    workload(1, &Options::plain(Shape { target, ..Shape::plain() }, 1, 3000))
 }
 
 /// File of a CPU's events on such a disk, a block for every few sub-buffers; its outcome, and the number of events.

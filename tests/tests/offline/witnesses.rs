@@ -267,7 +267,7 @@ fn archives_are_read_as_their_members() {
     is(row(&one, "symbol", "kstrdup+0x30"), &[("live_objects", json!(101))]);
 }
 
-/// A recording keeps the kernel's texts, as slabinfo, which are not read in its place.
+/// A recording keeps the kernel's texts, as slabinfo, which are not read in its place. A capture has them beside it.
 #[test]
 fn a_packed_recording_is_told_as_such() {
     let dir = Directory::on_disk();
@@ -275,8 +275,14 @@ fn a_packed_recording_is_told_as_such() {
     let archive = dir.file("recording.tar");
     let tar = Command::new("tar").arg("-C").arg(&sample).arg("-cf").arg(&archive).arg(".").status().unwrap();
     assert!(tar.success());
-    for program in ["kmemtrace-report", "kmemtrace-check"] {
-        let said = run(program, &[], &[&archive]);
+    let capture = data("tree-stacks-amd64-6.1.tar.zst");
+    for (program, archive) in [
+        ("kmemtrace-report", &archive),
+        ("kmemtrace-check", &archive),
+        ("kmemtrace-report", &capture),
+        ("kmemtrace-check", &capture),
+    ] {
+        let said = run(program, &[], &[archive]);
         assert!(stderr(3, &said).contains("is an archive with a recording in it: unpack it"), "{said:?}");
     }
     for name in ["meta.out", "cpu0.out"] {
