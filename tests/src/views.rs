@@ -50,6 +50,12 @@ pub fn events(trace: &Path) -> Vec<Value> {
     json_lines(&printed("events", trace))
 }
 
+/// Lines of `events` of one thread. A recording of a machine at work has millions of others.
+pub fn events_of(trace: &Path, thread: i64) -> Vec<Value> {
+    let lines = run_to(0, "kmemtrace-report", &["events", "--format", "json", "--pid", &thread.to_string()], &[trace]);
+    json_lines(&lines).into_iter().filter(|event| event["pid"] == thread).collect()
+}
+
 /// Expected document of every view without options, and the expected lines of `events`.
 pub fn expected(known: &Known) -> (Vec<(&'static str, Value)>, Vec<Value>) {
     let pairs = pairs::pairs(known);

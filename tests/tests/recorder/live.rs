@@ -171,15 +171,10 @@ fn pid_of(stdout: &[u8]) -> i64 {
     text.lines().next().unwrap_or_default().parse().unwrap()
 }
 
-/// Events of a process; for one with several threads, of its first thread only.
-fn events_of(trace: &Path, pid: i64) -> Vec<Value> {
-    views::events(trace).into_iter().filter(|event| event["pid"] == pid).collect()
-}
-
 /// Number of allocations that a process made for `vectors` iovecs.
 fn iovecs_of(trace: &Path, pid: i64, vectors: usize) -> usize {
     let bytes = vectors * load::VECTOR_BYTES;
-    events_of(trace, pid).iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count()
+    views::events_of(trace, pid).iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).count()
 }
 
 fn known_allocations_are_all_recorded() -> Result<(), Skip> {
@@ -189,7 +184,7 @@ fn known_allocations_are_all_recorded() -> Result<(), Skip> {
     let recorder = Recorder::start(&[]);
     let pid = run_load(&["iov", &COUNT.to_string(), &VECTORS.to_string()]);
     let trace = recorder.stop_whole();
-    let events = events_of(&trace.file("trace"), pid);
+    let events = views::events_of(&trace.file("trace"), pid);
     let bytes = VECTORS * load::VECTOR_BYTES;
     let made: Vec<_> = events.iter().filter(|e| e["event"] == "kmalloc" && e["requested"] == bytes).collect();
     assert_eq!(made.len(), COUNT);

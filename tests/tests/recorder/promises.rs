@@ -79,9 +79,8 @@ fn an_event_stays_unread_no_longer_than_flush_says() -> Result<(), Skip> {
         let ended = recorder.kill();
         let bytes = VECTORS * load::VECTOR_BYTES;
         let thread = i64::from(rustix::thread::gettid().as_raw_nonzero().get());
-        let is_ours =
-            |event: &&Value| event["event"] == "kmalloc" && event["requested"] == bytes && event["pid"] == thread;
-        let found = views::events(&ended.trace()).iter().filter(is_ours).count();
+        let is_ours = |event: &&Value| event["event"] == "kmalloc" && event["requested"] == bytes;
+        let found = views::events_of(&ended.trace(), thread).iter().filter(is_ours).count();
         assert_eq!(found, COUNT, "{options:?}: events in the files {flush} ms after the last one");
     }
     Ok(())
@@ -541,8 +540,8 @@ fn interrupts_on_the_recorders_threads_are_recorded() -> Result<(), Skip> {
     let pid = i64::from(recorder.pid());
     run_to(0, "kmemload", &["rounds", "500"], &[]);
     let ended = recorder.stop();
-    let tids = views::events(&ended.trace()).iter().filter(|event| event["pid"] == pid).count();
-    assert!(tids > 0, "events of the recorder's main thread are in the trace");
+    let events = views::events_of(&ended.trace(), pid);
+    assert!(!events.is_empty(), "events of the recorder's main thread are in the trace");
     Ok(())
 }
 
