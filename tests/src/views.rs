@@ -50,7 +50,7 @@ pub fn events(trace: &Path) -> Vec<Value> {
     json_lines(&printed("events", trace))
 }
 
-/// Lines of `events` of one thread. A recording of a machine at work has millions of others.
+/// Lines of `events` of one thread: a recording of a busy machine has millions of others.
 pub fn events_of(trace: &Path, thread: i64) -> Vec<Value> {
     let lines = run_to(0, "kmemtrace-report", &["events", "--format", "json", "--pid", &thread.to_string()], &[trace]);
     json_lines(&lines).into_iter().filter(|event| event["pid"] == thread).collect()

@@ -142,7 +142,7 @@ impl EventLayout {
         let mut words = own.map(|field| field.offset & !7);
         let first = words.next().unwrap_or(0);
         let second = words.find(|&word| word != first).unwrap_or(first);
-        // A call site asks for the same bytes with and without leave to wait.
+        // A call site may ask for the same bytes with GFP_KERNEL and with GFP_ATOMIC.
         let third = format.field(profile::GFP).map_or(second, |flags| flags.offset & !7);
         let is_covered = |byte: usize| covered.iter().any(|&(from, to)| (from..to).contains(&byte));
         let probe = |at: usize| {

@@ -22,12 +22,15 @@ mod error;
 mod layout;
 mod model;
 mod notes;
+mod output;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use self::decoder::Decoder;
 pub(crate) use self::decoder::Found;
-pub use self::encoder::{Encoder, Limits};
+pub use self::encoder::Encoder;
 pub use self::error::CodecError;
 pub use self::layout::EventLayouts;
+pub use self::slots::Limits;

@@ -12,8 +12,7 @@ pub(super) struct Model {
     followers: Box<[u16; FOLLOWERS]>,
     /// The last slot.
     last: u16,
-    /// Index of the last two slots in `followers`. A number of its own: the processor waits where two numbers that were written are read
-    /// as one.
+    /// Index of the last two slots in `followers`, kept as one number: a load that spans two recent stores stalls.
     context: u16,
     /// Recent values, by [`recent_index`].
     recent: Box<[u64; RECENT]>,

@@ -27,7 +27,7 @@ pub(crate) fn export(request: &Request) -> anyhow::Result<u8> {
     if args.trace_dat_version.is_some() && to != ExportTo::TraceDat {
         anyhow::bail!("export: --trace-dat-version goes with --to trace-dat alone");
     }
-    // The library stores numbers in the byte order of the machine, where Parquet has little endian.
+    // The crate writes numbers in the machine's byte order; Parquet is little endian.
     if cfg!(target_endian = "big") && is_parquet(to) {
         anyhow::bail!(
             "export: Parquet is not written on a big-endian machine: its numbers would be wrong; copy the recording to another machine, \

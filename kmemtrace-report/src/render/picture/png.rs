@@ -20,7 +20,7 @@ const STRIPES: u32 = 12;
 /// # Errors
 /// Errors of the output, and one of the kind `InvalidInput` for a picture that is too large.
 pub(crate) fn png(drawing: &Drawing, font: &Font, out: &mut dyn Write) -> io::Result<()> {
-    // The library's tables of coverage break there, which ends the program (tiny-skia 0.12, s390x).
+    // tiny-skia 0.12 panics there (seen on s390x).
     if cfg!(target_endian = "big") {
         let why = "PNG is not drawn on a big-endian machine: name a file that ends with .svg, or copy the recording to another machine";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
