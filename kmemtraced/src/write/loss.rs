@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn the_end_tells_whether_a_mark_lacks_its_count() {
-        let shape = Shape::plain();
+        let shape = one_cpu().shape;
         let page = |missed: Option<Missed>| {
             let (bytes, trimmed) = SubBufferWriter::new(&shape, 1000).finish(missed);
             data(&bytes[..trimmed])
