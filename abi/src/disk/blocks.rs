@@ -611,6 +611,10 @@ impl BlockReader {
             return Err(self.end_of_file(damage_before, faults));
         }
         if self.ended {
+            if self.window.only_zeros_left() {
+                faults(zero_tail(offset, offset));
+                return Err(Ending::Cut);
+            }
             faults(fault(Code::AfterEnd, offset, None, "the end block is followed by more bytes".into()));
             return Err(Ending::Damaged);
         }
@@ -765,8 +769,7 @@ impl BlockReader {
         if self.window.only_zeros_left()
             && (prefix == 0 || self.window.offset().saturating_sub(zeros_from) >= SECTOR as u64)
         {
-            let message = format!("nothing but zeros from byte {zeros_from} on; every earlier block is whole");
-            faults(fault(Code::ZeroTail, offset, None, message));
+            faults(zero_tail(offset, zeros_from));
             return Some(Ending::Cut);
         }
         if self.window.offset() == offset {
@@ -820,6 +823,12 @@ fn bytes_there(there: u64, of: Option<usize>) -> String {
         Some(of) => format!("{there} of its {of} bytes are there"),
         None => format!("{there} of its bytes are there"),
     }
+}
+
+/// A file that ends in zeros: those behind `offset`, but for what of a header may stand before `zeros_from`.
+fn zero_tail(offset: u64, zeros_from: u64) -> Fault {
+    let message = format!("nothing but zeros from byte {zeros_from} on; every earlier block is whole");
+    fault(Code::ZeroTail, offset, None, message)
 }
 
 fn fault(code: Code, offset: u64, block: Option<u64>, message: String) -> Fault {

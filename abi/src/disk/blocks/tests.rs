@@ -407,6 +407,14 @@ fn bytes_behind_the_end_block_are_told() {
     let seen = Seen::parts(&[&data(0), &end(1), b"x"]);
     assert_eq!((seen.numbers(), seen.ending), (vec![(0, false), (1, false)], Ending::Damaged));
     assert_eq!(seen.found(), [(Code::AfterEnd, 105 + 96, None)]);
+    // Zeros are what a copy in whole sectors leaves.
+    for zeros in [1, 300, 5000] {
+        let seen = Seen::parts(&[&data(0), &end(1), &vec![0; zeros]]);
+        assert_eq!((seen.numbers(), seen.ending), (vec![(0, false), (1, false)], Ending::Cut));
+        assert_eq!(seen.found(), [(Code::ZeroTail, 105 + 96, None)]);
+    }
+    let seen = Seen::parts(&[&data(0), &end(1), &[0; 300], b"x"]);
+    assert_eq!((seen.found(), seen.ending), (vec![(Code::AfterEnd, 105 + 96, None)], Ending::Damaged));
 }
 
 #[test]
