@@ -10,8 +10,8 @@ use crate::capabilities::Kept;
 use crate::role::Role;
 
 /// Files and folders that each reader opens: its own state (the budget of memory reads that), the machine's memory, its limits (the
-/// number of threads), and time zones.
-const ALWAYS: [&str; 9] = [
+/// number of threads), time zones, and where random numbers come from (the second, which tells when it is ready, in static programs).
+const ALWAYS: [&str; 10] = [
     "/proc/self",
     "/proc/meminfo",
     "/proc/sys/kernel/random/boot_id",
@@ -21,6 +21,7 @@ const ALWAYS: [&str; 9] = [
     "/usr/share/lib/zoneinfo",
     "/etc/zoneinfo",
     "/dev/urandom",
+    "/dev/random",
 ];
 /// Folder of temporary files where TMPDIR names none.
 const TEMPORARY: &str = "/var/tmp";

@@ -7,7 +7,7 @@ use memchr::memmem;
 
 use crate::trace::{MADE_UP, WITHOUT_OFFSET, is_made_up};
 
-/// Limit of a function's size: a text may claim any.
+/// Limit of a function's size, in bytes: a text may claim any.
 const MAX_BYTES: u64 = 1 << 24;
 /// Bytes of a page, as readers of symbols have it.
 const PAGE: u64 = 4096;
@@ -32,7 +32,7 @@ pub(crate) enum Frame<'l> {
 
 const NO_SIZE: u64 = u64::MAX;
 
-/// Range of a function: return addresses are above `begin`, and at most `begin + bytes`.
+/// Range of a function: from `begin` to `begin + bytes`, both included.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     begin: u64,
@@ -81,9 +81,12 @@ impl Symbols {
             Frame::Name { name, module } => {
                 self.range(name, module, (0, NO_SIZE)).map_or(0, |begin| begin.saturating_add(1))
             }
+            // No function is that long: an address beyond all symbols that the kernel keeps counts from the last one.
+            Frame::Function { name, offset, module, .. } if offset > MAX_BYTES => {
+                let name = [name, format!("+{offset:#x}").as_bytes()].concat();
+                self.address(Frame::Name { name: &name, module })
+            }
             Frame::Function { name, offset, size, module } => {
-                // Return addresses are looked up at the address less one: one at the function's first byte counts as at its second.
-                let offset = offset.clamp(1, MAX_BYTES);
                 let begin = self.range(name, module, (offset, size.clamp(offset, MAX_BYTES)));
                 begin.map_or(0, |begin| begin.saturating_add(offset))
             }
@@ -137,7 +140,7 @@ impl Symbols {
 
     /// Addresses of other symbols, which have these [`Symbols::begins`], as addresses of these.
     pub(super) fn moved(&mut self, (other, begins): (&Symbols, &BTreeMap<u64, &[u8]>), address: u64) -> u64 {
-        let found = begins.range(..address).next_back().filter(|_| is_made_up(address) && address < MADE_UP.end);
+        let found = begins.range(..=address).next_back().filter(|_| is_made_up(address) && address < MADE_UP.end);
         let Some((begin, key)) = found else { return address };
         if let Some((file, line)) = other.sources.get(&address) {
             let mut parts = key.rsplitn(3, |byte| *byte == b'\n');
@@ -251,7 +254,7 @@ impl Symbols {
             self.add_symbol(end, b'd', b"_end", module.as_deref());
         }
         for (area, taken) in [(MADE_UP, self.taken), (WITHOUT_OFFSET, self.taken_without_offset)] {
-            self.add_line(area.start.saturating_add(taken), b"_end", None);
+            self.add_symbol(area.start.saturating_add(taken), b'd', b"_end", None);
         }
         self.lines
     }
@@ -320,6 +323,28 @@ mod tests {
     }
 
     #[test]
+    fn call_sites_keep_their_offsets() {
+        let mut symbols = Symbols::default();
+        let frame = |name: &'static [u8], offset| Frame::Function { name, offset, size: 0, module: None };
+        let mut addresses = vec![symbols.address(Frame::Name { name: b"foo", module: None })];
+        for (name, offset) in
+            [(b"foo", 0), (b"foo", 1), (b"bar", 0), (b"foo", MAX_BYTES), (b"foo", MAX_BYTES + 1), (b"foo", 1 << 40)]
+        {
+            addresses.push(symbols.address(frame(name, offset)));
+            assert_eq!(symbols.address(frame(name, offset)), addresses[addresses.len() - 1]);
+        }
+        // Those of other symbols have the same places in these.
+        let mut others = Symbols::default();
+        others.address(frame(b"other", 7));
+        let moved: HashSet<u64> =
+            addresses.iter().map(|address| others.moved((&symbols, &symbols.begins()), *address)).collect();
+        assert_eq!((moved.len(), addresses.iter().collect::<HashSet<_>>().len()), (7, 7));
+        assert_eq!(others.moved((&symbols, &symbols.begins()), addresses[1]), others.address(frame(b"foo", 0)));
+        let lines = String::from_utf8(symbols.into_kallsyms()).unwrap();
+        assert!(lines.contains(" foo+0x1000001\n") && lines.contains(" foo+0x10000000000\n"), "{lines}");
+    }
+
+    #[test]
     fn a_function_keeps_its_range() {
         let mut symbols = Symbols::default();
         let frame = |name: &'static [u8], offset, module| Frame::Function { name, offset, size: 0x20, module };
@@ -330,7 +355,7 @@ mod tests {
         let lines = String::from_utf8(symbols.into_kallsyms()).unwrap();
         assert_eq!(
             lines,
-            "4000000000000000 t foo\n4000000000000021 t foo\t[bar]\n4000000000000042 t _end\n4000000080000000 t _end\n"
+            "4000000000000000 t foo\n4000000000000021 t foo\t[bar]\n4000000000000042 d _end\n4000000080000000 d _end\n"
         );
     }
 }

@@ -398,7 +398,7 @@ impl Select {
     /// True for a row that the filters take; those on objects were refused.
     fn takes_row(&self, kind: Kind, symbols: &Symbols, place: &Place) -> bool {
         let (symbol, module) = (function(symbols), symbols.2.as_deref());
-        let symbol = symbol.map(|(name, offset)| Symbol { name, offset, module, is_gone: false });
+        let symbol = symbol.map(|(name, offset)| Symbol { name, offset: Some(offset), module, is_gone: false });
         let owner = match (module, &symbol) {
             (Some(module), _) => SiteOwner::Module(module),
             (None, Some(_)) => SiteOwner::Kernel,

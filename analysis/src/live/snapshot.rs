@@ -79,8 +79,8 @@ pub enum LiveKey {
 pub struct LiveSymbol {
     /// Name, any bytes.
     pub name: Box<[u8]>,
-    /// Distance from the function's start, in bytes.
-    pub offset: u64,
+    /// Distance from the function's start, in bytes; `None` where it is not known.
+    pub offset: Option<u64>,
     /// Module, any bytes; `None` for the kernel.
     pub module: Option<Box<[u8]>>,
 }

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use kmemtrace_abi::kernel::kallsyms::{hex, parts};
 use kmemtrace_abi::memory;
 use kmemtrace_abi::text::cut::{MAX_NAME_BYTES, cut};
-use kmemtrace_abi::trace::{HANDLES, NO_SITE, WITHOUT_OFFSET};
+use kmemtrace_abi::trace::{HANDLES, MADE_UP, NO_SITE, WITHOUT_OFFSET};
 use memchr::{memchr, memchr_iter};
 
 /// Text of symbols and modules, indexed by address.
@@ -109,8 +109,8 @@ impl<'a> SiteOwner<'a> {
 pub struct Symbol<'a> {
     /// Name of the function, any bytes.
     pub name: &'a [u8],
-    /// Distance from the function's start to the call-site, in bytes; 0 where the input does not give it.
-    pub offset: u64,
+    /// Distance from the function's start to the call-site, in bytes; `None` where the input does not give it.
+    pub offset: Option<u64>,
     /// Module of the function; `None` for the kernel itself.
     pub module: Option<&'a [u8]>,
     /// True where the module was gone at the end of the recording.
@@ -180,7 +180,8 @@ impl Symbolizer {
             let (line, len) = first_line(rest);
             if let Some((address, kind, name)) = parts(line) {
                 // Zero is what an unprivileged reader sees in place of every address.
-                if address != 0 && !is_mapping(name) {
+                // A text may name any symbol as a function of a stack.
+                if address != 0 && (MADE_UP.contains(&address) || !is_mapping(name)) {
                     entries.push(SymbolEntry { address, line: at as u32, is_code: is_code(kind, name) });
                 }
             }
@@ -295,9 +296,10 @@ impl Symbolizer {
 
     /// The function with the call instruction that returns to `call_site`.
     ///
-    /// A call-site is a return address: after a call that never returns it is already the next function's.
+    /// A call-site is a return address: after a call that never returns it is already the next function's. What a text says of its
+    /// functions holds as it is.
     pub fn lookup(&self, call_site: u64) -> Option<Symbol<'_>> {
-        let target = call_site.checked_sub(1)?;
+        let target = if MADE_UP.contains(&call_site) { call_site } else { call_site.checked_sub(1)? };
         let after = self.entries.partition_point(|e| e.address <= target);
         let before = self.entries.get(..after)?;
         let address = before.last()?.address;
@@ -310,7 +312,7 @@ impl Symbolizer {
             return None;
         }
         let is_gone = line.module.is_some_and(|module| self.is_gone(module, target));
-        let offset = if WITHOUT_OFFSET.contains(&call_site) { 0 } else { call_site.saturating_sub(address) };
+        let offset = call_site.checked_sub(address).filter(|_| !WITHOUT_OFFSET.contains(&call_site));
         Some(Symbol { name: line.name, offset, module: line.module, is_gone })
     }
 
@@ -370,9 +372,9 @@ impl Symbol<'_> {
     }
 }
 
-/// `name+0x1f`; the name alone where the offset is 0, which no call has.
-pub(crate) fn with_offset(name: &[u8], offset: u64) -> Vec<u8> {
-    let offset = if offset == 0 { String::new() } else { format!("+{offset:#x}") };
+/// `name+0x1f`; the name alone where the offset is not known.
+pub(crate) fn with_offset(name: &[u8], offset: Option<u64>) -> Vec<u8> {
+    let offset = offset.map_or_else(String::new, |offset| format!("+{offset:#x}"));
     [name, offset.as_bytes()].concat()
 }
 

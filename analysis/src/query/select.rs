@@ -294,7 +294,7 @@ impl Site {
             Site::Address(address) => *address == call_site,
             Site::Symbol { name, offset, module } => symbol.is_some_and(|s| {
                 name.matches(s.name)
-                    && offset.is_none_or(|o| o == s.offset)
+                    && offset.is_none_or(|o| Some(o) == s.offset)
                     && module.as_ref().is_none_or(|m| s.module.is_some_and(|n| m.matches(n)))
             }),
         }

@@ -11,7 +11,7 @@ use kmemtrace::{
 use kmemtrace_abi::disk::block::item;
 use kmemtrace_abi::kernel::kallsyms::parts;
 use kmemtrace_abi::target::Endian;
-use kmemtrace_abi::trace::WITHOUT_OFFSET;
+use kmemtrace_abi::trace::MADE_UP;
 
 use crate::fuzz::target::{Target, choice, with_choice};
 use crate::fuzz::{mutate, read};
@@ -78,12 +78,11 @@ fn run_kallsyms(input: &[u8]) {
             let owner = symbolizer.owner(site);
             assert!(!owner.name().is_empty() || owner.module().is_some_and(<[u8]>::is_empty));
             let Some(symbol) = symbolizer.lookup(site) else { continue };
-            if WITHOUT_OFFSET.contains(&site) || symbol.name.starts_with(b"$") {
-                continue;
-            }
+            let Some(offset) = symbol.offset.filter(|_| !symbol.name.starts_with(b"$")) else { continue };
             // The nearest symbol below, or at the call, and no other.
-            let start = site - symbol.offset;
-            let (nearest, names) = known.range(..site).next_back().expect("a symbol that is found is listed");
+            let start = site - offset;
+            let last = if MADE_UP.contains(&site) { site } else { site - 1 };
+            let (nearest, names) = known.range(..=last).next_back().expect("a symbol that is found is listed");
             assert_eq!(*nearest, start, "{site:#x}");
             let is_listed = |name: &&[u8]| name.starts_with(symbol.name) || symbol.name.starts_with(name);
             assert!(names.iter().any(is_listed), "{site:#x}: {}", symbol.name.escape_ascii());

@@ -49,7 +49,7 @@ pub(super) struct Cache {
 enum Lists {
     Allocations,
     Frees,
-    /// The file's name does not tell: a site that is not known is one of a free.
+    /// The file's name does not tell.
     #[default]
     Unknown,
 }
@@ -186,6 +186,8 @@ pub(super) struct AllocTraces {
     tells_waste: bool,
     has_rows: bool,
     has_stacks: bool,
+    /// A site is not known: one of a free, unless a line tells what an allocation wastes.
+    lacks_site: bool,
     is_refused: bool,
 }
 
@@ -205,8 +207,8 @@ impl AllocTraces {
     fn begin(&mut self, line: &Line<'_>, out: &mut dyn Out) {
         match self.cache.lists {
             Lists::Frees => self.refuse(out),
-            Lists::Unknown if line.site.is_none() => self.refuse(out),
-            _ => {}
+            Lists::Unknown => self.lacks_site |= line.site.is_none(),
+            Lists::Allocations => {}
         }
         let row = Row {
             site: line.site.map(|frame| out.address(frame)),
@@ -313,6 +315,9 @@ impl Reader for AllocTraces {
         }
         self.close(out);
         self.release(out);
+        if self.lacks_site && !self.tells_waste {
+            self.refuse(out);
+        }
     }
 
     fn form(&self) -> Option<FormName> {
@@ -402,6 +407,9 @@ mod tests {
         assert!(is_refused("/sys/kernel/debug/slab/kmalloc-64/free_traces", STACKS, None));
         assert!(is_refused("old-free_calls.txt", LINES, None));
         assert!(is_refused("kmalloc-64.txt", unknown, None));
+        // Objects of the early boot have no site, and only allocations waste memory.
+        let wasteful = format!("{unknown}      1 kstrdup+0x30/0x58 waste=64/64 age=1 pid=1\n");
+        assert!(!is_refused("kmalloc-64.txt", &wasteful, None));
         assert!(is_refused("alloc_traces", STACKS, Some("free_traces")));
         assert!(!is_refused("alloc_traces", unknown, None));
         assert!(!is_refused("free_traces", STACKS, Some("alloc_traces")));

@@ -57,6 +57,8 @@ struct Door<'a> {
     has_begun: bool,
     /// Before that: the latest lines are frames.
     is_behind_frames: bool,
+    /// The latest line stands behind a date and a time of day.
+    is_stamped: bool,
     /// Number and offset of the line.
     at: (u64, u64),
 }
@@ -96,6 +98,7 @@ pub(super) fn read(lines: &mut Lines, about: About<'_>) -> io::Result<Vec<Text>>
         is_apart: false,
         has_begun: false,
         is_behind_frames: false,
+        is_stamped: false,
         at: (0, 0),
     };
     let mut scratch = Vec::new();
@@ -143,14 +146,16 @@ impl Door<'_> {
     }
 
     fn take(&mut self, line: &Line<'_>, scratch: &mut Vec<u8>) {
-        let cleaned = noise::clean(line.bytes, scratch);
+        let cleaned = self.unless_stamp(noise::clean(line.bytes, scratch), line.bytes);
         let is_taken = self.offer(cleaned);
         self.note_frame(cleaned, is_taken);
         if is_taken {
             self.note_time(line);
             return;
         }
-        if let Some(date) = dates::of_line(line.bytes).or_else(|| dates::of_line(cleaned)) {
+        let date =
+            if cleaned.is_empty() { None } else { dates::of_line(line.bytes).or_else(|| dates::of_line(cleaned)) };
+        if let Some(date) = date {
             self.before.date = Some(date);
             self.is_apart = true;
             return;
@@ -169,6 +174,18 @@ impl Door<'_> {
             }
             None => self.skip_unless_known(cleaned),
         }
+    }
+
+    /// The line; nothing where it is a stamp alone between lines that have such a one: `date` prints it among lines without.
+    fn unless_stamp<'l>(&mut self, line: &'l [u8], stamped: &[u8]) -> &'l [u8] {
+        if !noise::has_form(stamped, b"0000-00-00 00:00:00") {
+            self.is_stamped = false;
+        } else if dates::of_line(line).is_none() {
+            self.is_stamped = true;
+        } else if self.is_stamped {
+            return b"";
+        }
+        line
     }
 
     /// Notes frames before the first block of all: they are of a block whose begin is missing, if no other line stands between.

@@ -14,6 +14,7 @@ use crate::trace::is_made_up;
 ///  [<ffffffff81234567>] example_open+0x1c/0x40 [exampledrv]   kernel, to Linux 4.8
 ///  0xffffffffc0a01234                                         kernel, of a module that is gone
 ///   example_open+0x1c [exampledrv]                            crash
+///   ffffffffc0a01234                                          crash, of a module that is gone
 ///    0xffffffff81234567 <example_open+28>:   mov …            gdb
 /// #0  example_open (drivers/x.c:12:3)                         drgn
 ///  example_open (drivers/x.c:12) exampledrv                   scripts/decode_stacktrace.sh
@@ -30,6 +31,9 @@ pub(super) fn frame(line: &[u8]) -> Option<Frame<'_>> {
         }
         [b'[', ..] => behind_address(text),
         [b'0', ..] => of_address(text),
+        _ if text.len() == 16 && hexadecimal(text).is_some_and(|address| !is_made_up(address)) => {
+            hexadecimal(text).map(Frame::Address)
+        }
         _ => place(text, false),
     }
 }
@@ -215,6 +219,8 @@ mod tests {
             ("#0  example_open+0x1c/0x40", function(0x40)),
             ("#1  0xffffffff81234567", Some(Frame::Address(0xffff_ffff_8123_4567))),
             (" 0xffffffffc0a01234", Some(Frame::Address(0xffff_ffff_c0a0_1234))),
+            ("  ffffffffc0a01234", Some(Frame::Address(0xffff_ffff_c0a0_1234))),
+            ("ffffffffc0a0123", None),
             ("   0xffffffff81234567 <example_open+28>:\tmov    %rax,%rbx", placed(0xffff_ffff_8123_4567, None)),
             ("   0xffffffff81234567:\tmov    %rax,%rbx", Some(Frame::Address(0xffff_ffff_8123_4567))),
             (" [<ffffffff81234567>] example_open+0x1c/0x40 [exampledrv]", placed(0xffff_ffff_8123_4567, module)),

@@ -50,6 +50,8 @@ struct Object {
     comm: Option<Vec<u8>>,
     has_backtrace: bool,
     stack: Vec<u64>,
+    /// Frames that follow are of a call trace that the log has next.
+    has_all: bool,
 }
 
 impl Object {
@@ -97,9 +99,14 @@ impl Kmemleak {
         if line.starts_with(b"hex dump (") || is_hex_dump(line) {
             return true;
         }
+        if places::begins_trace(line)
+            && let Some(object) = &mut self.open
+        {
+            object.has_all = true;
+        }
         let Some(frame) = places::frame(line) else { return false };
         match &mut self.open {
-            Some(object) if object.stack.len() < MAX_FRAMES => object.stack.push(out.address(frame)),
+            Some(object) if object.stack.len() < MAX_FRAMES && !object.has_all => object.stack.push(out.address(frame)),
             None if !self.has_objects => {
                 self.has_objects = true;
                 out.trouble(Trouble::Cut("begins inside an object"));
@@ -138,7 +145,7 @@ impl Reader for Kmemleak {
             match first {
                 Ok([address, size]) => {
                     let (pid, comm, has_backtrace, stack) = (None, None, false, Vec::new());
-                    self.open = Some(Object { address, size, pid, comm, has_backtrace, stack });
+                    self.open = Some(Object { address, size, pid, comm, has_backtrace, stack, has_all: false });
                 }
                 Err(reason) => out.trouble(Trouble::SkippedBlock(reason)),
             }
@@ -204,6 +211,8 @@ mod tests {
         assert_eq!((new.allocated, new.stack[1].as_str()), (Some(8), "0xffffffffc0a01234"));
         let of_log: String = OLD.lines().map(|line| format!("kmemleak: {line}\n")).collect();
         assert_eq!(told(&of_log).entries, told(OLD).entries);
+        let trace = "CPU: 1 PID: 77 Comm: example\nCall Trace:\n dump_stack+0x1c/0x40\n";
+        assert_eq!(told(&[OLD, trace].concat()).entries, told(OLD).entries);
     }
 
     #[test]

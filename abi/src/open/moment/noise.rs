@@ -164,17 +164,28 @@ pub(super) fn is_weekday(text: &[u8]) -> bool {
     [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"].iter().any(|day| text.starts_with(*day))
 }
 
-/// Text behind `host kernel: ` or `kernel: `, which follows a time.
+/// Text behind `kernel: `, `host kernel: ` or `host kern.warn kernel: `, which follows a time.
 fn behind_host(text: &[u8]) -> &[u8] {
-    let host = text.iter().take(64).position(|&byte| byte == b' ').filter(|&end| end > 0);
-    let behind = host.and_then(|end| around(text, end, 1)).map(|(_, behind)| behind);
-    behind_kernel(text).or_else(|| behind_kernel(behind?)).unwrap_or(text)
+    let mut rest = text;
+    for _ in 0..2 {
+        if let Some(behind) = behind_kernel(rest) {
+            return behind;
+        }
+        let end = rest.iter().take(64).position(|&byte| byte == b' ').filter(|&end| end > 0);
+        let Some((_, behind)) = end.and_then(|end| around(rest, end, 1)) else { return text };
+        rest = behind;
+    }
+    behind_kernel(rest).unwrap_or(text)
 }
 
-/// Text behind `kernel: ` or `kernel[12]: `.
+/// Text behind `kernel: `, `kernel[12]: ` or `kernel - - - ` (RFC 5424). The last blank of an empty line may have been cut off.
 fn behind_kernel(text: &[u8]) -> Option<&[u8]> {
     let rest = text.strip_prefix(b"kernel")?;
-    bracketed(rest).map_or(rest, |(_, behind)| behind).strip_prefix(b": ")
+    let rest = bracketed(rest).map_or(rest, |(_, behind)| behind);
+    match rest {
+        b":" => Some(b""),
+        _ => rest.strip_prefix(b": ").or_else(|| rest.strip_prefix(b" - - - ")),
+    }
 }
 
 /// True where the text has the form of `0000-00-00`: 0 stands for a digit.
@@ -183,8 +194,14 @@ pub(super) fn has_form(text: &[u8], form: &[u8]) -> bool {
         && text.iter().zip(form).all(|(byte, form)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form })
 }
 
-/// Text behind `2026-11-26T11:27:31,345678+00:00 `, `11:27:31.345 ` or the head of a line of logcat.
+/// Text behind `2026-11-26T11:27:31,345678+00:00 `, `11:27:31.345 `, or the head of a line of logcat, of RFC 5424 or of /dev/kmsg.
 fn behind_digits(line: &[u8]) -> Option<&[u8]> {
+    if let Some(rest) = line.strip_prefix(b"1 ").filter(|rest| has_form(rest, b"0000-00-00T")) {
+        return Some(rest);
+    }
+    if let Some(rest) = behind_kmsg(line) {
+        return Some(rest);
+    }
     let is_of_log = has_form(line, b"0000-00-00T");
     let time = if is_of_log || has_form(line, b"0000-00-00 ") {
         line.get(11..)?
@@ -207,6 +224,16 @@ fn behind_digits(line: &[u8]) -> Option<&[u8]> {
     (!rest.is_empty() && !is_zone(rest) || rest.is_empty() && is_of_log).then(|| behind_host(rest))
 }
 
+/// Text behind `6,1234,12345678,-;` of /dev/kmsg: level, number, microseconds, flag, and more behind further commas
+/// (Documentation/ABI/testing/dev-kmsg).
+fn behind_kmsg(line: &[u8]) -> Option<&[u8]> {
+    let end = line.iter().take(64).position(|&byte| byte == b';')?;
+    let (head, rest) = around(line, end, 1)?;
+    let mut words = head.split(|&byte| byte == b',');
+    let has_numbers = (0..3).all(|_| words.next().is_some_and(is_digits));
+    (has_numbers && matches!(words.next()?, b"-" | b"c" | b"+")).then_some(rest)
+}
+
 /// True for `+00:00` at the end of a line.
 fn is_end(text: &[u8]) -> bool {
     text.len() == 6 && (has_form(text, b"+00:00") || has_form(text, b"-00:00"))
@@ -226,7 +253,8 @@ fn behind_logcat(text: &[u8]) -> Option<&[u8]> {
     has_level.then_some(rest)
 }
 
-/// Text behind `Nov 26 11:27:31 host kernel: `, `kern  :info  : `, `kernel: ` or `I/kernel  ( 12): `.
+/// Text behind `Nov 26 11:27:31 host kernel: `, `Thu Nov 26 11:27:31 2026 kern.warn kernel: `, `kern  :info  : `, `kernel: ` or
+/// `I/kernel  ( 12): `.
 fn behind_word(line: &[u8]) -> Option<&[u8]> {
     if line.len() > 15 && is_month(line) {
         let (day, time) = (line.get(3..6)?, line.get(6..)?);
@@ -242,8 +270,11 @@ fn behind_word(line: &[u8]) -> Option<&[u8]> {
         let end = rest.iter().take(8).position(|&byte| byte == b':')?;
         return around(rest, end, 1)?.1.strip_prefix(b" ");
     }
-    if let Some(rest) = line.strip_prefix(b"kernel: ") {
+    if let Some(rest) = behind_kernel(line) {
         return Some(rest);
+    }
+    if is_weekday(line) && line.get(3) == Some(&b' ') {
+        return behind_logread(line.get(4..)?);
     }
     if let [b'V' | b'D' | b'I' | b'W' | b'E' | b'F', b'/', tag @ ..] = line {
         let end = tag.windows(3).take(40).position(|part| part == b"): ")?;
@@ -251,6 +282,14 @@ fn behind_word(line: &[u8]) -> Option<&[u8]> {
         return tag.contains(&b'(').then_some(rest);
     }
     None
+}
+
+/// Text behind `Nov 26 11:27:31 2026 kern.warn kernel: `, which OpenWrt's logread puts behind the day of the week.
+fn behind_logread(text: &[u8]) -> Option<&[u8]> {
+    let rest = text.get(15..).filter(|_| is_month(text))?;
+    let behind = rest.get(6..).filter(|_| has_form(rest, b" 0000 "))?;
+    let rest = behind_host(behind);
+    (rest.len() < behind.len()).then_some(rest)
 }
 
 /// True for what follows the time of a line of `date`: `UTC 2026`.
@@ -382,6 +421,13 @@ mod tests {
             "2026-11-26T11:27:31.345678+00:00 host kernel: [   12.345678] ",
             "2026-11-26T11:27:31+0000 host kernel: ",
             "[   12.345678] host kernel: ",
+            "Nov 26 11:27:31 OpenWrt kern.warn kernel: [   12.345678] ",
+            "Thu Nov 26 11:27:31 2026 kern.warn kernel: [   12.345678] ",
+            "<6>1 2026-11-26T11:27:31.345678+00:00 host kernel - - - [   12.345678] ",
+            "6,1234,12345678,-;",
+            "4,1234,12345678,c,caller=T812;",
+            "2026-11-26 11:27:31 ",
+            "2026-11-26 11:27:31,345 ",
             "[5784.9 0.01] [   12.345678] ",
             "[  431.1]I[5:  task:  812] ",
             "[  431.123456]  [5:    task:  812] ",
@@ -417,6 +463,8 @@ mod tests {
         assert_eq!(cleaned("2026-11-26T11:27:31,345678-05:30"), "");
         assert_eq!(cleaned("2026-11-26T11:27:31,345678901+00:00"), "2026-11-26T11:27:31,345678901+00:00");
         assert_eq!(cleaned("[   12.345678] "), "");
+        assert_eq!(cleaned("Nov 26 11:27:31 host kernel:"), "");
+        assert_eq!(cleaned("6,1234,12345678,-;"), "");
     }
 
     #[test]

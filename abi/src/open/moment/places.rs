@@ -53,6 +53,13 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(is_of_names)
 }
 
+/// True for a line that a kernel prints before a call trace: frames behind it are no longer those of the block before.
+pub(super) fn begins_trace(line: &[u8]) -> bool {
+    const BEGINS: [&[u8]; 5] = [b"CPU: ", b"Call Trace:", b"Call trace:", b"WARNING: ", b"Hardware name: "];
+    let line = trimmed(line);
+    BEGINS.iter().any(|begin| line.starts_with(begin))
+}
+
 /// True for lines that a kernel prints around a stack: of the CPU, registers, the call trace itself.
 pub(super) fn is_of_trace(line: &[u8]) -> bool {
     const BEGINS: [&[u8]; 16] = [

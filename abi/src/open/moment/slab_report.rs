@@ -12,6 +12,7 @@
 
 use super::entry::{Entry, EntryKind, Out, Reader, Site, Took, Trouble};
 use super::numbers::{self, first_word, hexadecimal, is_begin_of, trimmed, words};
+use super::slabinfo::root_cache;
 use super::{machine, places};
 use crate::event::Kind;
 use crate::kernel::kmalloc::{class_bytes, is_kmalloc};
@@ -30,7 +31,7 @@ fn cache(line: &[u8]) -> Option<&[u8]> {
     let line = trimmed(line).strip_prefix(b"BUG ")?;
     let before = line.get(..find(line, b": Objects remaining")?)?;
     let state = [&b" (Tainted"[..], b" (Not tainted", b" (GE"].iter().find_map(|word| find(before, word));
-    Some(trimmed(state.and_then(|state| before.get(..state)).unwrap_or(before)))
+    Some(root_cache(trimmed(state.and_then(|state| before.get(..state)).unwrap_or(before))))
 }
 
 /// The line without the word that Linux before 5.12 has before it.
@@ -49,8 +50,8 @@ struct Object {
     stack: Vec<u64>,
     /// The kernel has no stack of the object.
     lacks_stack: bool,
-    /// The frames that follow are of the free before.
-    is_freed: bool,
+    /// The frames that follow are of the free before, or of a call trace that the log has next.
+    has_all: bool,
 }
 
 /// Reader of the form.
@@ -97,18 +98,24 @@ impl SlabReport {
     fn take_below(&mut self, line: &[u8], out: &mut dyn Out) -> bool {
         let text = bare(line);
         let (word, rest) = first_word(text);
+        if places::begins_trace(text) {
+            self.note(|object| object.has_all = true);
+        }
         match word {
             b"Object" if find(rest, b"@offset=").is_some() => {
                 self.close(out);
-                if let Some(address) = hexadecimal(first_word(rest).0) {
+                let address = first_word(rest).0;
+                // Early in the boot Linux 4.15 and later have no key to hash addresses with.
+                let address = hexadecimal(address).or_else(|| (address == b"0x(____ptrval____)").then_some(0));
+                if let Some(address) = address {
                     let (site, pid, stack) = (None, None, Vec::new());
-                    self.open = Some(Object { address, site, pid, stack, lacks_stack: false, is_freed: false });
+                    self.open = Some(Object { address, site, pid, stack, lacks_stack: false, has_all: false });
                 } else {
                     out.trouble(Trouble::SkippedBlock("lacks its address"));
                 }
             }
             b"Allocated" if rest.starts_with(b"in ") => self.take_site(rest.strip_prefix(b"in ").unwrap_or(rest), out),
-            b"Freed" if rest.starts_with(b"in ") => self.note(|object| object.is_freed = true),
+            b"Freed" if rest.starts_with(b"in ") => self.note(|object| object.has_all = true),
             b"Slab" if rest.starts_with(b"0x") => {}
             b"object" if text.ends_with(b"stack trace missing") => self.note(|object| object.lacks_stack = true),
             b"CPU:" => machine::told(text).put(out),
@@ -129,14 +136,14 @@ impl SlabReport {
         object.site = places::site(site).map(|frame| out.address(frame));
         let pid = words(rest).find_map(|word| word.strip_prefix(b"pid="));
         object.pid = pid.and_then(|pid| numbers::pid(pid).ok());
-        object.is_freed = false;
+        object.has_all = false;
     }
 
     fn take_frame(&mut self, text: &[u8], out: &mut dyn Out) -> bool {
         let frame = places::frame(text);
         match (&mut self.open, frame) {
             (Some(object), Some(frame)) => {
-                if !object.is_freed && object.site.is_some() && object.stack.len() < MAX_FRAMES {
+                if !object.has_all && object.site.is_some() && object.stack.len() < MAX_FRAMES {
                     object.stack.push(out.address(frame));
                 }
                 true
@@ -256,6 +263,22 @@ Slab 0x000000001234abcd objects=21 used=2 fp=0x0000000056789abc flags=0x40000000
         assert_eq!((old.facts.as_slice(), old.troubles.len()), (&["kernel 5.10.0-18-amd64".to_owned()][..], 0));
         // Lines of the other report, and the one above the first.
         assert_eq!(old.others, 4);
+    }
+
+    #[test]
+    fn frames_of_a_call_trace_behind_an_object_are_not_its_own() {
+        let trace = "WARNING: CPU: 1 PID: 77 at mm/slab_common.c:1 kmem_cache_destroy+0x1c/0x40\nCall Trace:\n free_partial+0x1c/0x40\n";
+        let [own, behind] = ["", trace].map(|trace| told(&[NEW, trace].concat()).entries);
+        assert_eq!((own.len(), own), (2, behind));
+    }
+
+    #[test]
+    fn caches_and_addresses_are_told_in_all_ways() {
+        let early =
+            NEW.replace("kmalloc-64 (", "kmalloc-64(12:example) (").replace("0x00000000abcdef01", "0x(____ptrval____)");
+        let early = told(&early);
+        assert_eq!((early.entries.len(), early.troubles.len(), early.entries[0].address), (2, 0, 0));
+        assert_eq!((early.entries[0].cache.as_deref(), early.entries[0].allocated), (Some("kmalloc-64"), Some(64)));
     }
 
     #[test]

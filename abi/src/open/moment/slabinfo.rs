@@ -63,7 +63,7 @@ impl<'l> Line<'l> {
 }
 
 /// The cache that `NAME(12:example)`, a copy for a memory cgroup (before Linux 5.9), belongs to.
-fn root_cache(name: &[u8]) -> &[u8] {
+pub(super) fn root_cache(name: &[u8]) -> &[u8] {
     let Some((root, copy)) = split_once(name, b'(') else { return name };
     let number = copy.strip_suffix(b")").and_then(|copy| split_once(copy, b':')).map(|(number, _)| number);
     if !root.is_empty() && number.is_some_and(is_digits) { root } else { name }

@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
 
 fn site(address: u64, name: &[u8], offset: u64, module: Option<&[u8]>) -> Arc<LiveName> {
-    let symbol = LiveSymbol { name: name.into(), offset, module: module.map(Into::into) };
+    let symbol = LiveSymbol { name: name.into(), offset: Some(offset), module: module.map(Into::into) };
     Arc::new(LiveName::Site(address, Some(symbol)))
 }
 
@@ -55,7 +55,7 @@ fn row(name: Arc<LiveName>, kind: Kind, growth: i64, live: u64) -> LiveRow {
 
 /// Row of a stack of pages.
 fn stack(number: u32, module: u32, path: &[u32], frames: &[&[u8]], live: u64) -> LiveRow {
-    let symbol = |name: &[u8]| Some(LiveSymbol { name: name.into(), offset: 16, module: None });
+    let symbol = |name: &[u8]| Some(LiveSymbol { name: name.into(), offset: Some(16), module: None });
     let name = LiveName::Stack(frames.iter().map(|name| (1, symbol(name))).collect());
     let row = row(site(1, b"x", 0, None), Kind::Pages, live as i64, live);
     LiveRow { key: LiveKey::Stack(number, module), name: Arc::new(name), path: Arc::from(path), ..row }

@@ -51,6 +51,12 @@ fn noise_is_taken_off_and_not_counted() {
         format!("\u{feff}{plain}"),
         format!("\0\0\0\0{plain}"),
         format!("Thu Nov 26 11:27:31 UTC 2026\n{plain}"),
+        each(&|line| format!("2026-11-26 11:27:31 {line}")),
+        each(&|line| format!("2026-11-26 11:27:31,345 {line}")),
+        each(&|line| format!("2026-11-26 11:27:31+00:00 {line}")),
+        each(&|line| format!("2026-11-26 11:27:31 {line}").trim_end().to_owned()),
+        each(&|line| format!("Nov 26 11:27:31 host kernel: {line}").trim_end().to_owned()),
+        each(&|line| format!("6,1234,12345678,-;{line}")),
     ] {
         assert_eq!(counts(&text), [("dump", 2, 0)], "{text}");
         assert!(texts(text.as_bytes())[0].2.is_empty(), "{text}");
