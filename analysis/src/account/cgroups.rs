@@ -137,6 +137,7 @@ impl<'t> CgroupBuilder<'t> {
     /// Cgroups of all threads over time.
     pub(crate) fn finish(mut self) -> Cgroups {
         self.changes.sort_by_key(|(at, _)| *at);
+        let moved = self.moved_groups();
         let mut replay = Replay { found: self.found, ..Replay::default() };
         // A thread that an event makes is told by a later line.
         let made: HashMap<i32, (), RandomState> = self
@@ -153,9 +154,11 @@ impl<'t> CgroupBuilder<'t> {
             if is_made {
                 later.push(line);
             }
-            // A recorder of some tasks looks again at threads that it adds: their events begin then.
-            if !is_made || !replay.groups.contains_key(&line.tid) {
-                let path = replay.found.number(line.path);
+            let path = replay.found.number(line.path);
+            // A recorder of some tasks looks again at threads that it adds: their events begin then. A look at the end finds threads
+            // where events have moved them.
+            let is_told = is_made || moved.get(&line.tgid) == Some(&path);
+            if !is_told || !replay.groups.contains_key(&line.tid) {
                 replay.found.by_thread.remove(&line.tid);
                 replay.begin(0, line.tid, line.tgid, path);
             }
@@ -163,6 +166,16 @@ impl<'t> CgroupBuilder<'t> {
         self.changes.into_iter().for_each(|(at, change)| replay.take(at, change));
         replay.name_unknown(&later);
         replay.found
+    }
+
+    /// Where events, which are in order, move thread groups last.
+    fn moved_groups(&self) -> HashMap<i32, CgroupNumber, RandomState> {
+        let groups: HashMap<i32, i32, RandomState> = lines(self.text).map(|line| (line.tid, line.tgid)).collect();
+        let of = |(_, change): &(u64, Change)| match change {
+            Change::Attach { pid, path, .. } => Some((groups.get(pid).copied().unwrap_or(*pid), *path)),
+            _ => None,
+        };
+        self.changes.iter().filter_map(of).collect()
     }
 }
 
@@ -422,6 +435,10 @@ mod tests {
             (Some("/c"), None, Some("/new"))
         );
         assert_eq!(path(&found, 5, 0), None, "a line of another hierarchy");
+        // Lines of a look at the end say where threads are by then.
+        let text = [TEXT, b"10 10 0 /c\n11 10 0 /c\n"].concat();
+        let found = self::found(&text, &[attach(50, 10, "/c")]);
+        assert_eq!([49, 50].map(|at| [10, 11].map(|pid| path(&found, pid, at))), [[Some("/a"); 2], [Some("/c"); 2]]);
     }
 
     #[test]

@@ -137,6 +137,13 @@ row! {
     }
 }
 
+impl Change {
+    /// That of two texts of which one does not tell the figures.
+    fn untold() -> Change {
+        Change { live_allocated: None, allocated: None, allocs: None, text: TextChange(Some(Box::default())) }
+    }
+}
+
 /// Differences between two texts of one moment; recordings have none of these members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextChange(Option<Box<TextDifferences>>);
@@ -451,13 +458,12 @@ impl Printing {
         }
     }
 
-    /// Place of a row: largest change first, of live bytes, then of all bytes; of texts, then of pages, then of objects.
+    /// Place of a row: largest change first, of live bytes, then of all bytes; of texts that do not tell bytes, of pages, then of objects.
     fn rank(self, stats: &[Stats; 2]) -> Reverse<[u64; 4]> {
         let change = |figure| self.change_of(figure, stats).map_or(0, i64::unsigned_abs);
-        let is_of_texts = self.orderings.iter().all(|ordering| !ordering.capabilities.past);
-        let of_texts =
-            [Figure::LivePages, Figure::LiveObjects].map(|figure| if is_of_texts { change(figure) } else { 0 });
-        Reverse([change(Figure::LiveAllocated), change(Figure::Allocated), of_texts[0], of_texts[1]])
+        let has_bytes = self.change_of(Figure::LiveAllocated, stats).is_some();
+        let others = [Figure::LivePages, Figure::LiveObjects].map(|figure| if has_bytes { 0 } else { change(figure) });
+        Reverse([change(Figure::LiveAllocated), change(Figure::Allocated), others[0], others[1]])
     }
 
     fn sides(self, stats: &[Stats; 2]) -> Sides {
@@ -537,6 +543,19 @@ pub(super) fn compare<'a>(
         stats.iter().for_each(|stats| saturation.check(stats));
         stats
     };
+    let known = |space: Space, mut sums: Sides| {
+        let [before, after] = orderings.map(|ordering| ordering.knows_sums(space));
+        if !before {
+            sums.before = PrintedStats::default();
+        }
+        if !after {
+            sums.after = PrintedStats::default();
+        }
+        if !(before && after) {
+            (sums.change, sums.per_second) = (Change::untold(), None);
+        }
+        sums
+    };
     // A space that either input tells of.
     let mut shown = orderings[1];
     shown.capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= orderings[0].capabilities.kinds[kind]);
@@ -545,7 +564,7 @@ pub(super) fn compare<'a>(
         for (_, kind, merged) in rest.iter().filter(|(_, kind, _)| kind.space() == space) {
             sums.iter_mut().zip(stats(*kind, merged)).for_each(|(sum, stats)| sum.add(&stats));
         }
-        printing.sides(&checked(sums))
+        known(space, printing.sides(&checked(sums)))
     });
     for (_, kind, merged) in &rows {
         checked(stats(*kind, merged));
@@ -553,7 +572,7 @@ pub(super) fn compare<'a>(
     let rows = Rows::of(rows, move |(name, kind, merged)| row_of(name, common(merged), *kind, sides_of(*kind, merged)));
     CompareBody {
         totals: SpaceSums::new("total", shown, |space| {
-            printing.sides(&checked(sides.map(|side| side.of_space(space).clone())))
+            known(space, printing.sides(&checked(sides.map(|side| side.of_space(space).clone()))))
         }),
         before: first,
         after: second,
@@ -587,9 +606,7 @@ fn parts<'a>(before: &'a Analysis, after: &'a Analysis, top: Option<usize>) -> O
         after: side(after),
         change: Change {
             live_allocated: before.zip(after).map(|(before, after)| difference(before.into(), after.into())),
-            allocated: None,
-            allocs: None,
-            text: TextChange(Some(Box::default())),
+            ..Change::untold()
         },
         per_second: None,
     };

@@ -63,9 +63,14 @@ impl SortKey {
         }
     }
 
-    /// Figure of a row; 0 where the clock does not tell it.
+    /// Figure of a row; 0 where the clock does not tell it. Pages and objects stand in for live bytes where these are not told.
     pub(super) fn of(self, stats: &Stats, ordering: Ordering) -> u128 {
         match self {
+            SortKey::Figure(Figure::LivePages | Figure::LiveObjects)
+                if ordering.figure(Figure::LiveAllocated, stats).is_some() =>
+            {
+                0
+            }
             SortKey::Figure(figure) => ordering.figure(figure, stats).unwrap_or(0),
             SortKey::Oldest { is_descending: true } => stats.oldest.map_or(0, u128::from),
             SortKey::Oldest { is_descending: false } => stats.oldest.map_or(0, |oldest| u128::MAX - u128::from(oldest)),

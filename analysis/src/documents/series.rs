@@ -94,11 +94,14 @@ pub(super) fn series<'a>(texts: &[&'a Analysis], top: Option<usize>, saturation:
     for text in texts {
         shown.capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= text.info.capabilities.kinds[kind]);
     }
+    let knows_sums = |space: Space| texts.iter().all(|text| Ordering::of(&text.info).knows_sums(space));
     let mut totals: BySpace<SliceFigures> = BySpace::from_fn(|_| SliceFigures::untold());
     let mut rows = Vec::new();
     for ((names, _, kind), course) in courses(texts) {
         let figures = course.figures();
-        totals[kind.space()].add(&figures, saturation);
+        if knows_sums(kind.space()) {
+            totals[kind.space()].add(&figures, saturation);
+        }
         rows.push((Reverse(figures.grown()), names, kind, course.names, figures));
     }
     rows.sort_by(|a, b| (a.0, &a.1, a.2).cmp(&(b.0, &b.1, b.2)));
@@ -106,7 +109,9 @@ pub(super) fn series<'a>(texts: &[&'a Analysis], top: Option<usize>, saturation:
     let others = Others::of_spaces(rest.len(), shown, |space| {
         let mut sum = SliceFigures::untold();
         let of_space = rest.iter().filter(|(_, _, kind, ..)| kind.space() == space);
-        of_space.for_each(|(.., figures)| sum.add(figures, saturation));
+        if knows_sums(space) {
+            of_space.for_each(|(.., figures)| sum.add(figures, saturation));
+        }
         sum
     });
     let rows: Vec<GrowthRow<'a>> = rows

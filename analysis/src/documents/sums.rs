@@ -85,9 +85,12 @@ impl Ordering {
 
     /// True if figures of this kind are known. A recording without its events has none, which is 0.
     pub(super) fn tells(self, kind: Kind) -> bool {
-        let is_sum_of_lines = self.lacks_lines && kind == Kind::Tag;
-        let is_untold = is_sum_of_lines || self.is_of_counters;
-        self.capabilities.past || self.capabilities.kinds[kind] && !is_untold
+        self.capabilities.past || self.capabilities.kinds[kind] && self.knows_sums(kind.space()) && !self.is_of_counters
+    }
+
+    /// True if sums over all rows of the space are known.
+    pub(super) fn knows_sums(self, space: Space) -> bool {
+        !(self.lacks_lines && space == Kind::Tag.space())
     }
 
     /// True if documents show the space.

@@ -27,6 +27,7 @@ use kmemtrace_abi::trace::TraceInfo;
 
 use crate::account::cgroups::Cgroups;
 use crate::engine::observe::Observed;
+use crate::names::kallsyms::inside_of;
 use crate::names::known::KnownNames;
 use crate::names::place::NamesReport;
 use crate::order::merger::Window;
@@ -337,7 +338,7 @@ impl LatencyRows {
             b.total.cmp(&a.total).then_with(by_name)
         });
         tasks.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| (&a.comm, a.pid).cmp(&(&b.comm, b.pid))));
-        let symbol = |address: u64| names.symbols().lookup(address.saturating_add(1)).map(|symbol| symbol.name);
+        let symbol = |address: u64| names.symbols().lookup(inside_of(address)).map(|symbol| symbol.name);
         shrinkers.sort_by(|(a, x), (b, y)| {
             y.figures.total.cmp(&x.figures.total).then_with(|| (symbol(a.function), a).cmp(&(symbol(b.function), b)))
         });

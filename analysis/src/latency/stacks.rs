@@ -5,6 +5,7 @@ use kmemtrace_abi::event::Names;
 use kmemtrace_abi::stack::StackId;
 
 use crate::names::frame_list::FrameList;
+use crate::names::kallsyms::inside_of;
 use crate::names::known::KnownNames;
 use crate::names::wrappers::plain_name;
 use crate::query::select::Select;
@@ -96,8 +97,7 @@ impl<'a> StackFacts<'a> {
         if select.site.is_empty() && select.module.is_empty() {
             return true;
         }
-        // Return addresses are looked up at the address less one: a function's first byte counts as its second.
-        let inside = function.saturating_add(1);
+        let inside = inside_of(function);
         let symbols = self.names.symbols();
         select.matches_site(inside, symbols.lookup(inside).as_ref(), symbols.owner(inside))
     }

@@ -372,6 +372,11 @@ impl Symbol<'_> {
     }
 }
 
+/// Call-site in the function that begins at `address`: [`Symbolizer::lookup`] finds the call before a call-site.
+pub(crate) fn inside_of(address: u64) -> u64 {
+    if MADE_UP.contains(&address) { address } else { address.saturating_add(1) }
+}
+
 /// `name+0x1f`; the name alone where the offset is not known.
 pub(crate) fn with_offset(name: &[u8], offset: Option<u64>) -> Vec<u8> {
     let offset = offset.map_or_else(String::new, |offset| format!("+{offset:#x}"));

@@ -437,7 +437,8 @@ mod tests {
         accounted: Some(true),
     };
     const CALL_SITE: u64 = 0xffff_ffff_c010_003c;
-    const SYMBOL: Symbol<'static> = Symbol { name: b"foo_open", offset: 0x3c, module: Some(b"foo"), is_gone: false };
+    const SYMBOL: Symbol<'static> =
+        Symbol { name: b"foo_open", offset: Some(0x3c), module: Some(b"foo"), is_gone: false };
 
     #[test]
     fn nothing_asked_is_everything() {

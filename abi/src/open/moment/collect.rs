@@ -13,7 +13,7 @@ use super::entry::{Beside, Entry, EntryKind, Fact, FormName, Out, Site, Trouble}
 use super::store::{Alike, Kept, Store};
 use crate::event::{Action, ByKind, Event, Kind, NameId, Names, StreamItem};
 use crate::fault::{Code, Fault};
-use crate::listed::{Amounts, Listed, RowExtras};
+use crate::listed::{Amounts, Listed, RowExtras, SlabColumns};
 use crate::open::options::OpenOptions;
 use crate::open::symbols::{Frame, Symbols};
 use crate::owner::{Allocators, Owner};
@@ -481,12 +481,12 @@ impl Out for Collector {
             self.note_stack(stack);
         }
         let facts = self.number_of(facts);
-        let is_slab = matches!(entry.beside, Beside::Slab(_));
+        let is_of_slabs = matches!(entry.beside, Beside::Slab(SlabColumns { pagesperslab: Some(_), .. }));
         // Kinds that stacks tell are known once the stacks were looked at.
         if let EntryKind::Told(kind) = kind {
             self.has[kind] = true;
         }
-        self.is_of_pages |= kind == EntryKind::Told(Kind::Pages) || is_slab;
+        self.is_of_pages |= kind == EntryKind::Told(Kind::Pages) && entry.pages.is_some() || is_of_slabs;
         let info = &mut self.info;
         info.entries = info.entries.saturating_add(1);
         info.has_times |= entry.at.is_some_and(|at| at != 0);
@@ -506,6 +506,7 @@ impl Out for Collector {
             Fact::Kernel(release) => self.kernel = self.kernel.take().or_else(|| text(release)),
             Fact::Arch(machine) => self.arch = self.arch.take().or_else(|| text(machine)),
             Fact::PageBytes(bytes) => self.page_bytes = Some(bytes),
+            Fact::CountsPages => self.is_of_pages = true,
             Fact::TakenAt(seconds) => self.info.taken_at = Some(seconds),
             Fact::MayLackLines => self.info.lacks_lines = true,
             Fact::Counter(name, bytes) => self.info.counters.push((name.into(), bytes)),

@@ -91,6 +91,8 @@ pub(crate) enum Fact<'t> {
     Arch(&'t [u8]),
     /// Bytes of a page, which the text proves.
     PageBytes(u64),
+    /// Counters or processes were counted in pages.
+    CountsPages,
     /// Time of day at which the text was made, in seconds since 1970.
     TakenAt(i64),
     /// Lines of the form may be missing, so that sums over all lines are not known.

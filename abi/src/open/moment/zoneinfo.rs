@@ -85,6 +85,7 @@ impl Reader for Zoneinfo {
         }
         if let Some(bytes) = self.pages.and_then(|pages| product(pages, self.page_bytes).ok()) {
             out.fact(Fact::Counter(PAGESETS, bytes));
+            out.fact(Fact::CountsPages);
         }
     }
 }

@@ -171,7 +171,9 @@ impl PartSums {
         let bytes = |part| of(part).filter(|_| part != Part::Vmalloc || tells_vmalloc);
         let parts = Part::ALL.into_iter().filter(is_part).map(|part| (part, bytes(part)));
         let [memtotal, memfree] = form.totals().map(|formula| sum(formula, counters));
-        let is_whole = form.needed().iter().all(|name| counters.get(name).is_some());
+        // A counter may be lost with its line.
+        let has_parts = is_of_machine || of(Part::Anonymous).is_some() && of(Part::Files).is_some();
+        let is_whole = has_parts && form.needed().iter().all(|name| counters.get(name).is_some());
         PartSums { memtotal, memfree, parts: parts.collect(), is_whole }
     }
 

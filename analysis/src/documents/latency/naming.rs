@@ -6,6 +6,7 @@ use kmemtrace_abi::kernel::gfp::GfpNames;
 use crate::account::cgroups::Cgroups;
 use crate::documents::row::{Address, Name};
 use crate::latency::{Latency, span_name};
+use crate::names::kallsyms::inside_of;
 use crate::names::known::KnownNames;
 
 /// Facts that name what spans tell of.
@@ -57,8 +58,7 @@ impl<'a> Naming<'a> {
 
     /// Name of the function that begins at an address.
     pub(super) fn function(self, address: u64) -> Name<'a> {
-        // Symbols are looked up by return addresses, which are behind the begin.
-        let symbol = self.names.symbolizer().lookup(address.checked_add(1)?)?;
+        let symbol = self.names.symbolizer().lookup(inside_of(address))?;
         Some(symbol.name.into())
     }
 

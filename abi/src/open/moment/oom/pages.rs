@@ -126,6 +126,9 @@ impl Pages {
         let is_in_block = |name: &[u8]| self.counts.iter().any(|(known, _)| **known == *name);
         let of_nodes = self.bytes.iter().filter(|(name, _)| !is_in_block(name)).copied();
         let mut skipped = 0_usize;
+        if !self.counts.is_empty() {
+            out.fact(Fact::CountsPages);
+        }
         for (name, bytes) in counts.chain(of_nodes) {
             match bytes {
                 Some(bytes) => out.fact(Fact::Counter(name, bytes)),

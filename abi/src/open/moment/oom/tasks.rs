@@ -64,6 +64,9 @@ impl Tasks {
     /// Hands the tasks over; the number of those that are out of range.
     pub(super) fn put(&self, page_bytes: u64, out: &mut dyn Out) -> usize {
         let mut skipped = self.skipped;
+        if !self.tasks.is_empty() {
+            out.fact(Fact::CountsPages);
+        }
         for (pid, comm, pages) in &self.tasks {
             match product(*pages, page_bytes) {
                 Ok(bytes) => out.fact(Fact::Process(*pid, comm, bytes)),
