@@ -543,19 +543,7 @@ pub(super) fn compare<'a>(
         stats.iter().for_each(|stats| saturation.check(stats));
         stats
     };
-    let known = |space: Space, mut sums: Sides| {
-        let [before, after] = orderings.map(|ordering| ordering.knows_sums(space));
-        if !before {
-            sums.before = PrintedStats::default();
-        }
-        if !after {
-            sums.after = PrintedStats::default();
-        }
-        if !(before && after) {
-            (sums.change, sums.per_second) = (Change::untold(), None);
-        }
-        sums
-    };
+    let known = |space, sums| without_unknown(sums, orderings.map(|ordering| ordering.knows_sums(space)));
     // A space that either input tells of.
     let mut shown = orderings[1];
     shown.capabilities.kinds.iter_mut().for_each(|(kind, has)| *has |= orderings[0].capabilities.kinds[kind]);
@@ -578,6 +566,20 @@ pub(super) fn compare<'a>(
         after: second,
         listing: Listing::new(rows, others, template),
     }
+}
+
+/// Sums without those of a side that are not known.
+fn without_unknown(mut sums: Sides, [knows_before, knows_after]: [bool; 2]) -> Sides {
+    if !knows_before {
+        sums.before = PrintedStats::default();
+    }
+    if !knows_after {
+        sums.after = PrintedStats::default();
+    }
+    if !(knows_before && knows_after) {
+        (sums.change, sums.per_second) = (Change::untold(), None);
+    }
+    sums
 }
 
 fn row_of<'a>(name: &SideKey<'a>, common: Option<CommonNames<'a>>, kind: Kind, sides: Sides) -> CompareRow<'a> {

@@ -2,7 +2,7 @@
 
 use super::graph::{Graph, Task, graph};
 use super::head::{Head, decimal, head, strip};
-use super::record::{Content, content};
+use super::record::{Content, content, is_of_perf_alone};
 
 /// Meaning of a line.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +35,12 @@ pub(super) fn entry(line: &[u8]) -> Entry<'_> {
         _ => {}
     }
     if let Some(head) = head(line) {
-        return Entry::Record(head, content(head.rest));
+        return record(head, line);
     }
     let stripped = strip(line);
     match graph(stripped.unwrap_or(line)) {
         Some(Graph::Call(head, call, depth)) => return Entry::Record(head, Content::Call(call, depth)),
-        Some(Graph::Event(head)) => return Entry::Record(head, content(head.rest)),
+        Some(Graph::Event(head)) => return record(head, line),
         Some(Graph::Switch(cpu, tasks)) => return Entry::Switch(cpu, tasks),
         Some(Graph::Arrow) => return Entry::Empty,
         None => {}
@@ -56,10 +56,19 @@ pub(super) fn entry(line: &[u8]) -> Entry<'_> {
         return Entry::Lost(buffer, cpu, lost);
     }
     match text {
-        text if text.iter().all(|&byte| byte == b'-') => Entry::Empty,
+        text if text.iter().all(|&byte| byte == b'-') || is_of_perf_alone(text) => Entry::Empty,
         // Lines of other parts of the kernel stand between those of a dump on a console.
         text if stripped.is_some() => Entry::Other(text),
         _ => Entry::Other(line),
+    }
+}
+
+/// A line with the head of an event.
+fn record<'l>(head: Head<'l>, line: &'l [u8]) -> Entry<'l> {
+    match content(head.rest) {
+        _ if is_of_perf_alone(head.rest) => Entry::Empty,
+        Some(content) => Entry::Record(head, content),
+        None => Entry::Other(line),
     }
 }
 

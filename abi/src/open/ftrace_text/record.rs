@@ -23,35 +23,52 @@ pub(super) enum Content<'l> {
     Call(Call<'l>, Option<usize>),
 }
 
-/// Reads what follows the time; perf aligns names to the right, trace-cmd pads them on the right.
-pub(super) fn content(text: &[u8]) -> Content<'_> {
+/// The word at the begin, and what follows it from its blank on.
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
     let text = text.trim_ascii_start();
-    let end = memchr(b' ', text).unwrap_or(text.len());
-    let (word, fields) = text.split_at(end);
+    text.split_at(memchr(b' ', text).unwrap_or(text.len()))
+}
+
+/// Reads what follows the time; perf aligns names to the right, trace-cmd pads them on the right. `None` for what no program prints there.
+pub(super) fn content(text: &[u8]) -> Option<Content<'_>> {
+    let (first, rest) = word(text);
+    // trace-cmd's difference of times, and perf's period.
+    let is_before = first.starts_with(b"(+") && first.ends_with(b")") || first.iter().all(u8::is_ascii_digit);
+    let (word, fields) = if is_before && word(rest).0.ends_with(b":") { word(rest) } else { (first, rest) };
     match word {
-        b"<stack" => return Content::Stack(true),
-        b"<user" => return Content::Stack(false),
-        b"kernel_stack:" => return Content::Stack(true),
-        b"user_stack:" => return Content::Stack(false),
+        b"<stack" => return Some(Content::Stack(true)),
+        b"<user" => return Some(Content::Stack(false)),
+        b"kernel_stack:" => return Some(Content::Stack(true)),
+        b"user_stack:" => return Some(Content::Stack(false)),
         b"PERF_RECORD_LOST" => {
             let lost = fields.trim_ascii().strip_prefix(b"lost ").and_then(decimal);
-            return Content::Lost(lost.map_or(0, |(lost, _)| lost));
+            return Some(Content::Lost(lost.map_or(0, |(lost, _)| lost)));
         }
         b"funcgraph_entry:" | b"funcgraph_exit:" => {
             if let Some((call, depth)) = graph::of_trace_cmd(fields) {
-                return Content::Call(call, depth);
+                return Some(Content::Call(call, depth));
             }
         }
         _ => {}
     }
+    // A part of a line is gone, or the text has the fields of its events without their names.
+    if word.iter().any(|byte| *byte == b'=' || *byte == 0) {
+        return None;
+    }
     let Some(name) = word.strip_suffix(b":") else {
         // Lines of the function tracer have no name of an event.
-        return Content::Event { system: None, name: b"function", fields };
+        return Some(Content::Event { system: None, name: b"function", fields });
     };
-    match split_once(name, b':') {
+    Some(match split_once(name, b':') {
         Some((system, name)) => Content::Event { system: Some(system), name, fields },
         None => Content::Event { system: None, name, fields },
-    }
+    })
+}
+
+/// True for a record of perf's that is no event: `PERF_RECORD_MMAP`, `PERF_RECORD_FINISHED_ROUND` (perf script --show-mmap-events).
+pub(super) fn is_of_perf_alone(text: &[u8]) -> bool {
+    let word = word(text).0;
+    word.starts_with(b"PERF_RECORD_") && word != b"PERF_RECORD_LOST"
 }
 
 /// Meaning of an event of objects; the kernel and trace-cmd do not print its system.
@@ -286,7 +303,7 @@ mod tests {
     use super::*;
 
     fn event(text: &str) -> (Option<&'static EventProfile>, Option<Fields<'_>>) {
-        let Content::Event { system, name, fields: text } = content(text.as_bytes()) else { panic!("{text}") };
+        let Some(Content::Event { system, name, fields: text }) = content(text.as_bytes()) else { panic!("{text}") };
         (profile(system, name, None), fields(text))
     }
 
@@ -395,10 +412,17 @@ mod tests {
 
     #[test]
     fn stacks_and_loss_are_no_events() {
-        assert_eq!(content(b" <stack trace>"), Content::Stack(true));
-        assert_eq!(content(b"kernel_stack:         <stack trace >"), Content::Stack(true));
-        assert_eq!(content(b" <user stack trace>"), Content::Stack(false));
-        assert_eq!(content(b" PERF_RECORD_LOST lost 42"), Content::Lost(42));
-        assert!(matches!(content(b" kfree <-f"), Content::Event { name: b"function", .. }));
+        assert_eq!(content(b" <stack trace>"), Some(Content::Stack(true)));
+        assert_eq!(content(b"kernel_stack:         <stack trace >"), Some(Content::Stack(true)));
+        assert_eq!(content(b" <user stack trace>"), Some(Content::Stack(false)));
+        assert_eq!(content(b" PERF_RECORD_LOST lost 42"), Some(Content::Lost(42)));
+        assert!(matches!(content(b" kfree <-f"), Some(Content::Event { name: b"function", .. })));
+        for before in ["(+39)    ", "        1   "] {
+            let line = format!("{before}kmem:kfree: call_site=f+0x1/0x2 ptr=1");
+            assert!(matches!(content(line.as_bytes()), Some(Content::Event { name: b"kfree", .. })), "{line}");
+        }
+        assert_eq!(content(b" call_site=f+0x1/0x2 ptr=1"), None);
+        assert_eq!(content(b" kmem_cache_alloc\0\0\00 curr=1"), None);
+        assert!(is_of_perf_alone(b" PERF_RECORD_MMAP2 1/1: [0]") && !is_of_perf_alone(b"PERF_RECORD_LOST lost 1"));
     }
 }

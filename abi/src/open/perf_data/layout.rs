@@ -173,6 +173,11 @@ impl Attr {
         Some((u64_of(endian, body, self.places.time)?, u32_of(endian, body, self.places.cpu)?))
     }
 
+    /// Id at the end of a record that is no sample.
+    fn id_at_end(&self, body: &[u8], endian: Endian) -> Option<u64> {
+        self.has(sample::IDENTIFIER).then(|| u64_of(endian, body, body.len().checked_sub(8)?)).flatten()
+    }
+
     /// Time and CPU in the fields at the end of a record that is no sample (`sample_id_all`).
     pub(super) fn place_at_end(&self, body: &[u8], endian: Endian) -> Option<(u64, u32)> {
         let order = [sample::TID, sample::TIME, sample::ID, sample::STREAM_ID, sample::CPU, sample::IDENTIFIER];
@@ -232,15 +237,13 @@ impl Attrs {
 
     /// The attribute of the event that a record is of which is no sample.
     pub(super) fn of_other(&self, body: &[u8], endian: Endian) -> Option<&Attr> {
-        self.of_id(|attr| {
-            let at = if attr.has(sample::IDENTIFIER) {
-                body.len().checked_sub(8)?
-            } else {
-                // Without an identifier all attributes have the same fields.
-                return None;
-            };
-            u64_of(endian, body, at)
-        })
+        // Without an identifier all attributes have the same fields.
+        self.of_id(|attr| attr.id_at_end(body, endian))
+    }
+
+    /// Id at the end of a record that is no sample, if it has one there.
+    pub(super) fn id_of_other(&self, body: &[u8], endian: Endian) -> Option<u64> {
+        self.list.get(self.first)?.id_at_end(body, endian)
     }
 
     /// Either all attributes have the id at one place, or all have the same fields: perf refuses to read other files.

@@ -24,6 +24,11 @@ const MAX_COMMS: usize = 1 << 19;
 /// Bytes that one takes, about: its entry, with the room that a growing table has, and the name.
 const COMM_BYTES: u64 = 96;
 
+/// Ids of events whose CPUs are kept, at most: one for each CPU and event.
+const MAX_IDS: usize = 1 << 20;
+/// Bytes that one takes, about.
+const ID_BYTES: u64 = 32;
+
 /// A part of the file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
@@ -91,6 +96,10 @@ pub(super) struct Scan {
     /// Descriptions of events, or names of threads, take more memory than the process may.
     pub(super) over: Option<OverLimit>,
     meter: Meter,
+    /// CPU of each id that is of one.
+    id_cpus: HashMap<u64, u32>,
+    /// Sum of the LOST_SAMPLES records that tell no CPU.
+    lost_anywhere: u64,
     /// Number of runs of all CPUs.
     runs: usize,
     /// Largest time so far, and at the end of the round before.
@@ -101,6 +110,26 @@ pub(super) struct Scan {
 impl Scan {
     /// Reads all records from byte `at` to `end`; those that the file does not hold any more are told in `broken`.
     pub(super) fn read(&mut self, file: &Arc<File>, endian: Endian, at: u64, end: u64) {
+        self.read_records(file, endian, at, end);
+        self.place_lost();
+    }
+
+    /// Gives what is lost on no CPU that is known to those whose marks tell of more; the rest has no mark, and goes to the first.
+    fn place_lost(&mut self) {
+        let mut left = std::mem::take(&mut self.lost_anywhere);
+        for cpu in self.cpus.values_mut() {
+            let [marked, counted] = cpu.lost;
+            let part = marked.saturating_sub(counted).min(left);
+            cpu.lost = [marked, counted.saturating_add(part)];
+            left = left.saturating_sub(part);
+        }
+        if left > 0 {
+            let [_, counted] = &mut self.cpus.entry(0).or_default().lost;
+            *counted = counted.saturating_add(left);
+        }
+    }
+
+    fn read_records(&mut self, file: &Arc<File>, endian: Endian, at: u64, end: u64) {
         let mut records = Records::new(Arc::clone(file), endian, at, end);
         loop {
             match records.next() {
@@ -135,12 +164,19 @@ impl Scan {
             }
             kind::LOST | kind::LOST_SAMPLES => {
                 let attr = self.attrs.of_other(body, endian);
-                let Some((_, cpu)) = attr.and_then(|attr| attr.place_at_end(body, endian)) else { return };
+                let Some((time, cpu)) = attr.and_then(|attr| attr.place_at_end(body, endian)) else { return };
                 let (index, at) = if record.kind == kind::LOST { (0, 8) } else { (1, 0) };
                 if index == 1 && record.misc & LOST_SAMPLES_BPF != 0 {
                     return;
                 }
                 let lost = u64_of(endian, body, at).unwrap_or(0);
+                // perf writes these counts at the end, with the id alone.
+                let is_of_perf = index == 1 && time == 0;
+                let of_id = || self.id_cpus.get(&self.attrs.id_of_other(body, endian)?).copied();
+                let Some(cpu) = (if is_of_perf { of_id() } else { Some(cpu) }) else {
+                    self.lost_anywhere = self.lost_anywhere.saturating_add(lost);
+                    return;
+                };
                 let found = self.cpus.entry(cpu).or_default();
                 if let Some(sum) = found.lost.get_mut(index) {
                     *sum = sum.saturating_add(lost);
@@ -151,11 +187,16 @@ impl Scan {
             kind::COMM => self.take_comm(body, endian),
             kind::MMAP => self.take_map(body, endian),
             kind::ID_INDEX => {
-                // Entries of id, index, CPU and thread; the thread is -1 where the event is of a whole CPU.
+                // Entries of id, index, CPU and thread; the thread is -1 where the event is of a whole CPU, the CPU where it is of any.
                 let entries = body.get(8..).unwrap_or_default().chunks_exact(32);
-                let mut threads = entries.map(|entry| u64_of(endian, entry, 24));
+                let mut threads = entries.clone().map(|entry| u64_of(endian, entry, 24));
                 let has_threads = threads.any(|thread| thread.is_some_and(|thread| thread != u64::MAX));
                 self.has_threads = Some(has_threads || self.has_threads == Some(true));
+                for entry in entries.take(MAX_IDS.saturating_sub(self.id_cpus.len())) {
+                    let cpu = u64_of(endian, entry, 16).and_then(|cpu| u32::try_from(cpu).ok());
+                    self.id_cpus.extend(u64_of(endian, entry, 0).zip(cpu));
+                    self.over = self.over.or(self.meter.take(ID_BYTES).err());
+                }
             }
             kind::FINISHED_ROUND => {
                 if self.rounds.len() < MAX_ROUNDS {

@@ -350,6 +350,12 @@ fn kept_streams(
     (streams, missing)
 }
 
+/// Counters of a CPU at the end: the file has what was still in the buffer by then as well as what had been handed out.
+fn of_file(stats: Stats) -> Stats {
+    let read = if stats.counts_reads { stats.read.saturating_add(stats.entries) } else { 0 };
+    Stats { read, ..stats }
+}
+
 /// A stream for each CPU, and the CPUs whose sub-buffers the file should have and that are behind its end.
 fn streams(
     path: &Path,
@@ -370,7 +376,7 @@ fn streams(
         let report = stream.report_mut();
         report.source = Some(Source::Tracefs);
         let stats = buffer.stats.get(n).filter(|_| buffer.stats.len() == buffer.parts.len());
-        report.counters = stats.map(|text| Stats::parse(text).after(&Counters::default()));
+        report.counters = stats.map(|text| of_file(Stats::parse(text)).after(&Counters::default()));
         streams.push(stream);
     }
     (streams, missing)

@@ -64,16 +64,15 @@ impl<'a> Sections<'a> {
             if id != option::DONE {
                 return Err(Stop::Odd(what).into());
             }
-            next = 0;
             let mut items = Items::new(Cursor::new(body), 0, self.endian);
-            while let Ok(id) = items.u16(what) {
-                let data = items.short_text(what)?;
+            // The last option has the place of the next section.
+            next = loop {
+                let (id, data) = (items.u16(what)?, items.short_text(what)?);
                 if id == option::DONE {
-                    next = self.offset(&data)?;
-                    break;
+                    break self.offset(&data)?;
                 }
                 self.take(container, id, data)?;
-            }
+            };
         }
         Ok(())
     }

@@ -20,7 +20,11 @@ const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
 
 fn site(address: u64, name: &[u8], offset: u64, module: Option<&[u8]>) -> Arc<LiveName> {
-    let symbol = LiveSymbol { name: name.into(), offset: Some(offset), module: module.map(Into::into) };
+    let symbol = LiveSymbol {
+        name: name.into(),
+        offset: Some(offset).filter(|&offset| offset > 0),
+        module: module.map(Into::into),
+    };
     Arc::new(LiveName::Site(address, Some(symbol)))
 }
 
