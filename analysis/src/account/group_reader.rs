@@ -76,6 +76,8 @@ pub(crate) struct OwnerValues {
     is_released: bool,
     /// Number of the module that the input names as the owner, 0 for the kernel itself; `None` where it names none.
     module: Option<CacheNumber>,
+    /// Bytes asked for by each object of an entry of a text; `None` for an event of one object, which tells its own.
+    size: Option<GroupValue>,
 }
 
 impl OwnerValues {
@@ -89,6 +91,7 @@ impl OwnerValues {
                 KERNEL_IMAGE => 0,
                 name => classes.cache(name),
             }),
+            size: owner.listed.as_ref().map(|listed| listed.amounts.requested_of_each().unwrap_or(NO_VALUE)),
         }
     }
 
@@ -384,7 +387,10 @@ impl<'a> GroupReader<'a> {
             | GroupKey::Folder
             | GroupKey::Area
             | GroupKey::Module => self.of_call_site(key, event.call_site),
-            GroupKey::Size => event.told_bytes().map_or(NO_VALUE, |(requested, _)| requested),
+            GroupKey::Size => match numbers.owner.and_then(|owner| owner.size) {
+                Some(size) => size,
+                None => event.told_bytes().map_or(NO_VALUE, |(requested, _)| requested),
+            },
             GroupKey::Gfp => event.gfp.unwrap_or(NO_VALUE),
             GroupKey::Node => event.node.map_or(NO_VALUE, |node| u64::from(node.cast_unsigned())),
             GroupKey::Context => event.context().map_or(NO_VALUE, |context| context as u64),

@@ -23,18 +23,13 @@ pub(super) enum Content<'l> {
     Call(Call<'l>, Option<usize>),
 }
 
-/// The word at the begin, and what follows it from its blank on.
-fn word(text: &[u8]) -> (&[u8], &[u8]) {
-    let text = text.trim_ascii_start();
-    text.split_at(memchr(b' ', text).unwrap_or(text.len()))
-}
-
 /// Reads what follows the time; perf aligns names to the right, trace-cmd pads them on the right. `None` for what no program prints there.
 pub(super) fn content(text: &[u8]) -> Option<Content<'_>> {
-    let (first, rest) = word(text);
+    let (first, rest) = word(text.trim_ascii_start());
     // trace-cmd's difference of times, and perf's period.
     let is_before = first.starts_with(b"(+") && first.ends_with(b")") || first.iter().all(u8::is_ascii_digit);
-    let (word, fields) = if is_before && word(rest).0.ends_with(b":") { word(rest) } else { (first, rest) };
+    let next = word(rest.trim_ascii_start());
+    let (word, fields) = if is_before && next.0.ends_with(b":") { next } else { (first, rest) };
     match word {
         b"<stack" => return Some(Content::Stack(true)),
         b"<user" => return Some(Content::Stack(false)),
@@ -67,7 +62,7 @@ pub(super) fn content(text: &[u8]) -> Option<Content<'_>> {
 
 /// True for a record of perf's that is no event: `PERF_RECORD_MMAP`, `PERF_RECORD_FINISHED_ROUND` (perf script --show-mmap-events).
 pub(super) fn is_of_perf_alone(text: &[u8]) -> bool {
-    let word = word(text).0;
+    let word = word(text.trim_ascii_start()).0;
     word.starts_with(b"PERF_RECORD_") && word != b"PERF_RECORD_LOST"
 }
 

@@ -6,7 +6,7 @@ use kmemtrace::{Action, Event, EventNames, Kind, Observer, OrderedItem, Query};
 use kmemtrace_abi::trace::is_made_up;
 use parquet::errors::Result;
 
-use super::table::{Table, row};
+use super::table::{Table, row, within_63_bits};
 use super::texts::{SiteTexts, SymbolTexts, TextId};
 use super::{Origin, flow};
 use crate::export::Job;
@@ -117,7 +117,7 @@ impl EventRows<'_> {
         let SiteTexts { symbol, module } =
             kind.map_or_else(SiteTexts::default, |_| self.symbols.site(event.call_site, texts));
         let object = |value: u64| kind.and(Some(value));
-        let [requested, allocated] = event.told_amounts(names);
+        let [requested, allocated] = event.told_amounts(names).map(|bytes| bytes.map(within_63_bits));
         let row = EventRow {
             seq,
             ts: event.told_at(),

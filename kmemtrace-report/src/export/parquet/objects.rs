@@ -7,7 +7,7 @@ use kmemtrace::{Fate, ObjectFate, ObjectSink, Query};
 use kmemtrace_abi::trace::InputCapabilities;
 use parquet::errors::{ParquetError, Result};
 
-use super::table::{Table, row};
+use super::table::{Table, row, within_63_bits};
 use super::texts::{SiteTexts, SymbolTexts, TextId};
 use super::{Origin, flow};
 use crate::export::Job;
@@ -126,7 +126,10 @@ impl ObjectRows<'_> {
         let allocates = matches!(fate, Fate::Pair | Fate::Inferred | Fate::Live | Fate::Failed);
         let has_bytes = allocates && object.kind.has_size(object.requested.into());
         // No entry of a text has 0 bytes: the text does not tell them.
-        let told = |bytes: u64| Some(bytes).filter(|&bytes| has_bytes && (bytes > 0 || self.capabilities.past));
+        let told = |bytes: u64| {
+            let is_told = has_bytes && (bytes > 0 || self.capabilities.past);
+            is_told.then(|| within_63_bits(bytes))
+        };
         let (ts, cpu) = self.capabilities.told_place(object.at, object.cpu);
         let SiteTexts { symbol, module } = self.symbols.site(object.call_site, texts);
         ObjectRow {
@@ -148,7 +151,7 @@ impl ObjectRows<'_> {
             free_seq: end.map(|end| end.seq),
             lifetime: free.and(end).map(|end| end.at.saturating_sub(object.at)),
             free_cpu: free.map(|free| free.cpu),
-            free_site: free.map(|free| free.call_site),
+            free_site: free.and_then(|free| Address(free.call_site).told()).map(|address| address.0),
             free_symbol: free.and_then(|free| self.symbols.site(free.call_site, texts).symbol),
             free_kind: free.map(|free| texts.id(free.kind.name().as_bytes())),
             free_cache: free.and_then(|free| free.cache).map(|cache| texts.id(cache)),

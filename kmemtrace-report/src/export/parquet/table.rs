@@ -26,6 +26,11 @@ const PAGE_BYTES: usize = 2 << 20;
 /// Columns whose values differ little from row to row.
 const STEPS: [&str; 4] = ["seq", "ts", "free_seq", "lifetime"];
 
+/// A number that a column of INT64 has: one beyond 63 bits is the largest.
+pub(super) fn within_63_bits(number: u64) -> u64 {
+    number.min(i64::MAX.cast_unsigned())
+}
+
 /// Place of a column chunk that is to be written.
 pub(super) struct Chunk<'a, 'g> {
     group: &'a mut SerializedRowGroupWriter<'g, Vec<u8>>,
