@@ -200,6 +200,11 @@ fn loss_is_told_as_the_text_tells_it() {
         ("few lines", with_head("3/3", &two), ("truncated", Some(0), 1)),
         ("cut", two.trim_end().to_owned(), ("truncated", Some(0), 1)),
         ("rubbish", format!("{}rubbish\n{}", line(0, 1, KMALLOC), line(0, 3, free)), ("corrupt", Some(0), 1)),
+        (
+            "zeros in a line",
+            [line(0, 1, KMALLOC), line(0, 2, &KMALLOC.replacen("loc:", "\0\0\0\0", 1)), line(0, 3, free)].concat(),
+            ("corrupt", Some(0), 1),
+        ),
         ("no pointer", line(0, 1, "kfree: call_site=f+0x1/0x2"), ("corrupt", Some(0), 1)),
         ("long line", format!("{}{long}\n{}", line(0, 1, KMALLOC), line(0, 3, free)), ("corrupt", Some(0), 1)),
         ("prompt", format!("{two}^C\n[root@host ~]# \n"), ("complete", Some(0), 0)),
@@ -220,6 +225,15 @@ fn loss_is_told_as_the_text_tells_it() {
         );
     }
     assert_eq!(summary(&dir.file("long line"), &[])["events"]["total"], json!(2));
+    for before in ["(+39)    ", "         1   kmem:"] {
+        let path = write(&dir, "times or periods", &line(0, 1, &format!("{before}{KMALLOC}")));
+        assert_eq!(summary(&path, &[])["events"]["used"], json!(1), "{before}");
+    }
+    let nameless = line(0, 1, KMALLOC.strip_prefix("kmalloc: ").unwrap());
+    let nameless = run("kmemtrace-report", &["summary"], &[&write(&dir, "nameless", &nameless)]);
+    assert_eq!(nameless.status.code(), Some(3));
+    let tasks = format!("    perf  1 [000]     0.000000: PERF_RECORD_COMM: perf:1/1\n{}", line(0, 1, KMALLOC));
+    assert_eq!(summary(&write(&dir, "tasks", &tasks), &[])["events"]["total"], json!(1));
     let message = run("kmemtrace-report", &["summary"], &[&dir.file("perf")]);
     assert!(String::from_utf8_lossy(&message.stderr).contains("--show-lost-events"));
 }

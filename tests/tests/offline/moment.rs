@@ -22,6 +22,30 @@ fn rows(document: &Value, members: &[&str]) -> Vec<Value> {
     document["rows"].as_array().unwrap().iter().map(of).collect()
 }
 
+/// Blocks of one stack are alike but for their sizes, and a list of a cache has sums.
+#[test]
+fn a_size_is_that_of_each_object() {
+    let dir = Directory::new(&[]);
+    let block = |order: u32, pfn: u32| {
+        let head =
+            format!("Page allocated via order {order}, mask 0x0, pid 1, tgid 1 (a), ts {pfn} ns, free_ts 0 ns\n");
+        format!("{head}PFN {pfn} type Unmovable Block 1 type Unmovable Flags 0x0()\n example_open+0x1c/0x40\n\n")
+    };
+    let blocks = [block(0, 513), block(1, 514), block(0, 516)].concat();
+    let line = "      3 example_open+0x1c/0x40 waste=24/8 age=1/2/3 pid=7 cpus=0\n        example_open+0x1c/0x40\n\n";
+    for (text, options, sizes) in [
+        (&blocks[..], &[][..], json!([[4096, 2, 8192], [8192, 1, 8192]])),
+        (line, &["--cache-name", "kmalloc-64"][..], json!([[56, 3, 192]])),
+    ] {
+        let path = written(&dir, "text", text);
+        for view in ["sites", "live"] {
+            let words = [&[view, "--by", "size", "--sort", "site"][..], options].concat();
+            let found = rows(&document(&words, &path), &["size", "live_objects", "live_allocated"]);
+            assert_eq!(Value::from(found), sizes, "{view}");
+        }
+    }
+}
+
 const SITES: [&str; 5] = ["symbol", "module", "through", "live_objects", "live_pages"];
 
 /// Sites by the rule of texts: allocators are passed over, whichever of their functions a kernel's stacks have.

@@ -272,3 +272,48 @@ impl Scan {
 pub(super) fn is_cut(error: &io::Error) -> bool {
     error.kind() == ErrorKind::UnexpectedEof
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::super::layout::sample;
+    use super::*;
+
+    fn record(kind: u32, body: &[u64]) -> Vec<u8> {
+        let body: Vec<u8> = body.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let len = u16::try_from(body.len() + 8).unwrap();
+        [&kind.to_le_bytes()[..], &[0; 2], &len.to_le_bytes(), &body].concat()
+    }
+
+    /// Sums of LOST and of LOST_SAMPLES for each CPU.
+    fn lost(records: &[Vec<u8>]) -> Vec<(u32, [u64; 2])> {
+        let mut attr = [0u64; 17];
+        attr[0] = 2 | 136 << 32;
+        attr[1] = 653;
+        attr[3] = sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::RAW;
+        let ids = [5, 6];
+        let bytes = [record(kind::HEADER_ATTR, &[&attr[..], &ids].concat()), records.concat()].concat();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        let mut scan = Scan::default();
+        scan.read(&Arc::new(file), Endian::Little, 0, bytes.len() as u64);
+        scan.cpus.into_iter().map(|(cpu, found)| (cpu, found.lost)).collect()
+    }
+
+    /// perf writes the sums at the end with an id alone: no thread, time 0, CPU 0.
+    #[test]
+    fn sums_without_a_place_belong_to_the_cpu_of_their_id() {
+        let index = record(kind::ID_INDEX, &[2, 5, 0, 0, u64::MAX, 6, 1, 1, u64::MAX]);
+        let mark = |lost, cpu, id| record(kind::LOST, &[id, lost, 0, 555, cpu, id]);
+        let sum = |lost, id| record(kind::LOST_SAMPLES, &[lost, 0, 0, 0, id]);
+        let marks = [mark(30, 1, 6), mark(7, 0, 5)];
+        let with_index = [&[index][..], &marks, &[sum(33, 6), sum(7, 5)]].concat();
+        assert_eq!(lost(&with_index), [(0, [7, 7]), (1, [30, 33])]);
+        // Without the index sums go where marks tell of loss; no event is counted twice.
+        let without = [&marks[..], &[sum(33, 6), sum(7, 5)]].concat();
+        assert_eq!(lost(&without), [(0, [7, 10]), (1, [30, 30])]);
+        let placed = record(kind::LOST_SAMPLES, &[4, 0, 555, 1, 6]);
+        assert_eq!(lost(&[placed]), [(1, [0, 4])]);
+    }
+}
