@@ -654,6 +654,11 @@ fn a_perf_data_that_was_not_finished_takes_the_formats_of_another_trace() {
     let formats = tree.path.display().to_string();
     let cut = document(&["summary", "--event-formats", &formats], &dir.file("cut.data"));
     assert_eq!(cut["completeness"]["verdict"], "truncated");
+    assert!(
+        cut["completeness"]["gaps"].as_u64() > Some(0),
+        "what is behind the cut is missing: {}",
+        cut["completeness"]
+    );
     let refused = |arguments: &[&str], path: &std::path::Path| stderr(2, &run("kmemtrace-report", arguments, &[path]));
     let with = |source: &str| refused(&["summary", "--event-formats", source], &file);
     let other = Tree::of("tree-stacks-amd64-6.1");

@@ -27,7 +27,7 @@ use zstd::stream::raw::{InBuffer, Operation, OutBuffer};
 
 use crate::disk::part::Part;
 use crate::disk::walk::read_at;
-use crate::event::{ByKind, Names};
+use crate::event::{ByKind, GapCause, Names};
 use crate::fault::{Code, Fault};
 use crate::kernel::decoder::{Decoder, TraceFacts};
 use crate::kernel::format::{EventFormat, PageShape};
@@ -352,8 +352,11 @@ pub(super) fn open(
         rounds: found.rounds.clone(),
     });
     let leaves_out = attrs.traced().any(Attr::leaves_out_events);
+    let cause = |(_, error): &_| if is_cut(error) { GapCause::Cut } else { GapCause::Damage };
+    let is_cut = scanned.is_unfinished || scanned.is_cut;
+    let is_cut_by = found.broken.as_ref().map(cause).or(is_cut.then_some(GapCause::Cut));
     let sources = found.cpus.iter().map(|(&cpu, of_cpu)| -> Box<dyn EventSource> {
-        Box::new(CpuRecords::new(Arc::clone(&shared), cpu, of_cpu, leaves_out))
+        Box::new(CpuRecords::new(Arc::clone(&shared), (cpu, of_cpu), leaves_out, is_cut_by))
     });
     let clock = attrs.traced().next().and_then(|attr| attr.clock).map_or("perf", clock_name);
     let mut trace = Trace::of_sources(PERF_DATA, Some(clock), sources.collect())?;

@@ -57,13 +57,20 @@ pub(super) struct CpuRecords {
     lost_at_end: u64,
     /// The kernel left out some events.
     leaves_out: bool,
+    /// Records behind the last one are not there.
+    is_cut_by: Option<GapCause>,
     bytes_read: u64,
     is_at_end: bool,
 }
 
 impl CpuRecords {
-    /// Source of a CPU's records; `leaves_out`: the kernel did not record all events.
-    pub(super) fn new(shared: Arc<Shared>, cpu: u32, found: &Cpu, leaves_out: bool) -> CpuRecords {
+    /// Source of a CPU's records; `leaves_out`: the kernel did not record all events; `is_cut_by`: why the file ends early.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        (cpu, found): (u32, &Cpu),
+        leaves_out: bool,
+        is_cut_by: Option<GapCause>,
+    ) -> CpuRecords {
         let [marked, counted] = found.lost;
         let records = Records::new(Arc::clone(&shared.file), shared.endian, 0, 0);
         CpuRecords {
@@ -77,6 +84,7 @@ impl CpuRecords {
             decoded: Decoded::default(),
             lost_at_end: counted.saturating_sub(marked),
             leaves_out,
+            is_cut_by,
             bytes_read: 0,
             is_at_end: false,
         }
@@ -271,6 +279,10 @@ impl EventSource for CpuRecords {
                     let lost = Some(self.lost_at_end);
                     self.decoded.lose(self.lost_at_end);
                     let gap = Gap { from: self.decoded.last, to: None, cpu: self.cpu, lost, cause: GapCause::Overrun };
+                    items.push(StreamItem::Gap(gap));
+                }
+                if let Some(cause) = self.is_cut_by {
+                    let gap = Gap { from: self.decoded.last, to: None, cpu: self.cpu, lost: None, cause };
                     items.push(StreamItem::Gap(gap));
                 }
             }
