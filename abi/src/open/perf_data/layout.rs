@@ -17,19 +17,19 @@ const LEAST_ATTR: usize = 64;
 const MAX_EVENT_ID: u64 = u16::MAX as u64;
 
 /// Bits of `sample_type`.
-pub(super) mod sample {
-    pub(in crate::open::perf_data) const IP: u64 = 1 << 0;
-    pub(in crate::open::perf_data) const TID: u64 = 1 << 1;
-    pub(in crate::open::perf_data) const TIME: u64 = 1 << 2;
-    pub(in crate::open::perf_data) const ADDR: u64 = 1 << 3;
-    pub(in crate::open::perf_data) const READ: u64 = 1 << 4;
-    pub(in crate::open::perf_data) const CALLCHAIN: u64 = 1 << 5;
-    pub(in crate::open::perf_data) const ID: u64 = 1 << 6;
-    pub(in crate::open::perf_data) const CPU: u64 = 1 << 7;
-    pub(in crate::open::perf_data) const PERIOD: u64 = 1 << 8;
-    pub(in crate::open::perf_data) const STREAM_ID: u64 = 1 << 9;
-    pub(in crate::open::perf_data) const RAW: u64 = 1 << 10;
-    pub(in crate::open::perf_data) const IDENTIFIER: u64 = 1 << 16;
+mod sample {
+    pub(super) const IP: u64 = 1 << 0;
+    pub(super) const TID: u64 = 1 << 1;
+    pub(super) const TIME: u64 = 1 << 2;
+    pub(super) const ADDR: u64 = 1 << 3;
+    pub(super) const READ: u64 = 1 << 4;
+    pub(super) const CALLCHAIN: u64 = 1 << 5;
+    pub(super) const ID: u64 = 1 << 6;
+    pub(super) const CPU: u64 = 1 << 7;
+    pub(super) const PERIOD: u64 = 1 << 8;
+    pub(super) const STREAM_ID: u64 = 1 << 9;
+    pub(super) const RAW: u64 = 1 << 10;
+    pub(super) const IDENTIFIER: u64 = 1 << 16;
 }
 
 /// Bits of `read_format`.

@@ -124,7 +124,8 @@ impl Scan {
             left = left.saturating_sub(part);
         }
         if left > 0 {
-            let [_, counted] = &mut self.cpus.entry(0).or_default().lost;
+            let first = self.cpus.keys().next().copied().unwrap_or(0);
+            let [_, counted] = &mut self.cpus.entry(first).or_default().lost;
             *counted = counted.saturating_add(left);
         }
     }
@@ -277,7 +278,6 @@ pub(super) fn is_cut(error: &io::Error) -> bool {
 mod tests {
     use std::io::Write;
 
-    use super::super::layout::sample;
     use super::*;
 
     fn record(kind: u32, body: &[u64]) -> Vec<u8> {
@@ -291,7 +291,8 @@ mod tests {
         let mut attr = [0u64; 17];
         attr[0] = 2 | 136 << 32;
         attr[1] = 653;
-        attr[3] = sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::RAW;
+        // Samples have an identifier, thread, time, CPU and a raw record.
+        attr[3] = 1 << 16 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 10;
         let ids = [5, 6];
         let bytes = [record(kind::HEADER_ATTR, &[&attr[..], &ids].concat()), records.concat()].concat();
         let mut file = tempfile::tempfile().unwrap();
