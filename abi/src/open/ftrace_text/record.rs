@@ -417,7 +417,7 @@ mod tests {
             assert!(matches!(content(line.as_bytes()), Some(Content::Event { name: b"kfree", .. })), "{line}");
         }
         assert_eq!(content(b" call_site=f+0x1/0x2 ptr=1"), None);
-        assert_eq!(content(b" kmem_cache_alloc\0\0\00 curr=1"), None);
+        assert_eq!(content(b" kmem_cache_alloc\0\0\0 curr=1"), None);
         assert!(is_of_perf_alone(b" PERF_RECORD_MMAP2 1/1: [0]") && !is_of_perf_alone(b"PERF_RECORD_LOST lost 1"));
     }
 }
