@@ -138,7 +138,7 @@ row! {
 }
 
 impl Change {
-    /// That of two texts of which one does not tell the figures.
+    /// The change between two texts where one of them does not tell the figures.
     fn untold() -> Change {
         Change { live_allocated: None, allocated: None, allocs: None, text: TextChange(Some(Box::default())) }
     }

@@ -296,8 +296,8 @@ impl Symbolizer {
 
     /// The function with the call instruction that returns to `call_site`.
     ///
-    /// A call-site is a return address: after a call that never returns it is already the next function's. What a text says of its
-    /// functions holds as it is.
+    /// A call-site is a return address: after a call that never returns it is already the next function's. An address that stands for a
+    /// function of a text ([`MADE_UP`]) is looked up as it is.
     pub fn lookup(&self, call_site: u64) -> Option<Symbol<'_>> {
         let target = if MADE_UP.contains(&call_site) { call_site } else { call_site.checked_sub(1)? };
         let after = self.entries.partition_point(|e| e.address <= target);

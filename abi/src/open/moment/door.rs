@@ -176,7 +176,7 @@ impl Door<'_> {
         }
     }
 
-    /// The line; nothing where it is a stamp alone between lines that have such a one: `date` prints it among lines without.
+    /// The line, or an empty one for the stamp of an empty line in a log. Where no line before it had a stamp, `date` has printed it.
     fn unless_stamp<'l>(&mut self, line: &'l [u8], stamped: &[u8]) -> &'l [u8] {
         if !noise::has_form(stamped, b"0000-00-00 00:00:00") {
             self.is_stamped = false;

@@ -31,10 +31,10 @@ pub(super) fn frame(line: &[u8]) -> Option<Frame<'_>> {
         }
         [b'[', ..] => behind_address(text),
         [b'0', ..] => of_address(text),
-        _ if text.len() == 16 && hexadecimal(text).is_some_and(|address| !is_made_up(address)) => {
-            hexadecimal(text).map(Frame::Address)
+        _ => {
+            let address = hexadecimal(text).filter(|&address| text.len() == 16 && !is_made_up(address));
+            address.map(Frame::Address).or_else(|| place(text, false))
         }
-        _ => place(text, false),
     }
 }
 

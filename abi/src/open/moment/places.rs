@@ -53,7 +53,7 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(is_of_names)
 }
 
-/// True for a line that a kernel prints before a call trace: frames behind it are no longer those of the block before.
+/// True for a line that a kernel prints before a call trace. The frames that follow are not those of the block before it.
 pub(super) fn begins_trace(line: &[u8]) -> bool {
     const BEGINS: [&[u8]; 5] = [b"CPU: ", b"Call Trace:", b"Call trace:", b"WARNING: ", b"Hardware name: "];
     let line = trimmed(line);
@@ -62,11 +62,7 @@ pub(super) fn begins_trace(line: &[u8]) -> bool {
 
 /// True for lines that a kernel prints around a stack: of the CPU, registers, the call trace itself.
 pub(super) fn is_of_trace(line: &[u8]) -> bool {
-    const BEGINS: [&[u8]; 16] = [
-        b"CPU: ",
-        b"Hardware name: ",
-        b"Call Trace:",
-        b"Call trace:",
+    const BEGINS: [&[u8]; 12] = [
         b"Workqueue: ",
         b"<TASK>",
         b"</TASK>",
@@ -82,7 +78,11 @@ pub(super) fn is_of_trace(line: &[u8]) -> bool {
     ];
     let line = trimmed(line);
     let is_known = BEGINS.iter().any(|begin| line.starts_with(begin));
-    is_known || line.starts_with(b"Code: ") || line.starts_with(b"Tainted: ") || frame(line).is_some()
+    is_known
+        || begins_trace(line)
+        || line.starts_with(b"Code: ")
+        || line.starts_with(b"Tainted: ")
+        || frame(line).is_some()
 }
 
 #[cfg(test)]

@@ -353,10 +353,10 @@ pub(super) fn open(
     });
     let leaves_out = attrs.traced().any(Attr::leaves_out_events);
     let cause = |(_, error): &_| if is_cut(error) { GapCause::Cut } else { GapCause::Damage };
-    let is_cut = scanned.is_unfinished || scanned.is_cut;
-    let is_cut_by = found.broken.as_ref().map(cause).or(is_cut.then_some(GapCause::Cut));
+    let ends_early = scanned.is_unfinished || scanned.is_cut;
+    let missing = found.broken.as_ref().map(cause).or(ends_early.then_some(GapCause::Cut));
     let sources = found.cpus.iter().map(|(&cpu, of_cpu)| -> Box<dyn EventSource> {
-        Box::new(CpuRecords::new(Arc::clone(&shared), (cpu, of_cpu), leaves_out, is_cut_by))
+        Box::new(CpuRecords::new(Arc::clone(&shared), (cpu, of_cpu), leaves_out, missing))
     });
     let clock = attrs.traced().next().and_then(|attr| attr.clock).map_or("perf", clock_name);
     let mut trace = Trace::of_sources(PERF_DATA, Some(clock), sources.collect())?;

@@ -114,7 +114,7 @@ impl Scan {
         self.place_lost();
     }
 
-    /// Gives what is lost on no CPU that is known to those whose marks tell of more; the rest has no mark, and goes to the first.
+    /// Distributes the sums that name no CPU: each CPU takes as much as its own marks tell, and the first one takes the rest.
     fn place_lost(&mut self) {
         let mut left = std::mem::take(&mut self.lost_anywhere);
         for cpu in self.cpus.values_mut() {

@@ -57,19 +57,19 @@ pub(super) struct CpuRecords {
     lost_at_end: u64,
     /// The kernel left out some events.
     leaves_out: bool,
-    /// Records behind the last one are not there.
-    is_cut_by: Option<GapCause>,
+    /// Why records behind the last one are missing, if they are.
+    missing: Option<GapCause>,
     bytes_read: u64,
     is_at_end: bool,
 }
 
 impl CpuRecords {
-    /// Source of a CPU's records; `leaves_out`: the kernel did not record all events; `is_cut_by`: why the file ends early.
+    /// Source of a CPU's records; `leaves_out`: the kernel did not record all events; `missing`: why the file ends early.
     pub(super) fn new(
         shared: Arc<Shared>,
         (cpu, found): (u32, &Cpu),
         leaves_out: bool,
-        is_cut_by: Option<GapCause>,
+        missing: Option<GapCause>,
     ) -> CpuRecords {
         let [marked, counted] = found.lost;
         let records = Records::new(Arc::clone(&shared.file), shared.endian, 0, 0);
@@ -84,7 +84,7 @@ impl CpuRecords {
             decoded: Decoded::default(),
             lost_at_end: counted.saturating_sub(marked),
             leaves_out,
-            is_cut_by,
+            missing,
             bytes_read: 0,
             is_at_end: false,
         }
@@ -281,7 +281,7 @@ impl EventSource for CpuRecords {
                     let gap = Gap { from: self.decoded.last, to: None, cpu: self.cpu, lost, cause: GapCause::Overrun };
                     items.push(StreamItem::Gap(gap));
                 }
-                if let Some(cause) = self.is_cut_by {
+                if let Some(cause) = self.missing {
                     let gap = Gap { from: self.decoded.last, to: None, cpu: self.cpu, lost: None, cause };
                     items.push(StreamItem::Gap(gap));
                 }

@@ -71,7 +71,7 @@ fn of_moment(view: &BalanceBody<'_>, options: &TableOptions, out: &mut dyn Write
     let left = match view.unexplained {
         Some(left) => format!("In no part: {}.", cells::change(left, options)),
         None if totals.contains(&None) => {
-            "What is in no part is not known: all memory, or what is free of it, has no counter here.".to_owned()
+            "What is in no part is not known: total or free memory has no counter here.".to_owned()
         }
         None => "What is in no part is not known: anonymous pages, files or slab have no counter here.".to_owned(),
     };
