@@ -7,6 +7,10 @@
 # BUFFER_KB: kernel buffer of a CPU. TEXT=1: the kernel's own text of the events, too, with the addresses of frames, in the file trace.
 set -eu
 out=${1:?usage: capture.sh DIR [COMMAND [ARGUMENT ...]]}; shift
+case ${EVENTS:-slab} in slab | page | percpu | vmalloc | all | latency) ;; *)
+	echo "capture.sh: EVENTS=$EVENTS: there is no such word: slab, page, percpu, vmalloc, all or latency" >&2; exit 2 ;;
+esac
+[ -z "$(ls -A "$out" 2>/dev/null)" ] || { echo "capture.sh: $out: exists already: use another name" >&2; exit 2; }
 [ $# -gt 0 ] || set -- sleep 5
 tracefs=/sys/kernel/tracing; [ -d $tracefs/instances ] || mount -t tracefs none $tracefs ||
 	{ tracefs=/sys/kernel/debug/tracing; [ -d $tracefs/instances ]; }	# Before Linux 4.1.
@@ -102,7 +106,8 @@ wait
 case ${EVENTS:-slab} in
 latency) systems='vmscan compaction oom' ;;
 percpu | vmalloc) systems='kmem percpu vmalloc' ;;
-*) systems='kmem percpu vmalloc task cgroup module' ;;
+all) systems='kmem percpu vmalloc task cgroup module' ;;
+*) systems='kmem task cgroup module' ;;
 esac
 for file in $instance/per_cpu/cpu*/stats $instance/events/header_* \
 	$(for system in $systems $group ftrace; do ls $instance/events/$system/*/format 2>/dev/null; done) $instance/trace_clock; do

@@ -27,19 +27,30 @@ pub fn more_files(error: &io::Error) -> &'static str {
 /// Owner of the file or directory that refuses the caller, and the remedy; `None` if that is the caller's own, or cannot be seen.
 fn of_another(path: &Path) -> Option<String> {
     let owner = fs::symlink_metadata(path).ok()?.uid();
-    let above = path.parent().filter(|above| fs::symlink_metadata(above).is_ok_and(|found| found.uid() == owner));
-    let is_file = path.is_file();
-    // A file of a recording is given away with the directory.
-    let given = above.filter(|above| is_file && !above.as_os_str().is_empty()).unwrap_or(path).display();
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if owner == user {
         return None;
     }
     let name = if owner == 0 { "root".to_owned() } else { format!("user {owner}") };
-    let path = path.display();
-    Some(format!(
-        "{path}: belongs to {name}, and you may not read it; if it is still recorded, wait for the end, else type: sudo chown -R {user}:{group} {given}"
-    ))
+    // A recording is given away as a whole. Nothing else is: a folder of the system would be taken from its owner.
+    let recording = if path.is_dir() { Some(path) } else { path.parent().filter(|_| is_part_of_recording(path)) };
+    let recording = recording.filter(|dir| !dir.as_os_str().is_empty()).map(Path::display);
+    let remedy = match recording {
+        Some(dir) => format!(
+            "wait for the end if it is still recorded; a recording that has ended is yours with sudo chown -R {user}:{group} {dir}"
+        ),
+        None => "use sudo, or have the owner give you a copy".to_owned(),
+    };
+    Some(format!("{}: belongs to {name}, and you may not read it: {remedy}", path.display()))
+}
+
+/// True for the name of a file of a recording: `meta.out`, `cpu0.out`, `cpu1.out`, …
+fn is_part_of_recording(path: &Path) -> bool {
+    let Some(stem) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".out")) else {
+        return false;
+    };
+    let number = stem.strip_prefix("cpu").filter(|number| !number.is_empty());
+    stem == "meta" || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -55,5 +66,15 @@ mod tests {
         );
         assert!(message(Errno::NFILE).ends_with(": allow more open files (sysctl fs.file-max)"));
         assert_eq!(message(Errno::IO), "/tmp/cpu0.out: Input/output error (os error 5)");
+    }
+
+    #[test]
+    fn only_files_of_a_recording_are_given_away_with_their_folder() {
+        for name in ["meta.out", "a/cpu0.out", "/tmp/rec/cpu127.out"] {
+            assert!(is_part_of_recording(Path::new(name)), "{name}");
+        }
+        for name in ["/etc/shadow", "cpu.out", "cpu1x.out", "perf.data", "/", "meta.out.zst"] {
+            assert!(!is_part_of_recording(Path::new(name)), "{name}");
+        }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
             "files were mixed up or edited after they were written: copy them again from the original"
         }
         Code::BadSubBuffer | Code::BadRecord | Code::WrongTotals | Code::BadFormats => {
-            "the recorder wrote it so: please report it, with the kernel's release"
+            "compare with the original: if it is the same, please report it, with the kernel's release"
         }
         Code::BackInTime => "record with --clock mono or global",
         Code::NoMeta => "copy the whole directory, and call-sites get their names",

@@ -28,12 +28,9 @@ pub(crate) fn of(words: &[OsString]) -> Meaning {
         Some("help") => of_help(rest),
         Some("completions") => of_completions(rest),
         Some(option) if option.starts_with('-') && option != "-" => {
-            let line: Vec<String> = words.iter().map(|word| word.display().to_string()).collect();
-            let line = line.join(" ");
+            let option = option.escape_debug();
             Meaning::Refused(format!(
-                "{}: put a word before its options: kmemtrace record {1} to record, kmemtrace summary {1} to report",
-                option.escape_debug(),
-                line.escape_debug()
+                "{option}: a word stands before its options: record, or a view such as summary; kmemtrace -h lists them"
             ))
         }
         Some(name) => match Word::named(name) {
@@ -201,7 +198,7 @@ mod tests {
             ("record top", "record top: type kmemtrace top, or for the command of that name kmemtrace record -- top"),
             (
                 "-d 5",
-                "-d: put a word before its options: kmemtrace record -d 5 to record, kmemtrace summary -d 5 to report",
+                "-d: a word stands before its options: record, or a view such as summary; kmemtrace -h lists them",
             ),
         ] {
             assert_eq!(meaning(line), Meaning::Refused(said.to_owned()), "{line}");

@@ -7,6 +7,7 @@ use crate::args::{Args, FailOn};
 use crate::cli::Request;
 use crate::exit;
 use crate::terminal::messages::say;
+use crate::told;
 
 /// Status of `--fail-on`: the gate fires on errors, and for classes without errors on findings that loss does not explain.
 pub(crate) fn findings(args: &Args, analysis: &Analysis) -> u8 {
@@ -27,6 +28,9 @@ pub(crate) fn findings(args: &Args, analysis: &Analysis) -> u8 {
         .map(|(class, errors)| format!("{errors} {}", class.name()))
         .collect();
     if fired.is_empty() {
+        if let Some(missing) = told::not_recorded(analysis, &args.filters.kind).filter(|_| !args.fail_on.is_empty()) {
+            say(&format!("--fail-on: no finding could be found: {missing}"));
+        }
         return exit::OK;
     }
     say(&format!("--fail-on: {}", fired.join(", ")));
@@ -49,6 +53,14 @@ pub(crate) fn leaks(args: &Args, view: &LeaksBody<'_>, missing: Option<String>) 
     }
     say(&format!("--fail-on: {leaks} leak{}", if leaks == 1 { "" } else { "s" }));
     exit::GATE
+}
+
+/// Tells where `--fail-over` has nothing to compare.
+pub(crate) fn tell_blind_growth(args: &Args, sides: [&Analysis; 2]) {
+    let missing = sides.into_iter().find_map(|side| told::not_recorded(side, &args.filters.kind));
+    if let (Some(_), Some(missing)) = (args.fail_over, missing) {
+        say(&format!("--fail-over: no growth could be found: {missing}"));
+    }
 }
 
 /// Refuses a reason for the exit status 1 that the view does not have.

@@ -8,7 +8,7 @@ use kmemtrace_abi::text::escape::escape;
 
 use crate::args::{Args, Format};
 use crate::cli::Request;
-use crate::render::table::options::TableOptions;
+use crate::render::table::options::{TableOptions, TellsCgroups};
 use crate::report;
 use crate::suggest;
 use crate::terminal::messages::say;
@@ -50,7 +50,8 @@ pub(crate) fn latency(
         say(missing);
     }
     let missing = missing.map(str::to_owned);
-    let options = TableOptions { missing, ..report::table_options(request, &inputs[0]) };
+    let cgroups = TellsCgroups::of(&trace);
+    let options = TableOptions { missing, cgroups, ..report::table_options(request, &inputs[0]) };
     report::print_fitted(request, &options, |top| Ok(document(&latency, args, top)))?;
     told::rejected(&latency.names_report());
     Ok(report::status(args, &observed.completeness))
@@ -108,10 +109,10 @@ pub(crate) fn missing(latency: &Latency, needs: Needs, trace: &Trace, args: &Arg
                  function_graph tracer in instances (Linux 6.12)",
         ),
         Needs::Functions if !latency.has_functions() => Some("the filters leave no timed function"),
-        Needs::Spans | Needs::Pages if latency.events() == 0 && trace.records_reclaim() => {
+        Needs::Spans | Needs::Pages if latency.reclaim_events() == 0 && trace.records_reclaim() => {
             Some("no memory was reclaimed or compacted: such events were recorded, and none came")
         }
-        Needs::Spans | Needs::Pages if latency.events() == 0 => Some(
+        Needs::Spans | Needs::Pages if latency.reclaim_events() == 0 => Some(
             "the recording has no events of reclaim, compaction or shrinkers: record them with kmemtraced -e latency",
         ),
         Needs::Pages if latency.page_allocations() == 0 && trace.records_page_allocs() => {

@@ -206,7 +206,7 @@ fn documents<'a>(request: &Request, answers: &'a Answers) -> anyhow::Result<Docu
             documents::leaks(leaks, &shape, LeakOptions::default())
         }),
         waiting: latency
-            .map(|latency| [of_latency::latency(latency), of_latency::stalls(latency, false, Some(MAX_STALLS))]),
+            .map(|latency| [of_latency::latency(latency, None), of_latency::stalls(latency, false, Some(MAX_STALLS))]),
         caches: of_trace
             .map(|all| documents::caches(&all.caches, &shape(SortKey::Figure(Figure::LiveAllocated), MAX_ROWS))),
         mismatch: of_trace.map(|_| documents::mismatch(sites, &shape(SortKey::Figure(Figure::Wasted), MAX_ROWS), &[])),

@@ -25,7 +25,7 @@ use crate::render::event_output::{EventOutput, Limited};
 use crate::render::jsonl::LineWriter;
 use crate::render::table::Below;
 use crate::render::table::events::{EventLabels, EventTable};
-use crate::render::table::options::TableOptions;
+use crate::render::table::options::{TableOptions, TellsCgroups};
 use crate::render::{csv, json, jsonl, table};
 use crate::terminal::messages::say;
 use crate::terminal::output::Output;
@@ -194,8 +194,7 @@ struct Beside {
     has_reclaim: bool,
     /// Number of caches whose objects have red zones.
     red_zones: usize,
-    /// All threads were found in the root of the cgroups.
-    are_cgroups_root: bool,
+    cgroups: TellsCgroups,
 }
 
 impl Beside {
@@ -206,10 +205,8 @@ impl Beside {
         let is_asked = asked.is_some_and(|asked| asked.lines().any(|line| !STACKS_UNASKED.contains(&line)));
         let may_have = trace.info.input != InputKind::Kmemtrace || is_asked;
         let has_reclaim = trace.records_reclaim();
-        let mut cgroups =
-            trace.metadata.cgroups.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).peekable();
-        let are_cgroups_root = cgroups.peek().is_some() && cgroups.all(|line| line.ends_with(b" /"));
-        Beside { has_stacks: may_have && trace.may_have_stacks(), has_reclaim, red_zones, are_cgroups_root }
+        let has_stacks = may_have && trace.may_have_stacks();
+        Beside { has_stacks, has_reclaim, red_zones, cgroups: TellsCgroups::of(trace) }
     }
 }
 
@@ -227,7 +224,7 @@ fn print_view(
 fn print_document<'a>(
     request: &Request,
     analysis: &'a Analysis,
-    (below, Beside { has_stacks, has_reclaim, red_zones, are_cgroups_root }): (&[(&'static str, Analysis)], Beside),
+    (below, Beside { has_stacks, has_reclaim, red_zones, cgroups }): (&[(&'static str, Analysis)], Beside),
     make: impl Fn(&Shape) -> Document<'a>,
 ) -> anyhow::Result<u8> {
     let args = &request.args;
@@ -250,7 +247,7 @@ fn print_document<'a>(
         has_stacks: has_stacks || text.is_some_and(|text| text.has_stacks),
         has_reclaim,
         red_zones,
-        are_cgroups_root,
+        cgroups,
         missing: told::not_recorded(analysis, &args.filters.kind),
         lacks_pages: told::lacks(analysis, Kind::Pages),
         ..table_options(request, &request.inputs()[0])
@@ -374,7 +371,10 @@ pub(crate) fn compare(request: &Request) -> anyhow::Result<u8> {
             say(&format!("--fail-over: live bytes grew by more than {percent}%"));
             Ok(exit::GATE)
         }
-        _ => Ok(exit::OK),
+        _ => {
+            gate::tell_blind_growth(args, [&before, &after]);
+            Ok(exit::OK)
+        }
     }
 }
 
@@ -746,6 +746,7 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         ranked: request.sort_keys().first().copied(),
         filters: asked.filters.iter().map(filter).collect(),
         time: asked.time.as_ref().map(shown),
+        at: asked.at.as_ref().map(shown),
         title: escape(input.as_os_str().as_encoded_bytes()).into_owned(),
         title_before: None,
         is_default_input: args.words.is_empty(),
@@ -753,7 +754,7 @@ pub(crate) fn table_options(request: &Request, input: &Path) -> TableOptions {
         has_stacks: false,
         has_reclaim: false,
         red_zones: 0,
-        are_cgroups_root: false,
+        cgroups: TellsCgroups::default(),
         is_being_recorded: is_being_recorded(input),
         missing: None,
         lacks_pages: false,

@@ -450,6 +450,12 @@ fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
             let line = [&words[..1], &line[..at], &[OsString::from(option)], &line[at..]].concat();
             return Some(format!("{word}: is not a command; type: {}", typed(&line)));
         }
+        if words.get(at - 1).is_some_and(|before| before == "--stack") {
+            return Some(format!(
+                "--stack {word}: a value stands behind =: --stack=all, or --stack='order > 0'; or put -- before the command: {}",
+                typed(&mended)
+            ));
+        }
         Some(format!("put -- before the command: {}", typed(&mended)))
     })
 }

@@ -1,4 +1,4 @@
-//! System calls without a safe wrapper: landlock, seccomp, fork, and descriptors by their numbers.
+//! System calls without a safe wrapper: landlock, seccomp, fork, descriptors by their numbers, and errors of writing back.
 #![expect(unsafe_code, reason = "there is no safe wrapper for these system calls")]
 
 use std::fs::File;
@@ -122,6 +122,24 @@ pub(crate) fn fork() -> io::Result<i32> {
 const AT_EXEC: libc::c_uint = 1 << 2;
 /// Descriptors that are looked at one by one on kernels without that, at most.
 const MAX_DESCRIPTORS: libc::c_int = 1 << 16;
+
+/// The error that the kernel has met while it wrote back pages of a file since the last such call, a sync or the opening. Nothing is
+/// waited for: pages that are not written back yet may fail later.
+///
+/// # Errors
+/// Those of the disk: EIO, ENOSPC, EDQUOT.
+pub fn written_back(file: BorrowedFd<'_>) -> io::Result<()> {
+    /// Start of a range without pages; 32-bit kernels take no greater one into account.
+    const BEHIND: i64 = 1 << 43;
+    // SAFETY: the call takes numbers, and no range of this file has a page to wait for.
+    let returned =
+        unsafe { libc::sync_file_range(file.as_raw_fd(), BEHIND as _, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
+    match result(returned.into()) {
+        Err(error) if [libc::EIO, libc::ENOSPC, libc::EDQUOT].map(Some).contains(&error.raw_os_error()) => Err(error),
+        // A kernel or an architecture without the call tells nothing.
+        _ => Ok(()),
+    }
+}
 
 /// Takes over a descriptor that the parent process has passed on.
 ///

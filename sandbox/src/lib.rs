@@ -34,6 +34,7 @@ use rustix::io::Errno;
 pub use capabilities::Kept;
 pub use folders::Purpose;
 use folders::Rules;
+pub use kernel::written_back;
 pub use role::Role;
 
 thread_local! {

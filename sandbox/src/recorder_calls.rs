@@ -106,6 +106,7 @@ const WRITES: &[Call] = &[
     call(libc::SYS_fallocate),
     call(libc::SYS_fdatasync),
     call(libc::SYS_fsync),
+    call(libc::SYS_sync_file_range),
     // The first block of a relay channel's file, which names the kernel, is made when its records are known.
     call(libc::SYS_uname),
 ];

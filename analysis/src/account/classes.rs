@@ -291,6 +291,11 @@ impl Classes {
         self.lock().stacks.number(recorded, site)
     }
 
+    /// The number of the frames before the frame `site` of the stack `recorded`; 0 for none.
+    pub(crate) fn passed(&self, recorded: &[u64], site: usize) -> StackNumber {
+        self.lock().stacks.number_of_passed(recorded, site)
+    }
+
     /// True where rows have nodes.
     pub(crate) fn has_paths(&self) -> bool {
         self.lock().paths.is_some()

@@ -59,6 +59,8 @@ pub(crate) struct EventNumbers {
     pub(crate) cache: CacheNumber,
     /// Stack; 0 for none.
     pub(crate) stack: StackNumber,
+    /// Frames that the stack passes over, of pages; 0 for none.
+    pub(crate) passed: StackNumber,
     /// Values of the owner that the input tells with the event.
     pub(crate) owner: Option<OwnerValues>,
 }
@@ -184,7 +186,7 @@ pub(crate) struct GroupReader<'a> {
     /// 1 for stacks within the initialisation of a module, else 0.
     inits: Memory<StackNumber>,
     /// Uses by stack, flags and order.
-    uses: Memory<(StackNumber, Option<u64>, Option<u8>)>,
+    uses: Memory<(StackNumber, StackNumber, Option<u64>, Option<u8>)>,
     reclaims: Memory<ReclaimedBy, Reclaim>,
     lists: Memory<Box<[GroupValue]>>,
     /// Latest short lists with their numbers, by some of the bits of their values.
@@ -370,7 +372,7 @@ impl<'a> GroupReader<'a> {
             GroupKey::Cache => self.cache(event, kind, numbers.cache),
             GroupKey::Stack if numbers.stack == 0 && event.call_site != 0 => self.stack_of_site(event.call_site),
             GroupKey::Stack => numbers.stack.into(),
-            GroupKey::Use if kind.space() == Space::Pages => self.use_of_pages(event, numbers.stack),
+            GroupKey::Use if kind.space() == Space::Pages => self.use_of_pages(event, (numbers.passed, numbers.stack)),
             GroupKey::Use => 0,
             GroupKey::Order => event.order.map_or(NO_VALUE, Into::into),
             GroupKey::Module if numbers.stack == 0 && numbers.owner.is_some_and(|owner| owner.module.is_some()) => {
@@ -503,17 +505,18 @@ impl<'a> GroupReader<'a> {
         *self.modules.entry((stack, loaded)).or_insert_with(|| number().unwrap_or(0))
     }
 
-    fn use_of_pages(&mut self, event: &Event, stack: StackNumber) -> GroupValue {
+    /// Use of the pages of an event by the whole stack: what it passes over may tell more than the site.
+    fn use_of_pages(&mut self, event: &Event, (passed, stack): (StackNumber, StackNumber)) -> GroupValue {
         let (facts, classes) = (self.facts, self.classes);
         let number = || {
-            let frames = classes.frames(stack);
+            let frames = [classes.frames(passed), classes.frames(stack)].concat();
             let symbols = facts.symbolizer().filter(|_| !frames.is_empty());
             let functions = frames.iter().filter_map(|&frame| Some(symbols?.lookup(frame)?.name));
             let uses = &facts.places.options.uses;
             classes.cache(uses.of_pages(functions, event.gfp.zip(facts.gfp_names), event.order).as_bytes()).into()
         };
         limit(&mut self.uses);
-        *self.uses.entry((stack, event.gfp, event.order)).or_insert_with(number)
+        *self.uses.entry((passed, stack, event.gfp, event.order)).or_insert_with(number)
     }
 
     #[inline]

@@ -14,6 +14,8 @@ use crate::account::stacks::StackNumber;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventStack {
     pub(crate) number: StackNumber,
+    /// Frames before the site, which the stack passes over, of pages; 0 for none.
+    pub(crate) passed: StackNumber,
     /// Call-site of the event, or the frame that asked for the memory; 0 where neither is known.
     pub(crate) site: u64,
 }
@@ -46,7 +48,7 @@ impl<'a> StackReader<'a> {
     /// Stack and site of an event.
     #[inline]
     pub(crate) fn read(&mut self, event: &Event, names: &Names) -> EventStack {
-        let Some(id) = event.stack else { return EventStack { number: 0, site: event.call_site } };
+        let Some(id) = event.stack else { return EventStack { site: event.call_site, ..EventStack::default() } };
         let space = event.kind().map_or(Space::Slab, Kind::space);
         let found = match self.latest.get(id.index()) {
             Some(&Latest { call_site, space: of, found: Some(found) })
@@ -69,7 +71,9 @@ impl<'a> StackReader<'a> {
             Some(from) => recorded.get(from).copied().unwrap_or(0),
             None => 0,
         };
-        let found = EventStack { number: self.classes.stack(recorded, from.unwrap_or(0)), site };
+        let number = self.classes.stack(recorded, from.unwrap_or(0));
+        let passed = if space == Space::Pages { self.classes.passed(recorded, from.unwrap_or(0)) } else { 0 };
+        let found = EventStack { number, passed, site };
         if self.latest.len() <= id.index() {
             self.latest.resize(id.index() + 1, Latest { call_site: 0, space, found: None });
         }

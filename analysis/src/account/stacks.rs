@@ -32,6 +32,12 @@ impl StackTable {
         if frames.is_empty() { 0 } else { self.number_of(frames) }
     }
 
+    /// The number of the frames before the site of the stack `recorded`, which it passes over; 0 for none.
+    pub(crate) fn number_of_passed(&mut self, recorded: &[u64], site: usize) -> StackNumber {
+        let frames = recorded.get(..site).unwrap_or(recorded);
+        if frames.is_empty() { 0 } else { self.number_of(frames) }
+    }
+
     /// The number of a stack of the call-site alone, which the kernel did not record as a stack.
     pub(crate) fn number_of_site(&mut self, site: u64) -> StackNumber {
         self.number_of(&[site])
@@ -93,6 +99,8 @@ mod tests {
         let deep: Vec<u64> = (1..10_000).collect();
         let number = table.number(&deep, 5);
         assert_eq!((table.frames(number).len(), table.frames(number)[0]), (MAX_FRAMES, 6));
+        let passed = table.number_of_passed(&[9, 8, 3, 2, 1], 2);
+        assert_eq!((table.number_of_passed(&[3, 2], 0), table.frames(passed)), (0, &[9, 8][..]));
         let alone = table.number_of_site(77);
         assert_eq!((table.number_of_site(77), table.frames(alone)), (alone, &[77][..]));
         let known = table.finish();

@@ -24,6 +24,8 @@ use kmemtrace_abi::text::glob::Glob;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TextSite {
     pub(crate) stack: StackNumber,
+    /// Frames before the site, which the stack passes over, of pages; 0 for none.
+    pub(crate) passed: StackNumber,
     /// Call site; [`NO_SITE`] without one.
     pub(crate) site: u64,
     pub(crate) through: Through,
@@ -118,8 +120,15 @@ impl<'a> TextSites<'a> {
             _ => (told_place.unwrap_or(0), Through::Nothing),
         };
         let site = if told_site != 0 { told_site } else { frames.get(from).copied().unwrap_or(NO_SITE) };
-        let through = if kind.space() == Space::Pages { through } else { Through::Nothing };
-        TextSite { stack: self.classes.stack(frames, from), site, through, kind, is_kind_told: known_kind.is_some() }
+        let is_pages = kind.space() == Space::Pages;
+        TextSite {
+            stack: self.classes.stack(frames, from),
+            passed: if is_pages { self.classes.passed(frames, from) } else { 0 },
+            site,
+            through: if is_pages { through } else { Through::Nothing },
+            kind,
+            is_kind_told: known_kind.is_some(),
+        }
     }
 
     fn passed_over(&mut self, frame: u64) -> Option<Passed> {

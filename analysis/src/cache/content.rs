@@ -13,7 +13,7 @@ use crate::account::completeness::Completeness;
 
 const MAGIC: [u8; 8] = *b"\x89kmIDX\r\n";
 /// Version of the layout and of the program. The number is raised whenever the bytes change, or the result of a pass.
-const STAMP: (u32, &str) = (13, env!("CARGO_PKG_VERSION"));
+const STAMP: (u32, &str) = (14, env!("CARGO_PKG_VERSION"));
 /// Limit of credible counts of a file.
 const MAX_COUNTED: u64 = 1 << 56;
 

@@ -58,26 +58,26 @@ impl Serialize for AccountStyle {
 }
 
 row! {
-    /// Figures of a caller, or of all.
+    /// Figures of a caller, or of all; `None` where the input does not tell them.
     pub struct AccountFigures {
         /// Number of allocations.
-        pub allocs: u64,
+        pub allocs: Option<u64>,
         /// Number of objects that are gone, inferred frees included.
-        pub frees: u64,
-        /// Number of free events that the caller made; `None` where they are not counted.
+        pub frees: Option<u64>,
+        /// Number of free events that the caller made; `None` where they are not counted, too.
         pub frees_made: Option<u64>,
         /// Bytes requested.
-        pub requested: u64,
+        pub requested: Option<u64>,
         /// Bytes allocated.
-        pub allocated: u64,
+        pub allocated: Option<u64>,
         /// Bytes allocated and not requested.
-        pub wasted: u64,
+        pub wasted: Option<u64>,
         /// Bytes requested for live objects.
-        pub live_requested: u64,
+        pub live_requested: Option<u64>,
         /// Bytes allocated for live objects.
-        pub live_allocated: u64,
+        pub live_allocated: Option<u64>,
         /// Bytes wasted by live objects.
-        pub live_wasted: u64,
+        pub live_wasted: Option<u64>,
     }
 }
 
@@ -132,24 +132,29 @@ struct Caller {
 }
 
 impl Caller {
-    fn figures(&self) -> AccountFigures {
-        let stats = &self.stats;
+    fn figures(&self, ordering: Ordering) -> AccountFigures {
+        let of = |figure| ordering.figure(figure, &self.stats).map(saturated);
         AccountFigures {
-            allocs: stats.allocs,
-            frees: stats.frees.saturating_add(stats.inferred_frees),
-            frees_made: self.frees_made,
-            requested: saturated(stats.requested),
-            allocated: saturated(stats.allocated),
-            wasted: saturated(stats.wasted),
-            live_requested: saturated(stats.live_requested),
-            live_allocated: saturated(stats.live_allocated),
-            live_wasted: saturated(stats.live_wasted),
+            allocs: of(Figure::Allocs),
+            frees: of(Figure::Frees).map(|_| self.frees()),
+            frees_made: ordering.past(self.frees_made).flatten(),
+            requested: of(Figure::Requested),
+            allocated: of(Figure::Allocated),
+            wasted: of(Figure::Wasted),
+            live_requested: of(Figure::LiveRequested),
+            live_allocated: of(Figure::LiveAllocated),
+            live_wasted: of(Figure::LiveWasted),
         }
+    }
+
+    /// Number of objects that are gone.
+    fn frees(&self) -> u64 {
+        self.stats.frees.saturating_add(self.stats.inferred_frees)
     }
 
     fn figure(&self, key: SortKey, ordering: Ordering) -> u128 {
         match key {
-            SortKey::Figure(Figure::Frees) => self.frees_made.unwrap_or_else(|| self.figures().frees).into(),
+            SortKey::Figure(Figure::Frees) => self.frees_made.unwrap_or_else(|| self.frees()).into(),
             key => key.of(&self.stats, ordering),
         }
     }
@@ -203,12 +208,12 @@ pub(super) fn account<'a>(
         by_figures.then_with(|| name.cmp(other_name)).then_with(|| address.cmp(other_address))
     });
     let sorted: Vec<(u64, AccountFigures)> =
-        sorted.into_iter().map(|(_, call_site, caller)| (call_site, caller.figures())).collect();
+        sorted.into_iter().map(|(_, call_site, caller)| (call_site, caller.figures(ordering))).collect();
     AccountBody {
         style,
         kinds: Kind::ALL.into_iter().filter(|kind| kind.space() == space).map(Kind::name).collect(),
         callers: sorted.len(),
-        total: total.figures(),
+        total: total.figures(ordering),
         rows: Rows::of(sorted, move |(call_site, figures)| {
             let site = site(*call_site);
             let file = site.place.0.source.as_ref().and_then(|source| source.file.as_deref());
@@ -298,8 +303,8 @@ mod tests {
         let shown: Vec<_> =
             body.rows.iter().map(|row| (row.site.call_site.0, row.figures.allocs, row.figures.frees)).collect();
         // Ties go by name, and an address comes before a symbol.
-        assert_eq!(shown, [(9, 1, 0), (1, 6, 4), (2, 5, 5)]);
-        assert_eq!((body.callers, body.total.allocs, body.total.live_allocated), (3, 12, 40));
+        assert_eq!(shown, [(9, Some(1), Some(0)), (1, Some(6), Some(4)), (2, Some(5), Some(5))]);
+        assert_eq!((body.callers, body.total.allocs, body.total.live_allocated), (3, Some(12), Some(40)));
         assert_eq!(body.rows.iter().nth(1).unwrap().object.as_deref(), Some(&b"fs/inode.o"[..]));
         assert_eq!(body.total.frees_made, None);
     }
@@ -309,14 +314,14 @@ mod tests {
         let rows =
             [(2, Kind::Cache, stats(5, 3, 30)), (7, Kind::Kmalloc, stats(2, 0, 20)), (1, Kind::Cache, stats(1, 0, 40))];
         for (style, want) in [
-            (AccountStyle::TraceAnalyze, vec![(2, 7, 50), (1, 1, 40)]),
-            (AccountStyle::Callers, vec![(1, 1, 40), (2, 5, 30), (7, 2, 20)]),
+            (AccountStyle::TraceAnalyze, vec![(2, Some(7), Some(50)), (1, Some(1), Some(40))]),
+            (AccountStyle::Callers, vec![(1, Some(1), Some(40)), (2, Some(5), Some(30)), (7, Some(2), Some(20))]),
         ] {
             let body = account_of(&rows, &[], style);
             let shown =
                 body.rows.iter().map(|row| (row.site.call_site.0, row.figures.allocs, row.figures.live_allocated));
             assert_eq!(shown.collect::<Vec<_>>(), want);
-            assert_eq!((body.callers, body.total.allocs, body.total.live_allocated), (want.len(), 8, 90));
+            assert_eq!((body.callers, body.total.allocs, body.total.live_allocated), (want.len(), Some(8), Some(90)));
         }
     }
 

@@ -18,7 +18,7 @@ use kmemtrace_abi::open::regular;
 use kmemtrace_abi::stream::report::Source;
 use kmemtrace_abi::target::Endian;
 use kmemtrace_abi::trace::{
-    Addresses, Deferred, InputCapabilities, InputKind, PAGE_OWNER, PageBytesFrom, Run, Scope, SymbolSource, TraceInfo,
+    Addresses, Deferred, InputCapabilities, InputKind, PageBytesFrom, Run, Scope, SymbolSource, TraceInfo,
 };
 use serde::Deserialize;
 
@@ -140,6 +140,8 @@ struct SavedHead {
 #[derive(Deserialize)]
 struct SavedInput {
     input: String,
+    #[serde(default)]
+    one_moment: bool,
 }
 
 impl SavedHead {
@@ -230,7 +232,7 @@ struct SavedQuery {
 
 #[derive(Deserialize)]
 struct SavedRow {
-    call_site: String,
+    call_site: Option<String>,
     symbol: Option<String>,
     symbol_hex: Option<String>,
     module: Option<String>,
@@ -280,9 +282,12 @@ impl Saved {
             return Err("is too large for a saved document: name the trace itself".to_owned());
         }
         let saved: Saved = serde_json::from_reader(BufReader::new(file.take(MAX_BYTES))).map_err(|error| {
-            match SavedHead::read(path).is_some_and(|head| head.trace.input == PAGE_OWNER) {
-                true => "was saved of a text of page_owner, which knows no frees or sizes: name that text".to_owned(),
-                false => format!("is not a saved document of call-sites: {}", shortened(&error.to_string())),
+            match SavedHead::read(path).filter(|head| head.trace.one_moment) {
+                Some(head) => {
+                    let input = shortened(&head.trace.input);
+                    format!("was saved from a text of one moment ({input}), which has no frees: name that text")
+                }
+                None => format!("is not a saved document of call-sites: {}", shortened(&error.to_string())),
             }
         })?;
         if saved.schema != SCHEMA {
@@ -468,8 +473,11 @@ fn boxed(text: String) -> Box<[u8]> {
 
 impl SavedRow {
     fn address(&self) -> Result<u64, String> {
-        let digits = self.call_site.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        digits.ok_or_else(|| format!("has a row whose call_site is not an address: {}", shortened(&self.call_site)))
+        let Some(call_site) = &self.call_site else {
+            return Err("has a call-site without an address, which its input did not give: name that input".to_owned());
+        };
+        let digits = call_site.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        digits.ok_or_else(|| format!("has a row whose call_site is not an address: {}", shortened(call_site)))
     }
 
     fn kind(&self) -> Result<Kind, String> {

@@ -15,7 +15,7 @@ use crate::account::over_time::{OverTime, OverTimeFigures};
 use crate::account::row_extras::JoinedExtras;
 use crate::account::row_paths::{Nodes, SharedPaths};
 use crate::account::stats::Stats;
-use crate::account::text_sites::{TextSites, with_site};
+use crate::account::text_sites::{TextSite, TextSites, with_site};
 use crate::engine::config::RunConfig;
 use crate::engine::read_in_order::bytes_to_read;
 use crate::error::{AnalysisError, LESS_OF_THE_TRACE};
@@ -161,16 +161,16 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
     }
 
     /// The row of an event that the filters take, and the number of its class: only lists of objects have classes.
-    fn row(&mut self, event: &Event, through: Through, stack: u32, names: &Names) -> Option<(u32, usize)> {
+    fn row(&mut self, event: &Event, found: &TextSite, names: &Names) -> Option<(u32, usize)> {
         let kind = event.kind()?;
         let cache = event.cache.map_or(0, |name| self.classes.cache(names.get(name)));
         let others = if self.groups.has_keys() {
             let owner = event.owner(names).map(|owner| OwnerValues::new(owner, self.classes));
-            self.groups.others(event, kind, EventNumbers { cache, stack, owner })
+            self.groups.others(event, kind, EventNumbers { cache, stack: found.stack, passed: found.passed, owner })
         } else {
             0
         };
-        let (site, through) = if self.by_site { (event.call_site, through) } else { (0, Through::Nothing) };
+        let (site, through) = if self.by_site { (event.call_site, found.through) } else { (0, Through::Nothing) };
         let from = self.groups.cache_from(kind, cache, (event.call_site, event.allocated));
         let key = RowKey { site, others, kind, through };
         let (class, row) = if self.config.rules.lists_live {
@@ -198,7 +198,7 @@ impl<'r, 'a, 'f: 'r> TextReader<'r, 'a, 'f> {
             self.paired.counts.unselected_allocs += listed.entries;
             return;
         }
-        let Some((class, row)) = self.row(&event, found.through, found.stack, names) else { return };
+        let Some((class, row)) = self.row(&event, &found, names) else { return };
         let is_pages = found.kind.space() == Space::Pages;
         let size = self.page_bytes.filter(|_| is_pages);
         let largest = size.zip(event.order).map(|(size, order)| size.checked_shl(order.into()).unwrap_or(u64::MAX));

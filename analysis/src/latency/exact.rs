@@ -163,7 +163,7 @@ fn check(seed: u64) {
     let latency = query.latency(&mut trace, request.clone(), &mut Silent).unwrap();
     let timeline = timeline(&streams, threshold);
 
-    let document = serde_json::to_value(documents::latency(&latency)).unwrap();
+    let document = serde_json::to_value(documents::latency(&latency, None)).unwrap();
     let wanted = model::latency(&timeline);
     for member in ["spans", "nesting", "tasks", "sleeps_without_wake"] {
         assert_eq!(document[member], wanted[member], "seed {seed}: {member}");

@@ -121,9 +121,9 @@ pub struct TaskRow {
 }
 
 impl Latency {
-    /// Events of the profile that were read: 0 where the trace has none.
-    pub fn events(&self) -> u64 {
-        self.events
+    /// Events of reclaim, compaction and shrinkers that were read: 0 where the trace has none.
+    pub fn reclaim_events(&self) -> u64 {
+        self.events.saturating_sub(self.function_calls)
     }
 
     /// Totals of the pass.
@@ -331,16 +331,21 @@ impl LatencyRows {
         } = self;
         let trace_names = &names.trace_names;
         let name = |span: Span| span_name(span, trace_names);
-        spans.sort_by(|(a, x), (b, y)| y.figures.total.cmp(&x.figures.total).then(name(*a).cmp(name(*b))));
+        // Where no duration is known, none decides the order.
+        let counts_time = info.keys().unit == Unit::Nanoseconds;
+        let total = |total: u64| if counts_time { total } else { 0 };
+        let by_total = |a: u64, b: u64| total(b).cmp(&total(a));
+        spans.sort_by(|(a, x), (b, y)| by_total(x.figures.total, y.figures.total).then(name(*a).cmp(name(*b))));
         let parent = |row: &NestingRow| row.parent.map(|parent| name(parent).to_vec());
         nesting.sort_by(|a, b| {
             let by_name = || (name(a.span), parent(a), a.class).cmp(&(name(b.span), parent(b), b.class));
-            b.total.cmp(&a.total).then_with(by_name)
+            by_total(a.total, b.total).then_with(by_name)
         });
-        tasks.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| (&a.comm, a.pid).cmp(&(&b.comm, b.pid))));
+        tasks.sort_by(|a, b| by_total(a.total, b.total).then_with(|| (&a.comm, a.pid).cmp(&(&b.comm, b.pid))));
         let symbol = |address: u64| names.symbols().lookup(inside_of(address)).map(|symbol| symbol.name);
         shrinkers.sort_by(|(a, x), (b, y)| {
-            y.figures.total.cmp(&x.figures.total).then_with(|| (symbol(a.function), a).cmp(&(symbol(b.function), b)))
+            by_total(x.figures.total, y.figures.total)
+                .then_with(|| (symbol(a.function), a).cmp(&(symbol(b.function), b)))
         });
         let site =
             |key: &WaitKey| key.call_site.and_then(|site| names.symbols().lookup(site)).map(|symbol| symbol.text());
@@ -349,11 +354,11 @@ impl LatencyRows {
         let cgroup = |key: &WaitKey| key.cgroup.and_then(|number| cgroups.as_ref()?.path_of(number));
         waits.sort_by(|(a, x), (b, y)| {
             let by_name = || (site(a), comm(a), gfp(a), cgroup(a)).cmp(&(site(b), comm(b), gfp(b), cgroup(b)));
-            let by_count = || (y.figures.total, y.figures.count).cmp(&(x.figures.total, x.figures.count));
-            by_count().then_with(by_name).then_with(|| a.cmp(b))
+            let by_count = || y.figures.count.cmp(&x.figures.count);
+            by_total(x.figures.total, y.figures.total).then_with(by_count).then_with(by_name).then_with(|| a.cmp(b))
         });
         functions.sort_by(|(a, x), (b, y)| {
-            y.figures.total.cmp(&x.figures.total).then_with(|| (symbol(*a), a).cmp(&(symbol(*b), b)))
+            by_total(x.figures.total, y.figures.total).then_with(|| (symbol(*a), a).cmp(&(symbol(*b), b)))
         });
         stalls.sort_by_key(|listed| (listed.stall.begin, listed.pid, listed.stall.end));
         Latency {

@@ -14,7 +14,6 @@ use crate::account::classes::{CacheNumber, ClassCache, Classes, UNSELECTED};
 use crate::account::group_reader::{EventNumbers, GroupReader, OwnerValues};
 use crate::account::grouping::{RowKey, Through};
 use crate::account::stack_reader::{EventStack, StackReader};
-use crate::account::stacks::StackNumber;
 use crate::account::text_sites::{TextSite, TextSites};
 use crate::memory::hashing::{FRAME_BITS, Seed, part};
 use crate::order::merge::{Chunk, Keyed};
@@ -410,12 +409,12 @@ impl PairEventSink<'_> {
     fn take_listed(&mut self, event: &Event, names: &Names) -> bool {
         let Some((sites, owner)) = self.text_sites.as_mut().zip(event.owner(names)) else { return false };
         let Some(listed) = owner.listed.as_deref() else { return false };
-        let TextSite { stack, site, kind, .. } = sites.read(event, listed, names);
+        let TextSite { stack, passed, site, kind, .. } = sites.read(event, listed, names);
         let call_site = if site == NO_SITE { 0 } else { site };
         let event = Event { action: Action::Alloc(kind), call_site, ..*event };
         let owner = Some(OwnerValues::new(owner, self.classes));
         let cache = event.cache.map_or(0, |name| self.cache(name, names));
-        let others = self.groups.others(&event, kind, EventNumbers { cache, stack, owner });
+        let others = self.groups.others(&event, kind, EventNumbers { cache, stack, passed, owner });
         self.listed.entries += listed.entries;
         self.listed.newest = self.listed.newest.max(listed.newest).max(event.at);
         let class = self.class((call_site, kind), Some((others, None)), cache, (0, 0), 0);
@@ -443,9 +442,9 @@ impl PairEventSink<'_> {
         if !PLAIN && self.text_sites.is_some() && self.take_listed(&event, names) {
             return;
         }
-        let EventStack { number: stack, site } = self.stacks.read(&event, names);
+        let stack = self.stacks.read(&event, names);
         if matches!(event.action, Action::Alloc(_)) {
-            event.call_site = site;
+            event.call_site = stack.site;
         }
         let takes = if PLAIN { self.filter.takes_unselected(&event) } else { self.filter.takes(&event, names) };
         let cache = event.cache.map_or(0, |name| self.cache(name, names));
@@ -555,9 +554,10 @@ impl PairEventSink<'_> {
 
     /// The row's keys but the call-site.
     #[inline]
-    fn others(&mut self, event: &Event, kind: Kind, (cache, stack): (CacheNumber, StackNumber), names: &Names) -> u64 {
+    fn others(&mut self, event: &Event, kind: Kind, (cache, stack): (CacheNumber, EventStack), names: &Names) -> u64 {
         let owner = event.owner.and_then(|owner| self.owner(owner, names));
-        self.groups.others(event, kind, EventNumbers { cache, stack, owner })
+        let EventStack { number: stack, passed, .. } = stack;
+        self.groups.others(event, kind, EventNumbers { cache, stack, passed, owner })
     }
 
     /// Values of an owner; those of all before it are known then, too.

@@ -79,6 +79,8 @@ pub(crate) struct Asked {
     pub(crate) filters: Vec<(&'static str, Vec<String>)>,
     /// `--time`.
     pub(crate) time: Option<String>,
+    /// `--at`.
+    pub(crate) at: Option<String>,
 }
 
 impl Asked {
@@ -107,6 +109,7 @@ impl Asked {
         Asked {
             filters: filters.into_iter().filter_map(|id| Some((id, given(id)?))).collect(),
             time: given("time").map(|values| values.join(",")),
+            at: given("at").map(|values| values.join(",")),
         }
     }
 }

@@ -150,7 +150,9 @@ fn request(mut view: &'static View, mut is_named: bool, matches: &ArgMatches) ->
         return Err(Refusal::Line(line));
     }
     if let Some(line) = foreign_option(view, is_named, matches) {
-        return Err(Refusal::Line(line));
+        // The option may be one of the view whose name is mistyped.
+        let mistyped = args.words.first().filter(|word| !is_named && has_first_word && is_like_view(word));
+        return Err(Refusal::Line(mistyped.map_or(line, |word| no_view(word.as_os_str()))));
     }
     if !args.memstrack.is_empty() {
         // Reports of memstrack count pages.
@@ -233,6 +235,11 @@ fn explain(name: &str) -> String {
     })
 }
 
+/// True for a word in the place of a view that names no file.
+fn is_like_view(word: &Path) -> bool {
+    word != Path::new("-") && word.components().count() == 1 && !word.exists()
+}
+
 /// `WORD is not a view`, with a view of a similar name, or where all are listed.
 fn no_view(word: &OsStr) -> String {
     let shown = word.display();
@@ -286,7 +293,6 @@ impl Request {
                 "no trace is named, and kmemtraced has left none here; kmemtraced -d 10 records one".to_owned(),
             );
         };
-        let is_name = |path: &Path| path != Path::new("-") && path.components().count() == 1 && !path.exists();
-        (!self.is_named && self.has_first_word && is_name(first)).then(|| no_view(first.as_os_str()))
+        (!self.is_named && self.has_first_word && is_like_view(first)).then(|| no_view(first.as_os_str()))
     }
 }

@@ -89,7 +89,8 @@ pub(super) fn totals(
     out: &mut Output,
 ) -> io::Result<()> {
     let known = |time: u64| latency.has_durations().then_some(time);
-    let spans = documents::latency(latency);
+    let longest = known(listed.max).filter(|_| listed.count > 0);
+    let spans = documents::latency(latency, None);
     let Body::Latency(view) = &spans.body else { return Ok(()) };
     let stalls: u64 = view.tasks.iter().map(|task| task.count).sum();
     let waited = view.tasks.iter().try_fold(0u64, |sum, task| Some(sum.saturating_add(task.total?)));
@@ -102,7 +103,7 @@ pub(super) fn totals(
             "{} shown, {}, longest {}",
             units::counted(listed.count, shown),
             duration(known(listed.total)),
-            duration(known(listed.max)),
+            duration(longest),
         );
         if listed.suspect.0 > 0 {
             text += &format!("; {} more that loss may have touched", units::grouped(listed.suspect.0));
@@ -120,7 +121,7 @@ pub(super) fn totals(
             "listed": {
                 "count": listed.count,
                 "total": known(listed.total),
-                "max": known(listed.max),
+                "max": longest,
                 "suspect": { "count": suspects, "total": known(suspect_time) },
             },
             "stalls": { "count": stalls, "total": waited, "max": view.tasks.iter().filter_map(|task| task.max).max() },

@@ -1,5 +1,6 @@
 //! `task_top_json`: the members, and the blanks, of memstrack's text, with the commas that JSON needs.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use kmemtrace::documents::tree::TreeNode;
@@ -34,8 +35,16 @@ fn members(node: &TreeNode, indent: usize, choice: &Choice, out: &mut dyn Write)
     }
     writeln!(out, ",\n{:indent$}\"tracenodes\": {{", "")?;
     let inner = indent + 1;
+    let mut named: HashMap<Vec<u8>, usize> = HashMap::new();
     for (at, caller) in callers.iter().enumerate() {
-        writeln!(out, "{:inner$}{}: {{", "", string(&frame(caller)))?;
+        let mut name = frame(caller);
+        let count = named.entry(name.clone()).or_default();
+        *count += 1;
+        // Call sites of which the input gives the function alone: a reader keeps one of several members of a name.
+        if *count > 1 {
+            name.extend(format!(" ({count})").bytes());
+        }
+        writeln!(out, "{:inner$}{}: {{", "", string(&name))?;
         members(caller, inner + 1, choice, out)?;
         writeln!(out, "{:inner$}}}{}", "", if at + 1 < callers.len() { "," } else { "" })?;
     }

@@ -23,9 +23,9 @@ fn trace_analyze(body: &AccountBody<'_>, out: &mut dyn Write) -> io::Result<()> 
         ("current wasted bytes:", total.live_wasted),
         ("number of allocs:", total.allocs),
         ("number of frees:", total.frees),
-        ("number of callers:", body.callers as u64),
+        ("number of callers:", Some(body.callers as u64)),
     ] {
-        writeln!(out, "{label:<24} {sum:>10}")?;
+        writeln!(out, "{label:<24} {:>10}", figure(sum))?;
     }
     writeln!(out, "\n   total    waste      net alloc/free  caller")?;
     writeln!(out, "---------------------------------------------")?;
@@ -42,15 +42,15 @@ fn slab_account(body: &AccountBody<'_>, out: &mut dyn Write) -> io::Result<()> {
         ("total bytes requested:", total.requested),
         ("slack bytes allocated:", total.wasted),
         ("number of allocs:", total.allocs),
-        ("number of frees:", total.frees_made.unwrap_or(0)),
-        ("number of callers:", body.callers as u64),
+        ("number of frees:", total.frees_made),
+        ("number of callers:", Some(body.callers as u64)),
     ] {
-        writeln!(out, "{label:<22} {sum:>8}")?;
+        writeln!(out, "{label:<22} {:>8}", figure(sum))?;
     }
     writeln!(out, "\n   total    slack      req alloc/free  caller")?;
     body.rows.iter().try_for_each(|row| {
         let AccountFigures { allocs, frees_made, allocated, wasted, requested, .. } = row.figures;
-        line(out, [allocated, wasted, requested], [allocs, frees_made.unwrap_or(0)], &row)
+        line(out, [allocated, wasted, requested], [allocs, frees_made], &row)
     })
 }
 
@@ -59,13 +59,19 @@ fn callers(body: &AccountBody<'_>, out: &mut dyn Write) -> io::Result<()> {
         let object = row.object.as_deref().map(escape).unwrap_or_default();
         let AccountFigures { live_allocated, live_wasted, .. } = row.figures;
         // Readers split this line at blanks, so the module is left out.
-        writeln!(out, "{:<60} {live_allocated:<8} {live_wasted:<8} {object:<8}", symbol(&row))
+        let [allocated, wasted] = [live_allocated, live_wasted].map(figure);
+        writeln!(out, "{:<60} {allocated:<8} {wasted:<8} {object:<8}", symbol(&row))
     })
 }
 
-fn line(out: &mut dyn Write, sums: [u64; 3], counts: [u64; 2], row: &AccountRow<'_>) -> io::Result<()> {
-    let ([total, waste, last], [allocs, frees]) = (sums, counts);
+fn line(out: &mut dyn Write, sums: [Option<u64>; 3], counts: [Option<u64>; 2], row: &AccountRow<'_>) -> io::Result<()> {
+    let ([total, waste, last], [allocs, frees]) = (sums.map(figure), counts.map(figure));
     writeln!(out, "{total:>8} {waste:>8} {last:>8} {allocs:>5}/{frees:<5} {}", name(row))
+}
+
+/// A figure; `-` is one that the input does not tell.
+fn figure(figure: Option<u64>) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string())
 }
 
 /// Symbol and module, else the address.

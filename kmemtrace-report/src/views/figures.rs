@@ -220,8 +220,8 @@ pub(super) const LEAKS: View = View {
 Objects that are live at the end and were allocated evenly over the recording, by thread and call-site; then those of short \
 processes by their command, and at last only by call-site. Rows that grow together are one line: --parts shows each of them. \
 leak: nothing known explains it. maybe: some of the objects may be gone, or their cache is not known, or events were lost in more \
-than one tenth of the recording. cache: the kernel takes the memory back by itself when it is short of it. (runs): the thread lived at the \
-end. any task: threads of that command, which come and go.
+than one tenth of the recording. cache: the kernel takes the memory back by itself when it is short of it, or they are pages of \
+programs, files, slabs or page tables. (runs): the thread lived at the end. any task: threads of that command, which come and go.
 
 A program that grows on purpose looks the same. A leak that begins late, or of fewer than ten objects, is not found. Filters choose \
 rows once they are known to be steady.",

@@ -33,7 +33,7 @@ recording needs the events of reclaim: kmemtraced -e latency.",
         lists_stalls: false,
         by_call_site: true,
         takes_inside: false,
-        document: |latency, _, _| documents::latency(latency),
+        document: |latency, args, _| documents::latency(latency, args.top),
         needs: Needs::Spans,
     },
 };

@@ -92,6 +92,8 @@ struct History {
     open: BTreeMap<Option<u64>, Deviation>,
     /// True once a change was found.
     has_changed: bool,
+    /// True once the recorder has switched the recording off: what is off by then may be so by another hand.
+    is_off: bool,
 }
 
 /// Files that differ from their state at set-up.
@@ -112,6 +114,7 @@ impl Watcher {
     /// Announces that the recorder is about to switch the recording on or off, but for the events `later`.
     pub(crate) fn switch(&mut self, on: bool, later: &[String]) {
         self.own.to_switches = true;
+        self.history.is_off = !on;
         self.control.switch(on, later);
     }
 
@@ -236,7 +239,7 @@ impl History {
             Some(format!(
                 "another program changed the recording: {news}: from here on events may be missing until that is set back"
             ))
-        } else if are_over && self.open.is_empty() {
+        } else if are_over && self.open.is_empty() && !self.is_off {
             Some("the changed control files are as the recorder set them again: events between the change and now may be missing".to_owned())
         } else if !are_over && self.open.is_empty() && !found.written.is_empty() {
             // It was changed and changed back.

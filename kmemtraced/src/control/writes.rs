@@ -1,12 +1,11 @@
-//! Writes to control files, as the kernel reports them: by one fanotify mark on the tracefs file system, else by inotify on each
-//! directory.
+//! Writes to control files, as the kernel reports them: by fanotify, else by inotify, on each directory of the trace directory.
 //!
 //! fanotify names the writer, whatever path it used, so the recorder's own writes can be left out. With each report the kernel opens the
-//! file for reading. Before Linux 5.8 that would stop the tracer (`trace`), so older kernels have inotify. Files of other buffers that
-//! are written to often, or whose opening or closing does something, are left out by marks of their own.
+//! file for reading. Before Linux 5.8 that would stop the tracer (`trace`), so older kernels have inotify. No file of another instance is
+//! ever reported: closing its `free_buffer` would free its buffer, and an open file keeps it from being removed or resized.
 //!
-//! inotify watches directories by inode. Since Linux 6.6 the kernel may drop the inodes of `events` when memory is short, and the
-//! watches with them; these kernels have fanotify.
+//! Both watch directories by inode. Since Linux 6.6 the kernel may drop the inodes of `events` when memory is short, and the watches with
+//! them, but for those of recorded events, whose files the recorder holds open.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -24,11 +23,8 @@ use crate::fs::kernelfs::{KernelFs, PROC, TRACEFS};
 
 /// Option of instances whose kernel no longer stops the tracer when `trace` is opened.
 const PAUSES_ON_TRACE: &str = "options/pause-on-trace";
-/// Files of other buffers that are not reported: programs write to the first two at any rate; opening the next two delays a change of the
-/// buffer's size; closing the last one frees the buffer.
-const UNREPORTED: [&str; 5] = ["trace_marker", "trace_marker_raw", "trace", "snapshot", "free_buffer"];
-/// Files of the recorder's own buffer that are not reported.
-const UNREPORTED_OWN: [&str; 2] = ["trace_marker", "trace_marker_raw"];
+/// Files that are not reported: programs write to them at any rate.
+const UNREPORTED: [&str; 3] = ["trace_marker", "trace_marker_raw", "user_events_data"];
 
 /// Reads of reports at most in one look; the kernel's queue has room for 16384 reports.
 const MAX_READS: usize = 1 << 15;
@@ -38,7 +34,7 @@ const MAX_READS: usize = 1 << 15;
 pub(crate) struct Told {
     /// Files, relative to the trace directory, each with the writer where it is known.
     pub(crate) files: BTreeMap<String, Option<String>>,
-    /// True if the kernel did not say which file was written to: of the recorder's or of another buffer.
+    /// True if the kernel did not say which file was written to.
     pub(crate) is_vague: bool,
 }
 
@@ -56,9 +52,9 @@ pub(crate) enum Writes {
 }
 
 impl Writes {
-    /// Starts the reports. `first`: directories that must be watched where the kernel has no fanotify.
+    /// Starts the reports. `first`: directories that must be watched.
     pub(crate) fn begin(fs: &KernelFs, first: &[String]) -> io::Result<Writes> {
-        match Marked::begin(fs) {
+        match Marked::begin(fs, first) {
             Some(marked) => Ok(Writes::Marked(marked)),
             None => Watched::begin(fs, first).map(Writes::Watched),
         }
@@ -81,22 +77,36 @@ impl Writes {
 
     /// True if some directories of events that are not recorded could not be watched.
     pub(crate) fn is_partial(&self) -> bool {
-        matches!(self, Writes::Watched(Watched { is_partial: true, .. }))
+        match self {
+            Writes::Marked(marked) => marked.is_partial,
+            Writes::Watched(watched) => watched.is_partial,
+        }
     }
 }
 
-/// A fanotify mark on the tracefs file system.
+/// Directories of events that are not recorded.
+fn other_events(fs: &KernelFs, first: &[String]) -> impl Iterator<Item = String> {
+    let systems = fs.dirs("events").unwrap_or_default().into_iter().flat_map(|system| {
+        let events = fs.dirs(&format!("events/{system}")).unwrap_or_default();
+        let events: Vec<String> = events.iter().map(|event| format!("events/{system}/{event}")).collect();
+        [format!("events/{system}")].into_iter().chain(events)
+    });
+    systems.filter(|dir| !first.contains(dir))
+}
+
+/// Fanotify marks of directories with control files.
 pub(crate) struct Marked {
     group: Fanotify,
     /// Name of the instance; `None` for the top-level directory.
     instance: Option<String>,
     proc: KernelFs,
     own: i32,
+    is_partial: bool,
 }
 
 impl Marked {
-    /// Sets the mark; `None` where the kernel does not allow it.
-    fn begin(fs: &KernelFs) -> Option<Marked> {
+    /// Sets the marks; `None` where the kernel does not allow it.
+    fn begin(fs: &KernelFs, first: &[String]) -> Option<Marked> {
         let has_names = fs.descriptor_path().exists();
         if !fs.is_of(&TRACEFS) || !has_names || !fs.has(PAUSES_ON_TRACE).unwrap_or(false) {
             return None;
@@ -107,29 +117,30 @@ impl Marked {
             EventFFlags::O_RDONLY | EventFFlags::O_NONBLOCK | EventFFlags::O_CLOEXEC | EventFFlags::O_LARGEFILE;
         let group = Fanotify::init(init, opening).ok()?;
         let instance = instance_of(&fs.path(""));
-        let marked = Marked { group, instance, proc, own: rustix::process::getpid().as_raw_nonzero().get() };
-        marked.leave_out(fs);
-        marked.mark(fs, MarkFlags::FAN_MARK_FILESYSTEM, ".").then_some(marked)
-    }
-
-    fn mark(&self, fs: &KernelFs, how: MarkFlags, path: &str) -> bool {
-        let mask = MaskFlags::FAN_MODIFY | MaskFlags::FAN_CLOSE_WRITE;
-        self.group.mark(MarkFlags::FAN_MARK_ADD | how, mask, fs, Some(path)).is_ok()
-    }
-
-    /// Leaves out files that are reported for nothing. Those of an instance that is made later are reported.
-    fn leave_out(&self, fs: &KernelFs) {
-        let how = MarkFlags::FAN_MARK_IGNORED_MASK | MarkFlags::FAN_MARK_IGNORED_SURV_MODIFY;
-        let top = if self.instance.is_some() { "../../" } else { "" };
-        let mut others = fs.names(&format!("{top}instances")).unwrap_or_default();
-        others.retain(|other| Some(other) != self.instance.as_ref());
-        let mut others: Vec<String> = others.iter().map(|other| format!("{top}instances/{other}/")).collect();
-        others.extend(self.instance.is_some().then(|| top.to_owned()));
-        let of_others = others.iter().flat_map(|dir| UNREPORTED.map(|file| format!("{dir}{file}")));
-        let own = UNREPORTED_OWN.map(str::to_owned);
-        for file in of_others.chain(own).chain([format!("{top}user_events_data")]) {
-            self.mark(fs, how, &file);
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let mut marked = Marked { group, instance, proc, own, is_partial: false };
+        let ignored = MarkFlags::FAN_MARK_IGNORED_MASK | MarkFlags::FAN_MARK_IGNORED_SURV_MODIFY;
+        for file in UNREPORTED {
+            // A kernel may lack the file.
+            marked.mark(fs, ignored, MaskFlags::empty(), file).ok();
         }
+        first.iter().try_for_each(|dir| marked.add(fs, dir)).ok()?;
+        marked.is_partial = other_events(fs, first).any(|dir| marked.add(fs, &dir).is_err());
+        Some(marked)
+    }
+
+    fn add(&self, fs: &KernelFs, dir: &str) -> nix::Result<()> {
+        let dir = if dir.is_empty() { "." } else { dir };
+        match self.mark(fs, MarkFlags::FAN_MARK_ONLYDIR, MaskFlags::FAN_EVENT_ON_CHILD, dir) {
+            // An older kernel lacks this directory.
+            Err(nix::errno::Errno::ENOENT) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn mark(&self, fs: &KernelFs, how: MarkFlags, more: MaskFlags, path: &str) -> nix::Result<()> {
+        let mask = MaskFlags::FAN_MODIFY | MaskFlags::FAN_CLOSE_WRITE | more;
+        self.group.mark(MarkFlags::FAN_MARK_ADD | how, mask, fs, Some(path))
     }
 
     fn take(&self) -> Told {
@@ -140,7 +151,7 @@ impl Marked {
         // is gone. Those behind it are read in this look all the same: a later one would take their changes for later.
         for _ in 0..MAX_READS {
             match self.group.read_events() {
-                Ok(events) => events.iter().for_each(|event| self.add(event, &mut told)),
+                Ok(events) => events.iter().for_each(|event| self.report(event, &mut told)),
                 Err(Errno::EAGAIN) => return told,
                 Err(Errno::EINTR) => {}
                 // It may have been one of the recorder's.
@@ -151,7 +162,7 @@ impl Marked {
         told
     }
 
-    fn add(&self, event: &FanotifyEvent, told: &mut Told) {
+    fn report(&self, event: &FanotifyEvent, told: &mut Told) {
         if event.mask().contains(MaskFlags::FAN_Q_OVERFLOW) {
             told.files.insert(ANY.to_owned(), None);
             return;
@@ -216,16 +227,7 @@ impl Watched {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let mut watched = Watched { inotify, dirs: HashMap::new(), is_partial: false };
         first.iter().try_for_each(|dir| watched.add(fs, dir.clone()))?;
-        for system in fs.dirs("events").unwrap_or_default() {
-            let events = fs.dirs(&format!("events/{system}")).unwrap_or_default();
-            let dirs = events.iter().map(|event| format!("events/{system}/{event}"));
-            for dir in [format!("events/{system}")].into_iter().chain(dirs).filter(|dir| !first.contains(dir)) {
-                if watched.add(fs, dir).is_err() {
-                    watched.is_partial = true;
-                    return Ok(watched);
-                }
-            }
-        }
+        watched.is_partial = other_events(fs, first).any(|dir| watched.add(fs, dir).is_err());
         Ok(watched)
     }
 

@@ -44,7 +44,10 @@ impl Destination {
     /// Begins a file.
     pub(crate) fn file(&self, name: &str) -> anyhow::Result<TraceFile> {
         let stored = self.dir.as_ref().map(|dir| dir.file(name)).transpose()?;
-        Ok(TraceFile { stored, stream: self.stream.clone() })
+        let syncs_at_close = stored.as_ref().is_some_and(|(file, _)| {
+            rustix::fs::fstatfs(file).is_ok_and(|stat| SYNCING_AT_CLOSE.contains(&(stat.f_type as u32)))
+        });
+        Ok(TraceFile { stored, stream: self.stream.clone(), syncs_at_close })
     }
 
     /// Error for a file that cannot be written, with the remedy.
@@ -159,9 +162,20 @@ impl Destination {
 pub(crate) struct TraceFile {
     stored: Option<(File, Arc<Size>)>,
     stream: Option<Stream>,
+    syncs_at_close: bool,
 }
 
+/// File systems that write back a file when it is closed, and tell errors then (`include/uapi/linux/magic.h`): NFS, FUSE, SMB, 9P, Ceph,
+/// AFS.
+const SYNCING_AT_CLOSE: [u32; 8] =
+    [0x6969, 0x6573_5546, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400, 0x5346_414f];
+
 impl TraceFile {
+    /// True where closing the file would sync it, with an error that nobody is told.
+    pub(crate) fn syncs_at_close(&self) -> bool {
+        self.syncs_at_close
+    }
+
     /// The file on disk, where there is one.
     pub(crate) fn file(&self) -> Option<&File> {
         self.stored.as_ref().map(|(file, _)| file)

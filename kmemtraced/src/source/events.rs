@@ -123,6 +123,26 @@ pub(crate) fn check_filter(fs: &KernelFs, events: &[String], option: &str, expre
     allocations(events).try_for_each(|event| fs.set(&filter_file(event), "0"))
 }
 
+/// What the kernel's reasons do not tell of slips in a filter.
+fn filter_remedy(expression: &str) -> &'static str {
+    let bytes = expression.as_bytes();
+    let is_single = |at: usize| {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        bytes.get(at + 1) != Some(&b'=') && !before.is_some_and(|byte| b"=!<>".contains(byte))
+    };
+    let has_unit = |word: &str| {
+        let digits = word.trim_end_matches(|letter: char| "kKmMgGiB".contains(letter));
+        digits.len() < word.len() && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if bytes.iter().enumerate().any(|(at, byte)| *byte == b'=' && is_single(at)) {
+        "equal is ==; "
+    } else if expression.split(|letter: char| !letter.is_ascii_alphanumeric()).any(has_unit) {
+        "a number is in bytes, without a unit; "
+    } else {
+        ""
+    }
+}
+
 /// Sets the filter `expression`, which the user gave with `option`, on the allocation events among `events`. An error names the
 /// event and the kernel's reason.
 pub(crate) fn set_filter(fs: &KernelFs, events: &[String], option: &str, expression: &str) -> anyhow::Result<()> {
@@ -130,8 +150,9 @@ pub(crate) fn set_filter(fs: &KernelFs, events: &[String], option: &str, express
     let mut is_set = false;
     for event in allocations(events) {
         if let Some(reason) = refused_filter(fs, event, expression)? {
+            let remedy = filter_remedy(expression);
             bail!(
-                "{option} '{shown}': {event} cannot have it: {reason}: use the fields in events/{event}/format of tracefs"
+                "{option} '{shown}': {event} cannot have it: {reason}: {remedy}the fields are in events/{event}/format of tracefs"
             );
         }
         let text = fs.get(&filter_file(event))?;

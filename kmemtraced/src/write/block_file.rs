@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 
 use kmemtrace_abi::disk::block::{self, BlockInfo, FLAG_OPTIONAL, FLAG_RECORDS, FLAG_ZSTD, Major, RecordingId, kind};
 
@@ -16,6 +17,10 @@ pub(crate) trait Store: Write + Send {
     fn cut(&mut self, len: u64) -> io::Result<()>;
     /// Returns once all that was written survives a power cut.
     fn sync(&mut self) -> io::Result<()>;
+    /// The error of a disk that took what was written and failed later, as far as the kernel knows it by now.
+    fn check(&mut self) -> io::Result<()>;
+    /// As [`Store::check`], with the errors that some file systems tell when a file is closed.
+    fn close(&mut self) -> io::Result<()>;
 }
 
 impl Store for TraceFile {
@@ -25,6 +30,15 @@ impl Store for TraceFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.file().map_or(Ok(()), File::sync_data)
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        self.file().map_or(Ok(()), |file| kmemtrace_sandbox::written_back(file.as_fd()))
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        // Closing syncs there, and its error has nobody to go to.
+        if self.syncs_at_close() { self.sync() } else { self.check() }
     }
 }
 
@@ -140,6 +154,16 @@ impl BlockFile {
     /// Returns once all blocks survive a power cut.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         self.file.sync()
+    }
+
+    /// See [`Store::check`].
+    pub(crate) fn check(&mut self) -> io::Result<()> {
+        self.file.check()
+    }
+
+    /// See [`Store::close`]; to be called behind the last block.
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        self.file.close()
     }
 
     /// Bytes written.

@@ -66,6 +66,14 @@ impl Store for Disk {
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }
+
+    fn check(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Facts of a source of such a workload.

@@ -131,7 +131,7 @@ impl MetaFile {
         }
         let end = End { blocks: self.file.blocks().into(), reason: reason.into(), ..End::default() };
         self.file.put(kind::END, end.as_bytes())?;
-        if self.options.sync { self.file.sync() } else { Ok(()) }
+        if self.options.sync { self.file.sync() } else { self.file.close() }
     }
 
     fn put(&mut self, texts: &[(u16, Vec<u8>)]) -> io::Result<()> {

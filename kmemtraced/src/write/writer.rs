@@ -27,6 +27,8 @@ use crate::write::tally::{BlockTally, EventSpan};
 
 /// Poll interval for the last changes by other programs.
 const LAST_CHANGES_INTERVAL: Duration = Duration::from_millis(2);
+/// Interval between two looks whether the disk has failed, where the files are not synced.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Connections and settings of a writer thread.
 pub(crate) struct Writer {
@@ -202,11 +204,13 @@ impl Writing {
         }
     }
 
+    /// Syncs the file, or looks whether the disk has failed, if it is time.
     fn sync_if_due(&mut self) {
-        let is_due = self.writer.sync.is_some_and(|every| self.synced.elapsed() >= every);
+        let is_due = self.synced.elapsed() >= self.writer.sync.unwrap_or(CHECK_INTERVAL);
         if is_due && self.failure.is_none() {
             self.synced = Instant::now();
-            if let Err(error) = self.writer.file.sync() {
+            let file = &mut self.writer.file;
+            if let Err(error) = if self.writer.sync.is_some() { file.sync() } else { file.check() } {
                 self.fail(error);
             }
         }
@@ -310,8 +314,9 @@ impl Writing {
             ..End::default()
         };
         self.put(kind::END, end.as_bytes());
-        if self.writer.sync.is_some() && self.failure.is_none() {
-            self.failure = self.writer.file.sync().err();
+        if self.failure.is_none() {
+            let file = &mut self.writer.file;
+            self.failure = if self.writer.sync.is_some() { file.sync() } else { file.close() }.err();
         }
         Outcome {
             events,

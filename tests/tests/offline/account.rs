@@ -232,3 +232,18 @@ fn pages_have_an_account_of_their_own() {
     assert_eq!(pages["total"]["allocated"], summary["kinds"]["pages"]["allocated"]);
     assert_eq!(objects["total"]["live_allocated"], summary["total"]["live_allocated"]);
 }
+
+/// A list of live objects tells nothing of the past.
+#[test]
+fn figures_that_a_text_does_not_tell_are_null_in_its_account() {
+    let list = data("texts/alloc_traces.txt");
+    let account = document(&["account"], &list);
+    for figures in [&account["total"], &account["rows"][0]] {
+        assert!(number(figures, "allocs") > 0 && number(figures, "live_wasted") > 0, "{figures}");
+        assert!(figures["frees"].is_null() && figures["frees_made"].is_null(), "{figures}");
+    }
+    assert!(text(&[], &list).lines().any(|line| line == "number of frees:                  -"));
+    // Allocations of an old list have no waste.
+    let without_waste = document(&["account"], &data("texts/alloc_calls.txt"));
+    assert!(without_waste["total"]["requested"].is_null() && without_waste["rows"][0]["wasted"].is_null());
+}

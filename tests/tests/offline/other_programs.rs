@@ -504,6 +504,26 @@ fn a_perf_data_has_the_figures_of_the_records_that_its_samples_hold() {
     assert!(refused(&one_of_several).contains("record without --threads"));
 }
 
+/// `perf record --overwrite` keeps what the kernel has not overwritten, and says nothing of the rest.
+#[test]
+fn a_perf_data_of_the_newest_events_alone_is_lossy() {
+    let tree = Tree::of("tree-spaces-amd64-6.18");
+    let dir = Directory::new(&[]);
+    let mut file = perf_data(&tree);
+    let word = |file: &[u8], at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;
+    let (attrs_at, attrs_len) = (word(&file, 24), word(&file, 32));
+    // Bit 27 of the flags: write_backward.
+    (attrs_at..attrs_at + attrs_len).step_by(144).for_each(|at| file[at + 40 + 3] |= 1 << 3);
+    dir.write("perf.data", &file);
+    let summary = document(&["summary"], &dir.file("perf.data"));
+    let completeness = &summary["completeness"];
+    assert_eq!((&completeness["verdict"], &completeness["lost_events"]), (&"lossy".into(), &Value::Null));
+    let cpus_with_events = tree.cpus.iter().filter(|(pages, _)| !pages.is_empty()).count();
+    assert_eq!(completeness["gaps"], cpus_with_events, "one before the first event of each CPU");
+    let told = check(&dir.file("perf.data"));
+    assert!(told["files"][0]["findings"].to_string().contains("without --overwrite"), "{told}");
+}
+
 /// The file with its records in compressed ones of `piece` bytes, as perf writes them from Linux 6.16 on: the length of a record has 16 bits,
 /// which overflow, and more than 65,519 bytes of data are several records, of which the first counts the bytes of all.
 fn compressed(whole: &[u8], piece: usize) -> Vec<u8> {

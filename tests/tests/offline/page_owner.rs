@@ -466,7 +466,7 @@ fn options_of_page_owner_are_refused_for_other_inputs() {
     let saved = dir.path().join("saved.json");
     std::fs::write(&saved, document).unwrap();
     for (path, arguments, reason) in [
-        (&saved, &["sites"][..], "was saved of a text of page_owner"),
+        (&saved, &["sites"][..], "was saved from a text of one moment (page_owner)"),
         (&recording, &["sites", "--cull", "st"], "--cull: "),
         (&recording, &["tasks", "--tgid", "1"], "--tgid: "),
         (&recording, &["live", "--released"], "--released: "),

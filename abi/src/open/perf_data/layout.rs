@@ -55,6 +55,8 @@ pub(super) struct Attr {
     /// Events between two samples, or samples a second.
     period: u64,
     is_frequency: bool,
+    /// The kernel overwrites the oldest records, and perf keeps those that are left at the end (`--overwrite`).
+    pub(super) is_overwritten: bool,
     /// Clock of the times, where the user has chosen one: a `clockid_t`.
     pub(super) clock: Option<i32>,
 }
@@ -90,6 +92,7 @@ impl Attr {
             read_format: at(32)?,
             period: at(16)?,
             is_frequency: flag(10),
+            is_overwritten: flag(27),
             clock: flag(25).then(|| u32_of(endian, bytes, 92)).flatten().map(u32::cast_signed),
         };
         let id = [sample::IDENTIFIER, sample::ID].into_iter().find(|&bit| attr.has(bit));

@@ -169,6 +169,8 @@ struct Decoded {
     frames: Vec<u64>,
     /// Events lost, and in how many gaps.
     lost: (u64, u64),
+    /// Events before the first one may have been overwritten.
+    is_overwritten: bool,
 }
 
 impl Decoded {
@@ -194,7 +196,10 @@ impl Decoded {
             let gap = Gap { from: self.last, to: Some(time), cpu, lost, cause: GapCause::Overrun };
             return items.push(StreamItem::Gap(gap));
         }
-        self.last = Some(time);
+        if self.last.replace(time).is_none() && attr.is_overwritten {
+            items.push(StreamItem::Gap(Gap { from: None, to: Some(time), cpu, lost: None, cause: GapCause::Overrun }));
+            self.is_overwritten = true;
+        }
         let before = items.len();
         let Some(sample) = attr.sample(body, endian) else {
             return items.push(StreamItem::Event(Event::unreadable(time, cpu, names)));
@@ -296,6 +301,10 @@ impl EventSource for CpuRecords {
         let mut faults = Vec::new();
         if gaps > 0 {
             let message = format!("{} lost on CPU {} in {}", counted(lost, "event"), self.cpu, counted(gaps, "gap"));
+            faults.push(fault(Code::Overrun, message));
+        }
+        if self.decoded.is_overwritten {
+            let message = format!("perf kept the newest events of CPU {} alone: record without --overwrite", self.cpu);
             faults.push(fault(Code::Overrun, message));
         }
         if self.leaves_out {

@@ -22,9 +22,9 @@ use super::document::{Body, Document};
 use super::head::{CompletenessMembers, Filters, Head, NamesMembers, QueryMembers, TraceMembers};
 use crate::latency::Latency;
 
-/// `latency`: a row per kind of span, their nesting, and tasks that waited.
-pub fn latency(latency: &Latency) -> Document<'_> {
-    of("latency", latency, Vec::new(), Body::Latency(Box::new(spans::spans(latency))))
+/// `latency`: a row per kind of span, their nesting, and tasks that waited, `top` of these.
+pub fn latency(latency: &Latency, top: Option<usize>) -> Document<'_> {
+    of("latency", latency, Vec::new(), Body::Latency(Box::new(spans::spans(latency, top))))
 }
 
 /// `shrinkers`: a row per shrinker and node; `by_function`: per function.

@@ -90,7 +90,11 @@ pub(super) fn shrinkers(latency: &Latency, by_function: bool, top: Option<usize>
             .map(|(function, sums)| (ShrinkerKey { function, ..Default::default() }, sums))
             .collect();
         rows.sort_by_cached_key(|(key, sums)| {
-            (Reverse(sums.figures.total), function_name(latency, key.function).map(Cow::into_owned), *key)
+            (
+                Reverse(known(latency, sums.figures.total)),
+                function_name(latency, key.function).map(Cow::into_owned),
+                *key,
+            )
         });
     }
     let rest = rows.split_off(top.unwrap_or(rows.len()).min(rows.len()));

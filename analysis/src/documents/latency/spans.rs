@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::naming::{known, name_of};
+use crate::documents::ranked::Others;
 use crate::documents::row::{Cell, Field, Name, Row, RowSource, TakeMember, TakeRow, row, serialize_row};
 use crate::latency::{Latency, SpanClass, SpanSums};
 
@@ -47,6 +48,16 @@ row! {
         pub total: Option<u64>,
         /// Longest one.
         pub max: Option<u64>,
+    }
+}
+
+row! {
+    /// Stalls of the tasks that were left out.
+    pub struct OtherTasks {
+        /// Number of stalls.
+        pub count: u64,
+        /// Sum of their durations.
+        pub total: Option<u64>,
     }
 }
 
@@ -140,6 +151,9 @@ pub struct Spans<'a> {
     pub nesting: Vec<NestingMembers<'a>>,
     /// Tasks that waited, largest total first.
     pub tasks: Vec<TaskMembers<'a>>,
+    /// Tasks that were left out.
+    #[serde(flatten)]
+    pub others: Option<Others<OtherTasks>>,
     /// Sleeps of daemons that were not awake.
     pub sleeps_without_wake: u64,
     /// Number of events that were read.
@@ -154,7 +168,7 @@ impl RowSource for Spans<'_> {
 }
 
 /// The body of `latency`.
-pub(super) fn spans(latency: &Latency) -> Spans<'_> {
+pub(super) fn spans(latency: &Latency, top: Option<usize>) -> Spans<'_> {
     let row = |(span, sums): &(_, SpanSums)| {
         let class = |class: SpanClass| {
             let of_class = latency.nesting.iter().filter(|row| row.span == *span && row.class == class);
@@ -188,7 +202,12 @@ pub(super) fn spans(latency: &Latency) -> Spans<'_> {
         count: row.count,
         total: known(latency, row.total),
     });
-    let tasks = latency.tasks.iter().map(|row| TaskMembers {
+    let (shown, rest) = latency.tasks.split_at(top.unwrap_or(usize::MAX).min(latency.tasks.len()));
+    let left_out = OtherTasks {
+        count: rest.iter().map(|row| row.count).sum(),
+        total: known(latency, rest.iter().fold(0, |sum, row| row.total.saturating_add(sum))),
+    };
+    let tasks = shown.iter().map(|row| TaskMembers {
         pid: row.pid,
         comm: row.comm.as_deref().map(Into::into),
         count: row.count,
@@ -199,6 +218,7 @@ pub(super) fn spans(latency: &Latency) -> Spans<'_> {
         spans: latency.spans.iter().map(row).collect(),
         nesting: nesting.collect(),
         tasks: tasks.collect(),
+        others: (!rest.is_empty()).then(|| Others::one(rest.len(), left_out)),
         sleeps_without_wake: latency.sleeps_without_wake,
         events: latency.observed.events,
     }

@@ -166,7 +166,8 @@ fn inside_row<'a>(naming: Naming<'a>, row: &InsideSpans) -> InsideRow<'a> {
 pub(super) fn stalls<'a>(latency: &'a Latency, by_time: bool, top: Option<usize>) -> Stalls<'a> {
     let mut rows: Vec<&'a ListedStall> = latency.stalls.iter().collect();
     let duration = |row: &ListedStall| row.stall.end.saturating_sub(row.stall.begin);
-    if !by_time {
+    // They are in the order of time, and stay so where no duration is known.
+    if !by_time && latency.has_durations() {
         rows.sort_by_key(|row| Reverse(duration(row)));
     }
     let sum = |rows: &[&ListedStall]| known(latency, rows.iter().fold(0, |sum, row| duration(row).saturating_add(sum)));

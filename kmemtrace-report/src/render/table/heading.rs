@@ -17,7 +17,7 @@ use kmemtrace_abi::trace::TextInfo;
 
 use super::about::About;
 use super::cells::{count, counted, moment};
-use super::options::TableOptions;
+use super::options::{TableOptions, TellsCgroups};
 use crate::of_text::with_article;
 use crate::render::grid::cell::Notes;
 use crate::render::wrap;
@@ -58,15 +58,25 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     if let Some(why) = head.trace.lacks_symbols {
         text(&format!("{why}. {NAME_AFTERWARDS}"), options, out)?;
     }
+    if lacks_sources(head) {
+        const SOURCES: &str = "No source files are known: name them with --vmlinux, --kernel or --names (docs/names.md).";
+        text(SOURCES, options, out)?;
+    }
     let about = About::of(&head.trace, body);
     if let Some(line) = deferred(&head.trace).filter(|_| about.has_bounds) {
         text(&line, options, out)?;
     }
     if head.query.by.contains(&GroupKey::Cgroup.name()) || options.filters.iter().any(|(name, _)| name == "cgroup") {
-        const CGROUPS: &str = "A cgroup is that of the thread that ran: work done for others (kworkers, softirqs) counts for it. (unknown): \
-                               record with -e slab, page or latency, which record events of threads and cgroups, too.";
-        text(CGROUPS, options, out)?;
-        if options.are_cgroups_root {
+        const CGROUPS: &str =
+            "A cgroup is that of the thread that ran: work done for others (kworkers, softirqs) counts for it.";
+        let unknown = match options.cgroups {
+            TellsCgroups::Nothing => {
+                "record with -e slab, page or latency, which record events of threads and cgroups, too"
+            }
+            TellsCgroups::Some | TellsCgroups::RootAlone => "no event told the cgroup of the thread",
+        };
+        text(&format!("{CGROUPS} (unknown): {unknown}."), options, out)?;
+        if options.cgroups == TellsCgroups::RootAlone {
             const ROOT: &str = "All threads were in / when the recording began: the machine has cgroups of version 1, or none. Paths are those \
                                 of version 2.";
             text(ROOT, options, out)?;
@@ -103,7 +113,8 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     }
     writeln!(out, "{}", parts(&trace(&head.trace, options), options))?;
     let time = options.time.as_ref().map(|time| format!("time {time}"));
-    let asked: Vec<String> = options.filter().into_iter().chain(time).collect();
+    let at = options.at.as_ref().map(|at| format!("at {at}"));
+    let asked: Vec<String> = options.filter().into_iter().chain(time).chain(at).collect();
     if !asked.is_empty() {
         writeln!(out, "{}", options.screen.paint(Paint::Strong, &parts(&asked, options)))?;
     }
@@ -129,6 +140,14 @@ fn untold(trace: &TraceMembers<'_>, about: About) -> Vec<&'static str> {
     .into_iter()
     .filter_map(|(holds, line)| holds.then_some(line))
     .collect()
+}
+
+/// True if rows are made of source files, and no names tell any.
+fn lacks_sources(head: &Head<'_>) -> bool {
+    let of_sources = [GroupKey::Folder, GroupKey::File, GroupKey::Source, GroupKey::Area].map(GroupKey::name);
+    let modules = &head.names.modules;
+    let has_none = matches!(head.names.kernel.from, None | Some("symbols")) && modules.dwarf == 0 && modules.path == 0;
+    has_none && head.trace.text.is_none() && head.query.by.iter().any(|key| of_sources.contains(key))
 }
 
 /// What a text of one moment does not tell, or tells in a way of its own.

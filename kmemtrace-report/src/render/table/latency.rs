@@ -67,7 +67,8 @@ pub(super) fn latency(view: &Spans<'_>, options: &TableOptions, out: &mut dyn Wr
             })
         };
         Grid { columns: &WAITING_TASKS, ranked: Some("TOTAL"), screen: &options.screen }.write(tasks, out)?;
-        heading::more_rows(view.tasks.len().saturating_sub(shown) as u64, options, out)?;
+        let left_out = view.others.as_ref().map_or(0, |others| others.others_count);
+        heading::more_rows((view.tasks.len().saturating_sub(shown) + left_out) as u64, options, out)?;
     }
     for row in view.spans.iter().filter(|row| row.classes.stall > 0 && !row.histogram.is_empty()) {
         histogram(row, options, out)?;

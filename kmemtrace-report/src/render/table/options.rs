@@ -1,7 +1,7 @@
 //! Options of a table, beyond its document.
 
-use kmemtrace::SortKey;
 use kmemtrace::documents::group::AllocinfoAgreement;
+use kmemtrace::{SortKey, Trace};
 
 use crate::terminal::screen::Screen;
 
@@ -34,6 +34,8 @@ pub(crate) struct TableOptions {
     pub(crate) allocinfo: Option<AllocinfoAgreement>,
     /// Time window as the user gave it.
     pub(crate) time: Option<String>,
+    /// The moment that figures are of, where one was asked for.
+    pub(crate) at: Option<String>,
     /// Escaped name of the trace.
     pub(crate) title: String,
     /// Escaped name of the trace before, where two are compared.
@@ -48,14 +50,38 @@ pub(crate) struct TableOptions {
     pub(crate) has_reclaim: bool,
     /// Number of slab caches whose objects have red zones.
     pub(crate) red_zones: usize,
-    /// All threads were found in the root of the cgroups when the recording began.
-    pub(crate) are_cgroups_root: bool,
+    /// What the trace tells of the cgroups of threads.
+    pub(crate) cgroups: TellsCgroups,
     /// A recorder still writes the trace.
     pub(crate) is_being_recorded: bool,
     /// Why the view has no rows, where the events that it needs are missing.
     pub(crate) missing: Option<String>,
     /// No event of pages was recorded.
     pub(crate) lacks_pages: bool,
+}
+
+/// What a trace tells of the cgroups of threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TellsCgroups {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Those at the start, or changes.
+    Some,
+    /// All threads were in the root when the recording began.
+    RootAlone,
+}
+
+impl TellsCgroups {
+    /// What `trace` tells.
+    pub(crate) fn of(trace: &Trace) -> TellsCgroups {
+        let mut lines = trace.metadata.cgroups.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).peekable();
+        match lines.peek().is_some() {
+            true if lines.all(|line| line.ends_with(b" /")) => TellsCgroups::RootAlone,
+            false if !trace.tells_tasks() => TellsCgroups::Nothing,
+            _ => TellsCgroups::Some,
+        }
+    }
 }
 
 impl TableOptions {
@@ -89,6 +115,7 @@ impl TableOptions {
             selected: None,
             allocinfo: None,
             time: None,
+            at: None,
             title: String::new(),
             title_before: None,
             is_default_input: false,
@@ -96,7 +123,7 @@ impl TableOptions {
             has_stacks: false,
             has_reclaim: false,
             red_zones: 0,
-            are_cgroups_root: false,
+            cgroups: TellsCgroups::default(),
             is_being_recorded: false,
             missing: None,
             lacks_pages: false,

@@ -126,7 +126,7 @@ fn laid_out(
         let others = suspects(view).count() - 1;
         if others > 0 {
             let more = cells::counted(others as u64, "more suspect");
-            heading::indented(&format!("  kmemtrace-report leaks lists {more}"), 2, options, out)?;
+            heading::indented(&format!("  kmemtrace-report leaks{} lists {more}", trace(options)), 2, options, out)?;
         }
     }
     let total = objects(view);
