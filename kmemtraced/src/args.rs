@@ -170,6 +170,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "relay", help_heading = "Source", hide_short_help = true)]
     pub(crate) no_probes: bool,
     /// Stop after this time
+    ///
+    /// A COMMAND that still runs is ended with SIGTERM, and its exit status, 143, is that of kmemtraced.
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,
     /// Stop when the trace's files have this size, with exit status 0

@@ -75,8 +75,8 @@ fn open_earlier(parent: &HeldDir, name: &OsStr, shown: &Path) -> anyhow::Result<
     let shown = shown.display();
     let kind = parent.kind(name).with_context(|| format!("{shown}: cannot be looked at"))?;
     if kind != Some(FileType::Directory) {
-        let what = if kind == Some(FileType::Symlink) { "is a symbolic link" } else { "is not a directory" };
-        bail!("{shown}: {what}: move it away, or use another name (-o)");
+        let but = if kind == Some(FileType::Symlink) { " but a symbolic link" } else { "" };
+        bail!("{shown}: is not a directory{but}: move it away, or use another name (-o)");
     }
     let held = parent.open_dir(name).with_context(|| format!("{shown}: cannot be opened"))?;
     held.lock().map_err(|error| match error.kind() {

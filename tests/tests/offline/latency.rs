@@ -111,6 +111,11 @@ fn has_the_spans_of_its_text(name: &str) {
     }
     let latency = document(&["latency"], &tree);
     let shrinkers = latency["spans"].as_array().unwrap().iter().find(|row| row["span"] == "shrinker").unwrap();
+    let tasks = latency["tasks"].as_array().unwrap();
+    let none = document(&["latency", "-n", "0"], &tree);
+    assert_eq!((&none["tasks"], &none["others_count"]), (&json!([]), &json!(tasks.len())));
+    let count = |task: &Value| task["count"].as_u64().unwrap();
+    assert_eq!(none["others"]["count"].as_u64(), Some(tasks.iter().map(count).sum()));
     let classes = &shrinkers["classes"];
     assert_eq!(classes["asked"].as_u64(), Some(outside.len() as u64), "drop_caches asks for those without a parent");
     assert_eq!(classes["inner"].as_u64(), Some(told.iter().map(|told| told.inside.len() as u64).sum()));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kmemtrace_tests::generate::Random;
 use kmemtrace_tests::measured;
-use kmemtrace_tests::programs::{document, json, program, run, run_to};
+use kmemtrace_tests::programs::{data, document, json, program, run, run_to};
 use kmemtrace_tests::recording::Directory;
 use serde_json::Value;
 
@@ -480,4 +480,34 @@ fn options_of_page_owner_are_refused_for_other_inputs() {
         let told = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && told.contains(reason), "{arguments:?}: {told}");
     }
+}
+
+/// The site of a page of a slab, or of vmalloc, is who asked for the object or the area; its use is told by what the stack passes over.
+#[test]
+fn uses_are_told_by_the_whole_stack() {
+    const TEXT: &str = "\
+Page allocated via order 1, mask 0xcc0(GFP_KERNEL), pid 7, tgid 7 (a), ts 1 ns
+PFN 0x10 type Unmovable Block 0 type Unmovable Flags 0x0()
+ post_alloc_hook+0x10/0x20
+ allocate_slab+0x10/0x20
+ ___slab_alloc+0x10/0x20
+ kmem_cache_alloc+0x10/0x20
+ filemap_get_folio_of_ours+0x10/0x20
+
+Page allocated via order 2, mask 0xcc0(GFP_KERNEL), pid 7, tgid 7 (a), ts 2 ns
+PFN 0x20 type Unmovable Block 0 type Unmovable Flags 0x0()
+ post_alloc_hook+0x10/0x20
+ __vmalloc_area_node+0x10/0x20
+ __vmalloc_node_range+0x10/0x20
+ load_it+0x10/0x20
+
+";
+    let dir = Directory::new(&[]);
+    let uses = document(&["uses"], &file(&dir, TEXT));
+    let found: Vec<_> = uses["rows"].as_array().unwrap().iter().map(|row| (&row["use"], &row["live_pages"])).collect();
+    assert_eq!(found, [(&"vmalloc".into(), &4.into()), (&"slab".into(), &2.into())]);
+    // Slabs hold a third of the memory of a small guest, and are nothing but slabs.
+    let uses = document(&["uses"], &data("page_owner-amd64-6.1.txt.zst"));
+    let slab = uses["rows"].as_array().unwrap().iter().find(|row| row["use"] == "slab").expect("a row of slabs");
+    assert_eq!(slab["live_pages"], 618);
 }

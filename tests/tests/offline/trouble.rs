@@ -374,6 +374,7 @@ fn a_mistyped_command_line_is_told_from_a_bad_trace() {
         (&["live", "--stack", dir], 2, "--stack: no view has this option: use --by stack"),
         (&["live", "--since=3s", dir], 2, "--since: no view has this option: use --time FROM,TO"),
         (&["site", dir], 2, "site is not a view (did you mean sites?)"),
+        (&["leeks", "-n", "3"], 2, "leeks is not a view (did you mean leaks?)"),
         (&[dir, "sites"], 2, "sites: put the view before its options and trace"),
         (&[dir, second], 2, "are two recordings; to compare them type kmemtrace-report compare"),
         (&[cpu0, cpu0], 2, "are both of CPU 0"),

@@ -32,7 +32,7 @@ kmemtrace_tests::tests![
 /// System calls, and errors that they may fail with. Calls that are not listed cannot fail for a reason outside of the
 /// program (futex, close, gettid, signal handlers and masks, getrandom once the kernel has booted), or are the memory
 /// of its allocator, whose failures `signals.rs` tests by limits.
-const FAILURES: [(&str, &str); 33] = [
+const FAILURES: [(&str, &str); 34] = [
     ("openat", "EMFILE"),
     ("openat", "EACCES"),
     ("read", "EIO"),
@@ -45,6 +45,7 @@ const FAILURES: [(&str, &str); 33] = [
     ("newfstatat", "EIO"),
     ("statx", "EIO"),
     ("fstatfs", "EIO"),
+    ("sync_file_range", "EIO"),
     ("ppoll", "ENOMEM"),
     ("poll", "ENOMEM"),
     ("mkdirat", "EACCES"),

@@ -59,7 +59,8 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
         text(&format!("{why}. {NAME_AFTERWARDS}"), options, out)?;
     }
     if lacks_sources(head) {
-        const SOURCES: &str = "No source files are known: name them with --vmlinux, --kernel or --names (docs/names.md).";
+        const SOURCES: &str =
+            "No source files are known: name them with --vmlinux, --kernel or --names (docs/names.md).";
         text(SOURCES, options, out)?;
     }
     let about = About::of(&head.trace, body);
