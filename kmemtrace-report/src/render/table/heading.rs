@@ -67,22 +67,7 @@ pub(crate) fn heading(head: &Head<'_>, body: &Body<'_>, options: &TableOptions, 
     if let Some(line) = deferred(&head.trace).filter(|_| about.has_bounds) {
         text(&line, options, out)?;
     }
-    if head.query.by.contains(&GroupKey::Cgroup.name()) || options.filters.iter().any(|(name, _)| name == "cgroup") {
-        const CGROUPS: &str =
-            "A cgroup is that of the thread that ran: work done for others (kworkers, softirqs) counts for it.";
-        let unknown = match options.cgroups {
-            TellsCgroups::Nothing => {
-                "record with -e slab, page or latency, which record events of threads and cgroups, too"
-            }
-            TellsCgroups::Some | TellsCgroups::RootAlone => "no event told the cgroup of the thread",
-        };
-        text(&format!("{CGROUPS} (unknown): {unknown}."), options, out)?;
-        if options.cgroups == TellsCgroups::RootAlone {
-            const ROOT: &str = "All threads were in / when the recording began: the machine has cgroups of version 1, or none. Paths are those \
-                                of version 2.";
-            text(ROOT, options, out)?;
-        }
-    }
+    cgroups(head, options, out)?;
     if head.query.by.contains(&GroupKey::Tgid.name()) && head.trace.text.is_none() {
         text(
             "TGID is -: only texts of page_owner tell the process of a thread. Use --by task or --by comm.",
@@ -141,6 +126,29 @@ fn untold(trace: &TraceMembers<'_>, about: About) -> Vec<&'static str> {
     .into_iter()
     .filter_map(|(holds, line)| holds.then_some(line))
     .collect()
+}
+
+/// Says what a cgroup is, where rows or filters are made of them.
+fn cgroups(head: &Head<'_>, options: &TableOptions, out: &mut dyn Write) -> io::Result<()> {
+    let is_filtered = options.filters.iter().any(|(name, _)| name == "cgroup");
+    if !is_filtered && !head.query.by.contains(&GroupKey::Cgroup.name()) {
+        return Ok(());
+    }
+    const CGROUPS: &str =
+        "A cgroup is that of the thread that ran: work done for others (kworkers, softirqs) counts for it.";
+    let unknown = match options.cgroups {
+        TellsCgroups::Nothing => {
+            "record with -e slab, page or latency, which record events of threads and cgroups, too"
+        }
+        TellsCgroups::Some | TellsCgroups::RootAlone => "no event told the cgroup of the thread",
+    };
+    text(&format!("{CGROUPS} (unknown): {unknown}."), options, out)?;
+    if options.cgroups == TellsCgroups::RootAlone {
+        const ROOT: &str = "All threads were in / when the recording began: the machine has cgroups of version 1, or none. Paths are those \
+                            of version 2.";
+        text(ROOT, options, out)?;
+    }
+    Ok(())
 }
 
 /// True if rows are made of source files, and no names tell any.
