@@ -37,7 +37,7 @@ fn of_another(path: &Path) -> Option<String> {
     let recording = recording.filter(|dir| !dir.as_os_str().is_empty()).map(Path::display);
     let remedy = match recording {
         Some(dir) => format!(
-            "wait for the end if it is still recorded; a recording that has ended is yours with sudo chown -R {user}:{group} {dir}"
+            "use sudo; a recording that has ended becomes yours by sudo chown -R {user}:{group} {dir}"
         ),
         None => "use sudo, or have the owner give you a copy".to_owned(),
     };

@@ -25,7 +25,7 @@ const LEAST: usize = 50;
 /// Makes each run of each kind, some at once; `run` gets the kind and a seed, and returns how it ended, or the broken promise.
 pub fn make_runs<K: Sync>(kinds: &[K], name: fn(&K) -> &str, run: impl Fn(&K, u64) -> Result<String, String> + Sync) {
     let cases: Vec<(&K, u64)> =
-        kinds.iter().flat_map(|kind| (0..runs::number(3, 50)).map(move |seed| (kind, seed))).collect();
+        kinds.iter().flat_map(|kind| (0..runs::number(2, 50)).map(move |seed| (kind, seed))).collect();
     let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let ends: Mutex<HashMap<String, u32>> = Mutex::default();
     let workers = thread::available_parallelism().map_or(2, usize::from) * 2;

@@ -2,7 +2,7 @@
 //! place of the viewer. What an independent count has and the files have not is told. Tests that cannot run here are listed as skipped at
 //! the end.
 //!
-//! Runs are three of each kind, or fifty with `KMEMTRACE_RUNS=all`, or as many as it says.
+//! Runs are two of each kind, or fifty with `KMEMTRACE_RUNS=all`, or as many as it says.
 
 use std::fs;
 use std::path::{Path, PathBuf};
