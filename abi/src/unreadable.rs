@@ -36,9 +36,9 @@ fn of_another(path: &Path) -> Option<String> {
     let recording = if path.is_dir() { Some(path) } else { path.parent().filter(|_| is_part_of_recording(path)) };
     let recording = recording.filter(|dir| !dir.as_os_str().is_empty()).map(Path::display);
     let remedy = match recording {
-        Some(dir) => format!(
-            "use sudo; a recording that has ended becomes yours by sudo chown -R {user}:{group} {dir}"
-        ),
+        Some(dir) => {
+            format!("use sudo; a recording that has ended becomes yours by sudo chown -R {user}:{group} {dir}")
+        }
         None => "use sudo, or have the owner give you a copy".to_owned(),
     };
     Some(format!("{}: belongs to {name}, and you may not read it: {remedy}", path.display()))

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use crc::{CRC_32_ISO_HDLC, CRC_64_XZ, Crc, Digest};
 use flate2::bufread::MultiGzDecoder;
 use memchr::memchr_iter;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -246,7 +247,11 @@ fn unnamed(dir: &PathBuf) -> io::Result<File> {
     Ok(File::from(file))
 }
 
-/// Expands an xz file (tukaani.org/xz/xz-file-format.txt): streams of blocks with the filter LZMA2 alone. Checksums are not compared.
+/// Checksums of xz: of headers, index and footer, and of a block's content; another one, SHA-256, is not compared.
+static CRC_32: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
+static CRC_64: Crc<u64> = Crc::<u64>::new(&CRC_64_XZ);
+
+/// Expands an xz file (tukaani.org/xz/xz-file-format.txt): streams of blocks with the filter LZMA2 alone.
 fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool) -> io::Result<()> {
     loop {
         // Streams follow one another, with padding of zeros between.
@@ -257,24 +262,105 @@ fn unpack_xz(packed: &mut impl BufRead, out: &mut Spool) -> io::Result<()> {
             return Ok(());
         }
         let header: [u8; 12] = take(packed)?;
-        let check = match header[7] & 0xf {
-            _ if !header.starts_with(XZ) => return Err(bad_xz("is damaged")),
-            0 => 0,
-            kind => 4 << (kind.saturating_sub(1) / 3),
-        };
-        while unpack_block(packed, out, check)? {}
-        // The index repeats sizes; its records are variable-length numbers, a multiple of four bytes in all, then a checksum.
-        let mut index = 1;
-        let records = number(packed, &mut index)?;
-        for _ in 0..records.saturating_mul(2) {
-            number(packed, &mut index)?;
+        let flags = CRC_32.checksum(&[header[6], header[7]]).to_le_bytes();
+        if !header.starts_with(XZ) || [header[8], header[9], header[10], header[11]] != flags {
+            return Err(bad_xz("is damaged"));
         }
-        skip(packed, padding(index).saturating_add(4 + 12))?;
+        while unpack_block(packed, out, header[7] & 0xf)? {}
+        // The index repeats sizes; its records are variable-length numbers, a multiple of four bytes in all, then a checksum.
+        let mut index = Counted { from: packed, digest: CRC_32.digest(), len: 0 };
+        index.add(&[0]);
+        let records = number(&mut index)?;
+        for _ in 0..records.saturating_mul(2) {
+            number(&mut index)?;
+        }
+        for _ in 0..padding(index.len) {
+            take::<1>(&mut index)?;
+        }
+        let sum = index.digest.finalize();
+        let stored: [u8; 4] = take(packed)?;
+        // The footer: checksum, size of the index and flags, and a mark.
+        let footer: [u8; 12] = take(packed)?;
+        let (of_footer, rest) = footer.split_at(4);
+        let (fields, mark) = rest.split_at(6);
+        if stored != sum.to_le_bytes() || of_footer != CRC_32.checksum(fields).to_le_bytes() || mark != b"YZ" {
+            return Err(bad_xz("is damaged"));
+        }
     }
 }
 
-/// Expands one block, whose checksum has `check` bytes; false at the index, whose first byte is taken.
-fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, check: u64) -> io::Result<bool> {
+/// Reader that counts what is read, and adds it to a checksum.
+struct Counted<'f, R> {
+    from: &'f mut R,
+    digest: Digest<'static, u32>,
+    len: u64,
+}
+
+impl<R> Counted<'_, R> {
+    fn add(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+        self.len = self.len.saturating_add(bytes.len() as u64);
+    }
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.from.read(buffer)?;
+        self.add(buffer.get(..len).unwrap_or_default());
+        Ok(len)
+    }
+}
+
+/// Checksum of a block's content, by its kind.
+enum BlockSum {
+    Crc32(Digest<'static, u32>),
+    Crc64(Digest<'static, u64>),
+    Other,
+}
+
+impl BlockSum {
+    fn of_kind(kind: u8) -> BlockSum {
+        match kind {
+            1 => BlockSum::Crc32(CRC_32.digest()),
+            4 => BlockSum::Crc64(CRC_64.digest()),
+            _ => BlockSum::Other,
+        }
+    }
+
+    fn is(self, stored: &[u8]) -> bool {
+        match self {
+            BlockSum::Crc32(digest) => digest.finalize().to_le_bytes() == stored,
+            BlockSum::Crc64(digest) => digest.finalize().to_le_bytes() == stored,
+            BlockSum::Other => true,
+        }
+    }
+}
+
+/// Writer of a block's content.
+struct Summed<'s> {
+    out: &'s mut Spool,
+    sum: BlockSum,
+}
+
+impl Write for Summed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = self.out.write(bytes)?;
+        let bytes = bytes.get(..len).unwrap_or_default();
+        match &mut self.sum {
+            BlockSum::Crc32(digest) => digest.update(bytes),
+            BlockSum::Crc64(digest) => digest.update(bytes),
+            BlockSum::Other => {}
+        }
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Expands one block, whose checksum is of this kind; false at the index, whose first byte is taken.
+fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, kind: u8) -> io::Result<bool> {
     let [size] = take(packed)?;
     if size == 0 {
         return Ok(false);
@@ -285,15 +371,16 @@ fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, check: u64) -> io::R
     let mut fields = &header[..];
     for bit in [0x40, 0x80] {
         if flags & bit != 0 {
-            number(&mut fields, &mut 0)?;
+            number(&mut fields)?;
         }
     }
-    if flags & 0x3f != 0 || number(&mut fields, &mut 0)? != 0x21 {
+    if flags & 0x3f != 0 || number(&mut fields)? != 0x21 {
         return Err(bad_xz("has a filter that is not read"));
     }
     let mut read = 0;
+    let mut content = Summed { out, sum: BlockSum::of_kind(kind) };
     while let Some(chunks) = next_chunks(packed, &mut read)? {
-        if let Err(error) = lzma_rs::lzma2_decompress(&mut &chunks[..], out) {
+        if let Err(error) = lzma_rs::lzma2_decompress(&mut &chunks[..], &mut content) {
             return Err(match error {
                 lzma_rs::error::Error::IoError(error) if error.kind() != ErrorKind::UnexpectedEof => error,
                 _ => bad_xz("is damaged"),
@@ -301,8 +388,14 @@ fn unpack_block(packed: &mut impl BufRead, out: &mut Spool, check: u64) -> io::R
         }
     }
     // The header is a multiple of four bytes long.
-    skip(packed, padding(read).saturating_add(check))?;
-    Ok(true)
+    for _ in 0..padding(read) {
+        take::<1>(packed)?;
+    }
+    let mut stored = [0; 64];
+    let bytes = if kind == 0 { 0 } else { 4usize << (kind.saturating_sub(1) / 3) };
+    let stored = stored.get_mut(..bytes).unwrap_or_default();
+    packed.read_exact(stored)?;
+    if content.sum.is(stored) { Ok(true) } else { Err(bad_xz("is damaged")) }
 }
 
 /// The LZMA2 chunks up to the next that begins with an empty dictionary, with an end mark behind them; `None` at the end mark.
@@ -349,7 +442,7 @@ fn padding(len: u64) -> u64 {
     len.wrapping_neg() % 4
 }
 
-fn take<const N: usize>(from: &mut impl BufRead) -> io::Result<[u8; N]> {
+fn take<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     from.read_exact(&mut bytes)?;
     Ok(bytes)
@@ -365,16 +458,11 @@ fn append<'v>(from: &mut impl BufRead, len: u32, to: &'v mut Vec<u8>) -> io::Res
     Ok(added)
 }
 
-fn skip(from: &mut impl BufRead, len: u64) -> io::Result<()> {
-    io::copy(&mut from.take(len), &mut io::sink()).map(drop)
-}
-
-/// A number of variable length, seven bits a byte; its bytes are added to `read`.
-fn number(from: &mut impl BufRead, read: &mut u64) -> io::Result<u64> {
+/// A number of variable length, seven bits a byte.
+fn number(from: &mut impl Read) -> io::Result<u64> {
     let mut value = 0;
     for shift in (0..63).step_by(7) {
         let [byte] = take(from)?;
-        *read = read.saturating_add(1);
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Ok(value);
@@ -395,6 +483,13 @@ mod tests {
         ReadAt::new(&unpacked).read_to_end(&mut bytes)?;
         Ok(Some(bytes))
     }
+
+    const XZ_OF_TEXT: [u8; 72] = [
+        0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21, 0x01, 0x16, 0x00,
+        0x00, 0x00, 0x74, 0x2f, 0xe5, 0xa3, 0x01, 0x00, 0x0c, 0x6b, 0x6d, 0x61, 0x6c, 0x6c, 0x6f, 0x63, 0x2d, 0x36,
+        0x34, 0x20, 0x35, 0x0a, 0x00, 0x00, 0x00, 0x00, 0x36, 0xbe, 0x03, 0x38, 0xa4, 0xd5, 0xa5, 0x11, 0x00, 0x01,
+        0x25, 0x0d, 0x71, 0x19, 0xc4, 0xb6, 0x1f, 0xb6, 0xf3, 0x7d, 0x01, 0x00, 0x00, 0x00, 0x00, 0x04, 0x59, 0x5a,
+    ];
 
     fn plain() -> Vec<u8> {
         let mut plain: Vec<u8> = (0..40_000u32).flat_map(u32::to_le_bytes).collect();
@@ -439,6 +534,22 @@ mod tests {
             let mut bad = xz.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             let _ = unpack(&bad);
+        }
+    }
+
+    /// By xz itself (`printf 'kmalloc-64 5\n' | xz --check=crc64`): small contents are stored as they are.
+    #[test]
+    fn no_damaged_byte_of_an_xz_file_comes_out_as_another_text() {
+        let xz: Vec<u8> = XZ_OF_TEXT.to_vec();
+        assert_eq!(unpack(&xz).unwrap().as_deref(), Some(&b"kmalloc-64 5\n"[..]));
+        for at in 0..xz.len() {
+            let mut bad = xz.clone();
+            bad[at] ^= 1;
+            let came = unpack(&bad).ok().flatten();
+            assert!(came.is_none_or(|text| text == b"kmalloc-64 5\n"), "byte {at}");
+            if at > 6 {
+                assert!(unpack(&xz[..at]).is_err(), "cut at {at}");
+            }
         }
     }
 }

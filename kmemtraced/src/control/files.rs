@@ -28,6 +28,8 @@ const TASK_LISTS: [&str; 2] = [TASKS, FUNCTION_TASKS];
 const EVENTS: &str = "set_event";
 /// Files that exclude events of some threads, and their text while they exclude none.
 const SELECTIONS: [(&str, &str); 3] = [("set_event_pid", ""), ("set_event_notrace_pid", ""), ("filter", "none")];
+/// File with the CPUs whose events are recorded, as a mask.
+const CPU_MASK: &str = "tracing_cpumask";
 /// Most bytes read of a control file; only lists are longer, and their beginning is enough.
 const MAX_BYTES: usize = 256 << 10;
 /// Most characters of a control file in a message.
@@ -119,6 +121,13 @@ pub(crate) struct Control {
     /// Files that the recorder itself writes to while they are watched.
     switches: Vec<String>,
     own: Selections,
+    /// Number of CPUs that are recorded.
+    cpus: u32,
+}
+
+/// Number of CPUs in a mask such as `ff,ffffffff`.
+fn cpus_in(mask: &str) -> u32 {
+    mask.chars().filter_map(|digit| digit.to_digit(16)).map(u32::count_ones).sum()
 }
 
 impl Control {
@@ -156,6 +165,7 @@ impl Control {
         }
         let mut control = Control::new(fs, held, writes, switches);
         (control.clock, control.own) = (Some(clock), own);
+        control.cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
         if let Some(open) = &mut *control.open() {
             open.stats = stats;
             let mut triggers = OtherTriggers::new(events);
@@ -185,7 +195,7 @@ impl Control {
         let open = OpenFiles { fs, proc, held, triggers: None, writes, stats: Vec::new() };
         let open = Arc::new(Mutex::new(Some(open)));
         *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&open));
-        Control { open, clock: None, watching, switches, own: Selections::default() }
+        Control { open, clock: None, watching, switches, own: Selections::default(), cpus: 0 }
     }
 
     fn open(&self) -> MutexGuard<'_, Option<OpenFiles>> {
@@ -232,7 +242,8 @@ impl Control {
         let selects = |held: &HeldFile| {
             let Expected::Text(text) = &held.expected else { return None };
             let selections = SELECTIONS.iter().filter(|(name, _)| name_of(&held.name) == *name);
-            let is_set = selections.into_iter().any(|(_, nothing)| text != nothing && text != "no pid");
+            let is_set = selections.into_iter().any(|(_, nothing)| text != nothing && text != "no pid")
+                || held.name == CPU_MASK && cpus_in(text) < self.cpus;
             (is_set && !self.own.filters.contains(&held.name)).then(|| format!("{} is {}", held.name, shown(text)))
         };
         held.filter_map(selects).collect()

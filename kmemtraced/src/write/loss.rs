@@ -202,8 +202,8 @@ impl LossAccount {
         if self.unwritten > 0 {
             gaps.push(LossRecord::gap(GAP_NOT_WRITTEN, self.unwritten, Interval::default(), String::new()));
         }
-        let grew =
-            self.stats_read.map_or_else(Interval::default, |(from, _)| Interval::new(from, Interval::TO_THE_END));
+        let are_left = self.stats.is_some_and(|stats| stats.entries > 0);
+        let grew = self.since_last(self.stats_read.map(|(from, _)| (from, Interval::TO_THE_END)), are_left);
         let unread = self.uncounted.take();
         if let Some(error) = &unread {
             gaps.push(LossRecord::gap(GAP_UNCOUNTED, LOST_UNKNOWN, grew, error.to_string()));
@@ -304,6 +304,24 @@ mod tests {
         assert_eq!(outcome.read, 25);
         let (_, lost, verdict) = read_back(&bytes);
         assert_eq!((lost, verdict), (None, Verdict::Lossy));
+    }
+
+    #[test]
+    fn events_that_stay_in_the_buffer_are_in_the_last_gap() {
+        let finished = |unread| {
+            let mut loss = LossAccount::new(false);
+            let sample = |unread, at| Sample {
+                stats: Stats { entries: unread, ..Stats::default() },
+                read: Some((at, at + 1)),
+                drained: Some(90),
+            };
+            loss.add_sample(sample(0, 100));
+            loss.add_sample(sample(unread, 200));
+            loss.finish()
+        };
+        let (all, some) = (finished(0), finished(5));
+        assert_eq!((all.grew.from.get(), all.counters.lost()), (200, 0));
+        assert_eq!((some.grew.from.get(), some.counters.lost()), (90, 5), "they came since the buffer was last empty");
     }
 
     #[test]

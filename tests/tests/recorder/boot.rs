@@ -32,7 +32,23 @@ kmemtrace_tests::tests![
     a_second_signal_during_the_start_leaves_the_buffer,
     a_second_signal_names_a_buffer_that_is_not_set_back,
     losses_while_the_recording_begins_are_told,
+    a_buffer_that_leaves_cpus_out_is_told,
 ];
+
+fn a_buffer_that_leaves_cpus_out_is_told() -> Result<(), Skip> {
+    let tracefs = can_record()?;
+    let filled = Filled::new(&tracefs, As::Instance, "1")?;
+    if filled.instance.cpus().unwrap().len() < 2 {
+        return Err(Skip("needs two CPUs".to_owned()));
+    }
+    filled.instance.write("tracing_cpumask", "1").unwrap();
+    let dir = Directory::new(&[]);
+    let output = filled.recorder(&dir, &["-e", "kmem:mm_page_free", "-d", "0.3"]).output().unwrap();
+    let told = text(&output.stderr);
+    assert!(told.contains("a filter of another program leaves out events: tracing_cpumask is 1"), "{told}");
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    Ok(())
+}
 
 /// Kind of buffer, as a recorder's arguments name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -128,7 +128,7 @@ pub(super) fn scan(path: &Path, file: Arc<File>) -> Result<Scanned, OpenError> {
     };
     let len = file.metadata().map_err(io_error(path))?.len();
     let mut found = Scan::default();
-    let (mut start, mut end, mut is_unfinished) = (PIPE_HEADER, len, false);
+    let (mut start, mut end, mut is_unfinished, mut is_cut) = (PIPE_HEADER, len, false, false);
     if u64_of(endian, &header, 8).filter(|_| have >= 16).unwrap_or(0) != PIPE_HEADER {
         if have < FILE_HEADER {
             return Err(no_trace(path, "a perf.data that ends inside its header"));
@@ -139,7 +139,7 @@ pub(super) fn scan(path: &Path, file: Arc<File>) -> Result<Scanned, OpenError> {
         start = data.offset;
         end = if is_unfinished { len } else { data.offset.saturating_add(data.len) };
         attributes(&mut found, &file, &header, endian, len).map_err(|what| no_trace(path, what))?;
-        features(&mut found, &file, &header, end, endian);
+        is_cut = end <= len && !features(&mut found, &file, &header, end, endian);
     }
     found.read(&file, endian, start, end);
     let (file, found) =
@@ -147,7 +147,7 @@ pub(super) fn scan(path: &Path, file: Arc<File>) -> Result<Scanned, OpenError> {
     if let Some(over) = found.over {
         return Err(OpenError::Memory { path: path.to_owned(), over });
     }
-    Ok(Scanned { path: path.to_owned(), file, endian, found, is_unfinished, is_cut: end > len })
+    Ok(Scanned { path: path.to_owned(), file, endian, found, is_unfinished, is_cut: is_cut || end > len })
 }
 
 /// Reads the attributes that the header of a file of `len` bytes points to. A table of a wrong size is an error: without its attribute no
@@ -182,8 +182,10 @@ fn attributes(scan: &mut Scan, file: &Arc<File>, header: &[u8], endian: Endian, 
     Ok(())
 }
 
-/// The features behind the data of a file: a table of sections, one for each bit that is set.
-fn features(scan: &mut Scan, file: &Arc<File>, header: &[u8], mut at: u64, endian: Endian) {
+/// The features behind the data of a file: a table of sections, one for each bit that is set. False if the file ends before they do.
+fn features(scan: &mut Scan, file: &Arc<File>, header: &[u8], mut at: u64, endian: Endian) -> bool {
+    let len = file.metadata().map_or(u64::MAX, |data| data.len());
+    let mut is_whole = true;
     for bit in 0..256u32 {
         let word_at = (bit as usize / 64).saturating_mul(8).saturating_add(72);
         let word = u64_of(endian, header, word_at).unwrap_or(0);
@@ -192,16 +194,18 @@ fn features(scan: &mut Scan, file: &Arc<File>, header: &[u8], mut at: u64, endia
         }
         let mut bytes = [0; 16];
         if !read_at(file, &mut bytes, at).is_ok_and(|have| have == bytes.len()) {
-            return;
+            return false;
         }
         at = at.saturating_add(16);
         let place = section(&bytes, 0, endian);
+        is_whole &= place.offset.saturating_add(place.len) <= len;
         if bit == feature::TRACING_DATA {
             scan.take_tracing_data(file, place.offset, place.len);
         } else {
             scan.facts.take(bit, io::BufReader::new(Part::range(Arc::clone(file), place.offset, place.len)), endian);
         }
     }
+    is_whole
 }
 
 /// The file's records with all compressed ones expanded, in a temporary file, and what is found there.
