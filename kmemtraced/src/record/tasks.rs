@@ -265,7 +265,10 @@ impl Group {
                 return Ok(Group { root, path: below.to_owned(), file });
             }
         }
-        bail!("--cgroup {}: there is no such cgroup: give a path as in /proc/PID/cgroup", shown());
+        bail!(
+            "--cgroup {}: there is no such cgroup of version 2 or of the memory controller: give a path as in /proc/PID/cgroup",
+            shown()
+        );
     }
 
     /// Threads in the cgroup and in those below it.
