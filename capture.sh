@@ -8,7 +8,7 @@
 set -eu
 out=${1:?usage: capture.sh DIR [COMMAND [ARGUMENT ...]]}; shift
 case ${EVENTS:-slab} in slab | page | percpu | vmalloc | all | latency) ;; *)
-	echo "capture.sh: EVENTS=$EVENTS: there is no such word: slab, page, percpu, vmalloc, all or latency" >&2; exit 2 ;;
+	echo "capture.sh: EVENTS=$EVENTS: is unknown: use slab, page, percpu, vmalloc, all or latency" >&2; exit 2 ;;
 esac
 [ -z "$(ls -A "$out" 2>/dev/null)" ] || { echo "capture.sh: $out: exists already: use another name" >&2; exit 2; }
 [ $# -gt 0 ] || set -- sleep 5

@@ -30,7 +30,7 @@ pub(crate) fn of(words: &[OsString]) -> Meaning {
         Some(option) if option.starts_with('-') && option != "-" => {
             let option = option.escape_debug();
             Meaning::Refused(format!(
-                "{option}: a word stands before its options: record, or a view such as summary; kmemtrace -h lists them"
+                "{option}: put a word before it: record, or a view such as summary; kmemtrace -h lists them"
             ))
         }
         Some(name) => match Word::named(name) {
@@ -196,10 +196,7 @@ mod tests {
             ("diff", "diff: not a word of kmemtrace; type kmemtrace compare BEFORE AFTER"),
             ("completions tcsh", "completions: name a shell: bash, zsh or fish"),
             ("record top", "record top: type kmemtrace top, or for the command of that name kmemtrace record -- top"),
-            (
-                "-d 5",
-                "-d: a word stands before its options: record, or a view such as summary; kmemtrace -h lists them",
-            ),
+            ("-d 5", "-d: put a word before it: record, or a view such as summary; kmemtrace -h lists them"),
         ] {
             assert_eq!(meaning(line), Meaning::Refused(said.to_owned()), "{line}");
         }

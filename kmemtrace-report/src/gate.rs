@@ -29,7 +29,7 @@ pub(crate) fn findings(args: &Args, analysis: &Analysis) -> u8 {
         .collect();
     if fired.is_empty() {
         if let Some(missing) = told::not_recorded(analysis, &args.filters.kind).filter(|_| !args.fail_on.is_empty()) {
-            say(&format!("--fail-on: no finding could be found: {missing}"));
+            say(&format!("--fail-on: there is nothing to judge: {missing}"));
         }
         return exit::OK;
     }
@@ -59,7 +59,7 @@ pub(crate) fn leaks(args: &Args, view: &LeaksBody<'_>, missing: Option<String>) 
 pub(crate) fn tell_blind_growth(args: &Args, sides: [&Analysis; 2]) {
     let missing = sides.into_iter().find_map(|side| told::not_recorded(side, &args.filters.kind));
     if let (Some(_), Some(missing)) = (args.fail_over, missing) {
-        say(&format!("--fail-over: no growth could be found: {missing}"));
+        say(&format!("--fail-over: there is nothing to compare: {missing}"));
     }
 }
 

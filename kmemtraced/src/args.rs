@@ -454,7 +454,7 @@ fn without_dashes(words: &[OsString], error: &clap::Error) -> Option<String> {
         }
         if words.get(at - 1).is_some_and(|before| before == "--stack") {
             return Some(format!(
-                "--stack {word}: a value stands behind =: --stack=all, or --stack='order > 0'; or put -- before the command: {}",
+                "--stack {word}: type a value after =, as --stack=all or --stack='order > 0'; or put -- before the command: {}",
                 typed(&mended)
             ));
         }

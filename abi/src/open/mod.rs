@@ -37,6 +37,8 @@ mod tracer_stream;
 mod tree;
 #[cfg(feature = "inputs")]
 mod utf16;
+#[cfg(feature = "inputs")]
+mod xz;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

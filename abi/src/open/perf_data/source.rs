@@ -304,7 +304,7 @@ impl EventSource for CpuRecords {
             faults.push(fault(Code::Overrun, message));
         }
         if self.decoded.is_overwritten {
-            let message = format!("perf kept the newest events of CPU {} alone: record without --overwrite", self.cpu);
+            let message = format!("perf kept only the newest events of CPU {}: record without --overwrite", self.cpu);
             faults.push(fault(Code::Overrun, message));
         }
         if self.leaves_out {
